@@ -1,0 +1,1 @@
+"""What is trained and measured: networks, data, learners, measures, probes. Knows no Ray and no MLflow."""

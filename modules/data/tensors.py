@@ -1,0 +1,165 @@
+"""Datasets that fit in memory: tensors, batched by slicing, the same batches on any number of workers."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """The random stream called `name` of `seed`: streams of different names or seeds are independent."""
+    return np.random.default_rng([seed, *name.encode()])
+
+
+class Batches:
+    """Minibatches of tensors that share their first dimension n, as one iterable.
+
+    Epoch e visits the samples in the order of a permutation drawn from (order_seed, e), so it can be repeated on its
+    own. With `batch_size=None` there is one batch, the tensors themselves in their own order. The last batch is
+    short where batch_size does not divide n. Of W workers, worker `rank` gets the rank-th of W equal shares of every
+    batch: together they see the batches that one worker alone would see.
+
+    Each complete pass advances `epoch`; a Lightning trainer sets it (it calls `set_epoch` on a loader's `sampler`).
+
+    Raises ValueError where a batch does not divide into `world_size` equal shares.
+    """
+
+    def __init__(
+        self,
+        tensors: Pair,
+        batch_size: int | None = None,
+        *,
+        order_seed: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        """`order_seed=None` keeps the tensors' own order in every epoch."""
+        self.tensors = tensors
+        self.order_seed = order_seed
+        self.rank, self.world_size = rank, world_size
+        self.epoch = 0
+        self.sampler = self  # where Lightning looks for `set_epoch`
+        n = len(tensors[0])
+        self.batch_size = n if batch_size is None else min(batch_size, n)
+        for size in (self.batch_size, n % self.batch_size):
+            if size % world_size:
+                raise ValueError(
+                    f"a batch of {size} samples (n={n}, batch_size={batch_size}) cannot be shared equally by"
+                    f" {world_size} workers: choose sizes that are multiples of {world_size}"
+                )
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.tensors[0]) / self.batch_size)
+
+    def __iter__(self) -> Iterator[Pair]:
+        n, size, epoch = len(self.tensors[0]), self.batch_size, self.epoch
+        shuffled = size < n and self.order_seed is not None
+        order = self._order(n, epoch) if shuffled else None
+        for start in range(0, n, size):
+            share = (min(start + size, n) - start) // self.world_size
+            begin = start + self.rank * share
+            index = slice(begin, begin + share) if order is None else order[begin : begin + share]
+            x, y = self.tensors
+            yield x[index], y[index]
+        self.epoch = epoch + 1
+
+    def _order(self, n: int, epoch: int) -> Tensor:
+        assert self.order_seed is not None
+        order = np.random.default_rng([self.order_seed, epoch]).permutation(n)
+        return torch.from_numpy(order).to(self.tensors[0].device)
+
+
+class TensorData(pl.LightningDataModule):
+    """A training and a test set held in memory.
+
+    Attributes: `train` and `test`, each (x, y) with x of shape (n, ...) and y of shape (n, outputs) or, for integer
+    class labels, (n,). The test set may be empty. On an accelerator the tensors are moved there once, not batch by
+    batch.
+    """
+
+    def __init__(
+        self,
+        train: Pair,
+        test: Pair | None = None,
+        *,
+        batch_size: int | None = None,
+        order_seed: int = 0,
+        dtype: str = "float64",
+        name: str = "tensors",
+    ) -> None:
+        """Floating-point tensors are cast to `dtype`; integer ones (class labels) are kept.
+
+        `batch_size=None` trains on the full batch, one batch an epoch. `order_seed` seeds the order of minibatches
+        only. Raises ValueError for unequal lengths, a batch size below 1 or a dtype that is not a floating-point one.
+        """
+        super().__init__()
+        kind = getattr(torch, dtype, None)
+        if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+            raise ValueError(f"dtype must be a floating-point type such as 'float64' or 'float32', got {dtype!r}")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, or None for the full batch, got {batch_size}")
+        test = (train[0][:0], train[1][:0]) if test is None else test
+        for part, (x, y) in {"train": train, "test": test}.items():
+            if len(x) != len(y):
+                raise ValueError(f"{part} set has {len(x)} inputs but {len(y)} targets")
+        self.train: Pair = _cast(train, kind)
+        self.test: Pair = _cast(test, kind)
+        self.batch_size = batch_size
+        self.order_seed = order_seed
+        self.name = name
+
+    def train_dataloader(self) -> Batches:
+        trainer = self.trainer
+        rank, world_size = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+        return Batches(
+            self._placed(self.train), self.batch_size, order_seed=self.order_seed, rank=rank, world_size=world_size
+        )
+
+    def val_dataloader(self) -> Batches | list[Any]:
+        """The test set in its own order; every worker evaluates all of it."""
+        return Batches(self._placed(self.test), self.batch_size) if len(self.test[0]) else []
+
+    def test_dataloader(self) -> Batches | list[Any]:
+        return self.val_dataloader()
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over shape, dtype and bytes of the four tensors."""
+        total = hashlib.sha256()
+        for tensor in (*self.train, *self.test):
+            array = np.ascontiguousarray(tensor.numpy())
+            total.update(f"{array.shape}{array.dtype.str}".encode())
+            total.update(array.data if array.size else b"")
+        return total.hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes: `n_train`, `n_test`, `dim` (numbers in one input), `outputs`, `dtype`; subclasses add their own."""
+        x, y = self.train
+        return {
+            "name": self.name,
+            "n_train": len(x),
+            "n_test": len(self.test[0]),
+            "dim": x[0].numel(),
+            "outputs": y.shape[1] if y.ndim > 1 else int(y.max()) + 1,
+            "dtype": str(x.dtype).removeprefix("torch."),
+        }
+
+    def _placed(self, pair: Pair) -> Pair:
+        if self.trainer is None:
+            return pair
+        device = self.trainer.strategy.root_device
+        return pair[0].to(device), pair[1].to(device)
+
+
+def _cast(pair: Pair, dtype: torch.dtype) -> Pair:
+    x, y = (t.to(dtype) if t.is_floating_point() else t for t in pair)
+    return x, y

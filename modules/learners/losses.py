@@ -1,0 +1,58 @@
+"""Losses: pure functions of (forward, batch), so that a network may be a module, a functional call or a vmapped one."""
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+Forward = Callable[[Tensor], Tensor]
+Batch = tuple[Tensor, Tensor]
+Loss = Callable[[Forward, Batch], Tensor]
+
+
+def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Tensor:
+    """factor * (1/n) sum_a sum_c (f_c(x_a) - y_ac)^2: mean over samples, sum over outputs; no 1/2 unless factor=0.5.
+
+    `forward` maps (n, ...) to (n, c); y is (n, c), or (n,) where c = 1. Returns a scalar >= 0.
+    Raises ValueError for other shapes, which would broadcast silently.
+    """
+    x, y = batch
+    f = forward(x)
+    y = y.unsqueeze(-1) if y.ndim < f.ndim else y
+    if f.shape != y.shape:
+        raise ValueError(f"outputs have shape {tuple(f.shape)} but targets {tuple(batch[1].shape)}")
+    return factor * (f - y).square().sum() / len(f)
+
+
+def cross_entropy(forward: Forward, batch: Batch) -> Tensor:
+    """-(1/n) sum_a log softmax(f(x_a))[y_a] for integer labels y (n,), or the same against class probabilities y (n, c)."""
+    x, y = batch
+    return torch.nn.functional.cross_entropy(forward(x), y)
+
+
+LOSSES: dict[str, Loss] = {"mse": mse, "half_mse": partial(mse, factor=0.5), "cross_entropy": cross_entropy}
+
+
+def loss(name: str) -> Loss:
+    """The loss called `name`: mse, half_mse (with the factor 1/2) or cross_entropy. ValueError otherwise."""
+    if name not in LOSSES:
+        nearest = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
+        raise ValueError(f"no loss is called {name!r}; did you mean {nearest!r}? known: {', '.join(sorted(LOSSES))}")
+    return LOSSES[name]
+
+
+def accuracy(outputs: Tensor, targets: Tensor) -> Tensor | None:
+    """Share of samples classified correctly, in [0, 1]; None where the targets are not class labels.
+
+    Class labels are integers (n,) or one-hot rows (n, c > 1), compared with the largest output; or signs -1, +1 (n,) or
+    (n, 1), compared with the sign of the single output.
+    """
+    if not targets.is_floating_point():
+        return (outputs.argmax(-1) == targets).double().mean() if targets.ndim == 1 else None
+    if targets.ndim == 2 and targets.shape[1] > 1:
+        one_hot = ((targets == 0) | (targets == 1)).all() & (targets.sum(1) == 1).all()
+        return (outputs.argmax(1) == targets.argmax(1)).double().mean() if one_hot else None
+    signs, values = targets.flatten(), outputs.flatten()
+    return (values * signs > 0).double().mean() if (signs.abs() == 1).all() else None

@@ -1,0 +1,49 @@
+"""Spectra of symmetric positive semi-definite matrices, and random rotations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def eigenvalue_dispersion(K: Tensor) -> Tensor:
+    """std(eig K) / mean(eig K), population standard deviation, of a PSD matrix (k, k): in [0, sqrt(k - 1)].
+
+    0 for a multiple of the identity. The zero matrix gives nan. Quoted for figure 1 of arXiv:2402.05271.
+    """
+    eigenvalues = torch.linalg.eigvalsh(K)
+    return eigenvalues.std(correction=0) / eigenvalues.mean()
+
+
+def participation_ratio(K: Tensor) -> Tensor:
+    """(sum_i lambda_i)^2 / sum_i lambda_i^2 over the eigenvalues of a PSD matrix (k, k): in [1, k]; nan if it is
+    zero.
+    """
+    return K.trace().square() / K.square().sum()
+
+
+def effective_rank(K: Tensor) -> Tensor:
+    """exp of the entropy of the singular values normalised to sum 1: in [1, k]; nan for the zero matrix.
+
+    The definition of Roy and Vetterli, "The effective rank" (EUSIPCO 2007). K is any matrix.
+    """
+    values = torch.linalg.svdvals(K)
+    shares = values / values.sum()
+    return torch.special.entr(shares).sum().exp()
+
+
+def stable_rank(W: Tensor) -> Tensor:
+    """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix."""
+    values = torch.linalg.svdvals(W)
+    return values.square().sum() / values.max().square()
+
+
+def haar_orthogonal(k: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float64) -> Tensor:
+    """An orthogonal (k, k) matrix from the Haar measure, on the generator's device.
+
+    QR of a Gaussian matrix; the signs of diag R go into Q, without which the law is not Haar (Mezzadri,
+    arXiv:math-ph/0609050).
+    """
+    gaussian = torch.randn(k, k, generator=generator, device=generator.device, dtype=dtype)
+    Q, R = torch.linalg.qr(gaussian)
+    return Q * R.diagonal().sign()

@@ -1,0 +1,133 @@
+"""Multilayer perceptrons without biases, drawn from a seed.
+
+    x_0 = x,    h_l = W_l x_l,    x_(l+1) = phi(h_l),    f(x) = h_L
+
+(Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+T = TypeVar("T")
+
+
+class Quadratic(nn.Module):
+    """The activation phi(h) = h^2, elementwise."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.square()
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "gelu": nn.GELU,
+    "identity": nn.Identity,
+    "quadratic": Quadratic,
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+    "tanh": nn.Tanh,
+}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def activation(name: str) -> nn.Module:
+    """The activation called `name`: one of gelu, identity, quadratic, relu, sigmoid, silu, softplus, tanh.
+
+    Raises ValueError for any other name, and says which known one is nearest.
+    """
+    return _named(name, ACTIVATIONS, "activation")()
+
+
+class MLP(nn.Module):
+    """Linear layers with one activation after all but the last: (n, ...) -> (n, outputs).
+
+    The layers stand in `layers`, in order. Inputs with more than two dimensions (images) are flattened to (n, dim).
+    """
+
+    def __init__(self, layers: Iterable[nn.Linear], activation: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)
+
+
+def mlp(
+    dim: int,
+    width: int,
+    hidden: int,
+    *,
+    outputs: int = 1,
+    activation: str = "relu",
+    init_scale: float | Sequence[float] = 1.0,
+    seed: int,
+    dtype: str = "float64",
+) -> MLP:
+    """A bias-free MLP with `hidden` layers of `width` units and W_l,ij ~ N(0, s_l / fan_in).
+
+    `init_scale` is s, a multiplier of the *variance*: one number for all layers, or one for each of the hidden + 1.
+    Weights are drawn in float64 on the CPU, each layer from its own stream of `seed`, and then cast: float32 and
+    float64 networks agree up to rounding, and changing one layer's shape leaves the draws of the others alone.
+
+    Raises ValueError for a size below 1 (`hidden` may be 0), a negative scale or a wrong number of them, and an unknown
+    activation or dtype.
+    """
+    for name, size, least in (("dim", dim, 1), ("width", width, 1), ("hidden", hidden, 0), ("outputs", outputs, 1)):
+        if size < least:
+            raise ValueError(f"{name} must be at least {least}, got {size}")
+    scales = (
+        [float(init_scale)] * (hidden + 1) if isinstance(init_scale, int | float) else [float(s) for s in init_scale]
+    )
+    if len(scales) != hidden + 1:
+        raise ValueError(
+            f"init_scale must be one number or {hidden + 1} (hidden layers and readout), got {len(scales)}"
+        )
+    if not all(0 <= s < float("inf") for s in scales):
+        raise ValueError(f"init_scale multiplies a variance and must be finite and not negative, got {scales}")
+    sizes = [dim, *[width] * hidden, outputs]
+    layers = [
+        _linear(*shape, seed=seed, dtype=dtype)
+        for shape in zip(range(hidden + 1), sizes[:-1], sizes[1:], scales, strict=True)
+    ]
+    return MLP(layers, _named(activation, ACTIVATIONS, "activation")())
+
+
+def quadratic(dim: int, width: int, *, seed: int, dtype: str = "float64") -> MLP:
+    """The one-hidden-layer quadratic network f(x) = a^T (W x)^2 with a_i ~ N(0, 1), W_ij ~ N(0, 1 / width).
+
+    `layers[0].weight` is W (width, dim) and `layers[1].weight` is a^T (1, width). It is the network of the
+    free-probability prediction (arXiv:2402.05271, figure 3).
+    """
+    return mlp(dim, width, 1, activation="quadratic", init_scale=[dim / width, width], seed=seed, dtype=dtype)
+
+
+def _linear(index: int, fan_in: int, fan_out: int, scale: float, *, seed: int, dtype: str) -> nn.Linear:
+    stream = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64).item()
+    draw = torch.randn(
+        fan_out, fan_in, dtype=torch.float64, generator=torch.Generator().manual_seed(stream >> 1), device="cpu"
+    )
+    # skip_init: the default initialisation would be overwritten, and would disturb the global random state
+    layer = skip_init(nn.Linear, fan_in, fan_out, bias=False, dtype=_named(dtype, DTYPES, "dtype"))
+    with torch.no_grad():
+        layer.weight.copy_(draw.mul_((scale / fan_in) ** 0.5))
+    return layer
+
+
+def _named(name: str, known: dict[str, T], what: str) -> T:
+    if name in known:
+        return known[name]
+    nearest = get_close_matches(str(name), known, n=1, cutoff=0.0)[0]
+    raise ValueError(f"unknown {what} {name!r}; the nearest known one is {nearest!r} (of {', '.join(sorted(known))})")

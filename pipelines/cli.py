@@ -1,0 +1,398 @@
+"""The `featurelab` command."""
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import lazy_loader
+import typer
+from typer.exceptions import Abort, TyperException
+
+from pipelines import registry
+from pipelines.axes import parse_axis
+from pipelines.config import parse_overrides
+from pipelines.errors import RequestError, unknown
+from pipelines.experiment import SCALES, Experiment, describe_axis
+from tracking.errors import StoreError
+
+# These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
+_lazily = partial(lazy_loader.load, suppress_warning=True)
+connecting = _lazily("tracking.connect")
+datasets = _lazily("modules.data.public")
+examining = _lazily("pipelines.doctor")
+planning = _lazily("pipelines.plan")
+recording = _lazily("tracking.record")
+reporting = _lazily("tracking.report")
+reproducing = _lazily("pipelines.reproduce")
+repeating = _lazily("pipelines.rerun")
+showing = _lazily("pipelines.show")
+sweeping = _lazily("pipelines.sweep")
+trying = _lazily("pipelines.trial")
+
+ScaleOption = StrEnum("ScaleOption", list(SCALES))
+Scheduler = StrEnum("Scheduler", ["fifo", "asha"])
+Mode = StrEnum("Mode", ["max", "min"])
+
+app = typer.Typer(
+    name="featurelab",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="The open laboratory for feature learning: published figures as judged, tracked, repeatable sweeps.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Public datasets that paper presets read.")
+app.add_typer(data_app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else there.")]
+Address = Annotated[str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")]
+AtScale = Annotated[ScaleOption, typer.Option("--scale", help="Which preset.")]
+LAPTOP = ScaleOption("laptop")
+
+
+def outbox() -> Path:
+    """Where trials keep what the store has not got yet."""
+    return Path(os.environ.get("FEATURELAB_OUTBOX", Path.cwd() / ".featurelab" / "outbox")).absolute()
+
+
+@app.command("list")
+def list_(system: Annotated[str | None, typer.Argument(help="One system only.")] = None, as_json: Json = False) -> None:
+    """List the experiments."""
+    found = registry.experiments(system)
+    if as_json:
+        showing.emit([experiment.summary() for experiment in found])
+        return
+    rows = [
+        [e.name + (" *" if e.headline else ""), e.figure, e.title, f"{e.minutes:g}", len(e.claims)] for e in found
+    ]
+    columns = ["experiment (* headline)", "figure", "title", "minutes", "claims"]
+    showing.console().print(showing.pairs_table("", columns, rows))
+
+
+@app.command()
+def show(experiment: str, scale: AtScale = LAPTOP, as_json: Json = False) -> None:
+    """Show an experiment: its settings, grid, sweep axes and claims."""
+    found = registry.find(experiment)
+    said = _description(found, scale)
+    if as_json:
+        showing.emit(said)
+        return
+    out = showing.console()
+    out.print(f"{found.name}: {found.figure}. {found.title}", markup=False)
+    out.print(showing.pairs_table("settings", ["name", "value", "meaning"], [list(row.values()) for row in said["fields"]]))
+    out.print(showing.pairs_table("grid", ["axis", "values"], [[k, str(v)] for k, v in said["grid"].items()]))
+    out.print(showing.pairs_table("sweep axes", ["axis", "domain"], list(said["sweep_axes"].items())))
+    rows = [[c["id"], c["statement"], c["expected"], c["paper"], c["documented"]] for c in said["claims"]]
+    out.print(showing.pairs_table("claims", ["id", "statement", "expected", "paper", "documented"], rows))
+
+
+@app.command()
+def run(
+    experiment: str,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
+    scale: AtScale = LAPTOP,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would need, and stop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one trial."""
+    found = registry.find(experiment)
+    config = found.preset(scale).but(**parse_overrides(settings or [], type(found.laptop)))
+    if dry_run:
+        needs = planning.dry_run(found, config, scale)
+        showing.emit(needs) if as_json else showing.console().print(
+            showing.pairs_table("", ["what", "value"], [[k, str(v)] for k, v in needs.items()])
+        )
+        return
+    planning.require_data(found, [config])
+    store = connecting.connect()
+    outcome = trying.run_trial(found, config, store, scale=scale.value, outbox=outbox())
+    said = {
+        "run_id": outcome.run_id,
+        "experiment": found.name,
+        "config": config.model_dump(mode="json"),
+        "metrics": _last_values(store.get_run(outcome.run_id).data.metrics),
+        "status": outcome.status,
+    }
+    if as_json:
+        showing.emit(said)
+    else:
+        showing.console().print(showing.pairs_table("", ["metric", "last value"], list(said["metrics"].items())))
+        _tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
+    raise typer.Exit(0 if outcome.status == "finished" else 1)
+
+
+@app.command()
+def sweep(
+    experiment: str,
+    over: Annotated[list[str] | None, typer.Option(help="An axis, as lr=loguniform(1e-4,1e-1) or width=64,128.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Draws of the random axes for each listed point.")] = None,
+    metric: Annotated[str, typer.Option(help="What ranks the trials. Default: the experiment's own.")] = "",
+    mode: Annotated[Mode | None, typer.Option(help="Whether more or less of it is better.")] = None,
+    scheduler: Annotated[Scheduler, typer.Option(help="asha stops poor trials early.")] = Scheduler("fifo"),
+    cpus_per_trial: float = 1,
+    gpus_per_trial: float = 0,
+    workers_per_trial: Annotated[int, typer.Option(help="Data-parallel processes a trial.")] = 1,
+    trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial is given up.")] = None,
+    address: Address = None,
+    name: str = "",
+    resume: Annotated[str, typer.Option(help="Run what is missing of the sweep of this name.")] = "",
+    scale: AtScale = LAPTOP,
+    as_json: Json = False,
+) -> None:
+    """Sweep an experiment over settings."""
+    found = registry.find(experiment)
+    if cpus_per_trial <= 0 or gpus_per_trial < 0 or workers_per_trial < 1 or (trial_timeout or 1) <= 0:
+        raise RequestError("--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below")
+    resources = sweeping.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
+    if resume:
+        store = connecting.connect()
+        done = sweeping.resume_sweep(found, resume, store, outbox=outbox(), address=address)
+        metric, direction = metric or found.metric, mode or found.mode
+    else:
+        axes = {}
+        for text in over or []:
+            key, sign, domain = text.partition("=")
+            if not sign:
+                raise RequestError(f"--over {text!r} is not of the form key=DOMAIN")
+            if key not in type(found.laptop).model_fields:
+                raise unknown("setting", key, type(found.laptop).model_fields)
+            if key in axes:
+                raise RequestError(f"--over {key} is given twice")
+            axes[key] = parse_axis(domain)
+        plan = sweeping.plan_search(
+            found,
+            axes,
+            samples if samples is not None else (1 if axes else 16),
+            found.preset(scale),
+            scale=scale.value,
+            name=name,
+            scheduler=scheduler.value,
+            resources=resources,
+            metric=metric or found.metric,
+            mode=mode.value if mode else found.mode,
+        )
+        planning.require_data(found, plan.configs)
+        metric, direction = plan.metric, plan.mode
+        store = connecting.connect()
+        done = sweeping.run_sweep(plan, store, outbox=outbox(), address=address)
+    said = sweeping.describe(done, metric, direction)
+    if as_json:
+        showing.emit(said)
+    else:
+        showing.console().print(showing.sweep_table(done, metric))
+        best = said["best"]
+        _tell(f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}" if best else f"no trial recorded {metric}")
+        _tell(f"compare: {sweeping.compare_link(found, done, store)}")
+    raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.")] = None,
+    headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
+    scale: AtScale = LAPTOP,
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Run the grids of figures, judge their claims, draw them."""
+    chosen = registry.select(names or [], headline)
+    for experiment in chosen:
+        planning.require_data(experiment, experiment.configs(scale.value))
+    store = connecting.connect()
+    judged = []
+    for position, experiment in enumerate(chosen, 1):
+        minutes = f", about {experiment.minutes:g} min on two cores" if scale == "laptop" else ""
+        _tell(f"[{position}/{len(chosen)}] {experiment.name} ({experiment.figure}{minutes})")
+        judged.append(reproducing.reproduce(experiment, scale.value, store, outbox=outbox(), address=address))
+        if not as_json:
+            _print_verdicts(judged[-1])
+    _finish(judged, as_json)
+
+
+@app.command()
+def judge(sweep_run_id: str, as_json: Json = False) -> None:
+    """Judge and draw a sweep again from what is stored."""
+    judged = reproducing.judge(sweep_run_id, connecting.connect())
+    if not as_json:
+        _print_verdicts(judged)
+    _finish([judged], as_json)
+
+
+@app.command()
+def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
+    """Repeat a run, or a whole sweep, from its id and say whether it came out the same."""
+    result = repeating.rerun(run_id, connecting.connect(), outbox=outbox(), address=address)
+    if as_json:
+        showing.emit(result.as_dict())
+    else:
+        word = "identical" if result.identical else "NOT identical"
+        _tell(f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, largest difference {result.max_abs_diff:g}")
+        for line in result.differences:
+            _tell(f"  {line}")
+        for line in result.environment_changes:
+            _tell(f"  environment: {line}")
+        _tell(f"new run {result.new_run_id}")
+    raise typer.Exit(0 if result.identical else 1)
+
+
+@app.command()
+def compare(run_ids: Annotated[list[str], typer.Argument(metavar="RUN_ID RUN_ID...")], as_json: Json = False) -> None:
+    """Put runs side by side: what differs in their settings, and their last values."""
+    said = repeating.compare(run_ids, connecting.connect())
+    if as_json:
+        showing.emit(said)
+        return
+    out = showing.console()
+    rows = [[k, *values] for part in ("settings", "metrics") for k, values in said[part].items()]
+    out.print(showing.pairs_table("", ["", *said["names"]], rows))
+    _tell(f"in MLflow: {said['url']}")
+
+
+@app.command()
+def report(out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("report")) -> None:
+    """Write one HTML page with every verdict and figure."""
+    if out.exists() and not out.is_dir():
+        raise RequestError(f"--out {out} is a file, not a folder")
+    entries = list(reproducing.report_entries(connecting.connect()))
+    if not entries:
+        raise RequestError("nothing to report yet: run featurelab reproduce first")
+    _tell(f"report: {reporting.render(entries, out).absolute().as_uri()}")
+
+
+@app.command()
+def ui(port: int = 5000) -> None:
+    """Serve the store's MLflow pages on this machine."""
+    store = connecting.connect()
+    for title, link in reproducing.links(store, port):
+        _tell(f"{title}: {link}")
+    # its job runners would keep nine processes busy that nothing of ours uses
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store.uri, "--host", "127.0.0.1", "--port", str(port)]
+    raise typer.Exit(subprocess.call(command, env=environment))
+
+
+@app.command()
+def sync() -> None:
+    """Send what a crash or a dead server left unsent."""
+    summary = recording.sync(outbox())
+    _tell(str(summary))
+    raise typer.Exit(0 if summary.complete else 1)
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check that this machine is fit to run experiments."""
+    checks = examining.examine(outbox())
+    if as_json:
+        showing.emit(checks)
+    else:
+        for check in checks:
+            _tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
+    raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
+
+
+@data_app.command("list")
+def data_list(as_json: Json = False) -> None:
+    """List the public datasets and whether they are here."""
+    rows = datasets.available()
+    if as_json:
+        showing.emit(rows)
+    else:
+        columns = list(rows[0])
+        showing.console().print(showing.pairs_table("", columns, [[str(row[c]) for c in columns] for row in rows]))
+
+
+@data_app.command("fetch")
+def data_fetch(name: str) -> None:
+    """Download a public dataset into the cache."""
+    _tell(str(_about_data(datasets.fetch, name)))
+
+
+@data_app.command("check")
+def data_check(name: str, as_json: Json = False) -> None:
+    """Check that a public dataset is here and reads as it should."""
+    said = _about_data(datasets.check, name)
+    showing.emit(said) if as_json else _tell(str(said))
+
+
+def _about_data(action: Callable[[str], Any], name: str) -> Any:
+    try:
+        return action(name)
+    except datasets.DatasetMissing as missing:
+        raise RequestError(str(missing)) from None
+
+
+def _description(experiment: Experiment, scale: Any) -> dict[str, Any]:
+    preset = experiment.preset(scale)
+    fields = type(preset).model_fields.items()
+    return experiment.summary() | {
+        "scale": str(scale),
+        "fields": [{"name": n, "value": getattr(preset, n), "description": f.description or ""} for n, f in fields],
+        "config": preset.model_dump(mode="json"),
+        "grid": {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in experiment.grid_of(scale).items()},
+        "sweep_axes": {name: describe_axis(axis) for name, axis in experiment.sweep_axes.items()},
+        "stand_in": experiment.stand_in,
+        "claims": [
+            {
+                "id": c.id,
+                "statement": c.says,
+                "origin": c.origin,
+                "expected": c.expected,
+                "paper": c.paper,
+                "where": c.where,
+                "documented": c.documented,
+                "reason": c.because,
+            }
+            for c in experiment.claims
+        ],
+    }
+
+
+def _last_values(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in sorted(metrics.items()) if not name.startswith(("final/", "best/"))}
+
+
+def _print_verdicts(judged: Any) -> None:
+    title = f"{judged.experiment.name}: {judged.trials} trials in {judged.seconds:.0f} s, sweep {judged.sweep_run_id}"
+    showing.console().print(showing.verdict_table(title, judged.verdicts))
+
+
+def _finish(judged: list[Any], as_json: bool) -> None:
+    if as_json:
+        showing.emit({"experiments": [one.as_dict() for one in judged]})
+    verdicts = [verdict for one in judged for verdict in one.verdicts]
+    counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "untested")}
+    _tell(", ".join(f"{number} {status}" for status, number in counts.items()))
+    for one in judged:
+        for verdict in one.verdicts:
+            if verdict.surprising:
+                _tell(f"otherwise than documented: {one.experiment.name} {verdict.id} {verdict.status}")
+    raise typer.Exit(0 if all(one.as_documented for one in judged) else 1)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Run the command; a wrong request ends in one line and status 2, Ctrl-C in 130."""
+    warnings.filterwarnings("ignore")
+    try:
+        code = app(standalone_mode=False)
+    except (RequestError, StoreError) as error:
+        _tell(f"featurelab: {' '.join(str(error).split())}")
+        code = 2
+    except TyperException as error:
+        if text := error.format_message():
+            _tell(f"featurelab: {' '.join(text.split())}")
+        code = error.exit_code
+    except (KeyboardInterrupt, Abort):
+        _tell("featurelab: interrupted; what was recorded is kept")
+        code = 130
+    sys.exit(code or 0)

@@ -1,0 +1,54 @@
+"""Reach Ray: a local instance of our own, or the cluster at an address."""
+
+import os
+import socket
+from urllib.parse import urlsplit
+
+from pipelines.errors import RequestError
+
+PATIENCE = 10.0
+
+
+def connect_ray(address: str | None) -> None:
+    """Start or join Ray; raises `RequestError` with one line when nothing answers at `address` within seconds."""
+    # Tune's own signal handler, loggers and checks would talk past our records and our command line
+    os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
+    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", "30")
+    os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
+
+    import ray
+
+    if ray.is_initialized():
+        return
+    target = address or os.environ.get("RAY_ADDRESS") or "local"
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    if target == "local":
+        ray.init(address="local", include_dashboard=False, **quiet)
+        return
+    if target != "auto":
+        _check_listening(target)
+    try:
+        ray.init(address=target, **quiet)
+    except Exception as error:
+        raise RequestError(f"no Ray cluster at {target}: {str(error).splitlines()[0]}") from None
+
+
+def _check_listening(address: str) -> None:
+    """Ray itself would try for minutes."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise RequestError(f"{address!r} is not a Ray address: write HOST:PORT, ray://HOST:PORT or auto")
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RequestError(f"no Ray cluster answers at {address}: {reason.lower()}") from None

@@ -1,0 +1,107 @@
+"""What a trial may vary: frozen, validated settings with the field's standard names."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipelines.errors import RequestError, unknown
+
+
+class Streams(NamedTuple):
+    """Seeds of the named random streams of one trial: each in [0, 2^63)."""
+
+    data: int
+    init: int
+    order: int
+
+
+def stream_seed(seed: int, name: str) -> int:
+    """The seed, in [0, 2^63), of the random stream `name` under `seed`; streams of different names are independent."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class Config(BaseModel):
+    """The settings every trial has. An experiment adds its own fields and names the values of its presets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    seed: int = Field(0, ge=0, lt=2**63, description="root of the random streams data, init and order")
+    threads: int = Field(1, ge=1, le=1024, description="CPU threads of one trial; float sums depend on it")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="where a trial computes; auto takes a GPU if any")
+    precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("32-true", description="Lightning precision")
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(*(stream_seed(self.seed, name) for name in Streams._fields))
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """The config with these values; raises `RequestError` with one line that names the first bad one."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise _explained(error, cls) from None
+
+    def but(self, **changes: Any) -> Self:
+        """This config with some fields changed, validated; raises `RequestError` as `read` does."""
+        return self.read(self.model_dump() | changes)
+
+    def differences(self, other: "Config") -> dict[str, Any]:
+        """The fields whose value here is not the one in `other`."""
+        theirs = other.model_dump()
+        return {name: value for name, value in self.model_dump().items() if theirs.get(name) != value}
+
+    def label(self, fields: Sequence[str]) -> str:
+        """What varies, as `init_scale=0.1 seed=1`: what every legend of the MLflow pages prints."""
+        values = self.model_dump()
+        ordered = [field for field in fields if field != "seed"] + ["seed"] * ("seed" in fields)
+        return " ".join(f"{field}={_short(values[field])}" for field in ordered) or "preset"
+
+
+def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]:
+    """`["lr=0.1", "speeds=[1,2]"]` as `{"lr": "0.1", "speeds": [1, 2]}`; pydantic converts the strings later.
+
+    Raises `RequestError` for a pair without `=`, an unknown field, or one given twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, found, text = pair.partition("=")
+        if not found:
+            raise RequestError(f"{pair!r} is not of the form key=value")
+        if name not in model.model_fields:
+            raise unknown("setting", name, model.model_fields)
+        if name in values:
+            raise RequestError(f"{name} is given twice")
+        values[name] = parse_value(text)
+    return values
+
+
+def parse_value(text: str) -> Any:
+    """A value as written on a command line: none, a JSON list, or text that pydantic converts to the field's type."""
+    if text.lower() in ("none", "null"):
+        return None
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            raise RequestError(f"{text!r} is not a list: write it as [1, 2, 3]") from None
+    return text
+
+
+def _explained(error: ValidationError, model: type[Config]) -> RequestError:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"]) or "config"
+    if first["type"] == "extra_forbidden":
+        return unknown("setting", name, model.model_fields)
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    shown = repr(first["input"])
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return RequestError(f"{name} = {shown}: {message}")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

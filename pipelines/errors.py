@@ -1,0 +1,22 @@
+"""What a user did wrong, said in one line."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RequestError(Exception):
+    """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits with 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
+    """A `RequestError` for a name that does not exist, with the nearest one that does."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        hint = f"did you mean {near[0]}?"
+    elif known:
+        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        hint = f"there is {shown}"
+    else:
+        hint = "there is none"
+    return RequestError(f"unknown {kind} {name!r}: {hint}")

@@ -1,0 +1,78 @@
+"""Fit a learner as part of a trial: the one place where Lightning, the recorder and the hardware meet."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
+
+from pipelines.config import Config
+from pipelines.runtime import current
+
+pl = lazy_loader.load("pytorch_lightning")
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl  # noqa: F811
+    from pytorch_lightning.callbacks import Callback
+
+    from modules.data import TensorData
+    from tracking import Recorder
+
+
+def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: Any) -> "pl.Trainer":
+    """A quiet, deterministic Lightning `Trainer` on the config's device that logs to the recorder.
+
+    Args:
+        options: further arguments of `Trainer`; they win over ours.
+    """
+    from tracking.lightning import RecorderLogger  # imports lightning, which the declaration of a figure must not
+
+    place = current()
+    settings: dict[str, Any] = {
+        "accelerator": config.device,
+        "devices": place.devices,
+        "strategy": place.strategy,
+        "plugins": list(place.plugins),
+        "precision": config.precision,
+        "logger": RecorderLogger(recorder) if recorder is not None else False,
+        "deterministic": True,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False,
+    }
+    return pl.Trainer(**(settings | options))
+
+
+def fit(
+    learner: "pl.LightningModule",
+    data: "TensorData",
+    config: Config,
+    recorder: "Recorder",
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    probes: "Sequence[Callback]" = (),
+    **options: Any,
+) -> "pl.Trainer":
+    """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
+
+    Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
+    """
+    limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
+    trainer = trainer_for(config, recorder, callbacks=list(probes), **(limits | options))
+    recorder.dataset(data.name, data.digest(), data.describe())
+    try:
+        trainer.fit(learner, datamodule=data)
+    except SystemExit:
+        if trainer.interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    if current().rank == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = Path(folder) / "last.ckpt"
+            trainer.save_checkpoint(checkpoint, weights_only=True)
+            recorder.file(checkpoint, "checkpoints")
+    return trainer

@@ -1,0 +1,57 @@
+"""How far a sweep is: trials done, running and failed, and the time left. Silent away from a terminal."""
+
+from typing import Any
+
+from ray.tune import Callback
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class SweepProgress(Callback):
+    """A Tune callback that counts trials and, on a terminal, shows the count as a bar on standard error."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.running: set[str] = set()
+        self.finished = 0
+        self.unsuccessful = 0
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[counts]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=total, counts="")
+
+    def __enter__(self) -> "SweepProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.running.add(trial.trial_id)
+        self._show()
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        status = (trial.last_result or {}).get("status", "stopped")
+        self._ended(trial, well=status in ("finished", "stopped"))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._ended(trial, well=False)
+
+    def _ended(self, trial: Any, *, well: bool) -> None:
+        self.running.discard(trial.trial_id)
+        self.finished += 1
+        self.unsuccessful += not well
+        self._show()
+
+    def _show(self) -> None:
+        counts = f"{len(self.running)} running, {self.unsuccessful} failed"
+        self._bar.update(self._task, completed=self.finished, counts=counts)

@@ -1,0 +1,191 @@
+"""A figure again: run its grid, judge its claims, draw it; and judge or draw once more from what is stored."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipelines import registry
+from pipelines.claims import Verdict
+from pipelines.errors import RequestError
+from pipelines.experiment import Experiment, Scale
+from pipelines.plan import require_data
+from pipelines.results import Results
+from pipelines.sweep import VERDICTS, Plan, read_trials, run_sweep
+from tracking import query
+from tracking.connect import Store
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One experiment with its verdicts."""
+
+    experiment: Experiment
+    sweep_run_id: str
+    trials: int
+    seconds: float
+    figure: str
+    verdicts: list[Verdict]
+
+    @property
+    def as_documented(self) -> bool:
+        return not any(verdict.surprising for verdict in self.verdicts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.experiment.name,
+            "sweep_run_id": self.sweep_run_id,
+            "trials": self.trials,
+            "seconds": round(self.seconds, 1),
+            "figure": self.figure,
+            "claims": [verdict.as_dict() for verdict in self.verdicts],
+        }
+
+
+def reproduce(
+    experiment: Experiment, scale: Scale, store: Store, *, outbox: Path, address: str | None = None
+) -> Judged:
+    """Run the figure's grid at this scale, then judge and draw it."""
+    configs = experiment.configs(scale)
+    require_data(experiment, configs)
+    axes = [name for name in experiment.varied(scale)]
+    plan = Plan(experiment, configs, axes, scale, kind="reproduce", metric=experiment.metric, mode=experiment.mode)
+    finished = run_sweep(plan, store, outbox=outbox, address=address)
+    return judge(finished.sweep_run_id, store)
+
+
+def judge(sweep_run_id: str, store: Store) -> Judged:
+    """Judge and draw from the store alone; verdicts and figure replace the earlier ones of this sweep.
+
+    Raises `RequestError` for a run that is not a sweep of ours.
+    """
+    experiment, plan, run = read_sweep(sweep_run_id, store)
+    trials = read_trials(store, experiment.name, sweep_run_id)
+    results = collect(trials, store)
+    verdicts = [claim.judge(results) for claim in experiment.claims]
+    figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
+    counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
+    unexpected = sum(verdict.surprising for verdict in verdicts)
+    store.log_json(sweep_run_id, [verdict.as_dict() for verdict in verdicts], "verdicts.json")
+    if verdicts:
+        store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
+    store.log_metrics(
+        sweep_run_id, {f"claims/{s}": float(n) for s, n in counts.items()} | {"claims/unexpected": float(unexpected)}
+    )
+    store.set_tags(
+        sweep_run_id,
+        {
+            "verdict": ", ".join(f"{number} {status}" for status, number in counts.items() if number) or "no claims",
+            "mlflow.note.content": _note(experiment, verdicts, sweep_run_id),
+        },
+    )
+    seconds = float(run.data.tags.get("seconds", 0.0))
+    return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts)
+
+
+def read_sweep(sweep_run_id: str, store: Store) -> tuple[Experiment, dict[str, Any], Any]:
+    """The experiment, the plan and the MLflow run of a sweep; raises `RequestError` for anything else."""
+    run = store.get_run(sweep_run_id)
+    if "sweep" not in run.data.tags or "sweep_run_id" in run.data.tags:
+        raise RequestError(f"{sweep_run_id} is not the run of a sweep: look for one in the MLflow experiment {VERDICTS}")
+    return registry.find(run.data.tags["experiment"]), store.read_json(sweep_run_id, "plan.json"), run
+
+
+def collect(trials: pd.DataFrame, store: Store) -> Results:
+    """The results of these trials, histories in bulk and arrays when asked for."""
+    frame = pd.DataFrame([{"run_id": r.run_id, "status": r.status, **r.config} for r in trials.itertuples()])
+    points = query.histories(store, list(trials.run_id))
+
+    @lru_cache(maxsize=None)
+    def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
+        with np.load(store.download(run_id, f"arrays/{name}.npz"), allow_pickle=False) as file:
+            return dict(file)
+
+    return Results(frame, points, load)
+
+
+def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
+    """Draw the figure and keep it as PNG and SVG; returns the path of the PNG among the run's artifacts.
+
+    A drawing that lacks trials says so in its place: the verdicts are worth having without it.
+    """
+    from matplotlib.figure import Figure
+
+    from pipelines.claims import Missing
+    from pipelines.drawing import style
+
+    drawing = experiment.drawing
+    assert drawing is not None
+    with style():
+        figure = Figure(figsize=drawing.size, layout="constrained")
+        axes = figure.subplots(drawing.rows, drawing.cols, squeeze=False)
+        try:
+            drawing.draw(results, axes)
+        except Missing as gap:
+            figure.clear()
+            figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
+        figure.suptitle(f"{experiment.figure}. {experiment.title}")
+        store.log_figure(sweep_run_id, figure, "figure")
+    return "figure.png"
+
+
+def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[str, Any]]:
+    """What the report shows: the newest judged sweep of each experiment, in the order of the registry."""
+    found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
+    if found.empty or "tags.verdict" not in found:
+        return
+    found = found[found["tags.verdict"].notna()].sort_values("start_time", ascending=False)
+    newest = found.drop_duplicates(["tags.experiment", "tags.scale"])
+    for experiment in registry.experiments():
+        for row in newest[newest["tags.experiment"] == experiment.name].to_dict("records"):
+            if scale in (None, row["tags.scale"]):
+                yield _entry(experiment, row, store)
+
+
+def _entry(experiment: Experiment, row: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    scale: Scale = row["tags.scale"]
+    trials = read_trials(store, experiment.name, row["run_id"])
+    png = None
+    if experiment.drawing:
+        png = store.download(row["run_id"], "figure.png").read_bytes()
+    return {
+        "name": experiment.name,
+        "system": experiment.system,
+        "figure": experiment.figure,
+        "title": experiment.title,
+        "caption": experiment.caption,
+        "scale": scale,
+        "sweep_run_id": row["run_id"],
+        "trial_run_ids": list(trials.run_id),
+        "trials": len(trials),
+        "seconds": float(row.get("tags.seconds") or 0),
+        "config": experiment.preset(scale).model_dump(mode="json"),
+        "grid": {"+".join([key] if isinstance(key, str) else key): list(v) for key, v in experiment.grid_of(scale).items()},
+        "stand_in": experiment.stand_in if scale == "laptop" else "",
+        "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
+        "png": png,
+        "claims": store.read_json(row["run_id"], "verdicts.json"),
+    }
+
+
+def _flat(verdict: Verdict) -> dict[str, Any]:
+    """A verdict whose cells are text or numbers, as a table wants them."""
+    return {key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()}
+
+
+def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) -> str:
+    """The description that the MLflow page of the run shows: the verdict table in Markdown."""
+    from pipelines.show import number
+
+    lines = [f"**{experiment.figure}. {experiment.title}**", "", "| claim | verdict | measured | expected | paper |"]
+    lines.append("|---|---|---|---|---|")
+    for v in verdicts:
+        status = v.status + (" (unexpected)" if v.surprising else "")
+        lines.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
+    return "\n".join([*lines, "", f"`featurelab judge {sweep_run_id}` judges and draws again from what is stored."])
+

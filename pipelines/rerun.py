@@ -1,0 +1,168 @@
+"""Repeat a run from its id alone, and say whether it came out the same."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pipelines import registry
+from pipelines.errors import RequestError
+from pipelines.reproduce import read_sweep
+from pipelines.sweep import Plan, Resources, read_plan, read_trials, run_sweep
+from tracking import query
+from tracking.connect import Store
+from tracking.provenance import changes
+
+SHOWN = 20
+
+
+@dataclass
+class Repetition:
+    """What came of a repetition: `max_abs_diff` is 0 exactly when every point has the same bits."""
+
+    run_id: str
+    new_run_id: str
+    identical: bool
+    metrics_compared: int
+    points_compared: int
+    max_abs_diff: float
+    differences: list[str] = field(default_factory=list)
+    environment_changes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None) -> Repetition:
+    """Repeat a trial, or a whole sweep given the id of its run in `verdicts`.
+
+    Raises `RequestError` for a run that is not ours or that recorded no config.
+    """
+    run = store.get_run(run_id)
+    tags = run.data.tags
+    if "experiment" in tags and "config" in tags:
+        return _rerun_trial(run_id, tags, store, outbox, address)
+    if "sweep" in tags:
+        return _rerun_sweep(run_id, store, outbox, address)
+    raise RequestError(f"{run_id} was not recorded by featurelab: it names no experiment and no config")
+
+
+def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, address: str | None) -> Repetition:
+    experiment = registry.find(tags["experiment"])
+    config = type(experiment.laptop).read(json.loads(tags["config"]))
+    axes = json.loads(tags.get("axes", "[]"))
+    workers = int(tags.get("workers", "1"))
+    scale: Any = tags["scale"]
+    again = {"rerun_of": run_id, "workers": str(workers)}
+    if workers > 1:
+        plan = Plan(experiment, [config], axes, scale, resources=Resources(workers=workers), kind="rerun", tags=again)
+        new_id = str(run_sweep(plan, store, outbox=outbox, address=address).trials.run_id.iloc[0])
+    else:
+        from pipelines.trial import run_trial  # the comparison alone needs no torch
+
+        new_id = run_trial(experiment, config, store, scale=scale, outbox=outbox, axes=axes, tags=again).run_id
+    points = query.histories(store, [run_id, new_id])
+    partial = tags.get("status") in ("stopped", "killed")
+    repetition = compare_points(run_id, new_id, _of(points, run_id), _of(points, new_id), partial=partial)
+    status = store.get_run(new_id).data.tags.get("status")
+    if status != tags.get("status") and not partial:
+        repetition.identical = False
+        repetition.differences.insert(0, f"status was {tags.get('status')}, is now {status}")
+    repetition.environment_changes = _environment_changes(store, run_id, new_id)
+    return repetition
+
+
+def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
+    experiment, stored, _ = read_sweep(run_id, store)
+    plan = replace(read_plan(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
+    finished = run_sweep(plan, store, outbox=outbox, address=address)
+    old = read_trials(store, experiment.name, run_id).set_index("trial")
+    new = finished.trials.set_index("trial")
+    points = query.histories(store, [*old.run_id, *new.run_id])
+    parts = [
+        compare_points(
+            old.run_id[trial],
+            new.run_id[trial],
+            _of(points, old.run_id[trial]),
+            _of(points, new.run_id[trial]),
+            partial=old.status[trial] in ("stopped", "killed"),
+        )
+        for trial in old.index.intersection(new.index)
+    ]
+    lost = [f"trial {trial} was not repeated" for trial in old.index.difference(new.index)]
+    differences = lost + [f"{old.name[p]}: {d}" for p, part in zip(old.index, parts, strict=False) for d in part.differences]
+    return Repetition(
+        run_id=run_id,
+        new_run_id=finished.sweep_run_id,
+        identical=not lost and bool(parts) and all(part.identical for part in parts),
+        metrics_compared=sum(part.metrics_compared for part in parts),
+        points_compared=sum(part.points_compared for part in parts),
+        max_abs_diff=max((part.max_abs_diff for part in parts), default=math.nan),
+        differences=differences[:SHOWN],
+        environment_changes=_environment_changes(store, old.run_id.iloc[0], new.run_id.iloc[0]) if parts else [],
+    )
+
+
+def compare_points(
+    run_id: str, new_id: str, old: pd.DataFrame, new: pd.DataFrame, *, partial: bool = False
+) -> Repetition:
+    """Hold two histories (`metric`, `step`, `value`) against each other, point by point.
+
+    Args:
+        partial: the old run was cut short: points that only the new one has are no difference.
+    """
+    both = old.merge(new, on=["metric", "step"], how="outer", suffixes=("_old", "_new"), indicator=True)
+    matched = both[both._merge == "both"]
+    same = (matched.value_old == matched.value_new) | (matched.value_old.isna() & matched.value_new.isna())
+    gaps = (matched.value_old - matched.value_new).abs()[~same]
+    differences = [
+        f"{row.metric} at step {row.step}: {row.value_old!r} became {row.value_new!r}"
+        for row in matched[~same].head(SHOWN).itertuples()
+    ]
+    for side, said in (("left_only", "is missing"), ("right_only", "is new")):
+        if side == "right_only" and partial:
+            continue
+        extra = both[both._merge == side]
+        differences += [f"{row.metric} at step {row.step} {said}" for row in extra.head(SHOWN).itertuples()]
+    return Repetition(
+        run_id=run_id,
+        new_run_id=new_id,
+        identical=not differences and len(matched) > 0,
+        metrics_compared=matched.metric.nunique(),
+        points_compared=len(matched),
+        max_abs_diff=float(gaps.max()) if len(gaps) else (0.0 if len(matched) else math.nan),
+        differences=differences or ([] if len(matched) else ["no metric was recorded by both"]),
+    )
+
+
+def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
+    """Runs side by side: the settings that differ, the last value of every metric, and where MLflow shows them."""
+    runs = [store.get_run(run_id) for run_id in dict.fromkeys(run_ids)]
+    if len(runs) < 2:
+        raise RequestError("compare needs two different runs")
+    configs = [json.loads(run.data.tags.get("config", "{}")) for run in runs]
+    fields = list(dict.fromkeys(name for config in configs for name in config))
+    differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
+    if len({run.data.tags.get("experiment") for run in runs}) > 1:
+        differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
+    metrics = {name for run in runs for name in run.data.metrics if not name.startswith(("final/", "best/"))}
+    return {
+        "runs": [run.info.run_id for run in runs],
+        "names": [run.info.run_name for run in runs],
+        "settings": differing,
+        "metrics": {name: [run.data.metrics.get(name) for run in runs] for name in sorted(metrics)},
+        "url": store.compare_url([r.info.run_id for r in runs], list(dict.fromkeys(r.info.experiment_id for r in runs))),
+    }
+
+
+def _of(points: pd.DataFrame, run_id: str) -> pd.DataFrame:
+    return points[points.run_id == run_id][["metric", "step", "value"]]
+
+
+def _environment_changes(store: Store, run_id: str, new_id: str) -> list[str]:
+    return changes(store.read_json(run_id, "environment.json"), store.read_json(new_id, "environment.json"))
+
+

@@ -1,0 +1,86 @@
+"""What a sweep measured, read back from the store: the view that claims and drawings work on."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipelines.claims import Missing
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The finished trials of one sweep.
+
+    Args:
+        trials: one row a trial: `run_id`, `status`, and every config field as a column.
+        points: one row a recorded value: `run_id`, `metric`, `step`, `value`.
+        load: `load(run_id, name)` fetches the named arrays a trial kept.
+    """
+
+    trials: pd.DataFrame
+    points: pd.DataFrame
+    load: Callable[[str, str], Arrays]
+
+    def where(self, **config: Any) -> "Results":
+        """The trials with these config values."""
+        keep = np.ones(len(self.trials), dtype=bool)
+        for name, value in config.items():
+            keep &= np.array([v == value for v in self.trials[name]], dtype=bool)
+        trials = self.trials[keep]
+        return replace(self, trials=trials, points=self.points[self.points.run_id.isin(trials.run_id)])
+
+    def by_seed(self) -> "Iterator[tuple[int, Results]]":
+        for seed in sorted(self.trials.seed.unique()) if len(self.trials) else []:
+            yield int(seed), self.where(seed=seed)
+
+    def values(self, name: str) -> list[Any]:
+        """The values that a config field takes, in the order of the grid."""
+        return list(dict.fromkeys(self.trials[name]))
+
+    def final(self, metric: str, **where: Any) -> float:
+        """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
+        points = self._points(metric, where)
+        return float(points.sort_values("step").groupby("run_id").value.last().mean())
+
+    def at(self, metric: str, step: int, **where: Any) -> float:
+        """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""
+        points = self._points(metric, where)
+        points = points[points.step == step]
+        if points.empty:
+            raise Missing(f"no {metric} at step {step}{_written(where)}")
+        return float(points.value.mean())
+
+    def curves(self, metric: str, **where: Any) -> pd.DataFrame:
+        """The recorded values, steps down and trials across; raises `Missing` without any."""
+        return self._points(metric, where).pivot_table(index="step", columns="run_id", values="value")
+
+    def curve(self, metric: str, **where: Any) -> pd.Series:
+        """The mean over the matching trials at each step."""
+        return self.curves(metric, **where).mean(axis=1)
+
+    def arrays(self, name: str, **where: Any) -> list[Arrays]:
+        """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
+        chosen = self.where(**where).trials
+        finished = chosen[chosen.status == "finished"]
+        if finished.empty:
+            raise Missing(f"no finished trial{_written(where)}")
+        return [self.load(run_id, name) for run_id in finished.run_id]
+
+    def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        chosen = self.where(**where)
+        ended = chosen.trials[chosen.trials.status != "finished"]
+        if len(ended):
+            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")
+        points = chosen.points[chosen.points.metric == metric]
+        if points.empty:
+            raise Missing(f"no {metric}{_written(where)}")
+        return points
+
+
+def _written(where: Mapping[str, Any]) -> str:
+    return " with " + ", ".join(f"{k} = {v}" for k, v in where.items()) if where else ""

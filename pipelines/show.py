@@ -1,0 +1,84 @@
+"""Numbers, verdicts and runs as a person reads them in a terminal."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pipelines.claims import Verdict
+
+COLOURS = {"holds": "green", "fails": "red", "untested": "yellow", "finished": "green", "failed": "red", "diverged": "red"}
+
+
+def emit(document: Any) -> None:
+    """Exactly one JSON document on standard output; what is not finite becomes a string, for JSON has no word for it."""
+    json.dump(finite(document), sys.stdout, ensure_ascii=False, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [finite(part) for part in value]
+    return value
+
+
+def number(value: Any) -> str:
+    """A measured value, an interval, or named parts of either, short."""
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{part}: {number(part_value)}" for part, part_value in value.items())
+    if isinstance(value, list | tuple):
+        return " to ".join(number(part) for part in value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def console() -> Console:
+    """Standard output; as wide as its lines need where nobody looks at it as a terminal."""
+    out = Console()
+    return out if out.is_terminal else Console(width=160)
+
+
+def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
+    table = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
+    table.add_column("claim", ratio=4)
+    table.add_column("verdict", no_wrap=True)
+    for column in ("measured", "95% t interval", "expected", "paper"):
+        table.add_column(column, ratio=2)
+    table.add_column("seeds", justify="right")
+    for v in verdicts:
+        mark = f" (documented: {v.documented})" if v.surprising else ""
+        origin = "" if v.origin == "paper" else f" [{v.origin}]"
+        reason = f"\n[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
+        table.add_row(
+            f"{_plain(v.id)}{_plain(origin)}: {_plain(v.statement)}{reason}",
+            f"[{COLOURS[v.status]}]{v.status}[/]{mark}",
+            number(v.measured),
+            number(v.ci),
+            number(v.expected),
+            number(v.paper),
+            str(v.seeds),
+        )
+    return table
+
+
+def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    table = Table(title=title, title_justify="left", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[f"[{COLOURS[cell]}]{cell}[/]" if cell in COLOURS else _plain(number(cell)) for cell in row])
+    return table
+
+
+def _plain(text: str) -> str:
+    """Text with square brackets that rich shall not take for markup."""
+    return text.replace("[", "\\[")

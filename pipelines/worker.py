@@ -1,0 +1,145 @@
+"""What a Ray worker does: take one trial of a sweep, run it, report. Nothing else of a trial knows Ray."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pipelines.registry as registry
+from pipelines.experiment import Scale
+
+
+@dataclass(frozen=True)
+class Job:
+    """A sweep as its workers need to know it; trials are told apart by their index into `configs`."""
+
+    experiment: str
+    configs: list[dict[str, Any]]
+    names: list[str]
+    axes: list[str]
+    scale: Scale
+    uri: str
+    outbox: str
+    tags: dict[str, str]
+    metric: str | None = None
+    timeout: float | None = None
+    workers: int = 1
+    cpus: float = 1
+    gpus: float = 0
+
+
+def work(assignment: dict[str, Any], job: Job) -> dict[str, Any]:
+    """The function trainable: `assignment["index"]` says which trial; what is returned is only for the progress line."""
+    index: int = assignment["index"]
+    if job.workers > 1:
+        return _data_parallel(index, job)
+    return _run(index, job, reporting=job.metric is not None)
+
+
+def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
+    from pipelines import trial  # torch and lightning are a worker's business: the driver shall not wait for them
+    from pipelines.runtime import current
+    from tracking.connect import attach
+
+    experiment = registry.find(job.experiment)
+    config = experiment.preset(job.scale).read(job.configs[index])
+    store = attach(job.uri)
+    details: dict[str, Any] = {"scale": job.scale, "name": job.names[index], "axes": job.axes}
+    run_id = ""
+    if current().rank == 0:
+        tags = job.tags | {"trial": str(index), "workers": str(job.workers)}
+        run_id = trial.start(experiment, config, store, tags=tags, **details)
+    with _time_limit(job.timeout, run_id, job):
+        outcome = trial.run_trial(
+            experiment,
+            config,
+            store,
+            run_id=run_id,
+            outbox=Path(job.outbox),
+            listeners=[_reporter(job.metric)] if reporting and job.metric else [],
+            **details,
+        )
+    return {"run_id": outcome.run_id, "status": outcome.status, "reason": outcome.reason}
+
+
+def _reporter(metric: str) -> Any:
+    from ray import tune
+
+    def report(metrics: Mapping[str, float], step: int) -> None:
+        if metric in metrics:
+            tune.report({metric: metrics[metric], "step": step})
+
+    return report
+
+
+@contextmanager
+def _time_limit(seconds: float | None, run_id: str, job: Job) -> Iterator[None]:
+    """End this process when a trial hangs: what it recorded is in its journal, and its run says why it ended."""
+    if seconds is None or not run_id:
+        yield
+        return
+
+    def give_up() -> None:
+        from tracking.connect import attach
+
+        reason = f"did not end within {seconds:g} s"
+        try:
+            attach(job.uri).set_tags(run_id, {"status": "failed", "reason": reason})
+        finally:
+            os._exit(70)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _data_parallel(index: int, job: Job) -> dict[str, Any]:
+    """One trial on several workers, each with its share of every batch."""
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = TorchTrainer(
+            _one_of_many,
+            train_loop_config={"index": index, "job": job},
+            scaling_config=ScalingConfig(
+                num_workers=job.workers,
+                use_gpu=job.gpus > 0,
+                resources_per_worker={"CPU": job.cpus, **({"GPU": job.gpus} if job.gpus else {})},
+            ),
+            run_config=RunConfig(name=f"{job.tags['sweep']}-{index}", storage_path=folder),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:  # the run itself says what happened; Ray's wrapping of it is not for the user
+            return {"run_id": "", "status": "failed", "reason": str(error).splitlines()[0]}
+    return {"run_id": "", "status": "finished", "reason": ""}
+
+
+def _one_of_many(loop: dict[str, Any]) -> None:
+    import ray.train
+    from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment
+
+    from pipelines.runtime import Runtime, running_in
+
+    context = ray.train.get_context()
+    place = Runtime(
+        rank=context.get_world_rank(),
+        world_size=context.get_world_size(),
+        strategy=RayDDPStrategy(),
+        plugins=(RayLightningEnvironment(),),
+        devices="auto",
+    )
+    with running_in(place):
+        outcome = _run(loop["index"], loop["job"], reporting=False)
+    if outcome["status"] in ("failed", "diverged"):
+        # the other workers wait for this one in their next all-reduce: let Ray end them
+        raise RuntimeError(outcome["reason"])

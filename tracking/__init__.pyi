@@ -1,0 +1,35 @@
+from . import artifacts as artifacts
+from . import connect as connect
+from . import journal as journal
+from . import provenance as provenance
+from . import query as query
+from . import record as record
+from . import report as report
+from . import store as store
+from .connect import attach as attach
+from .record import Diverged as Diverged
+from .record import NullRecorder as NullRecorder
+from .record import Recorder as Recorder
+from .record import sync as sync
+from .store import RunNotFound as RunNotFound
+from .store import Store as Store
+from .store import StoreError as StoreError
+
+__all__ = [
+    "Diverged",
+    "NullRecorder",
+    "Recorder",
+    "RunNotFound",
+    "Store",
+    "StoreError",
+    "artifacts",
+    "attach",
+    "connect",
+    "journal",
+    "provenance",
+    "query",
+    "record",
+    "report",
+    "store",
+    "sync",
+]

@@ -1,0 +1,274 @@
+"""A store of runs: what can be written to and read from it, and how a write survives a busy moment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+import requests
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from sqlalchemy.engine import make_url
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+
+from . import artifacts
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+LOCAL_UI = "http://127.0.0.1:5000"
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow 3 opens it as a GenAI project
+ITEMS_PER_REQUEST = 100  # MLflow's bound on params and tags
+TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
+
+# We retry ourselves, within bounds that the caller chose; MLflow's own loop would wait for minutes. Its address lines
+# on standard output would spoil `--json`, and it logs a traceback for every busy moment.
+for _name, _value in {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}.items():
+    os.environ.setdefault(_name, _value)
+logging.getLogger("mlflow.store.db.utils").addFilter(lambda record: record.levelno == logging.WARNING)
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message is one line fit for the command line."""
+
+
+class RunNotFound(StoreError):
+    """No run has this id."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """A place where runs are kept. Writes that meet a busy store are repeated for up to `patience` seconds.
+
+    Every method raises StoreError once patience is at an end. What repeating cannot mend raises MlflowException at once.
+    """
+
+    uri: str
+    client: MlflowClient
+    patience: float = 60.0
+
+    def experiment_id(self, name: str) -> str:
+        """Return the id of the experiment `name`: found, restored if it was deleted, or created."""
+        found = self._call(self.client.get_experiment_by_name, name)
+        if found is None:
+            try:
+                where = self._artifact_location(name)
+                return self._call(self.client.create_experiment, name, artifact_location=where, tags=EXPERIMENT_TAGS)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            found = self._call(self.client.get_experiment_by_name, name)  # another process was faster
+            assert found is not None
+        if found.lifecycle_stage == "deleted":
+            self._call(self.client.restore_experiment, found.experiment_id)
+        for key, value in EXPERIMENT_TAGS.items():
+            if found.tags.get(key) != value:
+                self._call(self.client.set_experiment_tag, found.experiment_id, key, value)
+        return found.experiment_id
+
+    def start_run(
+        self, experiment: str, run_name: str, *, tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
+    ) -> str:
+        """Start a run in the experiment of that name (made if need be) and return its id."""
+        experiment_id = self.experiment_id(experiment)
+        token = uuid.uuid4().hex
+        labels = {key: str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
+        tried = False
+
+        def create() -> str:
+            nonlocal tried
+            if tried:  # the answer may have been lost after the run was made: do not make a second one
+                made = self.client.search_runs([experiment_id], f"tags.`mlflow.startToken` = '{token}'", max_results=1)
+                if made:
+                    return made[0].info.run_id
+            tried = True
+            return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info.run_id
+
+        run_id = self._call(create)
+        items = [Param(key, str(value)) for key, value in params.items()]
+        for start in range(0, len(items), ITEMS_PER_REQUEST):
+            self._call(self.client.log_batch, run_id, params=items[start : start + ITEMS_PER_REQUEST])
+        return run_id
+
+    def end_run(self, run_id: str, status: str = "FINISHED", end_time: int | None = None) -> None:
+        """End a run as FINISHED, FAILED or KILLED, at `end_time` (milliseconds since the epoch) or now."""
+        self._call(self.client.set_terminated, run_id, status, end_time)
+
+    def get_run(self, run_id: str) -> Run:
+        """Return the run. Raises RunNotFound, for an id that could not be one too."""
+        try:
+            return self._call(self.client.get_run, run_id)
+        except MlflowException as error:
+            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise RunNotFound(f"there is no run {run_id!r} in {shown(self.uri)}") from error
+            raise
+
+    def set_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
+        """Set tags, replacing those of the same name."""
+        items = [RunTag(key, str(value)) for key, value in tags.items()]
+        for start in range(0, len(items), ITEMS_PER_REQUEST):
+            self._call(self.client.log_batch, run_id, tags=items[start : start + ITEMS_PER_REQUEST])
+
+    def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
+        """Send up to 1000 points. Sending the same points again stores nothing twice."""
+        self._call(self.client.log_batch, run_id, metrics=metrics)
+
+    def log_dataset(
+        self, run_id: str, name: str, digest: str, profile: Mapping[str, Any], context: str = "train"
+    ) -> None:
+        """Name the data that a run used: a digest of its content (36 characters at most) and what describes it."""
+        text = json.dumps(profile, default=artifacts.plain)
+        source = json.dumps({"name": name})
+        data = Dataset(name, digest, source_type="code", source=source, profile=text)
+        self._call(self.client.log_inputs, run_id, [DatasetInput(data, [InputTag("mlflow.data.context", context)])])
+
+    def log_json(self, run_id: str, obj: Any, path: str) -> None:
+        """Store `obj` as JSON at `path`."""
+        with self._staging(run_id) as root:
+            artifacts.write_json(root, path, obj)
+
+    def log_text(self, run_id: str, text: str, path: str) -> None:
+        """Store a text at `path`."""
+        with self._staging(run_id) as root:
+            artifacts.place(root, path).write_text(text)
+
+    def log_file(self, run_id: str, local: Path, directory: str = "") -> None:
+        """Store a file or a whole directory under `directory`."""
+        if not Path(local).exists():
+            raise FileNotFoundError(f"{local} does not exist")
+        send = self.client.log_artifacts if Path(local).is_dir() else self.client.log_artifact
+        where = str(Path(directory) / Path(local).name) if Path(local).is_dir() else directory
+        self._call(send, run_id, str(local), where or None)
+
+    def log_tree(self, run_id: str, root: Path) -> None:
+        """Store everything under `root` at the same relative paths."""
+        self._call(self.client.log_artifacts, run_id, str(root))
+
+    def log_figure(self, run_id: str, figure: Figure, stem: str) -> None:
+        """Store a matplotlib figure as `<stem>.png` and `<stem>.svg`."""
+        with self._staging(run_id) as root:
+            artifacts.write_figure(root, stem, figure)
+
+    def log_table(self, run_id: str, table: pd.DataFrame, path: str) -> None:
+        """Store a table as `.csv` or `.parquet`."""
+        with self._staging(run_id) as root:
+            artifacts.write_table(root, path, table)
+
+    def log_mlflow_table(self, run_id: str, table: pd.DataFrame, path: str) -> None:
+        """Store a table as `mlflow.log_table` does (`.json`), so that MLflow's pages compare it across runs.
+
+        Unlike `mlflow.log_table` it replaces an older table of that name rather than append to it.
+        """
+        tag = "mlflow.loggedArtifacts"
+        with self._staging(run_id) as root:
+            table.to_json(artifacts.place(root, path), orient="split", index=False, date_format="iso")
+        known = json.loads(self.get_run(run_id).data.tags.get(tag, "[]"))
+        entry = {"path": path, "type": "table"}
+        if entry not in known:
+            self.set_tags(run_id, {tag: json.dumps([*known, entry])})
+
+    def download(self, run_id: str, path: str) -> Path:
+        """Return a local path of an artifact, a file or a directory. Raises RunNotFound or StoreError."""
+        self.get_run(run_id)
+        try:
+            return Path(self._call(self.client.download_artifacts, run_id, path))
+        except (OSError, MlflowException) as error:
+            raise StoreError(f"run {run_id} has no artifact {path!r}") from error
+
+    def read_json(self, run_id: str, path: str) -> Any:
+        """Return what `log_json` stored. Raises RunNotFound or StoreError."""
+        try:
+            return json.loads(self.download(run_id, path).read_text())
+        except (json.JSONDecodeError, IsADirectoryError) as error:
+            raise StoreError(f"artifact {path!r} of run {run_id} is not JSON") from error
+
+    def runs_url(self, experiment_id: str) -> str:
+        """Return the page of MLflow that draws every curve of an experiment."""
+        return f"{self._ui}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART"
+
+    def compare_url(self, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
+        """Return the page of MLflow that sets runs, of different experiments too, side by side."""
+        runs, experiments = (quote(json.dumps(list(ids), separators=(",", ":"))) for ids in (run_ids, experiment_ids))
+        return f"{self._ui}/#/compare-runs?runs={runs}&experiments={experiments}"
+
+    @property
+    def _ui(self) -> str:
+        return shown(self.uri) if self.uri.startswith("http") else LOCAL_UI
+
+    def _artifact_location(self, experiment: str) -> str | None:
+        """A SQLite store keeps artifacts beside its file, wherever the process that writes was started."""
+        if not self.uri.startswith("sqlite:"):
+            return None
+        return str(sqlite_path(self.uri).parent / "mlruns" / re.sub(r"[^\w/-]+", "_", experiment).strip("/"))
+
+    @contextmanager
+    def _staging(self, run_id: str) -> Iterator[Path]:
+        with TemporaryDirectory() as root:
+            yield Path(root)
+            self.log_tree(run_id, Path(root))
+
+    def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Repeat `call` while the store is busy or away, waiting ever longer, until patience is at an end."""
+        again = Retrying(
+            retry=retry_if_exception(is_transient),
+            wait=wait_exponential_jitter(initial=0.1, max=8, jitter=0.5),
+            stop=stop_after_delay(self.patience),
+            reraise=True,
+        )
+        try:
+            return again(call, *args, **kwargs)
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            raise StoreError(f"the store at {shown(self.uri)} cannot be reached: {first_line(error)}") from error
+
+
+def is_transient(error: BaseException) -> bool:
+    """Say whether the same request may succeed later: a locked database, no connection, an overloaded server."""
+    wrapped = error.__cause__ or error.__context__  # MLflow wraps what `requests` and SQLAlchemy raise
+    for cause in (error, wrapped):
+        if isinstance(cause, requests.ConnectionError | requests.Timeout | requests.exceptions.RetryError):
+            return True
+    if "database is locked" in str(error):
+        return True
+    code = error.error_code if isinstance(error, MlflowException) else None
+    return code in TRANSIENT_CODES and "(sqlite3." not in str(error)
+
+
+def shown(uri: str) -> str:
+    """The address without a password that may stand in it."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+
+
+def first_line(error: BaseException) -> str:
+    """What is wrong, in one line: the innermost reason where `requests` nests several."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reasons = re.findall(
+        r"(Connection refused|Name or service not known|Temporary failure in name resolution|timed out)", text
+    )
+    return reasons[-1].lower() if reasons else re.sub(r"^\(\w+\.\w+\) ", "", text)
+
+
+def sqlite_path(uri: str) -> Path:
+    database = make_url(uri).database
+    if not database or database == ":memory:":
+        raise StoreError(f"{uri} lives in memory and would be lost; name a file: sqlite:///mlflow.db")
+    return Path(database).absolute()
