@@ -185,10 +185,10 @@ def sweep(
     if as_json:
         showing.emit(said)
     else:
-        showing.console().print(showing.sweep_table(done, metric))
+        showing.console().print(showing.sweep_table(done.trials, metric, direction))
         best = said["best"]
         _tell(f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}" if best else f"no trial recorded {metric}")
-        _tell(f"compare: {sweeping.compare_link(found, done, store)}")
+        _tell(f"compare: {sweeping.compare_link(found.name, done.trials, store)}")
     raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
 
 
@@ -281,8 +281,10 @@ def ui(port: int = 5000) -> None:
 def sync() -> None:
     """Send what a crash or a dead server left unsent."""
     summary = recording.sync(outbox())
-    _tell(str(summary))
-    raise typer.Exit(0 if summary.complete else 1)
+    _tell(f"{len(summary.sent)} runs sent, {len(summary.busy)} still being recorded, {len(summary.failed)} left unsent")
+    for run_id, reason in summary.failed.items():
+        _tell(f"  {run_id}: {reason}")
+    raise typer.Exit(1 if summary.failed else 0)
 
 
 @app.command()

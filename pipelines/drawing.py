@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
-import numpy as np
-
-from pipelines.results import Results
 
 mpl = lazy_loader.load("matplotlib")
+np = lazy_loader.load("numpy")
+
+if TYPE_CHECKING:
+    import numpy as np  # noqa: F811
+
+    from pipelines.results import Results
 
 CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]
 
@@ -44,7 +47,7 @@ def shades(count: int) -> list[Any]:
 
 def curves(
     axis: Any,
-    results: Results,
+    results: "Results",
     metric: str,
     across: str,
     *,
@@ -66,7 +69,7 @@ def curves(
 
 
 def points(
-    axis: Any, results: Results, metric: str, x: str, *, where: Mapping[str, Any] | None = None, **look: Any
+    axis: Any, results: "Results", metric: str, x: str, *, where: Mapping[str, Any] | None = None, **look: Any
 ) -> None:
     """The final value of a metric against a config field: mean over seeds, bars from the least to the greatest."""
     where = where or {}
@@ -77,7 +80,7 @@ def points(
     axis.errorbar(xs, means, yerr=spread.clip(min=0).T, **({"marker": "o", "markersize": 3.5, "capsize": 2} | look))
 
 
-def heatmap(axis: Any, matrix: np.ndarray, title: str, *, note: str = "") -> None:
+def heatmap(axis: Any, matrix: "np.ndarray", title: str, *, note: str = "") -> None:
     """A matrix as an image, black at the least and white at the greatest entry of its own, so that structure shows."""
     axis.imshow(matrix, cmap="magma", interpolation="nearest")
     axis.set(title=title, xticks=[], yticks=[])

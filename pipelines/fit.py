@@ -1,6 +1,8 @@
 """Fit a learner as part of a trial: the one place where Lightning, the recorder and the hardware meet."""
 
+import logging
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,9 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
     """
     from tracking.lightning import RecorderLogger  # imports lightning, which the declaration of a figure must not
 
+    # which accelerators are there is in the record of the environment, and its advice is not for our users
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
     place = current()
     settings: dict[str, Any] = {
         "accelerator": config.device,
@@ -40,7 +45,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
         "enable_checkpointing": False,
         "enable_model_summary": False,
         "enable_progress_bar": False,
-        "num_sanity_val_steps": 0,
+        "limit_val_batches": 0,
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**(settings | options))
@@ -63,7 +68,7 @@ def fit(
     """
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
     trainer = trainer_for(config, recorder, callbacks=list(probes), **(limits | options))
-    recorder.dataset(data.name, data.digest(), data.describe())
+    _name_data(data, recorder)
     try:
         trainer.fit(learner, datamodule=data)
     except SystemExit:
@@ -76,3 +81,15 @@ def fit(
             trainer.save_checkpoint(checkpoint, weights_only=True)
             recorder.file(checkpoint, "checkpoints")
     return trainer
+
+
+def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, recorder: "Recorder") -> None:
+    """Run the learner's test step on the training data and record, at step 0, what it logs."""
+    trainer = trainer_for(config, inference_mode=False)
+    _name_data(data, recorder)
+    (values,) = trainer.test(learner, dataloaders=data.train_dataloader(), verbose=False)
+    recorder.log(values, step=0)
+
+
+def _name_data(data: "TensorData", recorder: "Recorder") -> None:
+    recorder.dataset(data.name, data.digest()[:32], data.describe())  # MLflow takes digests of at most 36 characters

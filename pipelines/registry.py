@@ -87,5 +87,6 @@ def _loaded(entry: EntryPoint) -> Iterator[Experiment]:
 
 def _declared(module: ModuleType) -> Iterator[Experiment]:
     for value in vars(module).values():
-        if isinstance(value, Experiment):
+        # not isinstance: it would look at the value's __class__, which makes a lazily loaded module load
+        if issubclass(type(value), Experiment):
             yield value

@@ -16,7 +16,7 @@ from pipelines.errors import RequestError
 from pipelines.experiment import Experiment, Scale
 from pipelines.plan import require_data
 from pipelines.results import Results
-from pipelines.sweep import VERDICTS, Plan, read_trials, run_sweep
+from pipelines.sweep import VERDICTS, Plan, compare_link, keep_metrics, read_trials, run_sweep
 from tracking import query
 from tracking.connect import Store
 
@@ -74,9 +74,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     store.log_json(sweep_run_id, [verdict.as_dict() for verdict in verdicts], "verdicts.json")
     if verdicts:
         store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
-    store.log_metrics(
-        sweep_run_id, {f"claims/{s}": float(n) for s, n in counts.items()} | {"claims/unexpected": float(unexpected)}
-    )
+    keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
     store.set_tags(
         sweep_run_id,
         {
@@ -98,7 +96,8 @@ def read_sweep(sweep_run_id: str, store: Store) -> tuple[Experiment, dict[str, A
 
 def collect(trials: pd.DataFrame, store: Store) -> Results:
     """The results of these trials, histories in bulk and arrays when asked for."""
-    frame = pd.DataFrame([{"run_id": r.run_id, "status": r.status, **r.config} for r in trials.itertuples()])
+    rows = [{"run_id": r.run_id, "status": r.status, **_tupled(r.config)} for r in trials.itertuples()]
+    frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
     points = query.histories(store, list(trials.run_id))
 
     @lru_cache(maxsize=None)
@@ -107,6 +106,11 @@ def collect(trials: pd.DataFrame, store: Store) -> Results:
             return dict(file)
 
     return Results(frame, points, load)
+
+
+def _tupled(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as JSON gives it, with lists as the tuples they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
@@ -139,7 +143,7 @@ def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[st
     found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
     if found.empty or "tags.verdict" not in found:
         return
-    found = found[found["tags.verdict"].notna()].sort_values("start_time", ascending=False)
+    found = found[found["tags.verdict"].notna()].sort_values("start", ascending=False)
     newest = found.drop_duplicates(["tags.experiment", "tags.scale"])
     for experiment in registry.experiments():
         for row in newest[newest["tags.experiment"] == experiment.name].to_dict("records"):
@@ -189,3 +193,21 @@ def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) ->
         lines.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
     return "\n".join([*lines, "", f"`featurelab judge {sweep_run_id}` judges and draws again from what is stored."])
 
+
+
+def links(store: Store, port: int) -> Iterator[tuple[str, str]]:
+    """Where the MLflow pages show the verdicts and the newest sweeps."""
+    base = f"http://127.0.0.1:{port}"
+    found = query.runs(store, VERDICTS)
+    if found.empty:
+        yield "MLflow", base
+        return
+    yield "verdicts", _at(base, store.runs_url(store.experiment_id(VERDICTS)))
+    for row in found.sort_values("start", ascending=False).head(5).to_dict("records"):
+        trials = read_trials(store, row["tags.experiment"], row["run_id"])
+        if len(trials) > 1:
+            yield row["name"], _at(base, compare_link(row["tags.experiment"], trials, store))
+
+
+def _at(base: str, url: str) -> str:
+    return base + url[url.index("/#") :]

@@ -31,14 +31,21 @@ def finite(value: Any) -> Any:
 
 
 def number(value: Any) -> str:
-    """A measured value, an interval, or named parts of either, short."""
+    """A value, several, or named ones, short."""
     if value is None:
         return "-"
     if isinstance(value, Mapping):
         return ", ".join(f"{part}: {number(part_value)}" for part, part_value in value.items())
     if isinstance(value, list | tuple):
-        return " to ".join(number(part) for part in value)
+        return ", ".join(number(part) for part in value)
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def interval(value: Any) -> str:
+    """A confidence interval, or named ones."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{part}: {interval(ends)}" for part, ends in value.items())
+    return "-" if value is None else f"{number(value[0])} to {number(value[1])}"
 
 
 def console() -> Console:
@@ -62,7 +69,7 @@ def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
             f"{_plain(v.id)}{_plain(origin)}: {_plain(v.statement)}{reason}",
             f"[{COLOURS[v.status]}]{v.status}[/]{mark}",
             number(v.measured),
-            number(v.ci),
+            interval(v.ci),
             number(v.expected),
             number(v.paper),
             str(v.seeds),
@@ -70,12 +77,23 @@ def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
+def sweep_table(trials: Any, metric: str, mode: str, most: int = 30) -> Table:
+    """The trials of a sweep, best first, `most` of them."""
+    rows = sorted(
+        trials.itertuples(),
+        key=lambda row: (metric not in row.metrics, row.metrics.get(metric, 0) * (1 if mode == "min" else -1)),
+    )
+    title = f"{len(rows)} trials" + (f", the best {most}" if len(rows) > most else "")
+    shown = [[row.name, row.status, row.metrics.get(metric), row.run_id] for row in rows[:most]]
+    return pairs_table(title, ["trial", "status", metric, "run id"], shown)
+
+
 def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(title=title, title_justify="left", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*[f"[{COLOURS[cell]}]{cell}[/]" if cell in COLOURS else _plain(number(cell)) for cell in row])
+        table.add_row(*[f"[{COLOURS[cell]}]{cell}[/]" if isinstance(cell, str) and cell in COLOURS else _plain(number(cell)) for cell in row])
     return table
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import pandas as pd
+from mlflow.entities import Metric
 
 from pipelines.axes import Axis, lay_out
 from pipelines.cluster import connect_ray
@@ -274,16 +275,12 @@ def settle(plan: Plan, sweep_run_id: str, store: Store, outbox: Path, *, killed:
 
         ray.shutdown()
     sync(outbox)
-    trials = read_trials(store, plan.experiment.name, sweep_run_id)
-    for row in trials[trials.mlflow_status == "RUNNING"].itertuples():
-        if killed:
-            end, tags = "KILLED", {"status": "killed", "reason": "the sweep was interrupted"}
-        elif row.status == "failed":
-            end, tags = "FAILED", {}
-        else:
-            end, tags = "FAILED", {"status": "failed", "reason": "its worker process died"}
-        store.set_tags(row.run_id, tags)
-        store.end_run(row.run_id, end)
+    for row in read_trials(store, plan.experiment.name, sweep_run_id).itertuples():
+        if row.mlflow_status == "RUNNING" or row.status == "running":
+            end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
+            if row.status == "running":
+                store.set_tags(row.run_id, {"status": end.lower(), "reason": said})
+            store.end_run(row.run_id, end)
     return read_trials(store, plan.experiment.name, sweep_run_id)
 
 
@@ -314,10 +311,7 @@ def _close_sweep(
 ) -> None:
     counts = trials.status.value_counts()
     lost = len(plan.configs) - len(trials)
-    store.log_metrics(
-        sweep_run_id,
-        {f"trials/{status}": float(count) for status, count in counts.items()} | {"trials/lost": float(lost)},
-    )
+    keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()} | {"trials/lost": lost})
     rows = [{"run_id": r.run_id, "status": r.status, **r.config, **r.metrics} for r in trials.itertuples()]
     store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")
     well = not killed and lost == 0 and set(counts.index) <= {"finished", "stopped"}
@@ -325,6 +319,12 @@ def _close_sweep(
         sweep_run_id, {"status": "killed" if killed else "finished" if well else "incomplete", "seconds": f"{seconds:.1f}"}
     )
     store.end_run(sweep_run_id, "KILLED" if killed else "FINISHED" if well else "FAILED")
+
+
+def keep_metrics(store: Store, run_id: str, metrics: Mapping[str, float]) -> None:
+    """Record numbers that have no steps."""
+    now = time.time_ns() // 1_000_000
+    store.log_metrics(run_id, [Metric(name, float(value), now, 0) for name, value in metrics.items()])
 
 
 def describe(done: Finished, metric: str, mode: Mode) -> dict[str, Any]:
@@ -343,6 +343,6 @@ def describe(done: Finished, metric: str, mode: Mode) -> dict[str, Any]:
     return {"sweep_run_id": done.sweep_run_id, "name": done.name, "trials": trials, "best": best}
 
 
-def compare_link(experiment: Experiment, done: Finished, store: Store) -> str:
+def compare_link(experiment: str, trials: pd.DataFrame, store: Store) -> str:
     """The MLflow page that compares the trials of a sweep; a hundred of them at most, beyond which it hardly loads."""
-    return store.compare_url(list(done.trials.run_id[:100]), [store.experiment_id(experiment.name)])
+    return store.compare_url(list(trials.run_id[:100]), [store.experiment_id(experiment)])

@@ -1,5 +1,6 @@
 from . import artifacts as artifacts
 from . import connect as connect
+from . import errors as errors
 from . import journal as journal
 from . import provenance as provenance
 from . import query as query
@@ -7,13 +8,13 @@ from . import record as record
 from . import report as report
 from . import store as store
 from .connect import attach as attach
+from .errors import RunNotFound as RunNotFound
+from .errors import StoreError as StoreError
 from .record import Diverged as Diverged
 from .record import NullRecorder as NullRecorder
 from .record import Recorder as Recorder
 from .record import sync as sync
-from .store import RunNotFound as RunNotFound
 from .store import Store as Store
-from .store import StoreError as StoreError
 
 __all__ = [
     "Diverged",
@@ -25,6 +26,7 @@ __all__ = [
     "artifacts",
     "attach",
     "connect",
+    "errors",
     "journal",
     "provenance",
     "query",

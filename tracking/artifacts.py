@@ -34,6 +34,11 @@ def plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
+def jsonable(value: Any) -> Any:
+    """Return `value` as it would be read back from JSON; TypeError where it cannot be written."""
+    return json.loads(json.dumps(value, default=plain))
+
+
 def write_json(root: Path, path: str, obj: Any) -> None:
     """Write `obj` as indented JSON; TypeError where it cannot be."""
     text = json.dumps(obj, indent=2, default=plain)

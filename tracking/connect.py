@@ -21,18 +21,20 @@ from mlflow.utils.rest_utils import http_request
 
 from .store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path
 
+LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+
 __all__ = ["RunNotFound", "Store", "StoreError", "attach", "connect", "resolve"]
 
 
-def connect(uri: str | None = None, *, timeout: float = 15.0) -> Store:
+def connect(uri: str | None = None, *, timeout: float = 15.0, create: bool = True) -> Store:
     """Return the store at `uri`, else at MLFLOW_TRACKING_URI, else MLflow's own default, `mlflow.db` in this directory.
 
     Within `timeout` seconds it is certain that a server answers, or that the database can be written. A missing SQLite
-    file is created complete with its schema, by one process where several start at once. Raises StoreError, and then
-    leaves nothing behind.
+    file is created complete with its schema, by one process where several start at once, or refused if not `create`.
+    Raises StoreError, and then leaves nothing behind.
     """
     uri, deadline = resolve(uri), time.monotonic() + timeout
-    if uri.startswith("sqlite:"):
+    if uri.startswith("sqlite:") and (create or sqlite_path(uri).exists()):
         _prepare_sqlite(sqlite_path(uri), uri, deadline)
     elif uri.startswith(("http://", "https://")):
         _within(timeout, uri, lambda: _greet(uri, timeout))
@@ -76,8 +78,8 @@ def _prepare_sqlite(path: Path, uri: str, deadline: float) -> None:
     try:
         with _alone_in(path.parent, deadline):
             if not path.exists():
-                return _create_sqlite(path)
-            if path.is_file() and path.stat().st_size == 0:
+                _create_sqlite(path)
+            elif path.is_file() and path.stat().st_size == 0:
                 attach(uri)  # an empty file that somebody made beforehand: MLflow fills it
         with closing(sqlite3.connect(path, timeout=max(deadline - time.monotonic(), 0.1))) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -99,12 +101,25 @@ def _create_sqlite(path: Path) -> None:
         draft.touch()  # fails at once where nothing can be written; MLflow would try for two minutes
         store = SqlAlchemyStore(f"sqlite:///{draft}", str(path.parent / "mlruns"))
         store.engine.dispose()
+        if _is_on_local_disk(path.parent):
+            with closing(sqlite3.connect(draft)) as database:
+                database.execute("PRAGMA journal_mode = WAL")  # stays with the file
         os.link(draft, path)
     except FileExistsError:
         pass  # `mlflow ui` was faster
     finally:
         for suffix in ("", "-journal", "-wal", "-shm"):
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
+
+
+def _is_on_local_disk(directory: Path) -> bool:
+    """Say whether write-ahead logging is safe: it needs shared memory, which machines on a network disk do not have."""
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return False
+    around = [(len(point), kind) for point, kind in mounts if directory.resolve().is_relative_to(point)]
+    return bool(around) and max(around)[1] in LOCAL_DISKS
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from sqlalchemy.engine import make_url
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from . import artifacts
+from .errors import RunNotFound, StoreError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,19 +47,11 @@ for _name, _value in {
 logging.getLogger("mlflow.store.db.utils").addFilter(lambda record: record.levelno == logging.WARNING)
 
 
-class StoreError(Exception):
-    """The store cannot be used; the message is one line fit for the command line."""
-
-
-class RunNotFound(StoreError):
-    """No run has this id."""
-
-
 @dataclass(frozen=True)
 class Store:
     """A place where runs are kept. Writes that meet a busy store are repeated for up to `patience` seconds.
 
-    Every method raises StoreError once patience is at an end. What repeating cannot mend raises MlflowException at once.
+    Every method raises StoreError once patience is at an end, MlflowException at once for what repeating cannot mend.
     """
 
     uri: str

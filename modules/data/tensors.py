@@ -45,7 +45,8 @@ class Batches:
         self.order_seed = order_seed
         self.rank, self.world_size = rank, world_size
         self.epoch = 0
-        self.sampler = self  # where Lightning looks for `set_epoch`
+        if order_seed is not None:
+            self.sampler, self.batch_sampler = self, None  # where Lightning looks for `set_epoch`
         n = len(tensors[0])
         self.batch_size = n if batch_size is None else min(batch_size, n)
         for size in (self.batch_size, n % self.batch_size):
@@ -136,9 +137,8 @@ class TensorData(pl.LightningDataModule):
         """SHA-256 (hex) over shape, dtype and bytes of the four tensors."""
         total = hashlib.sha256()
         for tensor in (*self.train, *self.test):
-            array = np.ascontiguousarray(tensor.numpy())
-            total.update(f"{array.shape}{array.dtype.str}".encode())
-            total.update(array.data if array.size else b"")
+            total.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
+            total.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return total.hexdigest()
 
     def describe(self) -> dict[str, Any]:

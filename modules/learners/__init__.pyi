@@ -1,8 +1,10 @@
+from .losses import Forward as Forward
 from .losses import Loss as Loss
 from .losses import accuracy as accuracy
 from .losses import cross_entropy as cross_entropy
 from .losses import loss as loss
 from .losses import mse as mse
+from .measurement import Measurement as Measurement
 from .optimizers import AdaptiveSpeeds as AdaptiveSpeeds
 from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
@@ -14,7 +16,9 @@ from .supervised import Supervised as Supervised
 __all__ = [
     "AdaptiveSpeeds",
     "Diverged",
+    "Forward",
     "Loss",
+    "Measurement",
     "SpeedLimited",
     "Supervised",
     "accuracy",

@@ -27,7 +27,7 @@ def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Tensor:
 
 
 def cross_entropy(forward: Forward, batch: Batch) -> Tensor:
-    """-(1/n) sum_a log softmax(f(x_a))[y_a] for integer labels y (n,), or the same against class probabilities y (n, c)."""
+    """-(1/n) sum_a log softmax(f(x_a))[y_a] for integer labels y (n,); y (n, c) holds class probabilities."""
     x, y = batch
     return torch.nn.functional.cross_entropy(forward(x), y)
 

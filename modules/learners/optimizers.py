@@ -1,6 +1,7 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,32 +15,21 @@ Factory = Callable[[nn.Module], torch.optim.Optimizer]
 
 def gd(lr: float, weight_decay: float = 0.0) -> Factory:
     """Gradient descent W <- W - lr (g + weight_decay W)."""
-    return lambda net: torch.optim.SGD(net.parameters(), lr=lr, weight_decay=weight_decay)
+    return partial(_over_parameters, torch.optim.SGD, lr=lr, weight_decay=weight_decay)
 
 
 def adam(lr: float, weight_decay: float = 0.0) -> Factory:
     """Adam with torch's defaults; weight decay is added to the gradient."""
-    return lambda net: torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
+    return partial(_over_parameters, torch.optim.Adam, lr=lr, weight_decay=weight_decay)
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
     """Speed Limited Optimization with one speed a layer, in the order of the layers; see `SpeedLimited`.
 
-    A layer is a module with parameters of its own; a bias moves with its weights. The factory raises ValueError
-    where the network has another number of layers than there are speeds.
+    A layer is a module with parameters of its own; a bias moves with its weights. The factory raises ValueError where
+    the network has another number of layers than there are speeds.
     """
-
-    def build(net: nn.Module) -> SpeedLimited:
-        layers = _own_parameters(net)
-        if len(layers) != len(speeds):
-            raise ValueError(f"{len(speeds)} speeds were given for {len(layers)} layers: {', '.join(layers)}")
-        groups = [
-            {"params": params, "name": name, "speed": float(speed)}
-            for (name, params), speed in zip(layers.items(), speeds, strict=True)
-        ]
-        return SpeedLimited(groups, lr=lr, eps=eps, weight_decay=weight_decay)
-
-    return build
+    return partial(_over_layers, tuple(speeds), lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 class SpeedLimited(torch.optim.Optimizer):
@@ -64,7 +54,7 @@ class SpeedLimited(torch.optim.Optimizer):
                 raise ValueError(f"eps must be positive, got {group['eps']}: a zero gradient would divide by zero")
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         result = None
         if closure is not None:
             with torch.enable_grad():
@@ -106,8 +96,8 @@ class AdaptiveSpeeds(pl.Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
         if not isinstance(optimizer, SpeedLimited):
-            raise TypeError(f"AdaptiveSpeeds sets the speeds of a SpeedLimited optimiser, got
-            {type(optimizer).__name__}") if trainer.global_step % self.every:
+            raise TypeError(f"AdaptiveSpeeds needs a SpeedLimited optimiser, got {type(optimizer).__name__}")
+        if trainer.global_step % self.every:
             return
         layers = layer_names(module)
         hidden = list(layers)[:-1]
@@ -115,15 +105,32 @@ class AdaptiveSpeeds(pl.Callback):
             raise ValueError("AdaptiveSpeeds chooses among hidden layers, and this network has none")
         assert self._inputs is not None
         found = tangent_covariance(module, self._inputs, layers=hidden)
+        if trainer.world_size > 1:  # each worker sees a share of the batch, and K is a mean over samples
+            for layer in found.values():
+                torch.distributed.all_reduce(layer.K)
         scores = torch.stack([nfa(found[name].W, found[name].K) for name in hidden])
-        if trainer.world_size > 1:  # each worker sees a share of the batch: all must choose alike
-            torch.distributed.all_reduce(scores)
         lowest = hidden[int(scores.argmin())]
         chosen = layers[lowest].weight
         for group in optimizer.param_groups:
             holds = any(param is chosen for param in group["params"])
             group["speed"] = self.high if holds else 1.0 / self.high
         self.choices.append((trainer.global_step, lowest))
+
+
+# The factories are partials of these two, not closures, so that they can be sent to worker processes.
+def _over_parameters(kind: type[torch.optim.Optimizer], net: nn.Module, **options: Any) -> torch.optim.Optimizer:
+    return kind(net.parameters(), **options)
+
+
+def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:
+    layers = _own_parameters(net)
+    if len(layers) != len(speeds):
+        raise ValueError(f"{len(speeds)} speeds were given for {len(layers)} layers: {', '.join(layers)}")
+    groups = [
+        {"params": params, "name": name, "speed": float(speed)}
+        for (name, params), speed in zip(layers.items(), speeds, strict=True)
+    ]
+    return SpeedLimited(groups, **options)
 
 
 def _decayed(param: Tensor, weight_decay: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Supervised training of any network, cut so that thousands of small steps cost little more than a bare PyTorch loop."""
+"""Supervised training of any network, cut so that thousands of small steps cost little more than a bare loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ class Supervised(pl.LightningModule):
 
     @property
     def catapult_ratio(self) -> float:
-        """Largest per-step training loss over the first one, >= 1: well above 1 after an unstable phase; nan before any."""
+        """Largest per-step training loss over the first, >= 1: well above 1 after an unstable phase; nan before any."""
         history = self.loss_history
         return (history.max() / history[0]).item() if len(history) else float("nan")
 

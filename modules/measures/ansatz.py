@@ -46,8 +46,7 @@ def nfa(W: Tensor, K: Tensor) -> Tensor:
 
     Computed in float64: tr (K A)^2 is a sum whose terms may cancel.
     """
-    FF, FG, GG = _traces(_scaled(W.double()), _scaled(K.double()))
-    return (FG / (FF * GG).sqrt()).clamp(-1, 1)
+    return _cosine(*_traces(_scaled(W.double()), _scaled(K.double())))
 
 
 def decomposition(W: Tensor, W0: Tensor, K: Tensor, Kbar: Tensor | None = None) -> dict[str, float]:
@@ -67,14 +66,13 @@ def decomposition(W: Tensor, W0: Tensor, K: Tensor, Kbar: Tensor | None = None) 
     (arXiv:2402.05271, section 3 and appendix.)
     """
     W, W0, K = W.double(), W0.double(), K.double()
-    Wb = W - W0
-    centered = _traces(Wb, K)[1]
-    values = {"nfa": nfa(W, K), "cnfa": nfa(Wb, K), "centered_ratio": centered / _traces(W, K)[1]}
+    whole, centered = _traces(W, K), _traces(W - W0, K)
+    values = {"nfa": _cosine(*whole), "cnfa": _cosine(*centered), "centered_ratio": centered[1] / whole[1]}
     if Kbar is not None:
-        Kbar = Kbar.double()
-        values["double_centered_nfa"] = nfa(Wb, Kbar)
-        values["ptk_centered_nfa"] = nfa(W0, Kbar)
-        values["double_centered_ratio"] = _traces(Wb, Kbar)[1] / centered
+        double_centered = _traces(W - W0, Kbar.double())
+        values["double_centered_nfa"] = _cosine(*double_centered)
+        values["ptk_centered_nfa"] = _cosine(*_traces(W0, Kbar.double()))
+        values["double_centered_ratio"] = double_centered[1] / centered[1]
     return {name: value.item() for name, value in values.items() if value.isfinite()}
 
 
@@ -101,6 +99,10 @@ def _traces(W: Tensor, K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     A = W @ W.T
     KA = K @ A
     return A.square().sum(), (A * KA).sum(), (KA * KA.T).sum()
+
+
+def _cosine(FF: Tensor, FG: Tensor, GG: Tensor) -> Tensor:
+    return (FG / FF.sqrt() / GG.sqrt()).clamp(-1, 1)
 
 
 def _scaled(A: Tensor) -> Tensor:

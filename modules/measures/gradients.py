@@ -318,8 +318,7 @@ def _blocks(module: nn.Module, inputs: Tensor, plan: _Plan) -> Iterator[dict[str
 
 
 def _backward(outputs: Tensor, wanted: Sequence[Tensor], block: int) -> Iterator[list[Tensor]]:
-    """d outputs_c / d wanted, each (block, *wanted.shape), for `block` outputs c at a time: a batched backward pass
-    each."""
+    """d outputs_c / d wanted, each (block, *wanted.shape): one batched backward pass for every `block` outputs c."""
     if not outputs.requires_grad:
         raise ValueError("the output does not depend, differentiably, on what its gradient is asked for")
     n, count = outputs.shape

@@ -19,8 +19,8 @@ from .gradients import layer_inputs, layer_names, prepared, tangent_features
 def ptk(J: Tensor) -> Tensor:
     """Pre-activation tangent kernel J J^T of tangent features J (n, outputs, ...): (n, n), PSD.
 
-    Summed over outputs, units and positions. It has the non-zero spectrum of n K, K the covariance of the tangent
-    features.
+    Summed over outputs, units and positions. With one output and position it has the non-zero spectrum of n K, K the
+    covariance of the tangent features.
     """
     J = J.flatten(1)
     return J @ J.T

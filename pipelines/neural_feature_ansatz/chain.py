@@ -35,7 +35,7 @@ class ChainConfig(Config):
     optimizer: Literal["gd", "slo", "adaptive_slo"] = Field("gd", description="gradient descent or speed-limited")
     lr: float = Field(0.05, gt=0, description="learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of every layer")
-    speeds: list[float] = Field([500.0, 0.002, 0.002], description="slo: learning speed C of each layer")
+    speeds: tuple[float, ...] = Field((500.0, 0.002, 0.002), description="slo: learning speed C of each layer")
     high_speed: float = Field(20.0, gt=0, description="adaptive_slo: C of the least aligned layer, 1/C of all others")
     eps: float = Field(0.1, gt=0, description="slo: gradients are divided by eps + their norm")
     steps: int = Field(800, ge=1, description="optimiser steps")
@@ -66,16 +66,18 @@ def train(config: ChainConfig, recorder: Any, quantities: Sequence[str]) -> "tup
         ],
         seed=config.streams.init,
     )
-    adaptive = config.optimizer == "adaptive_slo"
-    learner = learners.Supervised(
-        net, optimizer=optimizer(config), steps_per_batch=1 if adaptive else config.measure_every
-    )
+    learner = learners.Supervised(net, optimizer=optimizer(config), steps_per_batch=config.measure_every)
     watching: list[Any] = [
         probes.LossProbe({"train": task.train, "test": task.test}, every=config.measure_every),
-        probes.AnsatzProbe(every=config.measure_every, inputs=task.train[0], quantities=quantities),
+        probes.AnsatzProbe(
+            every=config.measure_every,
+            inputs=task.train[0],
+            quantities=quantities,
+            layers=[str(layer) for layer in range(config.hidden)],  # with one output the readout's K is a number
+        ),
     ]
-    if adaptive:
-        watching.insert(0, learners.AdaptiveSpeeds(high=config.high_speed, inputs=task.train[0]))
+    if config.optimizer == "adaptive_slo":
+        watching.insert(0, learners.AdaptiveSpeeds(high=config.high_speed))
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
     recorder.log({"catapult": learner.catapult_ratio}, step=config.steps)
     return net, task
@@ -85,7 +87,7 @@ def optimizer(config: Any) -> Any:
     """The optimiser that the config names; speeds are those of its layers."""
     if config.optimizer == "gd":
         return learners.gd(config.lr, weight_decay=config.weight_decay)
-    speeds = config.speeds if config.optimizer == "slo" else 1.0
+    speeds = config.speeds if config.optimizer == "slo" else (1.0,) * (config.hidden + 1)
     return learners.speed_limited(config.lr, speeds=speeds, eps=config.eps, weight_decay=config.weight_decay)
 
 

@@ -1,0 +1,42 @@
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help reproduce reproduce-all test test-heavy lint bench clean
+help:
+	@echo "make reproduce      headline figures: set up, run, judge, report"
+	@echo "make reproduce-all  every figure at laptop scale"
+	@echo "make test           the test suite;  make test-heavy: the long tests too"
+	@echo "make lint           formatting, lint rules, layer contracts, types"
+	@echo "make bench          our cost beside what one would otherwise run"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public]'
+	@touch $(READY)
+
+# A claim that comes out otherwise than documented ends reproduce with status 1; the report is written all the same.
+reproduce: $(READY)
+	@$(BIN)/featurelab reproduce --headline; status=$$?; $(BIN)/featurelab report && exit $$status
+
+reproduce-all: $(READY)
+	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
+
+test: $(READY)
+	$(BIN)/python -m pytest -m "not heavy"
+
+test-heavy: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

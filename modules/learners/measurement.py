@@ -1,0 +1,25 @@
+"""A network that is measured and not trained."""
+
+from collections.abc import Callable, Mapping
+
+import pytorch_lightning as pl
+from torch import Tensor, nn
+
+
+class Measurement(pl.LightningModule):
+    """Takes `measure(net, *batch) -> {name: number}` of an untrained network through `Trainer.test`.
+
+    It puts measurements at initialisation on the path of everything else: devices, precision and callbacks work as in a
+    fit. With several batches Lightning averages the values, weighted by batch size.
+    """
+
+    def __init__(self, net: nn.Module, measure: Callable[..., Mapping[str, float]]) -> None:
+        super().__init__()
+        self.net = net
+        self.measure = measure
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+    def test_step(self, batch: tuple[Tensor, ...], batch_idx: int) -> None:
+        self.log_dict(dict(self.measure(self.net, *batch)), batch_size=len(batch[0]))

@@ -1,0 +1,179 @@
+"""The identities that the other figures rest on, checked in double precision on one small network.
+
+    AGOP = W'KW (Section 3)              NTK of a layer = PTK o XX' (Proposition 3)
+    Wdot'Wdot = X' l PTK l X,   Wdot'K Wdot = X' l PTK^2 l X (Proposition 6)
+
+and two statements about the mean tangent kernel of a one-hidden-layer quadratic network with a ~ N(0, 1), W ~ N(0, 1/k)
+(Proposition 12). The second is wrong as printed: it leaves out the products of different units. Both forms are held
+against a Monte Carlo average.
+"""
+
+from typing import Literal
+
+import lazy_loader
+from pydantic import Field
+
+from modules import data, learners, measures, nets
+from pipelines.axes import choice, loguniform
+from pipelines.claims import at_most
+from pipelines.config import Config
+from pipelines.drawing import CATEGORIES
+from pipelines.experiment import Experiment
+from pipelines.fit import evaluate
+from pipelines.plan import mlp_cost
+
+torch = lazy_loader.load("torch")
+
+
+class IdentityConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="identities hold to rounding")
+    n_train: int = Field(40, ge=2, description="samples")
+    dim: int = Field(12, ge=5, description="input coordinates")
+    width: int = Field(24, ge=2, description="units of each of the two hidden layers")
+    init_scale: float = Field(1.0, gt=0, description="variance multiplier of all initial weights")
+    monte_carlo: int = Field(40_000, ge=100, description="networks in the average of Proposition 12")
+
+
+EXACT = ["agop", "ntk", "first_derivative", "second_derivative", "identity_kernel", "scale_invariance", "free_traces"]
+PRESET = IdentityConfig()
+
+figure = Experiment(
+    name="neural_feature_ansatz/identities",
+    figure="Props. 3, 6, 12",
+    title="Identities behind the ansatz, and a corrected one",
+    caption="Relative errors. Left: exact identities; right: Monte Carlo against Proposition 12 as printed and corrected.",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={"seed": [0, 1, 2]},
+    sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)},
+    metric="identity_error/agop",
+    minutes=0.2,
+)
+
+
+@figure.trial
+def run(config, recorder):
+    task = data.ChainMonomials(config.n_train, 1, config.dim, 5, seed=config.streams.data)
+    net = nets.mlp(config.dim, config.width, 2, init_scale=config.init_scale, seed=config.streams.init)
+
+    def errors(net, x, y):
+        found = exact(net, x, y) | quadratic_mean(config, x[:12, :6])
+        return {f"identity_error/{name}": error for name, error in found.items()}
+
+    evaluate(learners.Measurement(net, errors), task, config, recorder)
+
+
+def exact(net, x, y):
+    """Relative error of every identity that holds to rounding."""
+    first = measures.tangent_covariance(net, x, layers=["0"])["0"]
+    J = measures.tangent_features(net, x, layers=["0"])["0"][:, 0]
+    P, lX = J @ J.T, y * x
+    Wdot = -J.T @ lX
+    K = J.T @ J
+    label_trace = measures.observed_quadratic(x, y[:, 0], torch.eye(x.shape[1]).to(x))
+    free = measures.free_probability_prediction(x, y[:, 0], [1.0, 1.0, 1.0, 1.0])
+    larger = nets.MLP([torch.nn.Linear(w.shape[1], w.shape[0], bias=False) for w in net.parameters()], torch.nn.ReLU()).to(x)
+    larger.load_state_dict({name: 3.0 * value for name, value in net.state_dict().items()})
+    scaled = measures.tangent_covariance(larger, x, layers=["0"])["0"]
+    return {
+        "agop": relative(measures.agop(net, x), first.W.T @ first.K @ first.W),
+        "ntk": relative(measures.layer_ntk(net, x)["0"], P * (x @ x.T)),
+        "first_derivative": relative(Wdot.T @ Wdot, lX.T @ P @ lX),
+        "second_derivative": relative(Wdot.T @ K @ Wdot, lX.T @ P @ P @ lX),
+        "identity_kernel": abs(measures.nfa(first.W, 2.0 * torch.eye(len(first.W)).to(x)).item() - 1),
+        "scale_invariance": abs((measures.nfa(scaled.W, scaled.K) - measures.nfa(first.W, first.K)).item()),
+        "free_traces": abs((label_trace - free).item()),
+    }
+
+
+def quadratic_mean(config, x):
+    """Relative errors of Proposition 12 on E[PTK] and E[PTK^2], the latter as printed and corrected."""
+    k, n = 10, len(x)
+    chance = torch.Generator().manual_seed(config.streams.order)
+    mean, mean_square = torch.zeros(n, n).to(x), torch.zeros(n, n).to(x)
+    for size in torch.full((config.monte_carlo,), 1).split(2000):
+        W = torch.randn(len(size), k, x.shape[1], generator=chance, dtype=torch.float64).to(x) / k**0.5
+        a = torch.randn(len(size), 1, k, generator=chance, dtype=torch.float64).to(x)
+        J = a * (x @ W.mT)
+        P = J @ J.mT
+        mean += P.sum(0)
+        mean_square += (P @ P).sum(0)
+    S = x @ x.T
+    trace = S.trace()
+    printed = 3 * (trace * S + 2 * S @ S)
+    corrected = 3 / k * trace * S + (1 + 5 / k) * S @ S
+    return {
+        "mean_ptk": relative(mean / config.monte_carlo, S),
+        "mean_ptk_squared_printed": relative(printed, mean_square / config.monte_carlo),
+        "mean_ptk_squared_corrected": relative(corrected, mean_square / config.monte_carlo),
+    }
+
+
+def relative(found, expected):
+    return (torch.linalg.norm(found - expected) / torch.linalg.norm(expected)).item()
+
+
+figure.cost(
+    lambda config: mlp_cost(
+        dim=config.dim, width=config.width, hidden=2, outputs=1, n_train=config.n_train, steps=1, measures=10
+    )
+)
+
+
+@figure.claim(
+    "c35_identities_hold",
+    says="every exact identity holds to rounding (largest relative error)",
+    paper="exact",
+    where="Section 3, Props. 3 and 6",
+    expect=at_most(1e-10),
+)
+def identities(runs):
+    return max(runs.final(f"identity_error/{name}") for name in EXACT)
+
+
+@figure.claim(
+    "prop12_mean",
+    says="E[PTK] = XX' for the quadratic network (relative error of 40,000 draws)",
+    paper="exact",
+    where="Prop. 12",
+    expect=at_most(0.03),
+)
+def mean(runs):
+    return runs.final("identity_error/mean_ptk")
+
+
+@figure.claim(
+    "prop12_square_printed",
+    says="E[PTK^2] = 3 (tr(X'X) XX' + 2 (XX')^2), as printed (relative error)",
+    paper="exact",
+    where="Prop. 12",
+    expect=at_most(0.1),
+    documented="fails",
+    because="the printed form leaves out the products of different units and a factor 1/k",
+)
+def printed(runs):
+    return runs.final("identity_error/mean_ptk_squared_printed")
+
+
+@figure.claim(
+    "prop12_square_corrected",
+    says="E[PTK^2] = (3/k) tr(X'X) XX' + (1 + 5/k) (XX')^2 (relative error)",
+    origin="corrected",
+    where="Prop. 12",
+    expect=at_most(0.1),
+)
+def corrected(runs):
+    return runs.final("identity_error/mean_ptk_squared_corrected")
+
+
+@figure.draw(cols=2, size=(9, 3.4))
+def panels(runs, axes):
+    groups = [EXACT, ["mean_ptk", "mean_ptk_squared_printed", "mean_ptk_squared_corrected"]]
+    limits = [1e-10, 0.1]
+    for axis, names, limit, colour in zip(axes[0], groups, limits, CATEGORIES, strict=False):
+        values = [runs.final(f"identity_error/{name}") for name in names]
+        axis.barh([name.replace("_", " ") for name in names], [max(v, 1e-17) for v in values], color=colour)
+        axis.axvline(limit, color="#444444", linestyle="--", linewidth=1, label=f"tolerance {limit:g}")
+        axis.set(xscale="log", xlabel="relative error")
+        axis.invert_yaxis()
+        axis.legend(loc="lower right")

@@ -1,0 +1,42 @@
+"""What the figures on images share: the data by name, and the diagonals of NFM and AGOP as pictures."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from modules import data, measures
+from pipelines.config import Config
+from pipelines.drawing import heatmap
+
+if TYPE_CHECKING:
+    from modules.data import TensorData
+    from modules.measures import TangentCovariance
+
+
+class ImageConfig(Config):
+    dataset: Literal["digits", "celeba", "svhn"] = Field("digits", description="digits: scikit-learn's 8x8 images")
+    n_train: int = Field(348, ge=2, description="training images")
+    width: int = Field(128, ge=1, description="units of each hidden layer")
+    hidden: int = Field(2, ge=1, description="hidden layers")
+    init_scale: float = Field(1.0, gt=0, description="variance multiplier of the first layer's initial weights")
+    lr: float = Field(1e-4, gt=0, description="learning rate")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of every layer")
+    epochs: int = Field(200, ge=1, description="passes over the training images")
+    measure_every: int = Field(50, ge=1, description="epochs between measurements")
+
+
+def kept_diagonals(recorder: Any, first: "TangentCovariance", task: "TensorData", **more: Any) -> float:
+    """Record the diagonals of the first layer's NFM and AGOP as images; returns their Pearson correlation."""
+    nfm, agop = measures.diagonals(first.W, first.K)
+    recorder.array("diagonals", nfm=as_image(nfm, task), agop=as_image(agop, task), **more)
+    return measures.pearson(nfm, agop).item()
+
+
+def as_image(diagonal: Any, task: "TensorData") -> Any:
+    """(dim,) as a grey (rows, cols) image: the mean over colour channels."""
+    shape = task.image_shape if isinstance(task, data.PublicImages) else (1, 8, 8)
+    return diagonal.float().cpu().reshape(shape).mean(0).numpy()
+
+
+def picture(axis: Any, image: Any, title: str, note: str = "") -> None:
+    heatmap(axis, image, title, note=note)

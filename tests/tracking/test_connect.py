@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import http.server
+import multiprocessing
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from mlflow.tracking._tracking_service.utils import _get_default_tracking_uri
+
+from tracking.connect import attach, connect, resolve
+from tracking.store import Store, StoreError
+
+
+def test_importing_tracking_loads_neither_mlflow_nor_torch():
+    code = "import sys, tracking; print([name for name in ('mlflow', 'torch', 'pandas') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("directory", ["plain", "with space", "100%25"])
+def test_the_default_store_is_the_one_that_mlflow_ui_shows(directory, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / directory).mkdir()
+    monkeypatch.chdir(tmp_path / directory)
+    assert _get_default_tracking_uri() == "sqlite:///mlflow.db"
+    assert resolve() == f"sqlite:///{tmp_path / directory / 'mlflow.db'}"
+    store = connect(timeout=60)
+    store.experiment_id("system/figure")
+    with sqlite3.connect("mlflow.db") as database:  # a relative path, as `mlflow ui` opens it
+        assert ("system/figure",) in database.execute("SELECT name FROM experiments").fetchall()
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert os.listdir(tmp_path) == [directory]
+
+
+def test_the_environment_names_the_store_and_an_argument_overrules_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///from_environment.db")
+    assert resolve() == f"sqlite:///{tmp_path}/from_environment.db"
+    assert resolve("sqlite:///argument.db") == f"sqlite:///{tmp_path}/argument.db"
+    assert resolve("http://host:5000/") == "http://host:5000"
+
+
+def _connect_at_once(uri: str, barrier) -> str:
+    barrier.wait()
+    return connect(uri, timeout=100).experiment_id("system/figure")
+
+
+def _connect_and_report(uri, barrier, answers) -> None:
+    try:
+        answers.put(_connect_at_once(uri, barrier))
+    except Exception as error:
+        answers.put(repr(error))
+
+
+def test_eight_processes_make_one_store_and_one_experiment(tmp_path):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tracking.connect"])
+    barrier, answers = context.Barrier(8), context.Queue()
+    arguments = (f"sqlite:///{tmp_path}/mlflow.db", barrier, answers)
+    processes = [context.Process(target=_connect_and_report, args=arguments) for _ in range(8)]
+    for process in processes:
+        process.start()
+    found = {answers.get(timeout=100) for _ in processes}
+    for process in processes:
+        process.join()
+    assert found == {"1"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", "mlflow.db-wal", "mlflow.db-shm"}
+    assert attach(f"sqlite:///{tmp_path}/mlflow.db").client.get_experiment("1").name == "system/figure"
+
+
+def _foreign(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE recipes (name TEXT)")
+    database.close()
+
+
+UNUSABLE = {
+    "missing_directory": ("sqlite:///{}/missing/mlflow.db", lambda home: None, "no directory"),
+    "parent_is_a_file": ("sqlite:///{}/file/mlflow.db", lambda home: (home / "file").touch(), "no directory"),
+    "directory_in_place_of_the_file": ("sqlite:///{}/d", lambda home: (home / "d").mkdir(), "unable to open"),
+    "not_a_database": ("sqlite:///{}/t", lambda home: (home / "t").write_text("notes " * 99), "not a database"),
+    "another_database": ("sqlite:///{}/o.db", lambda home: _foreign(home / "o.db"), "not one of MLflow"),
+    "cannot_be_written": ("sqlite:////proc/mlflow.db", lambda home: None, "/proc/mlflow.db"),
+    "in_memory": ("sqlite:///:memory:", lambda home: None, "memory"),
+    "plain_directory": ("file://{}", lambda home: None, "sqlite:///mlflow.db"),
+    "nobody_listens": ("http://127.0.0.1:9", lambda home: None, "connection refused"),
+    "unknown_host": ("http://no-such-host.invalid", lambda home: None, "no-such-host.invalid"),
+    "password_is_not_shown": ("postgresql://me:secret@127.0.0.1:9/x", lambda home: None, "me:\\*\\*\\*@127"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_an_unusable_store_is_refused_in_one_line_and_nothing_is_created(case, tmp_path):
+    uri, prepare, reason = UNUSABLE[case]
+    prepare(tmp_path)
+    before = {path: path.read_bytes() if path.is_file() else b"" for path in tmp_path.rglob("*")}
+    start = time.monotonic()
+    with pytest.raises(StoreError, match=reason) as caught:
+        connect(uri.format(tmp_path), timeout=5)
+    assert time.monotonic() - start < 8
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert {path: path.read_bytes() if path.is_file() else b"" for path in tmp_path.rglob("*")} == before
+
+
+def test_a_missing_store_is_not_created_when_only_reading(tmp_path):
+    with pytest.raises(StoreError, match="there is no store"):
+        connect(f"sqlite:///{tmp_path}/mlflow.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_becomes_a_store(tmp_path):
+    (tmp_path / "mlflow.db").touch()
+    assert connect(f"sqlite:///{tmp_path}/mlflow.db", timeout=60).experiment_id("a/b") == "1"
+
+
+def test_a_silent_server_is_given_up_after_the_timeout():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        with pytest.raises(StoreError, match=r"timed out|did not answer"):
+            connect(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
+        assert time.monotonic() - start < 2
+
+
+@pytest.mark.parametrize(("code", "reason"), [(200, "not an MLflow server"), (404, "not an MLflow"), (401, "refuses")])
+def test_a_server_that_is_not_mlflow_is_refused(code, reason):
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as site:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        with pytest.raises(StoreError, match=reason):
+            connect(f"http://127.0.0.1:{site.server_port}", timeout=5)
+        site.shutdown()
+
+
+def test_a_locked_database_is_waited_for_until_the_timeout(template, tmp_path):
+    uri = f"sqlite:///{shutil.copy(template, tmp_path / 'mlflow.db')}"
+    other = sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="database is locked"):
+        connect(uri, timeout=0.3)
+    threading.Timer(0.5, other.rollback).start()
+    assert isinstance(connect(uri, timeout=20), Store)
+
+
+def test_a_store_of_another_mlflow_is_refused_with_the_remedy(template, tmp_path):
+    shutil.copy(template, tmp_path / "mlflow.db")
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
+    database.close()
+    with pytest.raises(StoreError, match=re.escape(f"mlflow db upgrade sqlite:///{tmp_path}/mlflow.db")):
+        connect(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_a_real_server_answers(server):
+    assert connect(server.uri).client.get_experiment("0").name == "Default"

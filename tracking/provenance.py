@@ -1,0 +1,138 @@
+"""What a result depends on besides its configuration: software, hardware and the source it was made with."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from .artifacts import plain
+
+LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
+
+
+def environment(threads: int | None = None) -> dict[str, Any]:
+    """Return packages, interpreter, platform, processor, GPUs, source revision and thread count.
+
+    `threads` is the number a float sum was split over, which changes its last bits. No environment variable and no host
+    name is read. Everything but `threads` is gathered once a process.
+    """
+    return {**_machine(), "threads": threads}
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return one readable line for each difference between two environments, none if they are equal."""
+    lines = []
+    for key in sorted(old.keys() | new.keys()):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if key == "packages":
+            lines += _package_changes(before or [], after or [])
+        elif key == "git":
+            lines += _source_changes(before or {}, after or {})
+        else:
+            lines.append(f"{key}: {_shown(before)} -> {_shown(after)}")
+    return lines
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """Return 16 hexadecimal digits that stand for a configuration: SHA-256 of its JSON with sorted keys.
+
+    Raises TypeError for what JSON cannot hold, ValueError for nan and inf.
+    """
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False, default=plain)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _machine() -> dict[str, Any]:
+    return {
+        "packages": packages(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _processor(),
+        "gpus": _gpus(),
+        "git": source(Path(__file__).parent),
+    }
+
+
+def packages() -> list[str]:
+    """Return every installed distribution as `name==version`, sorted."""
+    found = {(dist.name or "").lower().replace("_", "-"): dist.version for dist in importlib.metadata.distributions()}
+    return sorted(f"{name}=={version}" for name, version in found.items() if name)
+
+
+def source(directory: Path) -> dict[str, Any] | None:
+    """Return commit and uncommitted changes of the git repository around `directory`; None outside of one.
+
+    A long diff is cut, but `diff_sha256` always stands for all of it; files that git does not follow are named.
+    """
+    commit = _output(["git", "-C", str(directory), "rev-parse", "HEAD"])
+    if not commit:
+        return None
+    diff = _output(["git", "-C", str(directory), "diff", "HEAD"]) or ""
+    new = _output(["git", "-C", str(directory), "ls-files", "--others", "--exclude-standard", "--full-name"]) or ""
+    return {
+        "commit": commit,
+        "dirty": bool(diff or new),
+        "diff": diff[:LONGEST_DIFF],
+        "diff_sha256": hashlib.sha256(diff.encode()).hexdigest()[:16] if diff else "",
+        "untracked": new.splitlines()[:200],
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{line.split(':', 1)[1].strip()} x {os.cpu_count()}"
+    except OSError:
+        pass
+    return f"{platform.processor() or platform.machine()} x {os.cpu_count()}"
+
+
+def _gpus() -> list[str]:
+    if not shutil.which("nvidia-smi"):
+        return []
+    report = _output(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]) or ""
+    return [line.replace(", ", " driver ") for line in report.splitlines()]
+
+
+def _output(command: list[str]) -> str | None:
+    """The output of a command, None where it is missing, fails or takes long."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode(errors="replace").strip()
+
+
+def _package_changes(old: list[str], new: list[str]) -> list[str]:
+    before, after = (dict(item.split("==", 1) for item in items) for items in (old, new))
+    pairs = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
+    return [f"{name}: {was or 'absent'} -> {now or 'absent'}" for name, was, now in pairs if was != now]
+
+
+def _source_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    lines = []
+    if old.get("commit") != new.get("commit"):
+        lines.append(f"source: {_shown(old.get('commit'))[:12]} -> {_shown(new.get('commit'))[:12]}")
+    if old.get("diff_sha256") != new.get("diff_sha256"):
+        lines.append(f"uncommitted changes: {old.get('diff_sha256') or 'none'} -> {new.get('diff_sha256') or 'none'}")
+    if old.get("untracked") != new.get("untracked"):
+        lines.append("the files that git does not follow differ")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

@@ -1,0 +1,370 @@
+"""The recorder a trial writes to. What was recorded is never lost and never holds up training."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import math
+import numbers
+import os
+import random
+import re
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from . import artifacts
+from .connect import connect
+from .journal import Busy, Delivery, Journal
+from .store import Store, StoreError, first_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Listener = Callable[[Mapping[str, float], int], None]
+
+logger = logging.getLogger(__name__)
+
+NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
+STATUSES = ("FINISHED", "FAILED", "KILLED")
+LONGEST_PAUSE = 10.0  # seconds between two attempts to reach a store that is away
+
+
+class Diverged(Exception):
+    """A loss became infinite or not a number. Attributes: `metric`, `step`, `value`."""
+
+    def __init__(self, metric: str, step: int, value: float) -> None:
+        super().__init__(f"{metric} is {value} at step {step}")
+        self.metric, self.step, self.value = metric, step, value
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it can cross from a worker process
+        return type(self), (self.metric, self.step, self.value)
+
+
+class Recorder:
+    """Records one run: each point goes to a journal in `outbox` at once, and from there to the store in the background.
+
+    A store that is slow, away or locked costs training nothing: the journal keeps what was not sent, the recorder tries
+    again, and what is left when the process ends is sent by `sync`. Each metric also gets `final/<name>`, its last
+    value, and for `loss`, `error` and `accuracy` `best/<name>`. Leaving the context ends the run: FINISHED, KILLED on
+    Ctrl-C, FAILED on any other exception.
+
+    `listeners` are called with (metrics, step) after each `log`, in the thread that records; what they raise is raised.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        outbox: Path,
+        experiment: str = "",
+        listeners: Sequence[Listener] = (),
+        flush_seconds: float = 2.0,
+        flush_points: int = 1000,
+    ) -> None:
+        if not re.fullmatch(r"[\w-]+", run_id):
+            raise ValueError(f"{run_id!r} is not a run id")
+        self.run_id = run_id
+        self._prepare(listeners)
+        self._flush_seconds, self._flush_points = flush_seconds, flush_points
+        outbox.mkdir(parents=True, exist_ok=True)
+        header = {"uri": store.uri, "run_id": run_id, "experiment": experiment}
+        self._journal = Journal(outbox / f"{run_id}.jsonl", header=header, patience=5.0)
+        self._delivery = Delivery(replace(store, patience=0.0), self._journal, run_id)
+        self._numbers = itertools.count(1 + max((int(path.name) for path in self._journal.spooled()), default=0))
+        self._waiting = 0  # points recorded since the sender was last woken
+        self._process = os.getpid()
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._deadline = math.inf
+        self._sender = threading.Thread(target=self._send, name=f"recorder-{run_id[:8]}", daemon=True)
+        self._sender.start()
+        atexit.register(self._leave)
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Record the values of some metrics at one step.
+
+        Values are numbers (numpy and torch scalars too); anything else raises TypeError, an impossible name ValueError,
+        and then nothing is recorded. A value that is not finite is stored as nan, with the first step at which this
+        happened in the tag `nonfinite/<name>`; if the metric is a loss, Diverged is raised after it was recorded.
+        """
+        values = {name: self._number(name, value) for name, value in metrics.items()}
+        if type(step) is not int:
+            step = _integer(step)
+        self._keep(values, step)
+        diverged: Diverged | None = None
+        for name, value in values.items():
+            if not math.isfinite(value):
+                self._note_nonfinite(name, step)
+                if diverged is None and name.split("/", 1)[0] == "loss":
+                    diverged = Diverged(name, step, value)
+        for listener in self._listeners:
+            listener(values, step)
+        if diverged:
+            raise diverged
+
+    def array(self, name: str, **arrays: Any) -> None:
+        """Store named arrays as `arrays/<name>.npz`."""
+        with self._spooling() as root:
+            artifacts.write_arrays(root, f"arrays/{name}.npz", **arrays)
+
+    def table(self, name: str, table: pd.DataFrame) -> None:
+        """Store a table as `tables/<name>.csv`, which MLflow shows; numbers are read back exactly."""
+        with self._spooling() as root:
+            artifacts.write_table(root, f"tables/{name}.csv", table)
+
+    def json(self, name: str, obj: Any) -> None:
+        """Store `obj` as `<name>.json`."""
+        with self._spooling() as root:
+            artifacts.write_json(root, f"{name}.json", obj)
+
+    def figure(self, name: str, figure: Figure) -> None:
+        """Store a matplotlib figure as `figures/<name>.png` and `.svg`."""
+        with self._spooling() as root:
+            artifacts.write_figure(root, f"figures/{name}", figure)
+
+    def file(self, path: Path, directory: str = "") -> None:
+        """Store a copy, taken now, of a file or a directory under `directory`."""
+        with self._spooling() as root:
+            artifacts.copy(root, Path(path), directory)
+
+    def dataset(self, name: str, digest: str, profile: Mapping[str, Any], context: str = "train") -> None:
+        """Name the data the run uses, by a digest of its content of at most 36 characters (ValueError)."""
+        if not 0 < len(digest) <= 36:
+            raise ValueError(f"the digest of dataset {name!r} must have 1 to 36 characters, not {len(digest)}")
+        plain = {key: artifacts.jsonable(value) for key, value in profile.items()}
+        self._append({"dataset": {"name": name, "digest": digest, "profile": plain, "context": context}})
+
+    def tags(self, tags: Mapping[str, Any]) -> None:
+        """Set tags of the run. ValueError for an impossible name."""
+        for name in tags:
+            _check_name(name)
+        self._append({"tags": {name: str(value) for name, value in tags.items()}})
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Send what is recorded so far, artifacts too, and say whether all of it arrived within `timeout` seconds."""
+        deadline, target = time.monotonic() + timeout, self._journal.size()
+        while self._delivery.read < target or self._journal.spooled():
+            if time.monotonic() > deadline or not self._sender.is_alive():
+                return False
+            self._wake.set()
+            time.sleep(0.01)
+        return True
+
+    def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
+        """End the run and say whether everything reached the store within `timeout` seconds; if not, `sync` sends it.
+
+        Raises ValueError for a status that is not FINISHED, FAILED or KILLED. Closing again does nothing.
+        """
+        if status not in STATUSES:
+            raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
+        if self._stop.is_set():
+            return not self._journal.path.exists()
+        if tags:
+            self.tags(tags)
+        self._append({"end": status, "t": _now()})
+        atexit.unregister(self._leave)
+        self._deadline = time.monotonic() + timeout
+        self._stop.set()
+        self._wake.set()
+        self._sender.join(timeout + 1.0)
+        self._journal.close()
+        if self._journal.path.exists():
+            logger.warning("run %s is kept in %s until `featurelab sync`", self.run_id, self._journal.path)
+            return False
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self.close("FINISHED" if kind is None else "KILLED" if interrupted else "FAILED")
+
+    def _prepare(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = tuple(listeners)
+        self._names: set[str] = set()
+        self._nonfinite: set[str] = set()
+
+    def _number(self, name: str, value: Any) -> float:
+        if name not in self._names:
+            _check_name(name)
+            self._names.add(name)
+        if type(value) is float:
+            return value
+        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise TypeError(f"metric {name!r} must be a number, not {type(value).__name__} ({value!r:.60})")
+        return float(value)
+
+    def _keep(self, values: Mapping[str, float], step: int) -> None:
+        self._append({"t": _now(), "s": step, "m": values})
+        self._waiting += len(values)
+        if self._waiting >= self._flush_points:
+            self._waiting = 0
+            self._wake.set()
+
+    def _note_nonfinite(self, name: str, step: int) -> None:
+        if name not in self._nonfinite:
+            self._nonfinite.add(name)
+            self._append({"tags": {f"nonfinite/{name}": str(step)}})
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        if self._stop.is_set():
+            raise ValueError(f"run {self.run_id} is closed")
+        self._journal.append(entry)
+
+    @contextmanager
+    def _spooling(self) -> Iterator[Path]:
+        """Give a directory to write an artifact to, and hand it to the sender once it is complete."""
+        if self._stop.is_set():
+            raise ValueError(f"run {self.run_id} is closed")
+        draft = self._journal.spool / f".{uuid.uuid4().hex}"
+        draft.mkdir(parents=True)
+        try:
+            yield draft
+            draft.rename(draft.with_name(str(next(self._numbers))))
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        self._wake.set()
+
+    def _send(self) -> None:
+        """Send in the background until the run is closed, then what is left until the deadline."""
+        failures = 0
+        while time.monotonic() < self._deadline:
+            try:
+                if self._stop.is_set():
+                    return self._delivery.finish("KILLED")
+                self._drain()
+                failures = 0
+            except Exception as error:
+                if not failures:
+                    logger.warning("run %s: the store does not take its data yet (%s)", self.run_id, first_line(error))
+                failures += 1
+                pause = min(LONGEST_PAUSE, 0.25 * 2**failures) * random.uniform(0.5, 1.0)
+                if self._stop.wait(pause):
+                    time.sleep(min(pause, 0.5))
+                continue
+            self._wake.wait(self._flush_seconds)
+            self._wake.clear()
+        return None
+
+    def _drain(self) -> None:
+        while not self._stop.is_set() and self._delivery.step():
+            pass
+        if not self._stop.is_set():
+            self._delivery.send_artifacts()
+
+    def _leave(self) -> None:
+        """At interpreter exit: nobody closed the run, so whatever it did was cut short."""
+        if os.getpid() == self._process:  # not in a forked child
+            self.close("KILLED", timeout=15.0)
+
+
+class NullRecorder(Recorder):
+    """Checks what it is given as a Recorder does, and keeps nothing: for the other ranks of a distributed fit."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self.run_id = ""
+        self._prepare(listeners)
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        return True
+
+    def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
+        if status not in STATUSES:
+            raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
+        return True
+
+    def _keep(self, values: Mapping[str, float], step: int) -> None:
+        pass
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        pass
+
+    @contextmanager
+    def _spooling(self) -> Iterator[Path]:
+        with TemporaryDirectory() as root:
+            yield Path(root)
+
+
+@dataclass
+class Synced:
+    """What `sync` did: run ids whose data is now in the store, those still being recorded, and those that failed."""
+
+    sent: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # run id: reason
+
+
+def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Synced:
+    """Send what crashed or cut-off processes left in `outbox`, end their runs (KILLED where no end was recorded).
+
+    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A run that a
+    living process still records is left alone. May be repeated freely: nothing is stored twice.
+    """
+    result = Synced()
+    stores: dict[str, Store | StoreError] = {}
+    for path in sorted(outbox.glob("*.jsonl")):
+        try:
+            journal = Journal(path)
+        except Busy:
+            result.busy.append(path.stem)
+            continue
+        except FileNotFoundError:
+            continue
+        try:
+            header = next((entry for _, entry in journal.lines()), {})
+            store = _opened(uri or header.get("uri"), stores, timeout)
+            Delivery(store, journal, path.stem).finish("KILLED")
+            result.sent.append(path.stem)
+        except Exception as error:  # one broken journal must not keep the others back
+            result.failed[path.stem] = first_line(error)
+        finally:
+            journal.close()
+    return result
+
+
+def _opened(uri: str | None, stores: dict[str, Store | StoreError], timeout: float) -> Store:
+    """Connect once to each store; one that is away is not asked again for every journal."""
+    if uri is None:
+        raise StoreError("the journal does not say which store it is for; name it")
+    if uri not in stores:
+        try:
+            stores[uri] = connect(uri, timeout=timeout, create=False)
+        except StoreError as error:
+            stores[uri] = error
+    store = stores[uri]
+    if isinstance(store, StoreError):
+        raise store
+    return store
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or len(name) > 230 or not NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
+        allowed = "letters, digits, _ - . : and space, parts separated by /, at most 230 characters"
+        raise ValueError(f"{name!r:.260} cannot be the name of a metric or tag: {allowed}")
+
+
+def _integer(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, numbers.Integral):
+        raise TypeError(f"step must be an integer, not {type(step).__name__} ({step!r:.60})")
+    return int(step)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
