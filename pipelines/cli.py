@@ -6,11 +6,9 @@ import sys
 import warnings
 from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import lazy_loader
 import typer
 from typer.exceptions import Abort, TyperException
 
@@ -19,21 +17,21 @@ from pipelines.axes import parse_axis
 from pipelines.config import parse_overrides
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import SCALES, Experiment, describe_axis
+from pipelines.lazy import lazy
 from tracking.errors import StoreError
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
-_lazily = partial(lazy_loader.load, suppress_warning=True)
-connecting = _lazily("tracking.connect")
-datasets = _lazily("modules.data.public")
-examining = _lazily("pipelines.doctor")
-planning = _lazily("pipelines.plan")
-recording = _lazily("tracking.record")
-reporting = _lazily("tracking.report")
-reproducing = _lazily("pipelines.reproduce")
-repeating = _lazily("pipelines.rerun")
-showing = _lazily("pipelines.show")
-sweeping = _lazily("pipelines.sweep")
-trying = _lazily("pipelines.trial")
+connecting = lazy("tracking.connect")
+datasets = lazy("modules.data.public")
+examining = lazy("pipelines.doctor")
+planning = lazy("pipelines.plan")
+recording = lazy("tracking.record")
+reporting = lazy("tracking.report")
+reproducing = lazy("pipelines.reproduce")
+repeating = lazy("pipelines.rerun")
+showing = lazy("pipelines.show")
+sweeping = lazy("pipelines.sweep")
+trying = lazy("pipelines.trial")
 
 ScaleOption = StrEnum("ScaleOption", list(SCALES))
 Scheduler = StrEnum("Scheduler", ["fifo", "asha"])
@@ -50,8 +48,12 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="Public datasets that paper presets read.")
 app.add_typer(data_app, name="data")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else there.")]
-Address = Annotated[str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else there.")
+]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")
+]
 AtScale = Annotated[ScaleOption, typer.Option("--scale", help="Which preset.")]
 LAPTOP = ScaleOption("laptop")
 
@@ -68,9 +70,7 @@ def list_(system: Annotated[str | None, typer.Argument(help="One system only.")]
     if as_json:
         showing.emit([experiment.summary() for experiment in found])
         return
-    rows = [
-        [e.name + (" *" if e.headline else ""), e.figure, e.title, f"{e.minutes:g}", len(e.claims)] for e in found
-    ]
+    rows = [[e.name + (" *" if e.headline else ""), e.figure, e.title, f"{e.minutes:g}", len(e.claims)] for e in found]
     columns = ["experiment (* headline)", "figure", "title", "minutes", "claims"]
     showing.console().print(showing.pairs_table("", columns, rows))
 
@@ -85,7 +85,9 @@ def show(experiment: str, scale: AtScale = LAPTOP, as_json: Json = False) -> Non
         return
     out = showing.console()
     out.print(f"{found.name}: {found.figure}. {found.title}", markup=False)
-    out.print(showing.pairs_table("settings", ["name", "value", "meaning"], [list(row.values()) for row in said["fields"]]))
+    out.print(
+        showing.pairs_table("settings", ["name", "value", "meaning"], [list(row.values()) for row in said["fields"]])
+    )
     out.print(showing.pairs_table("grid", ["axis", "values"], [[k, str(v)] for k, v in said["grid"].items()]))
     out.print(showing.pairs_table("sweep axes", ["axis", "domain"], list(said["sweep_axes"].items())))
     rows = [[c["id"], c["statement"], c["expected"], c["paper"], c["documented"]] for c in said["claims"]]
@@ -130,7 +132,9 @@ def run(
 @app.command()
 def sweep(
     experiment: str,
-    over: Annotated[list[str] | None, typer.Option(help="An axis, as lr=loguniform(1e-4,1e-1) or width=64,128.")] = None,
+    over: Annotated[
+        list[str] | None, typer.Option(help="An axis, as lr=loguniform(1e-4,1e-1) or width=64,128.")
+    ] = None,
     samples: Annotated[int | None, typer.Option(help="Draws of the random axes for each listed point.")] = None,
     metric: Annotated[str, typer.Option(help="What ranks the trials. Default: the experiment's own.")] = "",
     mode: Annotated[Mode | None, typer.Option(help="Whether more or less of it is better.")] = None,
@@ -148,7 +152,9 @@ def sweep(
     """Sweep an experiment over settings."""
     found = registry.find(experiment)
     if cpus_per_trial <= 0 or gpus_per_trial < 0 or workers_per_trial < 1 or (trial_timeout or 1) <= 0:
-        raise RequestError("--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below")
+        raise RequestError(
+            "--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below"
+        )
     resources = sweeping.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
     if resume:
         store = connecting.connect()
@@ -187,7 +193,11 @@ def sweep(
     else:
         showing.console().print(showing.sweep_table(done.trials, metric, direction))
         best = said["best"]
-        _tell(f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}" if best else f"no trial recorded {metric}")
+        _tell(
+            f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}"
+            if best
+            else f"no trial recorded {metric}"
+        )
         _tell(f"compare: {sweeping.compare_link(found.name, done.trials, store)}")
     raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
 
@@ -232,7 +242,9 @@ def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
         showing.emit(result.as_dict())
     else:
         word = "identical" if result.identical else "NOT identical"
-        _tell(f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, largest difference {result.max_abs_diff:g}")
+        _tell(
+            f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, largest difference {result.max_abs_diff:g}"
+        )
         for line in result.differences:
             _tell(f"  {line}")
         for line in result.environment_changes:
@@ -273,7 +285,18 @@ def ui(port: int = 5000) -> None:
         _tell(f"{title}: {link}")
     # its job runners would keep nine processes busy that nothing of ours uses
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store.uri, "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--backend-store-uri",
+        store.uri,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     raise typer.Exit(subprocess.call(command, env=environment))
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import lazy_loader
-
-mpl = lazy_loader.load("matplotlib")
-np = lazy_loader.load("numpy")
+from pipelines.lazy import lazy
 
 if TYPE_CHECKING:
-    import numpy as np  # noqa: F811
+    import matplotlib as mpl
+    import numpy as np
 
     from pipelines.results import Results
+else:
+    mpl, np = lazy("matplotlib"), lazy("numpy")
 
 CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]
 
@@ -93,8 +93,21 @@ def published(axis: Any, value: float, text: str, *, vertical: bool = False) -> 
     """The paper's own number as a dashed line with its name."""
     draw = axis.axvline if vertical else axis.axhline
     draw(value, color="#444444", linestyle="--", linewidth=1)
-    place = {"xy": (value, 1), "xycoords": axis.get_xaxis_transform()} if vertical else {"xy": (1, value), "xycoords": axis.get_yaxis_transform()}
-    axis.annotate(text, **place, xytext=(-3, 3), textcoords="offset points", ha="right", va="bottom", fontsize=7.5, color="#444444")
+    place = (
+        {"xy": (value, 1), "xycoords": axis.get_xaxis_transform()}
+        if vertical
+        else {"xy": (1, value), "xycoords": axis.get_yaxis_transform()}
+    )
+    axis.annotate(
+        text,
+        **place,
+        xytext=(-3, 3),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=7.5,
+        color="#444444",
+    )
 
 
 def bars(axis: Any, groups: Sequence[str], series: Mapping[str, Sequence[Sequence[float]]]) -> None:

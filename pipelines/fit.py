@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lazy_loader
-
 from pipelines.config import Config
+from pipelines.lazy import lazy
 from pipelines.runtime import current
 
-pl = lazy_loader.load("pytorch_lightning")
-
 if TYPE_CHECKING:
-    import pytorch_lightning as pl  # noqa: F811
+    import pytorch_lightning as pl
     from pytorch_lightning.callbacks import Callback
 
     from modules.data import TensorData
     from tracking import Recorder
+else:
+    pl = lazy("pytorch_lightning")
 
 
 def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: Any) -> "pl.Trainer":

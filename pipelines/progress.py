@@ -28,6 +28,9 @@ class SweepProgress(Callback):
         )
         self._task = self._bar.add_task(title, total=total, counts="")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune keeps a pickle of its callbacks to restore a sweep from; ours are restored from the store
+
     def __enter__(self) -> "SweepProgress":
         self._bar.start()
         return self

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,9 @@ def read_sweep(sweep_run_id: str, store: Store) -> tuple[Experiment, dict[str, A
     """The experiment, the plan and the MLflow run of a sweep; raises `RequestError` for anything else."""
     run = store.get_run(sweep_run_id)
     if "sweep" not in run.data.tags or "sweep_run_id" in run.data.tags:
-        raise RequestError(f"{sweep_run_id} is not the run of a sweep: look for one in the MLflow experiment {VERDICTS}")
+        raise RequestError(
+            f"{sweep_run_id} is not the run of a sweep: look for one in the MLflow experiment {VERDICTS}"
+        )
     return registry.find(run.data.tags["experiment"]), store.read_json(sweep_run_id, "plan.json"), run
 
 
@@ -100,7 +102,7 @@ def collect(trials: pd.DataFrame, store: Store) -> Results:
     frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
     points = query.histories(store, list(trials.run_id))
 
-    @lru_cache(maxsize=None)
+    @cache
     def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
         with np.load(store.download(run_id, f"arrays/{name}.npz"), allow_pickle=False) as file:
             return dict(file)
@@ -169,7 +171,9 @@ def _entry(experiment: Experiment, row: Mapping[str, Any], store: Store) -> dict
         "trials": len(trials),
         "seconds": float(row.get("tags.seconds") or 0),
         "config": experiment.preset(scale).model_dump(mode="json"),
-        "grid": {"+".join([key] if isinstance(key, str) else key): list(v) for key, v in experiment.grid_of(scale).items()},
+        "grid": {
+            "+".join([key] if isinstance(key, str) else key): list(v) for key, v in experiment.grid_of(scale).items()
+        },
         "stand_in": experiment.stand_in if scale == "laptop" else "",
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
         "png": png,
@@ -179,7 +183,9 @@ def _entry(experiment: Experiment, row: Mapping[str, Any], store: Store) -> dict
 
 def _flat(verdict: Verdict) -> dict[str, Any]:
     """A verdict whose cells are text or numbers, as a table wants them."""
-    return {key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()}
+    return {
+        key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()
+    }
 
 
 def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) -> str:
@@ -192,7 +198,6 @@ def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) ->
         status = v.status + (" (unexpected)" if v.surprising else "")
         lines.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
     return "\n".join([*lines, "", f"`featurelab judge {sweep_run_id}` judges and draws again from what is stored."])
-
 
 
 def links(store: Store, port: int) -> Iterator[tuple[str, str]]:

@@ -93,7 +93,9 @@ def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -
         for trial in old.index.intersection(new.index)
     ]
     lost = [f"trial {trial} was not repeated" for trial in old.index.difference(new.index)]
-    differences = lost + [f"{old.name[p]}: {d}" for p, part in zip(old.index, parts, strict=False) for d in part.differences]
+    differences = lost + [
+        f"{old.name[p]}: {d}" for p, part in zip(old.index, parts, strict=False) for d in part.differences
+    ]
     return Repetition(
         run_id=run_id,
         new_run_id=finished.sweep_run_id,
@@ -154,7 +156,9 @@ def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
         "names": [run.info.run_name for run in runs],
         "settings": differing,
         "metrics": {name: [run.data.metrics.get(name) for run in runs] for name in sorted(metrics)},
-        "url": store.compare_url([r.info.run_id for r in runs], list(dict.fromkeys(r.info.experiment_id for r in runs))),
+        "url": store.compare_url(
+            [r.info.run_id for r in runs], list(dict.fromkeys(r.info.experiment_id for r in runs))
+        ),
     }
 
 
@@ -164,5 +168,3 @@ def _of(points: pd.DataFrame, run_id: str) -> pd.DataFrame:
 
 def _environment_changes(store: Store, run_id: str, new_id: str) -> list[str]:
     return changes(store.read_json(run_id, "environment.json"), store.read_json(new_id, "environment.json"))
-
-

@@ -11,7 +11,14 @@ from rich.table import Table
 
 from pipelines.claims import Verdict
 
-COLOURS = {"holds": "green", "fails": "red", "untested": "yellow", "finished": "green", "failed": "red", "diverged": "red"}
+COLOURS = {
+    "holds": "green",
+    "fails": "red",
+    "untested": "yellow",
+    "finished": "green",
+    "failed": "red",
+    "diverged": "red",
+}
 
 
 def emit(document: Any) -> None:
@@ -93,7 +100,12 @@ def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*[f"[{COLOURS[cell]}]{cell}[/]" if isinstance(cell, str) and cell in COLOURS else _plain(number(cell)) for cell in row])
+        table.add_row(
+            *[
+                f"[{COLOURS[cell]}]{cell}[/]" if isinstance(cell, str) and cell in COLOURS else _plain(number(cell))
+                for cell in row
+            ]
+        )
     return table
 
 

@@ -131,7 +131,9 @@ def read_plan(experiment: Experiment, stored: dict[str, Any]) -> Plan:
 
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
-        raise RequestError(f"--name {name[:40]!r}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first")
+        raise RequestError(
+            f"--name {name[:40]!r}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
+        )
 
 
 def check_capacity(resources: Resources) -> None:
@@ -141,7 +143,9 @@ def check_capacity(resources: Resources) -> None:
     have = ray.cluster_resources()
     for kind, each, option in (("CPU", resources.cpus, "cpus"), ("GPU", resources.gpus, "gpus")):
         if each * resources.workers > have.get(kind, 0):
-            asked = f"--{option}-per-trial {each:g}" + (f" x {resources.workers} workers" if resources.workers > 1 else "")
+            asked = f"--{option}-per-trial {each:g}" + (
+                f" x {resources.workers} workers" if resources.workers > 1 else ""
+            )
             raise RequestError(f"{asked}: the cluster has {have.get(kind, 0):g} {kind}")
 
 
@@ -182,9 +186,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
     return sweep_run_id
 
 
-def _conduct(
-    plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path
-) -> Finished:
+def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path) -> Finished:
     began = time.monotonic()
     killed = False
     try:
@@ -316,7 +318,8 @@ def _close_sweep(
     store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")
     well = not killed and lost == 0 and set(counts.index) <= {"finished", "stopped"}
     store.set_tags(
-        sweep_run_id, {"status": "killed" if killed else "finished" if well else "incomplete", "seconds": f"{seconds:.1f}"}
+        sweep_run_id,
+        {"status": "killed" if killed else "finished" if well else "incomplete", "seconds": f"{seconds:.1f}"},
     )
     store.end_run(sweep_run_id, "KILLED" if killed else "FINISHED" if well else "FAILED")
 

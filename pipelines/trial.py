@@ -72,7 +72,9 @@ def run_trial(
     except (Diverged, LossDiverged) as end:
         status, reason = "diverged", str(end)
     except SystemExit as end:
-        status, reason = ("stopped", "stopped early by the scheduler") if not end.code else ("failed", f"exit {end.code}")
+        status, reason = (
+            ("stopped", "stopped early by the scheduler") if not end.code else ("failed", f"exit {end.code}")
+        )
     except (KeyboardInterrupt, Terminated) as end:
         status, reason, error = "killed", "interrupted" if isinstance(end, KeyboardInterrupt) else "terminated", end
     except Exception as end:
@@ -163,4 +165,3 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-

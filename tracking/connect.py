@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
-from .store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path
+from .store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path, sqlite_uri
 
 LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 
@@ -61,10 +61,8 @@ def resolve(uri: str | None = None) -> str:
     """Return the absolute address of the store that `uri`, the environment or MLflow's default names."""
     if not uri:
         uri = mlflow.get_tracking_uri()
-        if not mlflow.is_tracking_uri_set() and uri.startswith("sqlite:"):
-            uri = "sqlite:///mlflow.db"  # MLflow percent-quotes the directory here, and then looks in the wrong one
     if uri.startswith("sqlite:"):
-        return f"sqlite:///{sqlite_path(uri)}"
+        return sqlite_uri(sqlite_path(uri))
     if uri.startswith("file:") or not ("://" in uri or uri.startswith("databricks")):
         advice = "MLflow no longer writes to plain directories; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db"
         raise StoreError(f"{uri} is a directory store: {advice}")
@@ -99,7 +97,7 @@ def _create_sqlite(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         draft.touch()  # fails at once where nothing can be written; MLflow would try for two minutes
-        store = SqlAlchemyStore(f"sqlite:///{draft}", str(path.parent / "mlruns"))
+        store = SqlAlchemyStore(sqlite_uri(draft), str(path.parent / "mlruns"))
         store.engine.dispose()
         if _is_on_local_disk(path.parent):
             with closing(sqlite3.connect(draft)) as database:

@@ -19,7 +19,7 @@ import requests
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from . import artifacts
@@ -265,3 +265,8 @@ def sqlite_path(uri: str) -> Path:
     if not database or database == ":memory:":
         raise StoreError(f"{uri} lives in memory and would be lost; name a file: sqlite:///mlflow.db")
     return Path(database).absolute()
+
+
+def sqlite_uri(path: Path) -> str:
+    """The address of a SQLite file, with %, ? and # quoted as SQLAlchemy reads them."""
+    return URL.create("sqlite", database=str(path)).render_as_string()

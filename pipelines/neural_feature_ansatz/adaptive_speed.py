@@ -80,7 +80,9 @@ def panels(runs, axes):
         for layer, colour in zip(HIDDEN, CATEGORIES, strict=False):
             table = runs.curves(f"nfa/{layer}", optimizer=optimizer)
             axes[0, column].plot(table.index, table.mean(axis=1), color=colour, label=f"layer {int(layer) + 1}")
-            axes[0, column].fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0)
+            axes[0, column].fill_between(
+                table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0
+            )
         axes[0, column].set(title=f"UC-NFA, {said}", xlabel="step", ylabel="correlation", ylim=(0, 1.02))
         for part, line in (("train", ":"), ("test", "-")):
             mean = runs.curve(f"loss/{part}", optimizer=optimizer)

@@ -15,7 +15,6 @@ itself, which leaves freeness as the only assumption.
 
 from typing import Literal
 
-import lazy_loader
 from pydantic import Field
 
 from modules import data, learners, measures, nets
@@ -25,10 +24,11 @@ from pipelines.config import Config
 from pipelines.drawing import CATEGORIES, points
 from pipelines.experiment import Experiment
 from pipelines.fit import evaluate
+from pipelines.lazy import lazy
 from pipelines.plan import Cost
 
-torch = lazy_loader.load("torch")
-stats = lazy_loader.load("scipy.stats", suppress_warning=True)
+torch = lazy("torch")
+stats = lazy("scipy.stats")
 
 
 class ReversalConfig(Config):
@@ -104,7 +104,9 @@ figure.cost(
 def error(runs, source):
     """The largest distance of prediction and observation over the balances."""
     name = "derivative_correlation"
-    pairs = [(runs.final(f"{name}/observed", balance=g), runs.final(f"{name}/predicted_{source}", balance=g)) for g in GAMMAS]
+    pairs = [
+        (runs.final(f"{name}/observed", balance=g), runs.final(f"{name}/predicted_{source}", balance=g)) for g in GAMMAS
+    ]
     return max(abs(observed - predicted) for observed, predicted in pairs)
 
 
@@ -142,11 +144,23 @@ def panels(runs, axes):
         "predicted_own": ("predicted, r of the network", "x", "-."),
     }
     for (source, (label, marker, line)), colour in zip(named.items(), CATEGORIES, strict=False):
-        points(axes[0, 0], runs, f"derivative_correlation/{source}", "balance", label=label, marker=marker, linestyle=line, color=colour)
+        points(
+            axes[0, 0],
+            runs,
+            f"derivative_correlation/{source}",
+            "balance",
+            label=label,
+            marker=marker,
+            linestyle=line,
+            color=colour,
+        )
     axes[0, 0].set(xlabel="balance γ", ylabel="derivative correlation", title="against balance")
     axes[0, 0].legend(loc="lower right")
     both = [
-        (r.final("derivative_correlation/observed", balance=g), r.final("derivative_correlation/predicted_seeds", balance=g))
+        (
+            r.final("derivative_correlation/observed", balance=g),
+            r.final("derivative_correlation/predicted_seeds", balance=g),
+        )
         for _, r in runs.by_seed()
         for g in GAMMAS
     ]

@@ -76,7 +76,9 @@ def early_and_late(runs):
     expect=above(0),
 )
 def large_init(runs):
-    return runs.final("double_centered_ratio/0", init_scale=0.001) - runs.final("double_centered_ratio/0", init_scale=1.0)
+    return runs.final("double_centered_ratio/0", init_scale=0.001) - runs.final(
+        "double_centered_ratio/0", init_scale=1.0
+    )
 
 
 def ptk_drop(runs, decay):

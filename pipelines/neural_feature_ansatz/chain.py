@@ -26,7 +26,9 @@ class ChainConfig(Config):
     n_test: int = Field(1000, ge=1, description="test samples")
     dim: int = Field(32, ge=3, description="input coordinates")
     rank: int = Field(5, ge=3, description="coordinates that enter the target")
-    decay: float | None = Field(None, ge=0, description="inputs have covariance eigenvalues 1/(1+k^decay); none: isotropic")
+    decay: float | None = Field(
+        None, ge=0, description="inputs have covariance eigenvalues 1/(1+k^decay); none: isotropic"
+    )
     width: int = Field(256, ge=1, description="units of each hidden layer")
     hidden: int = Field(2, ge=1, description="hidden layers")
     init_scale: float = Field(1.0, gt=0, description="variance multiplier of the first layer's initial weights")

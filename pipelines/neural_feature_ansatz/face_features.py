@@ -9,7 +9,6 @@ ordering, but not the same numbers. The digit and the number of epochs were chos
 digits, with more steps, loses the effect.
 """
 
-import lazy_loader
 from pydantic import Field
 
 from modules import data, learners, measures, nets, probes
@@ -17,10 +16,11 @@ from pipelines.axes import choice, loguniform
 from pipelines.claims import at_least
 from pipelines.experiment import Experiment
 from pipelines.fit import fit
+from pipelines.lazy import lazy
 from pipelines.neural_feature_ansatz.images import ImageConfig, as_image, kept_diagonals, picture
 from pipelines.plan import mlp_cost
 
-torch = lazy_loader.load("torch")
+torch = lazy("torch")
 
 
 class FaceConfig(ImageConfig):
@@ -65,7 +65,9 @@ def run(config, recorder):
     learner = learners.Supervised(net, optimizer=learners.adam(config.lr, weight_decay=config.weight_decay))
     watching = [
         probes.LossProbe({"train": task.train}, every=config.measure_every, on="epoch"),
-        probes.AnsatzProbe(every=config.measure_every, on="epoch", inputs=task.train[0], quantities=["nfa"], layers=["0"]),
+        probes.AnsatzProbe(
+            every=config.measure_every, on="epoch", inputs=task.train[0], quantities=["nfa"], layers=["0"]
+        ),
     ]
     trainer = fit(learner, task, config, recorder, epochs=config.epochs, probes=watching)
 

@@ -10,7 +10,6 @@ against a Monte Carlo average.
 
 from typing import Literal
 
-import lazy_loader
 from pydantic import Field
 
 from modules import data, learners, measures, nets
@@ -20,9 +19,10 @@ from pipelines.config import Config
 from pipelines.drawing import CATEGORIES
 from pipelines.experiment import Experiment
 from pipelines.fit import evaluate
+from pipelines.lazy import lazy
 from pipelines.plan import mlp_cost
 
-torch = lazy_loader.load("torch")
+torch = lazy("torch")
 
 
 class IdentityConfig(Config):
@@ -72,7 +72,9 @@ def exact(net, x, y):
     K = J.T @ J
     label_trace = measures.observed_quadratic(x, y[:, 0], torch.eye(x.shape[1]).to(x))
     free = measures.free_probability_prediction(x, y[:, 0], [1.0, 1.0, 1.0, 1.0])
-    larger = nets.MLP([torch.nn.Linear(w.shape[1], w.shape[0], bias=False) for w in net.parameters()], torch.nn.ReLU()).to(x)
+    larger = nets.MLP(
+        [torch.nn.Linear(w.shape[1], w.shape[0], bias=False) for w in net.parameters()], torch.nn.ReLU()
+    ).to(x)
     larger.load_state_dict({name: 3.0 * value for name, value in net.state_dict().items()})
     scaled = measures.tangent_covariance(larger, x, layers=["0"])["0"]
     return {

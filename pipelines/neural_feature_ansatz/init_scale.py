@@ -72,7 +72,9 @@ def panels(runs, axes):
     for row, layer in enumerate(["0", "1"]):
         for column, (metric, name) in enumerate([("nfa", "UC-NFA"), ("cnfa", "C-NFA")]):
             curves(axes[row, column], runs, f"{metric}/{layer}", across="init_scale")
-            axes[row, column].set(title=f"{name}, layer {int(layer) + 1}", ylim=(0, 1.02), xlabel="step", ylabel="correlation")
+            axes[row, column].set(
+                title=f"{name}, layer {int(layer) + 1}", ylim=(0, 1.02), xlabel="step", ylabel="correlation"
+            )
     for row, part in enumerate(["train", "test"]):
         largest = {s: runs.curve(f"loss/{part}", init_scale=s).max() for s in runs.values("init_scale")}
         curves(axes[row, 2], runs, f"loss/{part}", across="init_scale", scaled_by=largest)
@@ -126,7 +128,9 @@ def test_order(runs):
     expect=at_least(0.4),
 )
 def second_layer(runs):
-    return min(runs.final("cnfa/1", init_scale=s) - runs.final("nfa/1", init_scale=s) for s in runs.values("init_scale"))
+    return min(
+        runs.final("cnfa/1", init_scale=s) - runs.final("nfa/1", init_scale=s) for s in runs.values("init_scale")
+    )
 
 
 @isotropic.claim(

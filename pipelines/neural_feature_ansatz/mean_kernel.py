@@ -8,7 +8,6 @@ activations in (a), ReLU in (b).
 
 from typing import Literal
 
-import lazy_loader
 from pydantic import Field
 
 from modules import data, learners, measures, nets
@@ -18,9 +17,10 @@ from pipelines.config import Config
 from pipelines.drawing import CATEGORIES, points
 from pipelines.experiment import Experiment
 from pipelines.fit import evaluate
+from pipelines.lazy import lazy
 from pipelines.plan import Cost
 
-torch = lazy_loader.load("torch")
+torch = lazy("torch")
 
 
 class MeanKernelConfig(Config):
@@ -90,9 +90,7 @@ def run(config, recorder):
 
 
 def network(config, seed):
-    return nets.mlp(
-        config.dim, config.width, 2, activation=config.activation, init_scale=config.init_scale, seed=seed
-    )
+    return nets.mlp(config.dim, config.width, 2, activation=config.activation, init_scale=config.init_scale, seed=seed)
 
 
 def tangents(net, x):
@@ -182,8 +180,27 @@ def panels(runs, axes):
         axis = axes[0, column]
         for width, colour in zip(runs.values("width"), CATEGORIES, strict=False):
             here = {"target": target, "width": width}
-            points(axis, runs, "derivative_correlation/observed", "decay", where=here, color=colour, linestyle="", label=f"observed, k = {width}")
-            points(axis, runs, "derivative_correlation/mean_kernel", "decay", where=here, color=colour, marker="", capsize=0, label=f"mean kernel, k = {width}")
+            points(
+                axis,
+                runs,
+                "derivative_correlation/observed",
+                "decay",
+                where=here,
+                color=colour,
+                linestyle="",
+                label=f"observed, k = {width}",
+            )
+            points(
+                axis,
+                runs,
+                "derivative_correlation/mean_kernel",
+                "decay",
+                where=here,
+                color=colour,
+                marker="",
+                capsize=0,
+                label=f"mean kernel, k = {width}",
+            )
         named = {"chain": "chain monomial, rank 5", "high_rank": "high-rank polynomial"}
         axis.set(title=named[target], xlabel="decay α of the data", ylabel="derivative correlation", ylim=(0, 1.05))
     axes[0, 0].legend(loc="lower right")

@@ -173,7 +173,12 @@ def maps(runs, axes, scales):
             kept = first.arrays("features", optimizer=optimizer, init_scale=s)[0]
             said = {"gd": "GD", "slo": "SLO"}[optimizer]
             score = quality(runs, matrix, optimizer, s)
-            heatmap(axes[row, column], kept[matrix], f"{matrix.upper()}, {said}, $s_0$ = {s:g}", note=f"ρ with EGOP {score:.2f}")
+            heatmap(
+                axes[row, column],
+                kept[matrix],
+                f"{matrix.upper()}, {said}, $s_0$ = {s:g}",
+                note=f"ρ with EGOP {score:.2f}",
+            )
 
 
 @large_init.draw(rows=1, cols=5, size=(11, 2.9))

@@ -17,7 +17,7 @@ import pytest
 from mlflow.tracking._tracking_service.utils import _get_default_tracking_uri
 
 from tracking.connect import attach, connect, resolve
-from tracking.store import Store, StoreError
+from tracking.store import Store, StoreError, sqlite_path
 
 
 def test_importing_tracking_loads_neither_mlflow_nor_torch():
@@ -26,19 +26,20 @@ def test_importing_tracking_loads_neither_mlflow_nor_torch():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("directory", ["plain", "with space", "100%25"])
+@pytest.mark.parametrize("directory", ["plain", "with space", "100% #1"])
 def test_the_default_store_is_the_one_that_mlflow_ui_shows(directory, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (tmp_path / directory).mkdir()
     monkeypatch.chdir(tmp_path / directory)
     assert _get_default_tracking_uri() == "sqlite:///mlflow.db"
-    assert resolve() == f"sqlite:///{tmp_path / directory / 'mlflow.db'}"
+    assert sqlite_path(resolve()) == tmp_path / directory / "mlflow.db"
+    assert resolve(resolve()) == resolve()
     store = connect(timeout=60)
     store.experiment_id("system/figure")
     with sqlite3.connect("mlflow.db") as database:  # a relative path, as `mlflow ui` opens it
         assert ("system/figure",) in database.execute("SELECT name FROM experiments").fetchall()
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert os.listdir(tmp_path) == [directory]
+    assert os.listdir() == ["mlflow.db"]
 
 
 def test_the_environment_names_the_store_and_an_argument_overrules_it(tmp_path, monkeypatch):

@@ -105,7 +105,6 @@ def test_a_store_that_stays_away_raises_store_error_once_patience_ends():
 
 def test_a_full_disk_is_not_waited_for():
     full = MlflowException("(sqlite3.OperationalError) database or disk is full", error_code=8)
-    assert full.error_code == "TEMPORARILY_UNAVAILABLE" or not is_transient(full)
     assert not is_transient(full)
 
 
@@ -139,7 +138,8 @@ def test_artifacts_are_read_back_as_they_were_stored(any_store, tmp_path):
     assert "<svg" in any_store.download(run_id, "figures/panel.svg").read_text()
 
 
-def test_an_mlflow_table_is_read_by_mlflow_and_replaced_when_logged_again(any_store):
+def test_an_mlflow_table_is_read_by_mlflow_and_replaced_when_logged_again(any_store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", any_store.uri)  # MLflow's reader knows no other way
     run_id = any_store.start_run("system/tables", "table")
     for value in (1.5, 2.5):
         any_store.log_mlflow_table(run_id, pd.DataFrame({"claim": ["a", "b"], "value": [value, 0.0]}), "verdicts.json")
@@ -157,7 +157,7 @@ def test_artifacts_that_cannot_be_are_refused(store, tmp_path):
     for path in ("../out.json", "/etc/out.json", ""):
         with pytest.raises(ValueError, match="inside the run"):
             store.log_json(run_id, {}, path)
-    with pytest.raises(ValueError, match="csv or .parquet"):
+    with pytest.raises(ValueError, match="stored as"):
         store.log_table(run_id, pd.DataFrame(), "table.xlsx")
     with pytest.raises(FileNotFoundError):
         store.log_file(run_id, tmp_path / "absent")

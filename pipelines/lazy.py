@@ -1,0 +1,24 @@
+"""Modules that are imported when they are first used, so that declaring or listing experiments costs no import of torch.
+
+Not `lazy_loader.load`: it puts a half-made module into `sys.modules`, and in Python 3.11 packages that import parts of
+themselves, as pytorch_lightning does, break when they are loaded through it.
+"""
+
+import importlib
+from typing import Any
+
+
+class LazyModule:
+    """Stands for the module `name`; any attribute is that of the module, imported at the first access."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value
+
+
+def lazy(name: str) -> Any:
+    return LazyModule(name)
