@@ -12,7 +12,7 @@ from pipelines.config import Config, parse_value
 from pipelines.errors import RequestError
 
 # A grid's key is a field, or several fields that vary together; its values are listed in order.
-Grid = Mapping[str | tuple[str, ...], Sequence[Any]]
+Grid = Mapping[Any, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _law(law: str, arguments: tuple[Any, ...]) -> Drawn:
 
 
 def parse_axis(text: str) -> Axis:
-    """`0.1,0.3` as `Listed`, `loguniform(1e-4,1e-1)` and its like as `Drawn`; raises `RequestError` on anything else."""
+    """`0.1,0.3` as `Listed`, `loguniform(1e-4,1e-1)` and its like as `Drawn`; `RequestError` for anything else."""
     call = re.fullmatch(r"\s*([A-Za-z_]+)\((.*)\)\s*", text, re.DOTALL)
     if call is None:
         if re.search(r"[()]", text):

@@ -123,7 +123,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a claim. `measured` is the mean over `seeds` seeds and `ci` its 95% t interval (None for one seed)."""
+    """What came of a claim: `measured` is the mean over `seeds` seeds, `ci` its 95% t interval (None for one seed)."""
 
     id: str
     statement: str

@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -15,16 +13,18 @@ from typer.exceptions import Abort, TyperException
 from pipelines import registry
 from pipelines.axes import parse_axis
 from pipelines.config import parse_overrides
-from pipelines.errors import RequestError, unknown
-from pipelines.experiment import SCALES, Experiment, describe_axis
+from pipelines.data_cli import Json
+from pipelines.data_cli import app as data_app
+from pipelines.errors import RequestError, tell, unknown
+from pipelines.experiment import Scale
 from pipelines.lazy import lazy
 from tracking.errors import StoreError
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
 connecting = lazy("tracking.connect")
-datasets = lazy("modules.data.public")
 examining = lazy("pipelines.doctor")
 planning = lazy("pipelines.plan")
+reading = lazy("pipelines.records")
 recording = lazy("tracking.record")
 reporting = lazy("tracking.report")
 reproducing = lazy("pipelines.reproduce")
@@ -33,9 +33,6 @@ showing = lazy("pipelines.show")
 sweeping = lazy("pipelines.sweep")
 trying = lazy("pipelines.trial")
 
-ScaleOption = StrEnum("ScaleOption", list(SCALES))
-Scheduler = StrEnum("Scheduler", ["fifo", "asha"])
-Mode = StrEnum("Mode", ["max", "min"])
 
 app = typer.Typer(
     name="featurelab",
@@ -45,17 +42,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="The open laboratory for feature learning: published figures as judged, tracked, repeatable sweeps.",
 )
-data_app = typer.Typer(no_args_is_help=True, help="Public datasets that paper presets read.")
 app.add_typer(data_app, name="data")
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on standard output and nothing else there.")
-]
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")
 ]
-AtScale = Annotated[ScaleOption, typer.Option("--scale", help="Which preset.")]
-LAPTOP = ScaleOption("laptop")
+AtScale = Annotated[Scale, typer.Option("--scale", help="Which preset.")]
 
 
 def outbox() -> Path:
@@ -76,10 +68,10 @@ def list_(system: Annotated[str | None, typer.Argument(help="One system only.")]
 
 
 @app.command()
-def show(experiment: str, scale: AtScale = LAPTOP, as_json: Json = False) -> None:
+def show(experiment: str, scale: AtScale = "laptop", as_json: Json = False) -> None:
     """Show an experiment: its settings, grid, sweep axes and claims."""
     found = registry.find(experiment)
-    said = _description(found, scale)
+    said = found.describe(scale)
     if as_json:
         showing.emit(said)
         return
@@ -98,7 +90,7 @@ def show(experiment: str, scale: AtScale = LAPTOP, as_json: Json = False) -> Non
 def run(
     experiment: str,
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
-    scale: AtScale = LAPTOP,
+    scale: AtScale = "laptop",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would need, and stop.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -113,7 +105,7 @@ def run(
         return
     planning.require_data(found, [config])
     store = connecting.connect()
-    outcome = trying.run_trial(found, config, store, scale=scale.value, outbox=outbox())
+    outcome = trying.run_trial(found, config, store, scale=scale, outbox=outbox())
     said = {
         "run_id": outcome.run_id,
         "experiment": found.name,
@@ -125,7 +117,7 @@ def run(
         showing.emit(said)
     else:
         showing.console().print(showing.pairs_table("", ["metric", "last value"], list(said["metrics"].items())))
-        _tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
+        tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
     raise typer.Exit(0 if outcome.status == "finished" else 1)
 
 
@@ -137,8 +129,8 @@ def sweep(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Draws of the random axes for each listed point.")] = None,
     metric: Annotated[str, typer.Option(help="What ranks the trials. Default: the experiment's own.")] = "",
-    mode: Annotated[Mode | None, typer.Option(help="Whether more or less of it is better.")] = None,
-    scheduler: Annotated[Scheduler, typer.Option(help="asha stops poor trials early.")] = Scheduler("fifo"),
+    mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether more or less of it is better.")] = None,
+    scheduler: Annotated[Literal["fifo", "asha"], typer.Option(help="asha stops poor trials early.")] = "fifo",
     cpus_per_trial: float = 1,
     gpus_per_trial: float = 0,
     workers_per_trial: Annotated[int, typer.Option(help="Data-parallel processes a trial.")] = 1,
@@ -146,7 +138,7 @@ def sweep(
     address: Address = None,
     name: str = "",
     resume: Annotated[str, typer.Option(help="Run what is missing of the sweep of this name.")] = "",
-    scale: AtScale = LAPTOP,
+    scale: AtScale = "laptop",
     as_json: Json = False,
 ) -> None:
     """Sweep an experiment over settings."""
@@ -176,29 +168,29 @@ def sweep(
             axes,
             samples if samples is not None else (1 if axes else 16),
             found.preset(scale),
-            scale=scale.value,
+            scale=scale,
             name=name,
-            scheduler=scheduler.value,
+            scheduler=scheduler,
             resources=resources,
             metric=metric or found.metric,
-            mode=mode.value if mode else found.mode,
+            mode=mode or found.mode,
         )
         planning.require_data(found, plan.configs)
         metric, direction = plan.metric, plan.mode
         store = connecting.connect()
         done = sweeping.run_sweep(plan, store, outbox=outbox(), address=address)
-    said = sweeping.describe(done, metric, direction)
+    said = done.as_dict(metric, direction)
     if as_json:
         showing.emit(said)
     else:
         showing.console().print(showing.sweep_table(done.trials, metric, direction))
         best = said["best"]
-        _tell(
+        tell(
             f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}"
             if best
             else f"no trial recorded {metric}"
         )
-        _tell(f"compare: {sweeping.compare_link(found.name, done.trials, store)}")
+        tell(f"compare: {reading.compare_link(store, found.name, [trial.run_id for trial in done.trials])}")
     raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
 
 
@@ -206,20 +198,20 @@ def sweep(
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.")] = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
-    scale: AtScale = LAPTOP,
+    scale: AtScale = "laptop",
     address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Run the grids of figures, judge their claims, draw them."""
     chosen = registry.select(names or [], headline)
     for experiment in chosen:
-        planning.require_data(experiment, experiment.configs(scale.value))
+        planning.require_data(experiment, experiment.configs(scale))
     store = connecting.connect()
     judged = []
     for position, experiment in enumerate(chosen, 1):
         minutes = f", about {experiment.minutes:g} min on two cores" if scale == "laptop" else ""
-        _tell(f"[{position}/{len(chosen)}] {experiment.name} ({experiment.figure}{minutes})")
-        judged.append(reproducing.reproduce(experiment, scale.value, store, outbox=outbox(), address=address))
+        tell(f"[{position}/{len(chosen)}] {experiment.name} ({experiment.figure}{minutes})")
+        judged.append(reproducing.reproduce(experiment, scale, store, outbox=outbox(), address=address))
         if not as_json:
             _print_verdicts(judged[-1])
     _finish(judged, as_json)
@@ -242,14 +234,15 @@ def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
         showing.emit(result.as_dict())
     else:
         word = "identical" if result.identical else "NOT identical"
-        _tell(
-            f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, largest difference {result.max_abs_diff:g}"
+        tell(
+            f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, "
+            f"largest difference {result.max_abs_diff:g}"
         )
         for line in result.differences:
-            _tell(f"  {line}")
+            tell(f"  {line}")
         for line in result.environment_changes:
-            _tell(f"  environment: {line}")
-        _tell(f"new run {result.new_run_id}")
+            tell(f"  environment: {line}")
+        tell(f"new run {result.new_run_id}")
     raise typer.Exit(0 if result.identical else 1)
 
 
@@ -263,7 +256,7 @@ def compare(run_ids: Annotated[list[str], typer.Argument(metavar="RUN_ID RUN_ID.
     out = showing.console()
     rows = [[k, *values] for part in ("settings", "metrics") for k, values in said[part].items()]
     out.print(showing.pairs_table("", ["", *said["names"]], rows))
-    _tell(f"in MLflow: {said['url']}")
+    tell(f"in MLflow: {said['url']}")
 
 
 @app.command()
@@ -274,7 +267,7 @@ def report(out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path
     entries = list(reproducing.report_entries(connecting.connect()))
     if not entries:
         raise RequestError("nothing to report yet: run featurelab reproduce first")
-    _tell(f"report: {reporting.render(entries, out).absolute().as_uri()}")
+    tell(f"report: {reporting.render(entries, out).absolute().as_uri()}")
 
 
 @app.command()
@@ -282,7 +275,7 @@ def ui(port: int = 5000) -> None:
     """Serve the store's MLflow pages on this machine."""
     store = connecting.connect()
     for title, link in reproducing.links(store, port):
-        _tell(f"{title}: {link}")
+        tell(f"{title}: {link}")
     # its job runners would keep nine processes busy that nothing of ours uses
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     command = [
@@ -304,9 +297,9 @@ def ui(port: int = 5000) -> None:
 def sync() -> None:
     """Send what a crash or a dead server left unsent."""
     summary = recording.sync(outbox())
-    _tell(f"{len(summary.sent)} runs sent, {len(summary.busy)} still being recorded, {len(summary.failed)} left unsent")
+    tell(f"{len(summary.sent)} runs sent, {len(summary.busy)} still being recorded, {len(summary.failed)} left unsent")
     for run_id, reason in summary.failed.items():
-        _tell(f"  {run_id}: {reason}")
+        tell(f"  {run_id}: {reason}")
     raise typer.Exit(1 if summary.failed else 0)
 
 
@@ -318,65 +311,8 @@ def doctor(as_json: Json = False) -> None:
         showing.emit(checks)
     else:
         for check in checks:
-            _tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
+            tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
     raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
-
-
-@data_app.command("list")
-def data_list(as_json: Json = False) -> None:
-    """List the public datasets and whether they are here."""
-    rows = datasets.available()
-    if as_json:
-        showing.emit(rows)
-    else:
-        columns = list(rows[0])
-        showing.console().print(showing.pairs_table("", columns, [[str(row[c]) for c in columns] for row in rows]))
-
-
-@data_app.command("fetch")
-def data_fetch(name: str) -> None:
-    """Download a public dataset into the cache."""
-    _tell(str(_about_data(datasets.fetch, name)))
-
-
-@data_app.command("check")
-def data_check(name: str, as_json: Json = False) -> None:
-    """Check that a public dataset is here and reads as it should."""
-    said = _about_data(datasets.check, name)
-    showing.emit(said) if as_json else _tell(str(said))
-
-
-def _about_data(action: Callable[[str], Any], name: str) -> Any:
-    try:
-        return action(name)
-    except datasets.DatasetMissing as missing:
-        raise RequestError(str(missing)) from None
-
-
-def _description(experiment: Experiment, scale: Any) -> dict[str, Any]:
-    preset = experiment.preset(scale)
-    fields = type(preset).model_fields.items()
-    return experiment.summary() | {
-        "scale": str(scale),
-        "fields": [{"name": n, "value": getattr(preset, n), "description": f.description or ""} for n, f in fields],
-        "config": preset.model_dump(mode="json"),
-        "grid": {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in experiment.grid_of(scale).items()},
-        "sweep_axes": {name: describe_axis(axis) for name, axis in experiment.sweep_axes.items()},
-        "stand_in": experiment.stand_in,
-        "claims": [
-            {
-                "id": c.id,
-                "statement": c.says,
-                "origin": c.origin,
-                "expected": c.expected,
-                "paper": c.paper,
-                "where": c.where,
-                "documented": c.documented,
-                "reason": c.because,
-            }
-            for c in experiment.claims
-        ],
-    }
 
 
 def _last_values(metrics: dict[str, float]) -> dict[str, float]:
@@ -393,16 +329,12 @@ def _finish(judged: list[Any], as_json: bool) -> None:
         showing.emit({"experiments": [one.as_dict() for one in judged]})
     verdicts = [verdict for one in judged for verdict in one.verdicts]
     counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "untested")}
-    _tell(", ".join(f"{number} {status}" for status, number in counts.items()))
+    tell(", ".join(f"{number} {status}" for status, number in counts.items()))
     for one in judged:
         for verdict in one.verdicts:
             if verdict.surprising:
-                _tell(f"otherwise than documented: {one.experiment.name} {verdict.id} {verdict.status}")
+                tell(f"otherwise than documented: {one.experiment.name} {verdict.id} {verdict.status}")
     raise typer.Exit(0 if all(one.as_documented for one in judged) else 1)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -411,13 +343,13 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (RequestError, StoreError) as error:
-        _tell(f"featurelab: {' '.join(str(error).split())}")
+        tell(f"featurelab: {' '.join(str(error).split())}")
         code = 2
     except TyperException as error:
         if text := error.format_message():
-            _tell(f"featurelab: {' '.join(text.split())}")
+            tell(f"featurelab: {' '.join(text.split())}")
         code = error.exit_code
     except (KeyboardInterrupt, Abort):
-        _tell("featurelab: interrupted; what was recorded is kept")
+        tell("featurelab: interrupted; what was recorded is kept")
         code = 130
     sys.exit(code or 0)

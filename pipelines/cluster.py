@@ -2,6 +2,7 @@
 
 import os
 import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import RequestError
@@ -26,7 +27,7 @@ def connect_ray(address: str | None) -> None:
     if ray.is_initialized():
         return
     target = address or os.environ.get("RAY_ADDRESS") or "local"
-    quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
         ray.init(address="local", include_dashboard=False, **quiet)
         return

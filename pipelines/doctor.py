@@ -17,7 +17,7 @@ LEAST_FREE = 2 * 2**30
 
 def examine(outbox: Path) -> list[dict[str, Any]]:
     """Every check as `{"name", "ok", "detail"}`; nothing is changed but an empty store being made ready."""
-    checks = [
+    return [
         _check("python", sys.version_info >= (3, 11), platform.python_version()),
         _packages(),
         _pins(),
@@ -27,7 +27,6 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _public(),
         _unsent(outbox),
     ]
-    return checks
 
 
 def _check(name: str, ok: bool, detail: str) -> dict[str, Any]:

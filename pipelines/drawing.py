@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from pipelines.lazy import lazy
 
 if TYPE_CHECKING:
-    import matplotlib as mpl
     import numpy as np
 
     from pipelines.results import Results
 else:
-    mpl, np = lazy("matplotlib"), lazy("numpy")
+    np = lazy("numpy")
+mpl = lazy("matplotlib")
 
 CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]
 

@@ -1,11 +1,12 @@
 """What a user did wrong, said in one line."""
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class RequestError(Exception):
-    """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits with 2."""
+    """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits 2."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
@@ -20,3 +21,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
     else:
         hint = "there is none"
     return RequestError(f"unknown {kind} {name!r}: {hint}")
+
+
+def tell(line: str) -> None:
+    """A line for the person at the terminal: on standard error, so that standard output stays a document."""
+    print(line, file=sys.stderr, flush=True)

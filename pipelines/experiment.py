@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pipelines.axes import Axis, Drawn, Grid, Listed, expand
+from pipelines.axes import Axis, Grid, expand
 from pipelines.claims import Bound, Claim, Measured, Origin, Status
 from pipelines.config import Config
-from pipelines.errors import RequestError
 
 if TYPE_CHECKING:
     from pipelines.plan import Cost
@@ -94,6 +93,10 @@ class Experiment:
         """The fields that the figure's grid varies."""
         return [name for key in self.grid_of(scale) for name in ((key,) if isinstance(key, str) else key)]
 
+    def grid_as_text(self, scale: Scale) -> dict[str, list[Any]]:
+        """The grid with fields that vary together joined by `+`, as JSON and pages want it."""
+        return {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in self.grid_of(scale).items()}
+
     def trial(self, function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         """Decorator: `function(config, recorder)` is one run of this experiment."""
         self.run_trial = function
@@ -168,21 +171,36 @@ class Experiment:
             "headline": self.headline,
         }
 
+    def describe(self, scale: Scale) -> dict[str, Any]:
+        """What `featurelab show --json` says of this experiment."""
+        preset = self.preset(scale)
+        fields = type(preset).model_fields.items()
+        return self.summary() | {
+            "scale": scale,
+            "fields": [{"name": n, "value": getattr(preset, n), "description": f.description or ""} for n, f in fields],
+            "config": preset.model_dump(mode="json"),
+            "grid": self.grid_as_text(scale),
+            "sweep_axes": {name: str(axis) for name, axis in self.sweep_axes.items()},
+            "metric": self.metric,
+            "mode": self.mode,
+            "stand_in": self.stand_in,
+            "claims": [
+                {
+                    "id": claim.id,
+                    "statement": claim.says,
+                    "origin": claim.origin,
+                    "expected": claim.expected,
+                    "paper": claim.paper,
+                    "where": claim.where,
+                    "documented": claim.documented,
+                    "reason": claim.because,
+                }
+                for claim in self.claims
+            ],
+        }
+
     def gpu_hours(self, scale: Scale) -> float | None:
         """Estimated GPU-hours of the whole grid; None where no estimate is declared."""
         if self.estimate is None:
             return None
         return round(sum(self.estimate(config).gpu_hours for config in self.configs(scale)), 4)
-
-    def axis(self, name: str) -> Axis:
-        """The declared domain of a field: its sweep axis, else the values of the laptop grid."""
-        if name in self.sweep_axes:
-            return self.sweep_axes[name]
-        values = tuple(dict.fromkeys(point[name] for point in expand(self.grid) if name in point))
-        if not values:
-            raise RequestError(f"{self.name} declares no domain for {name}: write --over {name}=DOMAIN")
-        return Listed(values)
-
-
-def describe_axis(axis: Axis) -> str:
-    return str(axis) if isinstance(axis, Drawn) else f"[{axis}]"

@@ -91,4 +91,5 @@ def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, 
 
 
 def _name_data(data: "TensorData", recorder: "Recorder") -> None:
-    recorder.dataset(data.name, data.digest()[:32], data.describe())  # MLflow takes digests of at most 36 characters
+    digest = data.digest()[:32]  # MLflow takes at most 36 characters
+    recorder.dataset(data.name or type(data).__name__, digest, data.describe())

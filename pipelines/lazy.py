@@ -1,4 +1,4 @@
-"""Modules that are imported when they are first used, so that declaring or listing experiments costs no import of torch.
+"""Modules that are imported when they are first used, so that to declare or list experiments imports no torch.
 
 Not `lazy_loader.load`: it puts a half-made module into `sys.modules`, and in Python 3.11 packages that import parts of
 themselves, as pytorch_lightning does, break when they are loaded through it.

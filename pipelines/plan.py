@@ -1,5 +1,6 @@
 """What a trial will need, before it runs: data, parameters, memory, arithmetic."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ SECONDS_A_STEP = 1e-3
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate for one trial: floating-point operations, optimiser steps, parameters, bytes at the peak, datasets."""
+    """An estimate for one trial; memory is that at the peak, data the names of public datasets."""
 
     parameters: int
     flops: float
@@ -43,9 +44,9 @@ def mlp_cost(
     bytes_a_number: int = 8,
     data: tuple[str, ...] = (),
 ) -> Cost:
-    """The cost of training a bias-free MLP and measuring its tangent covariances `measures` times on the training set."""
+    """The cost of training a bias-free MLP and measuring its tangent covariances `measures` times on all samples."""
     sizes = [dim, *[width] * hidden, outputs]
-    parameters = sum(a * b for a, b in zip(sizes, sizes[1:], strict=False))
+    parameters = sum(a * b for a, b in itertools.pairwise(sizes))
     batch = min(batch_size or n_train, n_train)
     training = 6.0 * parameters * batch * steps
     measuring = measures * n_train * outputs * (4.0 * parameters + 2.0 * hidden * width * width)

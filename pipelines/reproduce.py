@@ -12,11 +12,11 @@ import pandas as pd
 
 from pipelines import registry
 from pipelines.claims import Verdict
-from pipelines.errors import RequestError
 from pipelines.experiment import Experiment, Scale
 from pipelines.plan import require_data
+from pipelines.records import VERDICTS, TrialRecord, compare_link, read_sweep, read_trials
 from pipelines.results import Results
-from pipelines.sweep import VERDICTS, Plan, compare_link, keep_metrics, read_trials, run_sweep
+from pipelines.sweep import Plan, keep_metrics, run_sweep
 from tracking import query
 from tracking.connect import Store
 
@@ -53,7 +53,7 @@ def reproduce(
     """Run the figure's grid at this scale, then judge and draw it."""
     configs = experiment.configs(scale)
     require_data(experiment, configs)
-    axes = [name for name in experiment.varied(scale)]
+    axes = experiment.varied(scale)
     plan = Plan(experiment, configs, axes, scale, kind="reproduce", metric=experiment.metric, mode=experiment.mode)
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     return judge(finished.sweep_run_id, store)
@@ -64,7 +64,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
 
     Raises `RequestError` for a run that is not a sweep of ours.
     """
-    experiment, plan, run = read_sweep(sweep_run_id, store)
+    experiment, _, tags = read_sweep(store, sweep_run_id)
     trials = read_trials(store, experiment.name, sweep_run_id)
     results = collect(trials, store)
     verdicts = [claim.judge(results) for claim in experiment.claims]
@@ -82,25 +82,15 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
             "mlflow.note.content": _note(experiment, verdicts, sweep_run_id),
         },
     )
-    seconds = float(run.data.tags.get("seconds", 0.0))
+    seconds = float(tags.get("seconds", 0.0))
     return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts)
 
 
-def read_sweep(sweep_run_id: str, store: Store) -> tuple[Experiment, dict[str, Any], Any]:
-    """The experiment, the plan and the MLflow run of a sweep; raises `RequestError` for anything else."""
-    run = store.get_run(sweep_run_id)
-    if "sweep" not in run.data.tags or "sweep_run_id" in run.data.tags:
-        raise RequestError(
-            f"{sweep_run_id} is not the run of a sweep: look for one in the MLflow experiment {VERDICTS}"
-        )
-    return registry.find(run.data.tags["experiment"]), store.read_json(sweep_run_id, "plan.json"), run
-
-
-def collect(trials: pd.DataFrame, store: Store) -> Results:
+def collect(trials: list[TrialRecord], store: Store) -> Results:
     """The results of these trials, histories in bulk and arrays when asked for."""
-    rows = [{"run_id": r.run_id, "status": r.status, **_tupled(r.config)} for r in trials.itertuples()]
+    rows = [{"run_id": t.run_id, "status": t.status, **_tupled(t.config)} for t in trials]
     frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
-    points = query.histories(store, list(trials.run_id))
+    points = query.histories(store, [trial.run_id for trial in trials])
 
     @cache
     def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
@@ -153,7 +143,7 @@ def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[st
                 yield _entry(experiment, row, store)
 
 
-def _entry(experiment: Experiment, row: Mapping[str, Any], store: Store) -> dict[str, Any]:
+def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict[str, Any]:
     scale: Scale = row["tags.scale"]
     trials = read_trials(store, experiment.name, row["run_id"])
     png = None
@@ -167,7 +157,7 @@ def _entry(experiment: Experiment, row: Mapping[str, Any], store: Store) -> dict
         "caption": experiment.caption,
         "scale": scale,
         "sweep_run_id": row["run_id"],
-        "trial_run_ids": list(trials.run_id),
+        "trial_run_ids": [trial.run_id for trial in trials],
         "trials": len(trials),
         "seconds": float(row.get("tags.seconds") or 0),
         "config": experiment.preset(scale).model_dump(mode="json"),
@@ -211,7 +201,7 @@ def links(store: Store, port: int) -> Iterator[tuple[str, str]]:
     for row in found.sort_values("start", ascending=False).head(5).to_dict("records"):
         trials = read_trials(store, row["tags.experiment"], row["run_id"])
         if len(trials) > 1:
-            yield row["name"], _at(base, compare_link(row["tags.experiment"], trials, store))
+            yield row["name"], _at(base, compare_link(store, row["tags.experiment"], [t.run_id for t in trials]))
 
 
 def _at(base: str, url: str) -> str:

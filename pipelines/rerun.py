@@ -10,8 +10,8 @@ import pandas as pd
 
 from pipelines import registry
 from pipelines.errors import RequestError
-from pipelines.reproduce import read_sweep
-from pipelines.sweep import Plan, Resources, read_plan, read_trials, run_sweep
+from pipelines.records import DERIVED, read_sweep, read_trials
+from pipelines.sweep import Plan, Resources, read_plan, run_sweep
 from tracking import query
 from tracking.connect import Store
 from tracking.provenance import changes
@@ -59,7 +59,7 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
     again = {"rerun_of": run_id, "workers": str(workers)}
     if workers > 1:
         plan = Plan(experiment, [config], axes, scale, resources=Resources(workers=workers), kind="rerun", tags=again)
-        new_id = str(run_sweep(plan, store, outbox=outbox, address=address).trials.run_id.iloc[0])
+        new_id = run_sweep(plan, store, outbox=outbox, address=address).trials[0].run_id
     else:
         from pipelines.trial import run_trial  # the comparison alone needs no torch
 
@@ -76,35 +76,35 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
 
 
 def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
-    experiment, stored, _ = read_sweep(run_id, store)
+    experiment, stored, _ = read_sweep(store, run_id)
     plan = replace(read_plan(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
+    old = {trial.index: trial for trial in read_trials(store, experiment.name, run_id)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
-    old = read_trials(store, experiment.name, run_id).set_index("trial")
-    new = finished.trials.set_index("trial")
-    points = query.histories(store, [*old.run_id, *new.run_id])
-    parts = [
-        compare_points(
-            old.run_id[trial],
-            new.run_id[trial],
-            _of(points, old.run_id[trial]),
-            _of(points, new.run_id[trial]),
-            partial=old.status[trial] in ("stopped", "killed"),
-        )
-        for trial in old.index.intersection(new.index)
-    ]
-    lost = [f"trial {trial} was not repeated" for trial in old.index.difference(new.index)]
-    differences = lost + [
-        f"{old.name[p]}: {d}" for p, part in zip(old.index, parts, strict=False) for d in part.differences
-    ]
+    new = {trial.index: trial for trial in finished.trials}
+    points = query.histories(store, [trial.run_id for trial in [*old.values(), *new.values()]])
+    parts: list[Repetition] = []
+    differences = [f"{trial.name} was not repeated" for index, trial in old.items() if index not in new]
+    for index, trial in old.items():
+        if index not in new:
+            continue
+        new_id = new[index].run_id
+        partial = trial.status in ("stopped", "killed")
+        part = compare_points(trial.run_id, new_id, _of(points, trial.run_id), _of(points, new_id), partial=partial)
+        if new[index].status != trial.status and not partial:
+            part.identical = False
+            part.differences.insert(0, f"status was {trial.status}, is now {new[index].status}")
+        parts.append(part)
+        differences += [f"{trial.name}: {difference}" for difference in part.differences]
+    environments = (parts[0].run_id, parts[0].new_run_id) if parts else None
     return Repetition(
         run_id=run_id,
         new_run_id=finished.sweep_run_id,
-        identical=not lost and bool(parts) and all(part.identical for part in parts),
+        identical=len(parts) == len(old) > 0 and all(part.identical for part in parts),
         metrics_compared=sum(part.metrics_compared for part in parts),
         points_compared=sum(part.points_compared for part in parts),
         max_abs_diff=max((part.max_abs_diff for part in parts), default=math.nan),
         differences=differences[:SHOWN],
-        environment_changes=_environment_changes(store, old.run_id.iloc[0], new.run_id.iloc[0]) if parts else [],
+        environment_changes=_environment_changes(store, *environments) if environments else [],
     )
 
 
@@ -150,7 +150,8 @@ def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
     differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
     if len({run.data.tags.get("experiment") for run in runs}) > 1:
         differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
-    metrics = {name for run in runs for name in run.data.metrics if not name.startswith(("final/", "best/"))}
+    metrics = {name for run in runs for name in run.data.metrics if not name.startswith(DERIVED)}
+    list(dict.fromkeys(run.info.experiment_id for run in runs))
     return {
         "runs": [run.info.run_id for run in runs],
         "names": [run.info.run_name for run in runs],

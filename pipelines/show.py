@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.claims import Verdict
+from pipelines.records import TrialRecord
 
 COLOURS = {
     "holds": "green",
@@ -22,7 +23,7 @@ COLOURS = {
 
 
 def emit(document: Any) -> None:
-    """Exactly one JSON document on standard output; what is not finite becomes a string, for JSON has no word for it."""
+    """Exactly one JSON document on standard output; a number that is not finite becomes a string."""
     json.dump(finite(document), sys.stdout, ensure_ascii=False, indent=2, default=str)
     sys.stdout.write("\n")
 
@@ -84,15 +85,13 @@ def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def sweep_table(trials: Any, metric: str, mode: str, most: int = 30) -> Table:
+def sweep_table(trials: Sequence[TrialRecord], metric: str, mode: str, most: int = 30) -> Table:
     """The trials of a sweep, best first, `most` of them."""
-    rows = sorted(
-        trials.itertuples(),
-        key=lambda row: (metric not in row.metrics, row.metrics.get(metric, 0) * (1 if mode == "min" else -1)),
-    )
-    title = f"{len(rows)} trials" + (f", the best {most}" if len(rows) > most else "")
-    shown = [[row.name, row.status, row.metrics.get(metric), row.run_id] for row in rows[:most]]
-    return pairs_table(title, ["trial", "status", metric, "run id"], shown)
+    sign = 1 if mode == "min" else -1
+    ranked = sorted(trials, key=lambda trial: (metric not in trial.metrics, sign * trial.metrics.get(metric, 0)))
+    title = f"{len(ranked)} trials" + (f", the best {most}" if len(ranked) > most else "")
+    rows = [[trial.name, trial.status, trial.metrics.get(metric), trial.run_id] for trial in ranked[:most]]
+    return pairs_table(title, ["trial", "status", metric, "run id"], rows)
 
 
 def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
@@ -100,13 +99,14 @@ def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(
-            *[
-                f"[{COLOURS[cell]}]{cell}[/]" if isinstance(cell, str) and cell in COLOURS else _plain(number(cell))
-                for cell in row
-            ]
-        )
+        table.add_row(*map(_cell, row))
     return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str) and value in COLOURS:
+        return f"[{COLOURS[value]}]{value}[/]"
+    return _plain(number(value))
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,10 @@
 """Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
 
-import json
+import logging
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -19,12 +20,12 @@ from pipelines.cluster import connect_ray
 from pipelines.config import Config
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment, Scale
+from pipelines.records import VERDICTS, TrialRecord, read_trials
 from pipelines.worker import Job, work
 from tracking import query
 from tracking.connect import Store
 from tracking.record import sync
 
-VERDICTS = "verdicts"
 Mode = Literal["min", "max"]
 
 
@@ -57,12 +58,23 @@ class Plan:
 
 @dataclass(frozen=True)
 class Finished:
-    """A sweep after it ran: `trials` has a row a trial with run_id, trial, config, status, reason and metrics."""
+    """A sweep after it ran."""
 
     sweep_run_id: str
     name: str
-    trials: pd.DataFrame
+    trials: list[TrialRecord]
     seconds: float
+
+    def as_dict(self, metric: str, mode: Mode) -> dict[str, Any]:
+        """The sweep as `featurelab sweep --json` prints it; `best` is None when no trial recorded the metric."""
+        ranked = [trial for trial in self.trials if trial.went_well and metric in trial.metrics]
+        best = (min if mode == "min" else max)(ranked, key=lambda trial: trial.metrics[metric], default=None)
+        return {
+            "sweep_run_id": self.sweep_run_id,
+            "name": self.name,
+            "trials": [trial.as_dict() for trial in self.trials],
+            "best": best.as_dict() if best else None,
+        }
 
 
 def plan_search(experiment: Experiment, axes: dict[str, Axis], samples: int, base: Config, **details: Any) -> Plan:
@@ -98,19 +110,20 @@ def resume_sweep(
     """Run what is missing of the sweep called `name`: trials that did not end are run again from their start."""
     found = query.runs(store, VERDICTS, tags={"sweep": name})
     if found.empty:
-        raise unknown("sweep", name, set(query.runs(store, VERDICTS).get("tags.sweep", pd.Series()).dropna()))
+        raise unknown("sweep", name, _names(store))
     sweep_run_id = str(found.run_id.iloc[0])
     stored = store.read_json(sweep_run_id, "plan.json")
     if stored["experiment"] != experiment.name:
         raise RequestError(f"the sweep {name} is of {stored['experiment']}, not of {experiment.name}")
     plan = read_plan(experiment, stored)
     trials = read_trials(store, experiment.name, sweep_run_id)
-    over = trials.status.isin(["finished", "stopped", "diverged"])
-    for run_id in trials.run_id[~over]:
-        store.set_tags(run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
+    over = {trial.index for trial in trials if trial.went_well or trial.status == "diverged"}
+    for trial in trials:
+        if trial.index not in over:
+            store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
     connect_ray(address)
     check_capacity(plan.resources)
-    missing = [index for index in range(len(plan.configs)) if index not in set(trials.trial[over])]
+    missing = [index for index in range(len(plan.configs)) if index not in over]
     return _conduct(plan, name, sweep_run_id, missing, store, outbox)
 
 
@@ -127,6 +140,11 @@ def read_plan(experiment: Experiment, stored: dict[str, Any]) -> Plan:
         resources=Resources(**stored["resources"]),
         kind=stored["kind"],
     )
+
+
+def _names(store: Store) -> list[str]:
+    found = query.runs(store, VERDICTS)
+    return list(found["tags.sweep"].dropna()) if "tags.sweep" in found else []
 
 
 def check_name(name: str) -> None:
@@ -188,21 +206,24 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
 
 def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path) -> Finished:
     began = time.monotonic()
-    killed = False
+    killed, errors = False, {}
     try:
         if indices:
-            _tune(plan, name, sweep_run_id, indices, store, outbox)
+            errors = _tune(plan, name, sweep_run_id, indices, store, outbox)
     except KeyboardInterrupt:
         killed = True
         raise
     finally:
-        trials = settle(plan, sweep_run_id, store, outbox, killed=killed)
+        trials = settle(plan, sweep_run_id, store, outbox, errors, killed=killed)
         seconds = time.monotonic() - began
         _close_sweep(plan, sweep_run_id, trials, store, seconds, killed=killed)
     return Finished(sweep_run_id, name, trials, seconds)
 
 
-def _tune(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path) -> None:
+def _tune(
+    plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path
+) -> dict[int, str]:
+    """Run these trials; returns, by index, what Ray says of those that it could not run or whose worker died."""
     from ray import tune
 
     from pipelines.progress import SweepProgress
@@ -223,8 +244,9 @@ def _tune(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], stor
         cpus=resources.cpus,
         gpus=resources.gpus,
     )
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
     with SweepProgress(plan.experiment.name, len(indices)) as progress, tempfile.TemporaryDirectory() as folder:
-        tune.Tuner(
+        results = tune.Tuner(
             tune.with_resources(tune.with_parameters(work, job=job), _request(resources)),
             param_space={"index": tune.grid_search(list(indices))},
             tune_config=tune.TuneConfig(
@@ -234,6 +256,8 @@ def _tune(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], stor
             ),
             run_config=tune.RunConfig(name=name, storage_path=folder, verbose=0, callbacks=[progress]),
         ).fit()
+    ended = [results[i] for i in range(len(results))]
+    return {result.config["index"]: str(result.error) for result in ended if result.error and result.config}
 
 
 def _request(resources: Resources) -> dict[str, float]:
@@ -270,57 +294,50 @@ def _scheduler(plan: Plan) -> Any:
     )
 
 
-def settle(plan: Plan, sweep_run_id: str, store: Store, outbox: Path, *, killed: bool) -> pd.DataFrame:
-    """Bring every run of a sweep into a final state, with all that its journal still holds; returns the trials."""
+def settle(
+    plan: Plan, sweep_run_id: str, store: Store, outbox: Path, errors: Mapping[int, str], *, killed: bool
+) -> list[TrialRecord]:
+    """Bring every run of a sweep into a final state, with all that its journal still holds.
+
+    Returns all trials of the plan; one that never came to open a run has an empty run id.
+    """
     if killed:
         import ray
 
         ray.shutdown()
     sync(outbox)
-    for row in read_trials(store, plan.experiment.name, sweep_run_id).itertuples():
-        if row.mlflow_status == "RUNNING" or row.status == "running":
-            end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
-            if row.status == "running":
-                store.set_tags(row.run_id, {"status": end.lower(), "reason": said})
-            store.end_run(row.run_id, end)
-    return read_trials(store, plan.experiment.name, sweep_run_id)
+    end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
+    for trial in read_trials(store, plan.experiment.name, sweep_run_id):
+        if trial.status == "running":
+            store.set_tags(trial.run_id, {"status": end.lower(), "reason": said})
+        if trial.status == "running" or trial.mlflow_status == "RUNNING":
+            store.end_run(trial.run_id, end)
+    trials = {trial.index: trial for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
+    for index, config in enumerate(plan.configs):
+        if index not in trials:
+            reason = "the sweep was interrupted before it began" if killed else _last_line(errors.get(index, ""))
+            values = config.model_dump(mode="json")
+            status = "killed" if killed else "failed"
+            trials[index] = TrialRecord("", index, config.label(plan.axes), values, status, reason, "", {})
+    return [trials[index] for index in sorted(trials)]
 
 
-def read_trials(store: Store, experiment: str, sweep_run_id: str) -> pd.DataFrame:
-    """The trials of a sweep in order: run_id, trial, name, config, status, reason, mlflow_status, metrics."""
-    found = query.runs(store, experiment, tags={"sweep_run_id": sweep_run_id})
-    columns = ["run_id", "trial", "name", "config", "status", "reason", "mlflow_status", "metrics"]
-    rows = []
-    for run in found.to_dict("records"):
-        metrics = {key.removeprefix("metrics."): v for key, v in run.items() if key.startswith("metrics.") and v == v}
-        rows.append(
-            {
-                "run_id": run["run_id"],
-                "trial": int(run["tags.trial"]),
-                "name": run["name"],
-                "config": json.loads(run["tags.config"]),
-                "status": run["tags.status"],
-                "reason": run.get("tags.reason") if isinstance(run.get("tags.reason"), str) else "",
-                "mlflow_status": run["status"],
-                "metrics": metrics,
-            }
-        )
-    return pd.DataFrame(rows, columns=columns).sort_values("trial", ignore_index=True)
+def _last_line(error: str) -> str:
+    """What a traceback comes to."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it could not be started"
 
 
 def _close_sweep(
-    plan: Plan, sweep_run_id: str, trials: pd.DataFrame, store: Store, seconds: float, *, killed: bool
+    plan: Plan, sweep_run_id: str, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool
 ) -> None:
-    counts = trials.status.value_counts()
-    lost = len(plan.configs) - len(trials)
-    keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()} | {"trials/lost": lost})
-    rows = [{"run_id": r.run_id, "status": r.status, **r.config, **r.metrics} for r in trials.itertuples()]
+    counts = Counter(trial.status for trial in trials)
+    keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()})
+    rows = [{"run_id": t.run_id, "status": t.status, **t.config, **t.metrics} for t in trials]
     store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")
-    well = not killed and lost == 0 and set(counts.index) <= {"finished", "stopped"}
-    store.set_tags(
-        sweep_run_id,
-        {"status": "killed" if killed else "finished" if well else "incomplete", "seconds": f"{seconds:.1f}"},
-    )
+    well = not killed and all(trial.went_well for trial in trials)
+    status = "killed" if killed else "finished" if well else "incomplete"
+    store.set_tags(sweep_run_id, {"status": status, "seconds": f"{seconds:.1f}"})
     store.end_run(sweep_run_id, "KILLED" if killed else "FINISHED" if well else "FAILED")
 
 
@@ -328,24 +345,3 @@ def keep_metrics(store: Store, run_id: str, metrics: Mapping[str, float]) -> Non
     """Record numbers that have no steps."""
     now = time.time_ns() // 1_000_000
     store.log_metrics(run_id, [Metric(name, float(value), now, 0) for name, value in metrics.items()])
-
-
-def describe(done: Finished, metric: str, mode: Mode) -> dict[str, Any]:
-    """A finished sweep as `featurelab sweep --json` prints it; `best` is None when no trial recorded the metric."""
-    trials = [
-        {
-            "run_id": row.run_id,
-            "config": row.config,
-            "status": row.status,
-            "metrics": {k: v for k, v in row.metrics.items() if not k.startswith(("final/", "best/"))},
-        }
-        for row in done.trials.itertuples()
-    ]
-    ranked = [t for t in trials if t["status"] in ("finished", "stopped") and metric in t["metrics"]]
-    best = (min if mode == "min" else max)(ranked, key=lambda t: t["metrics"][metric], default=None)
-    return {"sweep_run_id": done.sweep_run_id, "name": done.name, "trials": trials, "best": best}
-
-
-def compare_link(experiment: str, trials: pd.DataFrame, store: Store) -> str:
-    """The MLflow page that compares the trials of a sweep; a hundred of them at most, beyond which it hardly loads."""
-    return store.compare_url(list(trials.run_id[:100]), [store.experiment_id(experiment)])

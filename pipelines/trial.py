@@ -56,7 +56,8 @@ def run_trial(
 ) -> Outcome:
     """Run one trial and record it in the store, in the run `run_id` if that is open already.
 
-    Whatever happens to the trial ends up in the record and in the outcome. KeyboardInterrupt and SIGTERM are recorded (`killed`) and raised again; everything else becomes an `Outcome`.
+    Whatever happens to the trial ends up in the record and in the outcome. KeyboardInterrupt and SIGTERM are recorded
+    (`killed`) and raised again; everything else becomes an `Outcome`.
     """
     if current().rank > 0:
         perform(experiment, config, NullRecorder())
@@ -66,8 +67,8 @@ def run_trial(
     status, reason, error = "finished", "", None
     began = time.monotonic()
     try:
-        recorder.json("config.json", config.model_dump(mode="json"))
-        recorder.json("environment.json", environment(threads=config.threads))
+        recorder.json("config", config.model_dump(mode="json"))
+        recorder.json("environment", environment(threads=config.threads))
         perform(experiment, config, recorder)
     except (Diverged, LossDiverged) as end:
         status, reason = "diverged", str(end)
@@ -79,7 +80,7 @@ def run_trial(
         status, reason, error = "killed", "interrupted" if isinstance(end, KeyboardInterrupt) else "terminated", end
     except Exception as end:
         status, reason = "failed", f"{type(end).__name__}: {end}".splitlines()[0][:500]
-        recorder.text("traceback.txt", traceback.format_exc())
+        recorder.text("traceback", traceback.format_exc())
     mlflow_status = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED"}.get(status, "FAILED")
     seconds = f"{time.monotonic() - began:.3f}"
     recorder.close(mlflow_status, tags={"status": status, "reason": reason, "seconds": seconds})

@@ -33,7 +33,7 @@ class Job:
 
 
 def work(assignment: dict[str, Any], job: Job) -> dict[str, Any]:
-    """The function trainable: `assignment["index"]` says which trial; what is returned is only for the progress line."""
+    """The function trainable: `assignment["index"]` says which trial; the result is only for the progress line."""
     index: int = assignment["index"]
     if job.workers > 1:
         return _data_parallel(index, job)

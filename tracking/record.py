@@ -128,6 +128,11 @@ class Recorder:
         with self._spooling() as root:
             artifacts.write_json(root, f"{name}.json", obj)
 
+    def text(self, name: str, text: str) -> None:
+        """Store `text` as `<name>.txt`."""
+        with self._spooling() as root:
+            artifacts.place(root, f"{name}.txt").write_text(text, encoding="utf-8")
+
     def figure(self, name: str, figure: Figure) -> None:
         """Store a matplotlib figure as `figures/<name>.png` and `.svg`."""
         with self._spooling() as root:

@@ -39,6 +39,7 @@ TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURC
 # We retry ourselves, within bounds that the caller chose; MLflow's own loop would wait for minutes. Its address lines
 # on standard output would spoil `--json`, and it logs a traceback for every busy moment.
 for _name, _value in {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",

@@ -6,6 +6,7 @@ from .public import available as available
 from .public import check as check
 from .public import fetch as fetch
 from .public import load as load
+from .public import require as require
 from .synthetic import AlignmentReversing as AlignmentReversing
 from .synthetic import ChainMonomials as ChainMonomials
 from .synthetic import HighRankPolynomial as HighRankPolynomial
@@ -31,5 +32,6 @@ __all__ = [
     "decaying_covariance",
     "fetch",
     "load",
+    "require",
     "stream",
 ]

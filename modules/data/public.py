@@ -126,6 +126,12 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     return rows.select_columns(entry.columns).cast_column("image", datasets.Image())
 
 
+def require(name: str, *, root: str | Path | None = None) -> None:
+    """Raise DatasetMissing unless the splits that `PublicImages` reads are on this machine; reads no images."""
+    for split in ("train", "test"):
+        load(name, split, root=root)
+
+
 def fetch(name: str) -> None:
     """Download every split into the hub's cache; DatasetMissing within seconds where the hub is out of reach."""
     entry = source(name)

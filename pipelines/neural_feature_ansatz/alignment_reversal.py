@@ -48,8 +48,8 @@ figure = Experiment(
     name="neural_feature_ansatz/alignment_reversal",
     figure="Fig. 3",
     title="Predicted and observed derivative alignment on the alignment-reversing data",
-    caption="Mean and range over data seeds. The drop at small balance comes from inverted null directions and the label "
-    "offset, so it depends on the floor under the singular values.",
+    caption="Mean and range over data seeds. The drop at small balance comes from inverted null directions and the "
+    "label offset, so it depends on the floor under the singular values.",
     laptop=LAPTOP,
     paper=LAPTOP.but(dim=1024, width=1024),
     grid={"balance": GAMMAS, "seed": [0, 1, 2, 3]},

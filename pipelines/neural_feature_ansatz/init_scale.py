@@ -12,6 +12,9 @@ The printed learning rate 0.05 makes the loss jump by an order of magnitude in t
 presets halve it, which is the same as the loss with one half in front at the printed rate.
 """
 
+import itertools
+
+from pipelines.axes import Grid
 from pipelines.claims import above, at_least, at_most
 from pipelines.drawing import curves
 from pipelines.experiment import Experiment
@@ -19,7 +22,7 @@ from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost,
 
 PAPER = ChainConfig(n_train=256, dim=32, width=256, lr=0.05, steps=800, measure_every=5)
 LAPTOP = PAPER.but(lr=0.025, measure_every=10)
-GRID = {"init_scale": [1.0, 0.1, 0.01, 0.001], "seed": [0, 1, 2]}
+GRID: Grid = {"init_scale": [1.0, 0.1, 0.01, 0.001], "seed": [0, 1, 2]}
 
 isotropic = Experiment(
     name="neural_feature_ansatz/init_scale",
@@ -118,7 +121,7 @@ def early_range(runs):
 )
 def test_order(runs):
     losses = [runs.final("loss/test", init_scale=s) for s in sorted(runs.values("init_scale"))]
-    return min(b - a for a, b in zip(losses, losses[1:], strict=False))
+    return min(b - a for a, b in itertools.pairwise(losses))
 
 
 @isotropic.claim(

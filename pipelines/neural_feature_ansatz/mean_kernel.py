@@ -6,12 +6,12 @@ tangent kernel by its mean over networks. Targets: the chain monomial of rank 5,
 activations in (a), ReLU in (b).
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from modules import data, learners, measures, nets
-from pipelines.axes import choice, uniform
+from pipelines.axes import Grid, choice, uniform
 from pipelines.claims import above, at_least, at_most
 from pipelines.config import Config
 from pipelines.drawing import CATEGORIES, points
@@ -37,8 +37,8 @@ class MeanKernelConfig(Config):
 
 WIDTHS, ALPHAS, TARGETS = [128, 512], [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], ["chain", "high_rank"]
 PRESET = MeanKernelConfig()
-GRID = {"target": TARGETS, "width": WIDTHS, "decay": ALPHAS, "seed": [0, 1, 2]}
-PAPER_GRID = GRID | {"width": [128, 1024]}
+GRID: Grid = {"target": TARGETS, "width": WIDTHS, "decay": ALPHAS, "seed": [0, 1, 2]}
+PAPER_GRID: Grid = {**GRID, "width": [128, 1024]}
 AXES = {"decay": uniform(0.0, 6.0), "width": choice(64, 128, 256, 512, 1024), "activation": choice("relu", "quadratic")}
 
 quadratic = Experiment(
@@ -72,6 +72,7 @@ relu = Experiment(
 
 
 def run(config, recorder):
+    task: Any
     if config.target == "chain":
         task = data.ChainMonomials(config.n_train, 1, config.dim, 5, decay=config.decay, seed=config.streams.data)
     else:

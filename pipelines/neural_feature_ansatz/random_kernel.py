@@ -20,8 +20,8 @@ figure = Experiment(
     name="neural_feature_ansatz/random_kernel",
     figure="Fig. 1",
     title="NFM, AGOP and the AGOP with a random tangent covariance",
-    caption="First layer after training. Q has the eigenvalues of K and Haar-random eigenvectors; its score is the mean "
-    "of ten draws.",
+    caption="First layer after training. Q has the eigenvalues of K and Haar-random eigenvectors; its score is the "
+    "mean of ten draws.",
     laptop=PRESET,
     paper=PRESET.but(measure_every=5),
     grid={"seed": [0, 1, 2, 3, 4]},

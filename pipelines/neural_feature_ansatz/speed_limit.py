@@ -9,6 +9,7 @@ The text says that the readout's initial weights are divided by 0.01. Multiplied
 the loss starts above 2000. Each s_0 has its own learning rate, for both optimisers.
 """
 
+from pipelines.axes import Grid
 from pipelines.claims import above, at_least, at_most
 from pipelines.drawing import curves, heatmap
 from pipelines.experiment import Experiment
@@ -19,7 +20,7 @@ PRESET = ChainConfig(
     speeds=(500.0, 0.002, 0.002), eps=0.1,
 )  # fmt: skip
 RATES = [(1.0, 0.03), (0.1, 0.1), (0.01, 0.2), (0.001, 0.4)]
-GRID = {"optimizer": ["gd", "slo"], ("init_scale", "lr"): RATES, "seed": [0, 1, 2]}
+GRID: Grid = {"optimizer": ["gd", "slo"], ("init_scale", "lr"): RATES, "seed": [0, 1, 2]}
 
 ratio = Experiment(
     name="neural_feature_ansatz/speed_limit",
@@ -36,7 +37,7 @@ large_init = Experiment(
     name="neural_feature_ansatz/large_init_features",
     figure="Fig. 5",
     title="Features learned from a large initialisation",
-    caption="First layer after training from s_0 = 1, one seed; correlations with the target's EGOP are means over seeds.",
+    caption="First layer after training from s_0 = 1, one seed; correlations with the EGOP are means over seeds.",
     laptop=PRESET,
     paper=PRESET.but(measure_every=5),
     grid={"optimizer": ["gd", "slo"], "seed": [0, 1, 2]},
@@ -145,7 +146,7 @@ def invariance(runs):
 
 @all_inits.claim(
     "c19_nfm_degrades_faster",
-    says="gradient descent, from s_0 = 0.001 to 1: the NFM loses more correlation with the EGOP than the AGOP (difference)",
+    says="gradient descent, from s_0 = 0.001 to 1: the NFM loses more of its correlation with the EGOP than the AGOP",
     paper="at a faster rate than the AGOP",
     where="Appendix H",
     expect=above(0),

@@ -7,19 +7,17 @@ import sqlite3
 import urllib.parse
 from dataclasses import replace
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 import requests
+from matplotlib.figure import Figure
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from tracking.connect import attach
 from tracking.store import RunNotFound, StoreError, is_transient
-
-matplotlib.use("Agg")
 
 
 @pytest.fixture(params=["sqlite", "server"])
@@ -78,7 +76,7 @@ def test_a_lost_answer_does_not_make_a_second_run(store, monkeypatch):
 
 
 def test_transient_failures_are_repeated_and_others_are_not(store):
-    failures = [requests.Timeout("slow"), MlflowException("(sqlite3.OperationalError) database is locked")] * 2
+    failures = [requests.Timeout("slow"), MlflowException("(sqlite3.OperationalError) database is locked")]
 
     def busy() -> str:
         if failures:
@@ -131,7 +129,7 @@ def test_artifacts_are_read_back_as_they_were_stored(any_store, tmp_path):
         any_store.log_table(run_id, table, path)
         pd.testing.assert_frame_equal(read_table(any_store.download(run_id, path)), table, check_exact=True)
 
-    figure = matplotlib.figure.Figure()
+    figure = Figure()
     figure.subplots().plot([0, 1])
     any_store.log_figure(run_id, figure, "figures/panel")
     assert any_store.download(run_id, "figures/panel.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracking.journal import DIRECTION, Busy, Delivery, Journal, Summary
+
+HEADER = {"uri": "sqlite:///x.db", "run_id": "r", "experiment": "system/figure"}
+NAMES = st.sampled_from(["loss/train", "loss", "accuracy/test", "nfa/0", "error/é", "a b", "final/x"])
+ENTRIES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "t": st.integers(0, 2**53),
+            "s": st.integers(-(2**63), 2**63 - 1),
+            "m": st.dictionaries(NAMES, st.floats(allow_nan=False), min_size=1),
+        }
+    ),
+    max_size=12,
+)
+
+
+class Sink:
+    """Stands for a store: keeps each point under what makes it one, as MLflow does."""
+
+    def __init__(self):
+        self.points, self.requests = {}, []
+
+    def log_metrics(self, run_id, metrics):
+        self.requests.append(len(metrics))
+        for m in metrics:
+            self.points[m.key, m.step, m.timestamp, repr(m.value)] = m.value
+
+    def set_tags(self, run_id, tags):
+        pass
+
+
+def _write(path, entries):
+    journal = Journal(path, header=HEADER)
+    for entry in entries:
+        journal.append(entry)
+    journal.close()
+
+
+@given(ENTRIES)
+def test_a_journal_is_read_as_it_was_written(entries):
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "r.jsonl"
+        _write(path, entries)
+        journal = Journal(path)
+        read = list(journal.lines())
+        journal.close()
+        assert [entry for _, entry in read] == [HEADER, *entries]
+        assert [byte for byte, _ in read][-1] == path.stat().st_size
+
+
+@given(ENTRIES, st.data())
+def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_go_on(entries, data):
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "r.jsonl"
+        _write(path, entries)
+        cut = path.read_bytes()[: data.draw(st.integers(0, path.stat().st_size))]
+        path.write_bytes(cut)
+        whole = [HEADER, *entries][: cut.count(b"\n")]
+        journal = Journal(path, header=HEADER)
+        journal.append({"end": "KILLED", "t": 1})
+        after = [entry for _, entry in journal.lines()]
+        journal.close()
+        header = [] if cut else [HEADER]
+        assert after == [*header, *whole, {"end": "KILLED", "t": 1}]
+
+
+@settings(max_examples=50)
+@given(ENTRIES, st.integers(0, 12))
+def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
+    with tempfile.TemporaryDirectory() as directory:
+        path, sink = Path(directory) / "r.jsonl", Sink()
+        journal = Journal(path, header=HEADER)
+        for part in (entries[:before], entries[before:]):
+            for entry in part:
+                journal.append(entry)
+            delivery = Delivery(sink, journal, "r")
+            while delivery.step():
+                pass
+        expected = Summary()
+        for entry in entries:
+            expected.add(entry)
+        assert sum(sink.requests) == sum(len(entry["m"]) for entry in entries)
+        assert delivery.summary == expected
+        assert delivery.read == journal.size()
+        journal.close()
+
+
+def test_a_long_journal_is_sent_in_requests_of_at_most_a_thousand_points(tmp_path):
+    sink = Sink()
+    journal = Journal(tmp_path / "r.jsonl", header=HEADER)
+    for step in range(500):
+        journal.append({"t": 1, "s": step, "m": {f"m{i}": 0.5 for i in range(7)}})
+    journal.append({"t": 1, "s": 500, "m": {f"m{i}": 0.5 for i in range(2500)}})
+    delivery = Delivery(sink, journal, "r")
+    while delivery.step():
+        pass
+    journal.close()
+    assert max(sink.requests) <= 1000
+    assert sum(sink.requests) == len(sink.points) == 500 * 7 + 2500
+
+
+@given(ENTRIES)
+def test_final_is_the_last_value_and_best_the_best_finite_one(entries):
+    summary = Summary()
+    for entry in entries:
+        summary.add(entry)
+    derived = {m.key: (m.value, m.step) for m in summary.metrics()}
+    for name in {name for entry in entries for name in entry["m"]}:
+        series = [(entry["m"][name], entry["s"]) for entry in entries if name in entry["m"]]
+        if name.startswith("final/"):
+            assert f"final/{name}" not in derived
+            continue
+        value, step = derived[f"final/{name}"]
+        assert step == series[-1][1]
+        assert value == series[-1][0] or (math.isnan(value) and math.isinf(series[-1][0]))
+        finite = [value for value, _ in series if math.isfinite(value)]
+        direction = DIRECTION.get(name.split("/")[0])
+        if direction and finite:
+            assert derived[f"best/{name}"] == (sorted(finite)[0 if direction is min else -1], series[-1][1])
+        else:
+            assert f"best/{name}" not in derived
+
+
+def test_a_journal_belongs_to_one_holder_at_a_time(tmp_path):
+    journal = Journal(tmp_path / "r.jsonl", header=HEADER)
+    with pytest.raises(Busy):
+        Journal(tmp_path / "r.jsonl")
+    journal.close()
+    journal.delete()  # closed: it is another's now
+    assert (tmp_path / "r.jsonl").exists()
+    second = Journal(tmp_path / "r.jsonl")
+    second.delete()
+    assert list(tmp_path.iterdir()) == []

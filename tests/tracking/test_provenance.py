@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracking import provenance
+from tracking.provenance import changes, config_hash, environment, source
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+CONFIGS = st.dictionaries(st.text(), JSON, max_size=5)
+
+
+def test_the_environment_names_software_and_hardware_and_survives_json():
+    found = environment(threads=2)
+    assert found["threads"] == 2
+    assert found["python"] == platform.python_version()
+    assert f"mlflow=={importlib.metadata.version('mlflow')}" in found["packages"]
+    assert found["packages"] == sorted(found["packages"])
+    assert " x " in found["cpu"]
+    assert json.loads(json.dumps(found)) == found
+    assert changes(found, json.loads(json.dumps(environment(threads=2)))) == []
+
+
+def test_no_environment_variable_and_no_host_name_is_read(monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2-hunter2")
+    provenance._machine.cache_clear()
+    text = json.dumps({**environment(), "git": None})
+    assert "hunter2" not in text
+    assert f'"{platform.node()}"' not in text
+
+
+def test_each_difference_is_one_readable_line():
+    old = {"python": "3.11.1", "threads": 1, "gpus": [], "packages": ["a==1", "b==2", "c==3"], "git": None}
+    new = {"python": "3.12.0", "threads": 1, "gpus": ["H200 driver 1"], "packages": ["a==1", "b==5", "d==4"]}
+    new["git"] = {"commit": "0123456789abcdef", "diff_sha256": "ffff", "untracked": ["new.py"]}
+    assert changes(old, new) == [
+        "source: none -> 0123456789ab",
+        "uncommitted changes: none -> ffff",
+        "the files that git does not follow differ",
+        "gpus: none -> H200 driver 1",
+        "b: 2 -> 5",
+        "c: 3 -> absent",
+        "d: absent -> 4",
+        "python: 3.11.1 -> 3.12.0",
+    ]
+    assert changes(old, old) == []
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    command = ["git", "-C", str(directory), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_source_tree_is_named_by_commit_and_what_was_changed_since(tmp_path, monkeypatch):
+    assert source(tmp_path) is None
+    _git(tmp_path, "init", "-q")
+    (tmp_path / "code.py").write_text("a = 1\n")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "commit", "-qm", "first")
+    clean = source(tmp_path)
+    expected = {"commit": _git(tmp_path, "rev-parse", "HEAD"), "dirty": False, "diff": "", "diff_sha256": ""}
+    assert clean == {**expected, "untracked": []}
+
+    (tmp_path / "code.py").write_text("a = 2\n")
+    (tmp_path / "new.py").write_text("b = 1\n")
+    dirty = source(tmp_path)
+    assert dirty["dirty"]
+    assert "+a = 2" in dirty["diff"]
+    assert dirty["untracked"] == ["new.py"]
+    monkeypatch.setattr(provenance, "LONGEST_DIFF", 10)
+    cut = source(tmp_path)
+    assert len(cut["diff"]) == 10
+    assert cut["diff_sha256"] == dirty["diff_sha256"]
+
+
+@given(CONFIGS)
+def test_a_configuration_has_one_hash_whatever_its_order(config):
+    backwards = dict(reversed(config.items()))
+    assert config_hash(config) == config_hash(backwards) == config_hash(json.loads(json.dumps(config)))
+    assert len(config_hash(config)) == 16
+
+
+@given(CONFIGS, CONFIGS)
+def test_different_configurations_have_different_hashes(one, other):
+    def canonical(config):
+        return json.dumps(config, sort_keys=True)
+
+    assert (config_hash(one) == config_hash(other)) == (canonical(one) == canonical(other))
+
+
+def test_what_json_cannot_hold_has_no_hash():
+    assert config_hash({"lr": np.float64(0.1), "path": Path("/a")}) == config_hash({"lr": 0.1, "path": "/a"})
+    for value, error in ((math.nan, ValueError), (math.inf, ValueError), (object(), TypeError)):
+        with pytest.raises(error):
+            config_hash({"lr": value})

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pandas as pd
+import pytest
+from mlflow.entities import Metric
+
+from tracking import query
+from tracking.connect import attach
+
+
+@pytest.fixture(scope="module")
+def both(server):
+    """The same runs, read from the database and through the server."""
+    database = attach(f"sqlite:///{server.home / 'mlflow.db'}")
+    order = random.Random(0)
+    for number in range(12):
+        experiment = f"query/{'ab'[number % 2]}"
+        tags = {"sweep": "it's" if number < 6 else 'a "b"', "seed": number}
+        run_id = database.start_run(experiment, f"seed={number}", tags=tags, params={"lr": number / 10})
+        steps = list(range(5 + number))
+        order.shuffle(steps)
+        for name in ("loss/train", "nfa/0", "best/loss/train", "final/loss/train")[: 2 + 2 * (number % 3)]:
+            database.log_metrics(run_id, [Metric(name, math.sin(s + number), 1000 + s, s) for s in steps])
+        if number == 3:
+            database.log_metrics(run_id, [Metric("nfa/0", math.nan, 2000, 99), Metric("only", 1.0, 1, -4)])
+        if number != 4:
+            database.end_run(run_id, "FINISHED" if number != 5 else "FAILED")
+    return database, attach(server.uri)
+
+
+def _ids(store):
+    return query.runs(store, ["query/a", "query/b"])["run_id"].tolist()
+
+
+def test_runs_are_the_same_from_database_and_server(both):
+    tables = [query.runs(store, ["query/a", "query/b"]) for store in both]
+    pd.testing.assert_frame_equal(*tables)
+    table = tables[0]
+    assert table["name"].tolist() == [f"seed={number}" for number in range(12)]
+    assert table["tags.seed"].tolist() == [str(number) for number in range(12)]
+    assert table["params.lr"].tolist() == [str(number / 10) for number in range(12)]
+    assert table["metrics.loss/train"].tolist() == [math.sin(4 + 2 * number) for number in range(12)]
+    assert table["end"].isna().tolist() == [number == 4 for number in range(12)]
+    assert not [column for column in table if column.startswith("tags.mlflow.")]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_runs_are_chosen_by_experiment_tag_and_status(both, side):
+    store = both[side]
+    assert len(query.runs(store, "query/a")) == 6
+    assert set(query.runs(store, "query/a")["experiment"]) == {"query/a"}
+    assert len(query.runs(store, ["query/a", "query/b"], tags={"sweep": "it's"})) == 6
+    assert query.runs(store, "query/b", tags={"sweep": 'a "b"', "seed": 7})["name"].tolist() == ["seed=7"]
+    assert query.runs(store, "query/b", status="FAILED")["name"].tolist() == ["seed=5"]
+    assert set(query.runs(store)["run_id"]) >= set(_ids(store))
+    for nothing in (query.runs(store, "query/none"), query.runs(store, "query/a", status="KILLED")):
+        assert nothing.empty
+        assert list(nothing.columns) == query.COLUMNS
+    with pytest.raises(ValueError, match="both kinds of quotes"):
+        query.runs(store, tags={"sweep": "'\""})
+
+
+def test_runs_beyond_one_page_are_all_read(both, monkeypatch):
+    search = both[0].client.search_runs
+    monkeypatch.setattr(
+        both[0].client, "search_runs", lambda *args, max_results, **kwargs: search(*args, max_results=5, **kwargs)
+    )
+    assert len(query.runs(both[0], ["query/a", "query/b"])) == 12
+
+
+@pytest.mark.parametrize("metrics", [None, ["loss/train"], ["nfa/0", "only"], ["absent"], []])
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("points_per_answer", [25_000, 20, 7])
+def test_histories_are_what_was_recorded_from_both_sides(both, metrics, derived, points_per_answer, monkeypatch):
+    monkeypatch.setattr(query, "POINTS_PER_ANSWER", points_per_answer)  # answers that are cut
+    monkeypatch.setattr(query, "RUNS_PER_REQUEST", 5)
+    monkeypatch.setattr(query, "RUNS_PER_QUERY", 5)
+    database, server = both
+    ids = _ids(database)
+    read = query.histories(database, [*ids, ids[0], "0" * 32], metrics, derived=derived)
+    pd.testing.assert_frame_equal(read, query.histories(server, [*ids, ids[0], "0" * 32], metrics, derived=derived))
+    expected = set()
+    for run_id in ids:
+        for name in database.get_run(run_id).data.metrics:
+            wanted = name in metrics if metrics is not None else derived or not name.startswith(("final/", "best/"))
+            for m in database.client.get_metric_history(run_id, name) if wanted else ():
+                expected.add((run_id, name, m.step, repr(m.value), m.timestamp))
+    got = [(r.run_id, r.metric, r.step, repr(float(r.value)), r.timestamp) for r in read.itertuples()]
+    assert set(got) == expected
+    assert len(got) == len(expected)
+    assert list(read.columns) == query.HISTORY
+    assert got == sorted(got, key=lambda row: (row[0], row[1], row[2], row[4]))
+
+
+def test_histories_take_few_requests(both, monkeypatch):
+    asked = []
+    send = query.http_request_safe
+    monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+    query.histories(both[1], _ids(both[1]), ["loss/train", "nfa/0"])
+    assert len(asked) == 2
+
+
+def test_no_runs_give_an_empty_table_with_the_right_types(both):
+    for store in both:
+        table = query.histories(store, [])
+        assert table.empty
+        assert table.dtypes["value"] == "float64"
