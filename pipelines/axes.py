@@ -1,6 +1,7 @@
 """The axes of a sweep: listed values, or a law to draw them from."""
 
 import itertools
+import json
 import math
 import random
 import re
@@ -22,7 +23,7 @@ class Listed:
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.values))
+        return ",".join(map(_written, self.values))
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Drawn:
         return self.arguments
 
     def __str__(self) -> str:
-        return f"{self.law}({','.join(map(str, self.arguments))})"
+        return f"{self.law}({','.join(map(_written, self.arguments))})"
 
 
 Axis = Listed | Drawn
@@ -76,7 +77,7 @@ def choice(*values: Any) -> Drawn:
 
 
 def _law(law: str, arguments: tuple[Any, ...]) -> Drawn:
-    written = f"{law}({','.join(map(str, arguments))})"
+    written = f"{law}({','.join(map(_written, arguments))})"
     if law == "choice":
         if not arguments:
             raise RequestError(f"{written}: choice needs at least one value")
@@ -112,6 +113,11 @@ def parse_axis(text: str) -> Axis:
     except (ValueError, OverflowError):
         wanted = "whole numbers" if law == "randint" else "numbers"
         raise RequestError(f"{text!r}: {law} needs two {wanted}") from None
+
+
+def _written(value: Any) -> str:
+    """A value as `parse_value` reads it."""
+    return json.dumps(value) if isinstance(value, list | tuple) else str(value)
 
 
 def _split(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -93,12 +93,14 @@ class Claim:
                 values[seed] = _named(self.measure(runs))
             except Missing as gap:
                 gaps[seed] = str(gap)
+            else:
+                gaps |= {seed: f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)}
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         if len(values) < self.seeds:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
             return self._verdict("untested", f"{counted} ({note})" if note else counted, values)
         bounds = {"": self.expect} if isinstance(self.expect, Bound) else dict(self.expect)
-        means = {part: fmean(v[part] for v in values.values()) for part in bounds}
+        means = {part: _mean([v[part] for v in values.values()]) for part in bounds}
         status: Status = "holds" if all(bounds[part].holds(means[part]) for part in bounds) else "fails"
         return self._verdict(status, "; ".join(filter(None, [self.because, note])), values)
 
@@ -112,7 +114,7 @@ class Claim:
             status=status,
             documented=self.documented,
             reason=reason,
-            measured=_unnamed({part: fmean(column) for part, column in columns.items()}),
+            measured=_unnamed({part: _mean(column) for part, column in columns.items()}),
             ci=_unnamed({part: t_interval(column) for part, column in columns.items()}),
             expected=self.expected,
             paper=self.paper,
@@ -148,14 +150,18 @@ class Verdict:
 
 
 def t_interval(values: list[float], level: float = 0.95) -> list[float] | None:
-    """The two-sided Student t interval of the mean of `values`; None for fewer than two values."""
-    if len(values) < 2:
+    """The two-sided Student t interval of the mean of `values`; None for fewer than two, or one that is not finite."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return None
     from scipy.stats import t  # half a second of imports that a listing of experiments should not pay
 
-    centre, spread = fmean(values), stdev(values)
+    centre, spread = _mean(values), stdev(values)
     half = float(t.ppf(0.5 + level / 2, len(values) - 1)) * spread / math.sqrt(len(values))
     return [centre - half, centre + half]
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)  # not `fmean`, which raises for inf and -inf
 
 
 def _named(measured: Measured) -> dict[str, float]:

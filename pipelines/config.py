@@ -87,7 +87,7 @@ def parse_value(text: str) -> Any:
     if text.startswith("["):
         try:
             return json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
             raise RequestError(f"{text!r} is not a list: write it as [1, 2, 3]") from None
     return text
 

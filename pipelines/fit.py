@@ -70,8 +70,8 @@ def fit(
     _name_data(data, recorder)
     try:
         trainer.fit(learner, datamodule=data)
-    except SystemExit:
-        if trainer.interrupted:
+    except SystemExit as end:  # Lightning turns Ctrl-C into it; any other one is a scheduler's or the trial's own
+        if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
     if current().rank == 0:

@@ -69,14 +69,18 @@ def _ours(system: str) -> Iterator[Experiment]:
 def _theirs(system: str) -> Iterator[Experiment]:
     for entry in entry_points(group=GROUP):
         if entry.name.partition("/")[0] == system:
-            yield from _loaded(entry)
+            declared = [experiment for experiment in _loaded(entry) if experiment.system == system]
+            if not declared:
+                raise RequestError(f"{entry.value} declares no experiment of {system}, which its entry point names")
+            yield from declared
 
 
 def _loaded(entry: EntryPoint) -> Iterator[Experiment]:
     try:
         target = entry.load()
     except Exception as error:
-        raise RequestError(f"the experiment package {entry.value} does not load: {error}") from None
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RequestError(f"the experiment package {entry.value} does not load: {said}") from None
     if isinstance(target, Experiment):
         yield target
     elif isinstance(target, ModuleType):

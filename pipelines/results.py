@@ -45,7 +45,9 @@ class Results:
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
         points = self._points(metric, where)
-        return float(points.sort_values("step").groupby("run_id").value.last().mean())
+        # not `last()`, which passes over nan: a value that is not finite must not hide behind an earlier one
+        last = points.sort_values("step", kind="stable").groupby("run_id").value.nth(-1)
+        return float(last.mean(skipna=False))
 
     def at(self, metric: str, step: int, **where: Any) -> float:
         """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""
@@ -53,7 +55,7 @@ class Results:
         points = points[points.step == step]
         if points.empty:
             raise Missing(f"no {metric} at step {step}{_written(where)}")
-        return float(points.value.mean())
+        return float(points.value.mean(skipna=False))
 
     def curves(self, metric: str, **where: Any) -> pd.DataFrame:
         """The recorded values, steps down and trials across; raises `Missing` without any."""

@@ -4,13 +4,14 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.claims import Verdict
-from pipelines.records import TrialRecord
+if TYPE_CHECKING:
+    from pipelines.claims import Verdict
+    from pipelines.records import TrialRecord  # brings mlflow and pandas, which a listing shall not wait for
 
 COLOURS = {
     "holds": "green",
@@ -62,7 +63,7 @@ def console() -> Console:
     return out if out.is_terminal else Console(width=160)
 
 
-def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
+def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
     table = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
     table.add_column("claim", ratio=4)
     table.add_column("verdict", no_wrap=True)
@@ -85,7 +86,7 @@ def verdict_table(title: str, verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def sweep_table(trials: Sequence[TrialRecord], metric: str, mode: str, most: int = 30) -> Table:
+def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: int = 30) -> Table:
     """The trials of a sweep, best first, `most` of them."""
     sign = 1 if mode == "min" else -1
     ranked = sorted(trials, key=lambda trial: (metric not in trial.metrics, sign * trial.metrics.get(metric, 0)))

@@ -79,6 +79,9 @@ def _prepare_sqlite(path: Path, uri: str, deadline: float) -> None:
                 _create_sqlite(path)
             elif path.is_file() and path.stat().st_size == 0:
                 attach(uri)  # an empty file that somebody made beforehand: MLflow fills it
+        for needed in (path, path.parent):  # SQLite would open it for reading, and say so only at the first write
+            if not os.access(needed, os.W_OK):
+                raise PermissionError(f"{needed} is not writable")
         with closing(sqlite3.connect(path, timeout=max(deadline - time.monotonic(), 0.1))) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             database.execute("BEGIN IMMEDIATE")

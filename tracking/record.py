@@ -167,8 +167,9 @@ class Recorder:
         return True
 
     def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
-        """End the run and say whether everything reached the store within `timeout` seconds; if not, `sync` sends it.
+        """End the run and say whether everything reached the store; if not, `sync` sends the rest.
 
+        Waits as long as something arrives, and gives up after `timeout` seconds in which nothing did.
         Raises ValueError for a status that is not FINISHED, FAILED or KILLED. Closing again does nothing.
         """
         if status not in STATUSES:
@@ -182,7 +183,12 @@ class Recorder:
         self._deadline = time.monotonic() + timeout
         self._stop.set()
         self._wake.set()
-        self._sender.join(timeout + 1.0)
+        while self._sender.is_alive() and time.monotonic() < self._deadline:
+            arrived = self._delivery.read
+            self._sender.join(0.1)
+            if self._delivery.read > arrived:
+                self._deadline = time.monotonic() + timeout
+        self._sender.join(1.0)
         self._journal.close()
         if self._journal.path.exists():
             logger.warning("run %s is kept in %s until `featurelab sync`", self.run_id, self._journal.path)

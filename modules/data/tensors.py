@@ -138,7 +138,7 @@ class TensorData(pl.LightningDataModule):
         total = hashlib.sha256()
         for tensor in (*self.train, *self.test):
             total.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-            total.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            total.update(tensor.cpu().flatten().contiguous().view(torch.uint8).numpy().tobytes())
         return total.hexdigest()
 
     def describe(self) -> dict[str, Any]:

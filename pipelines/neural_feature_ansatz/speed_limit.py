@@ -164,7 +164,7 @@ def ratios(runs, axes):
             axis = axes[row, column]
             curves(axis, runs.where(optimizer=optimizer), f"{metric}/0", across="init_scale")
             axis.set(title=f"{name}, {said}", xlabel="step", ylim=(0, 1.05))
-    axes[0, 2].legend()
+    axes[1, 0].legend(loc="lower right")
 
 
 def maps(runs, axes, scales):

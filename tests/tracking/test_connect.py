@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import contextlib
 import http.server
-import multiprocessing
 import os
 import re
 import shutil
@@ -9,12 +9,14 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from mlflow.tracking._tracking_service.utils import _get_default_tracking_uri
+from store_workers import at_once, connect_and_name
 
 from tracking.connect import attach, connect, resolve
 from tracking.store import Store, StoreError, sqlite_path
@@ -50,29 +52,8 @@ def test_the_environment_names_the_store_and_an_argument_overrules_it(tmp_path, 
     assert resolve("http://host:5000/") == "http://host:5000"
 
 
-def _connect_at_once(uri: str, barrier) -> str:
-    barrier.wait()
-    return connect(uri, timeout=100).experiment_id("system/figure")
-
-
-def _connect_and_report(uri, barrier, answers) -> None:
-    try:
-        answers.put(_connect_at_once(uri, barrier))
-    except Exception as error:
-        answers.put(repr(error))
-
-
 def test_eight_processes_make_one_store_and_one_experiment(tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tracking.connect"])
-    barrier, answers = context.Barrier(8), context.Queue()
-    arguments = (f"sqlite:///{tmp_path}/mlflow.db", barrier, answers)
-    processes = [context.Process(target=_connect_and_report, args=arguments) for _ in range(8)]
-    for process in processes:
-        process.start()
-    found = {answers.get(timeout=100) for _ in processes}
-    for process in processes:
-        process.join()
+    found = set(at_once(8, connect_and_name, f"sqlite:///{tmp_path}/mlflow.db"))
     assert found == {"1"}
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", "mlflow.db-wal", "mlflow.db-shm"}
     assert attach(f"sqlite:///{tmp_path}/mlflow.db").client.get_experiment("1").name == "system/figure"
@@ -111,6 +92,30 @@ def test_an_unusable_store_is_refused_in_one_line_and_nothing_is_created(case, t
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
     assert {path: path.read_bytes() if path.is_file() else b"" for path in tmp_path.rglob("*")} == before
+
+
+@contextlib.contextmanager
+def _as_nobody():
+    """Without the rights of root, which no file mode stops."""
+    if os.getuid() == 0:
+        os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        if os.getresuid()[2] == 0:
+            os.setresuid(0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "new.db"])
+def test_a_store_that_may_only_be_read_is_refused(template, name):
+    with tempfile.TemporaryDirectory() as directory:
+        shutil.copy(template, Path(directory) / "mlflow.db")
+        os.chmod(Path(directory) / "mlflow.db", 0o444)
+        os.chmod(directory, 0o555)
+        with _as_nobody(), pytest.raises(StoreError, match=r"not writable|Permission denied"):
+            connect(f"sqlite:///{directory}/{name}")
+        assert os.listdir(directory) == ["mlflow.db"]
+        os.chmod(directory, 0o755)
 
 
 def test_a_missing_store_is_not_created_when_only_reading(tmp_path):

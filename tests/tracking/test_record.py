@@ -223,6 +223,22 @@ def test_a_store_that_is_away_never_stops_training_and_sync_delivers_later(store
     assert list(outbox.iterdir()) == []
 
 
+def test_closing_waits_as_long_as_something_arrives(store, run_id, outbox, monkeypatch):
+    send = store.client.log_batch
+
+    def slow(*args, **kwargs):
+        time.sleep(0.3)
+        return send(*args, **kwargs)
+
+    recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60, flush_points=10**9)
+    time.sleep(0.2)
+    for step in range(6000):
+        recorder.log({"nfa/0": float(step)}, step)
+    monkeypatch.setattr(store.client, "log_batch", slow)
+    assert recorder.close(timeout=1.0)  # six requests take longer than that
+    assert len(_points(store, run_id, "nfa/0")) == 6000
+
+
 def test_a_server_that_stops_and_comes_back_loses_nothing_and_stores_nothing_twice(server, outbox):
     store = attach(server.uri)
     run_id = store.start_run("system/restart", "run")
@@ -254,6 +270,7 @@ def test_a_server_that_stops_and_comes_back_loses_nothing_and_stores_nothing_twi
 
 DYING = """
 import os, signal, sys
+from pathlib import Path
 from tracking.connect import attach
 from tracking.record import Recorder
 uri, run_id, outbox, way = sys.argv[1:]

@@ -88,6 +88,7 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
         "no claims",
     ):
         assert said in text
+    assert "no claims" in text
     assert "1 holds 2 fails 1 untested 1 other than documented" in text
     assert text.count("documented: holds") == 2  # once in the table of all, once beside its figure
     assert text.count("as documented") == 2

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import sqlite3
 import urllib.parse
 from dataclasses import replace
@@ -12,9 +11,9 @@ import pandas as pd
 import pytest
 import requests
 from matplotlib.figure import Figure
-from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from store_workers import at_once, write_points
 
 from tracking.connect import attach
 from tracking.store import RunNotFound, StoreError, is_transient
@@ -194,28 +193,12 @@ def test_links_point_to_the_pages_of_mlflow(store, server):
     assert attach(server.uri).runs_url("7") == f"{server.uri}/#/experiments/7/runs?compareRunsMode=CHART"
 
 
-def _write(uri: str, number: int, barrier) -> None:
-    store = attach(uri)
-    barrier.wait()
-    run_id = store.start_run("system/figure", f"writer {number}")
-    for step in range(10):
-        store.log_metrics(run_id, [Metric(f"m{i}", number + i / 7, 1000 + step, step) for i in range(20)])
-    store.end_run(run_id)
-
-
 def test_eight_processes_write_to_one_store_and_lose_nothing(store, tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tracking.connect"])
-    barrier = context.Barrier(8)
-    processes = [context.Process(target=_write, args=(store.uri, number, barrier)) for number in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 8
+    run_ids = at_once(8, write_points, store.uri)
     with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
         rows = database.execute("SELECT run_uuid, key, step, value FROM metrics").fetchall()
         names = dict(database.execute("SELECT run_uuid, name FROM runs WHERE status = 'FINISHED'").fetchall())
+    assert set(run_ids) == set(names)
     written = {(names[run], key, step, value) for run, key, step, value in rows}
     expected = {(f"writer {n}", f"m{i}", step, n + i / 7) for n in range(8) for i in range(20) for step in range(10)}
     assert len(rows) == len(expected)

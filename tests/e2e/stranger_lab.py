@@ -1,0 +1,120 @@
+"""Somebody else's experiments, as a package of theirs would declare them: no torch, and every way a trial can end."""
+
+import math
+import os
+import signal
+import time
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pipelines.axes import choice, loguniform
+from pipelines.claims import at_most
+from pipelines.config import Config
+from pipelines.experiment import Experiment
+
+
+class CurveConfig(Config):
+    level: float = Field(0.0, ge=0, description="what the loss falls to")
+    lr: float = Field(1.0, gt=0, description="adds nothing to the loss; there to be swept")
+    steps: int = Field(12, ge=1, description="points of the curve")
+    pause: float = Field(0.0, ge=0, description="seconds between points")
+
+
+curves = Experiment(
+    name="stranger/curves",
+    figure="Fig. 1",
+    title="losses that are known beforehand",
+    laptop=CurveConfig(),
+    paper=CurveConfig(steps=1000),
+    grid={"level": [1.0, 2.0], "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(0.1, 10.0), "level": choice(1.0, 2.0)},
+    metric="loss/val",
+    minutes=0.1,
+)
+
+
+@curves.trial
+def curve(config: CurveConfig, recorder: Any) -> None:
+    for step in range(1, config.steps + 1):
+        recorder.log({"loss/val": config.level + 1 / step, "seed_seen": config.seed}, step=step)
+        time.sleep(config.pause)
+
+
+@curves.claim("levels_are_apart", says="the level-1 curve ends below the level-2 curve (difference)", expect=at_most(-0.9))
+def difference(runs: Any) -> float:
+    return runs.final("loss/val", level=1.0) - runs.final("loss/val", level=2.0)
+
+
+@curves.claim(
+    "never_true",
+    says="the level-1 curve ends at zero",
+    expect=at_most(0.0),
+    origin="ours",
+    documented="fails",
+    because="a control that must fail",
+)
+def at_zero(runs: Any) -> float:
+    return runs.final("loss/val", level=1.0)
+
+
+@curves.draw(rows=1, cols=1, size=(3, 2))
+def lines(runs: Any, axes: Any) -> None:
+    axes[0, 0].plot(runs.curves("loss/val"))
+
+
+class TroubleConfig(Config):
+    ending: Literal["well", "raise", "nan", "die", "exit", "hang"] = Field("well", description="how the trial ends")
+    points: int = Field(3, ge=0, description="points recorded before it does")
+
+
+troubles = Experiment(
+    name="stranger/troubles",
+    figure="none",
+    title="trials that end in every way",
+    laptop=TroubleConfig(),
+    paper=TroubleConfig(),
+    grid={"ending": ["raise", "well"], "seed": [0]},
+    metric="loss/val",
+    minutes=0.1,
+)
+
+
+@troubles.trial
+def trouble(config: TroubleConfig, recorder: Any) -> None:
+    for step in range(config.points):
+        recorder.log({"loss/val": 1.0 / (1 + step)}, step=step)
+    match config.ending:
+        case "raise":
+            raise ZeroDivisionError("the trial broke\nin two lines")
+        case "nan":
+            recorder.log({"loss/val": math.nan}, step=config.points)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            raise SystemExit(3)
+        case "hang":
+            time.sleep(600)
+    recorder.log({"loss/val": 0.0}, step=config.points)
+
+
+class NoiseConfig(Config):
+    scale: float = Field(1.0, gt=0, description="standard deviation")
+
+
+noise = Experiment(
+    name="stranger/noise",
+    figure="none",
+    title="numbers that no seed governs",
+    laptop=NoiseConfig(),
+    paper=NoiseConfig(),
+    grid={"seed": [0]},
+    metric="noise",
+    minutes=0.1,
+)
+
+
+@noise.trial
+def draw_unseeded(config: NoiseConfig, recorder: Any) -> None:
+    unseeded = int.from_bytes(os.urandom(6))
+    recorder.log({"noise": config.scale * unseeded, "steady": config.scale}, step=0)

@@ -1,0 +1,51 @@
+"""What the processes of a test do. Apart from the tests, so that starting one imports little."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from typing import Any
+
+from mlflow.entities import Metric
+
+from tracking.connect import attach, connect
+
+
+def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return what each gave."""
+    context = multiprocessing.get_context("forkserver")
+    # what each process would load for itself; the server that forks them does not see this directory
+    context.set_forkserver_preload(["tracking.connect", "mlflow.store.tracking.sqlalchemy_store"])
+    barrier, answers = context.Barrier(count), context.Queue()
+    processes = [
+        context.Process(target=_answer, args=(work, number, arguments, barrier, answers)) for number in range(count)
+    ]
+    for process in processes:
+        process.start()
+    found = [answers.get(timeout=100) for _ in processes]
+    for process in processes:
+        process.join()
+    return found
+
+
+def _answer(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], barrier: Any, answers: Any) -> None:
+    try:
+        barrier.wait(timeout=100)
+        answers.put(work(number, *arguments))
+    except Exception as error:
+        answers.put(repr(error))
+
+
+def connect_and_name(number: int, uri: str) -> str:
+    """Make the store and an experiment, and return its id."""
+    return connect(uri, timeout=90).experiment_id("system/figure")
+
+
+def write_points(number: int, uri: str) -> str:
+    """Write 20 metrics at 10 steps into a run of its own, and return its id."""
+    store = attach(uri)
+    run_id = store.start_run("system/figure", f"writer {number}")
+    for step in range(10):
+        store.log_metrics(run_id, [Metric(f"m{i}", number + i / 7, 1000 + step, step) for i in range(20)])
+    store.end_run(run_id)
+    return run_id
