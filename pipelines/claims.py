@@ -20,13 +20,15 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Bound:
-    """The values with which a claim holds: an interval, its ends included unless `strict`."""
+    """The finite values with which a claim holds: an interval, its ends included unless `strict`."""
 
     low: float = -math.inf
     high: float = math.inf
     strict: bool = False
 
     def holds(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
         if self.strict:
             return self.low < value < self.high
         return self.low <= value <= self.high

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,12 +21,15 @@ def systems() -> list[str]:
 
 
 def experiments(system: str | None = None) -> list[Experiment]:
-    """All experiments, or those of one system; raises `RequestError` for an unknown system."""
+    """All experiments, or those of one system, in the order of their figures.
+
+    Raises `RequestError` for an unknown system.
+    """
     if system is not None and system not in systems():
         raise unknown("system", system, systems())
     found: dict[str, Experiment] = {}
     for name in [system] if system else systems():
-        for experiment in [*_ours(name), *_theirs(name)]:
+        for experiment in sorted([*_ours(name), *_theirs(name)], key=_place):
             if found.setdefault(experiment.name, experiment) is not experiment:
                 raise RequestError(f"two experiments are called {experiment.name}")
     return list(found.values())
@@ -51,6 +55,12 @@ def select(names: list[str], headline: bool = False) -> list[Experiment]:
     if not chosen:
         raise RequestError("none of these experiments is a headline")
     return chosen
+
+
+def _place(experiment: Experiment) -> tuple[bool, list[tuple[int, str]]]:
+    """Where an experiment stands in its paper: "Fig. 2" before "Fig. 10", figures before all else."""
+    parts = re.findall(r"(\d+)([a-z]*)", experiment.figure)
+    return not experiment.figure.startswith("Fig"), [(int(number), letter) for number, letter in parts]
 
 
 def _our_systems() -> list[str]:

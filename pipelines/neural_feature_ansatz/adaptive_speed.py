@@ -41,7 +41,7 @@ def final(runs, optimizer):
 @figure.claim(
     "c30_least_aligned_layer_gains",
     says="the least aligned hidden layer ends with a higher UC-NFA than under gradient descent (difference)",
-    paper="curves",
+    paper="curves, no number",
     expect=above(0),
 )
 def least(runs):

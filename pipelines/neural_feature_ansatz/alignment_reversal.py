@@ -123,7 +123,7 @@ def prediction(runs):
 @figure.claim(
     "c12_alignment_falls_with_balance",
     says="the fewer samples in the first group, the lower the observed alignment",
-    paper="curve",
+    paper="curve, no number",
     expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)},
 )
 def falls(runs):

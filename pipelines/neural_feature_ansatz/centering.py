@@ -58,7 +58,7 @@ SMALL = [0.1, 0.01, 0.001]
 @double_centred.claim(
     "c20_small_early_relevant_late",
     says="for s_0 ≤ 0.1 the ratio is small at step 10 (largest) and relevant at the end (smallest), in both layers",
-    paper="curves",
+    paper="curves, no number",
     expect={"at step 10": at_most(0.1), "at the end": at_least(0.3)},
 )
 def early_and_late(runs):
@@ -72,7 +72,7 @@ def early_and_late(runs):
 @double_centred.claim(
     "c21_smaller_at_large_init",
     says="layer 1: the final ratio is smaller at s_0 = 1 than at 0.001 (difference)",
-    paper="curves",
+    paper="curves, no number",
     expect=above(0),
 )
 def large_init(runs):
@@ -91,7 +91,7 @@ def ptk_drop(runs, decay):
 @ptk_centred.claim(
     "c22_falls_during_training",
     says="for s_0 ≤ 0.01 the PTK-centred NFA falls during training (smallest fall over both layers)",
-    paper="curves",
+    paper="curves, no number",
     expect={"isotropic": at_least(0.15), "eigenvalues 1/(1+k²)": at_least(0.15)},
 )
 def falls(runs):

@@ -94,7 +94,7 @@ for experiment in (isotropic, slow_decay, fast_decay):
 @isotropic.claim(
     "c6_small_init_raises_uc_nfa",
     says="layer 1: the final UC-NFA rises as s_0 falls from 0.1 to 0.01 to 0.001 (differences)",
-    paper="curves",
+    paper="curves, no number",
     expect={"0.01 over 0.1": above(0), "0.001 over 0.01": above(0)},
 )
 def uc_order(runs):
@@ -116,7 +116,7 @@ def early_range(runs):
 @isotropic.claim(
     "c8_small_init_generalises",
     says="the final test loss rises strictly with s_0 (smallest difference between neighbours)",
-    paper="curves",
+    paper="curves, no number",
     expect=above(0),
 )
 def test_order(runs):
@@ -127,7 +127,7 @@ def test_order(runs):
 @isotropic.claim(
     "c9_second_layer_centred",
     says="layer 2: the final C-NFA exceeds the UC-NFA at every s_0 (smallest difference)",
-    paper="curves",
+    paper="curves, no number",
     expect=at_least(0.4),
 )
 def second_layer(runs):
@@ -139,7 +139,7 @@ def second_layer(runs):
 @isotropic.claim(
     "c10_second_layer_uncentred",
     says="layer 2: the UC-NFA becomes high and depends on s_0",
-    paper="curves",
+    paper="curves, no number",
     expect={"highest": at_least(0.5), "range": at_least(0.1)},
     documented="fails",
     because="at width 256 the second layer's UC-NFA hardly leaves its initial value; it grows at smaller width",
@@ -152,7 +152,7 @@ def second_layer_uncentred(runs):
 @isotropic.claim(
     "c27_c_nfa_is_the_more_robust",
     says="layer 1: the final UC-NFA depends more on s_0 than the final C-NFA (difference of ranges)",
-    paper="curves",
+    paper="curves, no number",
     expect=at_least(0),
     documented="fails",
     because="with isotropic inputs the C-NFA at large s_0 decays late in training; the ordering holds early",
@@ -160,13 +160,13 @@ def second_layer_uncentred(runs):
 @slow_decay.claim(
     "c27_c_nfa_is_the_more_robust",
     says="layer 1: the final UC-NFA depends more on s_0 than the final C-NFA (difference of ranges)",
-    paper="curves",
+    paper="curves, no number",
     expect=at_least(0),
 )
 @fast_decay.claim(
     "c27_c_nfa_is_the_more_robust",
     says="layer 1: the final UC-NFA depends more on s_0 than the final C-NFA (difference of ranges)",
-    paper="curves",
+    paper="curves, no number",
     expect=at_least(0),
 )
 def robustness(runs):
@@ -176,13 +176,13 @@ def robustness(runs):
 @slow_decay.claim(
     "c28_small_init_generalises",
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)",
-    paper="curves",
+    paper="curves, no number",
     expect=above(0),
 )
 @fast_decay.claim(
     "c29_small_init_generalises",
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)",
-    paper="curves",
+    paper="curves, no number",
     expect=above(0),
     documented="fails",
     because="with eigenvalues 1/(1+k^2) the small initialisation still underfits after 800 steps",

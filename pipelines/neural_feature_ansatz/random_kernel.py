@@ -94,7 +94,7 @@ def dispersion(runs):
 @figure.claim(
     "c5_features_show_the_target",
     says="NFM and AGOP resemble the target's expected gradient outer product",
-    paper="heat maps",
+    paper="heat maps, no number",
     expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)},
 )
 def target(runs):

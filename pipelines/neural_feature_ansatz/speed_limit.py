@@ -70,7 +70,7 @@ for experiment in (ratio, large_init, all_inits):
 @ratio.claim(
     "c13_ratio_under_gd",
     says="gradient descent: the centred part's share rises as s_0 falls",
-    paper="curves",
+    paper="curves, no number",
     where="Fig. 4a",
     expect={"s_0 = 1": at_most(0.05), "s_0 = 0.1": at_most(0.2), "s_0 = 0.001": at_least(0.7)},
 )
@@ -110,7 +110,7 @@ def quality(runs, matrix, optimizer, init_scale):
 @large_init.claim(
     "c16_slo_learns_features",
     says="from s_0 = 1 the NFM resembles the target's EGOP more after SLO than after gradient descent (difference)",
-    paper="heat maps",
+    paper="heat maps, no number",
     expect=at_least(0.3),
 )
 def better_features(runs):

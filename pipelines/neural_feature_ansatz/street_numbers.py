@@ -105,7 +105,7 @@ def gain(runs, metric, run=RUNS[1]):
 @figure.claim(
     "c34_slo_raises_alignment",
     says="SLO raises the centred share, the UC-NFA and the diagonals' correlation (gains over gradient descent)",
-    paper="curves",
+    paper="curves, no number",
     where="Fig. 14a",
     expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)},
 )
@@ -117,7 +117,7 @@ def raises(runs):
 @figure.claim(
     "c34b_slo_raises_c_nfa",
     says="SLO raises the C-NFA (gain over gradient descent)",
-    paper="curve",
+    paper="curve, no number",
     where="Fig. 14a",
     expect=above(0),
     documented="fails",

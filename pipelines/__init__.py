@@ -1,0 +1,1 @@
+"""What is run: experiments, and the way from one trial to a judged sweep."""

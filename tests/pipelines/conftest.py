@@ -1,0 +1,1 @@
+"""Puts this folder on the path, so that tests here and below find `madeup`."""

@@ -1,0 +1,144 @@
+"""What the documentation shows works: its Python runs, its commands parse, its links lead somewhere."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.exceptions import TyperException
+
+from pipelines import registry
+from pipelines.axes import lay_out, parse_axis
+from pipelines.cli import app
+from pipelines.config import parse_overrides
+from pipelines.experiment import Experiment
+from tracking.record import NullRecorder
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+STRANGER = "my_lab/weight_decay"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(program: str) -> list[list[str]]:
+    """Every command line of `program` in the fenced bash blocks of all pages, as words."""
+    text = "\n".join(block for page in PAGES for block in blocks(page, "bash")).replace("\\\n", " ")
+    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
+    return [words[1:] for words in lines if words[:1] == [program]]
+
+
+def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """A `featurelab` command and its parameters as the command line itself reads them, without running it."""
+    command = typer.main.get_command(app)
+    context = command.make_context("featurelab", list(words))
+    path: list[str] = []
+    while hasattr(context.command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        name, command, rest = context.command.resolve_command(context, rest)
+        path.append(name)
+        context = command.make_context(name, rest, parent=context)
+    return " ".join(path), context.params
+
+
+FEATURELAB = commands("featurelab")
+PYTHON = [block for page in PAGES for block in blocks(page, "python")]
+
+
+@pytest.mark.parametrize("words", FEATURELAB, ids=" ".join)
+def test_every_documented_command_is_accepted(words: list[str]) -> None:
+    name, said = parsed(words)
+    names = [said["experiment"]] if said.get("experiment") else said.get("names") or []
+    for experiment in names:
+        if experiment != STRANGER:
+            assert registry.select([experiment])
+    if name == "run":
+        experiment = registry.find(said["experiment"])
+        experiment.preset(said["scale"]).but(**parse_overrides(said["settings"] or [], type(experiment.laptop)))
+    if name == "sweep":
+        experiment = registry.find(said["experiment"])
+        axes = {key: parse_axis(domain) for key, _, domain in (text.partition("=") for text in said["over"] or [])}
+        assert lay_out(experiment.preset(said["scale"]), axes or dict(experiment.sweep_axes), 1, seed=0)
+
+
+@pytest.mark.parametrize("wrong", ["swep", "sweep x --no-such-option", "sweep x --scheduler best", "data fetch"])
+def test_a_wrong_command_would_be_noticed(wrong: str) -> None:
+    with pytest.raises(TyperException):
+        parsed(wrong.split())
+
+
+def test_the_readme_shows_every_command() -> None:
+    command = typer.main.get_command(app)
+    assert {parsed(words)[0].split()[0] for words in FEATURELAB} == set(command.commands)  # type: ignore[attr-defined]
+
+
+def test_every_documented_make_target_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    asked = {words[0] for words in commands("make")}
+    assert {"reproduce", "test"} <= asked <= targets
+
+
+@pytest.mark.parametrize("source", PYTHON, ids=[block.partition("\n")[0] for block in PYTHON])
+def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"__name__": "documentation"}
+    exec(compile(source, "<documentation>", "exec"), names)
+    if "probe" in names:
+        assert {"nfa/0", "cnfa/0", "nfa/3"} <= names["probe"].latest().keys()
+    if "figure" in names:
+        experiment = names["figure"]
+        assert isinstance(experiment, Experiment)
+        assert experiment.run_trial is not None
+        kept: dict[str, float] = {}
+        recorder = NullRecorder(listeners=[lambda metrics, step: kept.update(metrics)])
+        experiment.run_trial(experiment.laptop.but(steps=40), recorder)
+        assert {"loss/test", "effective_rank/0"} <= kept.keys()
+
+
+def install_stranger(site: Path) -> None:
+    """Put the README's example package, with the entry points it declares, where Python finds packages."""
+    (source,) = [block for block in PYTHON if block.startswith("# my_lab/")]
+    package = site / "my_lab"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / Path(source.splitlines()[0].split("/")[1]).name).write_text(source)
+    (toml,) = blocks(ROOT / "README.md", "toml")
+    ((group, points),) = tomllib.loads(toml)["project"]["entry-points"].items()
+    info = site / "my_lab-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-lab\nVersion: 1.0\n")
+    lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def test_the_example_experiment_reproduces_from_another_package(tmp_path: Path) -> None:
+    site, work = tmp_path / "site", tmp_path / "work"
+    site.mkdir()
+    work.mkdir()
+    install_stranger(site)
+    environment = os.environ | {"PYTHONPATH": str(site), "MLFLOW_TRACKING_URI": f"sqlite:///{work}/mlflow.db"}
+    script = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+    done = subprocess.run(
+        [*script, "reproduce", STRANGER, "--json"], cwd=work, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (judged,) = json.loads(done.stdout)["experiments"]
+    assert judged["name"] == STRANGER
+    assert judged["trials"] == 6
+    assert [claim["status"] for claim in judged["claims"]] == ["holds"]
+    assert list(work.glob("mlruns/**/figure.png"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target
