@@ -38,6 +38,11 @@ class Config(BaseModel):
     def streams(self) -> Streams:
         return Streams(*(stream_seed(self.seed, name) for name in Streams._fields))
 
+    @property
+    def dtype(self) -> str:
+        """The name of the floating-point type in which data and weights are kept."""
+        return "float64" if self.precision == "64-true" else "float32"
+
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """The config with these values; raises `RequestError` with one line that names the first bad one."""

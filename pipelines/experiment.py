@@ -200,7 +200,7 @@ class Experiment:
         }
 
     def gpu_hours(self, scale: Scale) -> float | None:
-        """Estimated GPU-hours of the whole grid; None where no estimate is declared."""
+        """Estimated GPU-hours of the whole grid, to three digits; None where no estimate is declared."""
         if self.estimate is None:
             return None
-        return round(sum(self.estimate(config).gpu_hours for config in self.configs(scale)), 4)
+        return float(f"{sum(self.estimate(config).gpu_hours for config in self.configs(scale)):.3g}")

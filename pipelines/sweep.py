@@ -55,6 +55,11 @@ class Plan:
     kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
     tags: dict[str, str] = field(default_factory=dict)
 
+    def label(self, config: Config) -> str:
+        """The name of a trial: the axes on which the trials differ."""
+        varied = [axis for axis in self.axes if len({getattr(other, axis) for other in self.configs}) > 1]
+        return config.label(varied or self.axes)
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -232,7 +237,7 @@ def _tune(
     job = Job(
         experiment=plan.experiment.name,
         configs=[config.model_dump(mode="json") for config in plan.configs],
-        names=[config.label(plan.axes) for config in plan.configs],
+        names=[plan.label(config) for config in plan.configs],
         axes=plan.axes,
         scale=plan.scale,
         uri=store.uri,
@@ -318,7 +323,7 @@ def settle(
             reason = "the sweep was interrupted before it began" if killed else _last_line(errors.get(index, ""))
             values = config.model_dump(mode="json")
             status = "killed" if killed else "failed"
-            trials[index] = TrialRecord("", index, config.label(plan.axes), values, status, reason, "", {})
+            trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
     return [trials[index] for index in sorted(trials)]
 
 

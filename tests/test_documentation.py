@@ -1,11 +1,7 @@
 """What the documentation shows works: its Python runs, its commands parse, its links lead somewhere."""
 
-import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,10 @@ from pipelines.axes import lay_out, parse_axis
 from pipelines.cli import app
 from pipelines.config import parse_overrides
 from pipelines.experiment import Experiment
+from pipelines.reproduce import judge
+from pipelines.sweep import Plan, open_sweep
+from pipelines.trial import run_trial
+from tracking.connect import connect
 from tracking.record import NullRecorder
 
 ROOT = Path(__file__).parents[1]
@@ -119,22 +119,36 @@ def install_stranger(site: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(lines))
 
 
-def test_the_example_experiment_reproduces_from_another_package(tmp_path: Path) -> None:
-    site, work = tmp_path / "site", tmp_path / "work"
-    site.mkdir()
-    work.mkdir()
-    install_stranger(site)
-    environment = os.environ | {"PYTHONPATH": str(site), "MLFLOW_TRACKING_URI": f"sqlite:///{work}/mlflow.db"}
-    script = [sys.executable, "-c", "from pipelines.cli import main; main()"]
-    done = subprocess.run(
-        [*script, "reproduce", STRANGER, "--json"], cwd=work, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    (judged,) = json.loads(done.stdout)["experiments"]
-    assert judged["name"] == STRANGER
-    assert judged["trials"] == 6
-    assert [claim["status"] for claim in judged["claims"]] == ["holds"]
-    assert list(work.glob("mlruns/**/figure.png"))
+def test_the_example_experiment_is_found_judged_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_stranger(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert "my_lab" in registry.systems()
+    experiment = registry.find(STRANGER)
+    store = connect(f"sqlite:///{tmp_path}/mlflow.db")
+    configs = experiment.configs("laptop")
+    sweep_run_id = open_sweep(Plan(experiment, configs, experiment.varied("laptop"), "laptop"), "example", store)
+    for index, config in enumerate(configs):
+        tags = {"sweep": "example", "sweep_run_id": sweep_run_id, "trial": str(index)}
+        outcome = run_trial(experiment, config, store, scale="laptop", outbox=tmp_path / "outbox", tags=tags)
+        assert outcome.status == "finished", outcome.reason
+    judged = judge(sweep_run_id, store)
+    assert judged.trials == 6
+    assert [verdict.status for verdict in judged.verdicts] == ["holds"]
+    assert store.download(sweep_run_id, judged.figure).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem in registry.systems()], ids=lambda page: page.stem
+)
+def test_the_page_of_a_system_names_its_figures_and_what_fails(page: Path) -> None:
+    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in page.read_text().splitlines() if "|" in row]
+    experiments = registry.experiments(page.stem)
+    shown = [row for row in rows if row[0].startswith(f"{page.stem}/")]
+    assert [(row[0], row[1], float(row[3])) for row in shown] == [(e.name, e.figure, e.minutes) for e in experiments]
+    known = {claim.id for experiment in experiments for claim in experiment.claims}
+    failing = {(c.id, e.figure) for e in experiments for c in e.claims if c.documented == "fails"}
+    assert {(row[0], row[1]) for row in rows if row[0] in known and len(row) == 3} == failing
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -55,7 +55,13 @@ SWEEP_AXES = {
 def train(config: ChainConfig, recorder: Any, quantities: Sequence[str]) -> "tuple[MLP, ChainMonomials]":
     """Train the network; follow the losses and these quantities of the ansatz in every layer."""
     task = data.ChainMonomials(
-        config.n_train, config.n_test, config.dim, config.rank, decay=config.decay, seed=config.streams.data
+        config.n_train,
+        config.n_test,
+        config.dim,
+        config.rank,
+        decay=config.decay,
+        seed=config.streams.data,
+        dtype=config.dtype,
     )
     net = nets.mlp(
         config.dim,
@@ -67,6 +73,7 @@ def train(config: ChainConfig, recorder: Any, quantities: Sequence[str]) -> "tup
             config.other_scale * config.readout_factor**2,
         ],
         seed=config.streams.init,
+        dtype=config.dtype,
     )
     learner = learners.Supervised(net, optimizer=optimizer(config), steps_per_batch=config.measure_every)
     watching: list[Any] = [

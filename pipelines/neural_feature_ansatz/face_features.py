@@ -53,17 +53,17 @@ def run(config, recorder):
     task: Any
     if config.dataset == "digits":
         task = data.Digits(
-            "one_vs_rest", digit=8, n_train=config.n_train, seed=config.streams.data, dtype="float32",
+            "one_vs_rest", digit=8, n_train=config.n_train, seed=config.streams.data, dtype=config.dtype,
             batch_size=config.batch_size, order_seed=config.streams.order,
         )  # fmt: skip
     else:
         task = data.PublicImages(
-            config.dataset, config.n_train, seed=config.streams.data, dtype="float32",
+            config.dataset, config.n_train, seed=config.streams.data, dtype=config.dtype,
             batch_size=config.batch_size, order_seed=config.streams.order,
         )  # fmt: skip
     net = nets.mlp(
         task.train[0].shape[1], config.width, config.hidden, outputs=task.train[1].shape[1],
-        init_scale=[config.init_scale, *[1.0] * config.hidden], seed=config.streams.init, dtype="float32",
+        init_scale=[config.init_scale, *[1.0] * config.hidden], seed=config.streams.init, dtype=config.dtype,
     )  # fmt: skip
     learner = learners.Supervised(net, optimizer=learners.adam(config.lr, weight_decay=config.weight_decay))
     watching = [

@@ -75,9 +75,13 @@ relu = Experiment(
 def run(config, recorder):
     task: Any
     if config.target == "chain":
-        task = data.ChainMonomials(config.n_train, 1, config.dim, 5, decay=config.decay, seed=config.streams.data)
+        task = data.ChainMonomials(
+            config.n_train, 1, config.dim, 5, decay=config.decay, seed=config.streams.data, dtype=config.dtype
+        )
     else:
-        task = data.HighRankPolynomial(config.n_train, 1, config.dim, decay=config.decay, seed=config.streams.data)
+        task = data.HighRankPolynomial(
+            config.n_train, 1, config.dim, decay=config.decay, seed=config.streams.data, dtype=config.dtype
+        )
 
     def compare(net, x, y):
         more = [network(config, config.streams.init + i).to(x) for i in range(1, config.observed + config.networks)]
@@ -93,7 +97,15 @@ def run(config, recorder):
 
 
 def network(config, seed):
-    return nets.mlp(config.dim, config.width, 2, activation=config.activation, init_scale=config.init_scale, seed=seed)
+    return nets.mlp(
+        config.dim,
+        config.width,
+        2,
+        activation=config.activation,
+        init_scale=config.init_scale,
+        seed=seed,
+        dtype=config.dtype,
+    )
 
 
 def tangents(net, x):

@@ -58,14 +58,14 @@ figure = Experiment(
 def run(config, recorder):
     task: Any
     if config.dataset == "digits":
-        task = data.Digits("all", n_train=config.n_train, seed=config.streams.data, dtype="float32")
+        task = data.Digits("all", n_train=config.n_train, seed=config.streams.data, dtype=config.dtype)
     else:
         task = data.PublicImages(
-            config.dataset, config.n_train, config.n_test, seed=config.streams.data, dtype="float32"
+            config.dataset, config.n_train, config.n_test, seed=config.streams.data, dtype=config.dtype
         )
     net = nets.mlp(
         task.train[0].shape[1], config.width, config.hidden, outputs=task.train[1].shape[1],
-        init_scale=config.init_scale, seed=config.streams.init, dtype="float32",
+        init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype,
     )  # fmt: skip
     # images of numbers have ten outputs: the loss is the mean over them too, as torch.nn.MSELoss takes it
     loss = partial(learners.mse, factor=1 / task.train[1].shape[1])

@@ -46,6 +46,7 @@ def _write(path, entries):
     journal.close()
 
 
+@settings(deadline=None)
 @given(ENTRIES)
 def test_a_journal_is_read_as_it_was_written(entries):
     with tempfile.TemporaryDirectory() as directory:
@@ -58,6 +59,7 @@ def test_a_journal_is_read_as_it_was_written(entries):
         assert [byte for byte, _ in read][-1] == path.stat().st_size
 
 
+@settings(deadline=None)
 @given(ENTRIES, st.data())
 def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_go_on(entries, data):
     with tempfile.TemporaryDirectory() as directory:
@@ -74,7 +76,7 @@ def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_go_on(entries, da
         assert after == [*header, *whole, {"end": "KILLED", "t": 1}]
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(ENTRIES, st.integers(0, 12))
 def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
     with tempfile.TemporaryDirectory() as directory:
@@ -109,6 +111,7 @@ def test_a_long_journal_is_sent_in_requests_of_at_most_a_thousand_points(tmp_pat
     assert sum(sink.requests) == len(sink.points) == 500 * 7 + 2500
 
 
+@settings(deadline=None)
 @given(ENTRIES)
 def test_final_is_the_last_value_and_best_the_best_finite_one(entries):
     summary = Summary()

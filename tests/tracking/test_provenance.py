@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracking import provenance
@@ -87,6 +87,7 @@ def test_the_source_tree_is_named_by_commit_and_what_was_changed_since(tmp_path,
     assert cut["diff_sha256"] == dirty["diff_sha256"]
 
 
+@settings(deadline=None)
 @given(CONFIGS)
 def test_a_configuration_has_one_hash_whatever_its_order(config):
     backwards = dict(reversed(config.items()))
@@ -94,6 +95,7 @@ def test_a_configuration_has_one_hash_whatever_its_order(config):
     assert len(config_hash(config)) == 16
 
 
+@settings(deadline=None)
 @given(CONFIGS, CONFIGS)
 def test_different_configurations_have_different_hashes(one, other):
     def canonical(config):

@@ -1,0 +1,128 @@
+"""Made-up measurements of every figure: some with which every claim holds, some with which every one fails.
+
+Each function maps a trial's config to its metrics; a pair of values is that at step 10 and that at the end.
+"""
+
+from pipelines.neural_feature_ansatz.identities import EXACT
+from pipelines.neural_feature_ansatz.street_numbers import RUNS
+
+SCALES = (1.0, 0.1, 0.01, 0.001)
+
+
+def by_scale(config, *values):
+    """The value for the config's initialisation scale, from the largest to the smallest."""
+    return dict(zip(SCALES, values, strict=True))[config["init_scale"]]
+
+
+def init_scale(config, agree):
+    second = by_scale(config, 0.35, 0.4, 0.45, 0.5) if agree else 0.2
+    s = config["init_scale"]
+    return {
+        "nfa/0": by_scale(config, 0.5, 0.7, 0.85, 0.95) if agree else by_scale(config, 0.8, 0.7, 0.6, 0.5),
+        "cnfa/0": (0.9, 0.95) if agree else (1 - s, 1 - s),
+        "nfa/1": second,
+        "cnfa/1": 0.95 if agree else second,
+        "loss/test": s if agree else 2 - s,
+        "loss/train": s,
+    }
+
+
+def random_kernel(config, agree):
+    own, control, dispersion, quality = (0.93, 0.53, 5.9, 0.9) if agree else (0.5, 0.8, 1.0, 0.3)
+    return {
+        "nfa/0": own,
+        "nfa_random_kernel/0": control,
+        "ptk_dispersion/0": dispersion,
+        "feature_quality/nfm": quality,
+        "feature_quality/agop": quality,
+    }
+
+
+def alignment_reversal(config, agree):
+    observed = 0.6 + 0.4 * config["balance"] if agree else 1 - 0.4 * config["balance"]
+    error = 0.01 if agree else 0.1
+    predicted = {f"derivative_correlation/predicted_{r}": observed - error for r in ("seeds", "theory", "own")}
+    return {"derivative_correlation/observed": observed, **predicted}
+
+
+def speed_limit(config, agree):
+    gd = config["optimizer"] == "gd"
+    if agree:
+        share = by_scale(config, 0.01, 0.1, 0.5, 0.9) if gd else 0.95
+        return {"centered_ratio/0": share, "nfa/0": 0.6 if gd else 0.95, "cnfa/0": 0.94}
+    share = by_scale(config, 0.9, 0.8, 0.5, 0.1) if gd else 0.2
+    return {"centered_ratio/0": share, "nfa/0": 0.5, "cnfa/0": 0.9}
+
+
+def large_init_features(config, agree):
+    better = (config["optimizer"] == "slo") == agree
+    quality = 0.9 if better else 0.3
+    return {"feature_quality/nfm": quality, "feature_quality/agop": quality, "loss/test": 0.4 if better else 0.8}
+
+
+def features_by_init_scale(config, agree):
+    falling, level = by_scale(config, 0.3, 0.5, 0.7, 0.9), 0.9
+    moves = (config["optimizer"] == "gd") == agree
+    return {"feature_quality/nfm": falling if moves else level, "feature_quality/agop": level if agree else falling}
+
+
+def double_centered(config, agree):
+    small = config["init_scale"] <= 0.1
+    ratio = ((0.05, 0.5) if small else (0.01, 0.2)) if agree else ((0.3, 0.1) if small else (0.3, 0.9))
+    return {f"double_centered_ratio/{layer}": ratio for layer in (0, 1)}
+
+
+def ptk_centered(config, agree):
+    return {f"ptk_centered_nfa/{layer}": (0.6, 0.3) if agree else (0.3, 0.6) for layer in (0, 1)}
+
+
+def mean_kernel(config, agree):
+    observed = 0.5 if agree and 0.5 <= config["decay"] <= 1.5 else 0.9
+    wide = config["width"] > 128
+    error = (0.01 if wide else 0.03) if agree else (0.2 if wide else 0.1)
+    return {"derivative_correlation/observed": observed, "derivative_correlation/mean_kernel": observed - error}
+
+
+def adaptive_speed(config, agree):
+    better = (config["optimizer"] == "adaptive_slo") == agree
+    scores = [0.8, 0.82, 0.84] if better else [0.3, 0.5, 0.6]
+    return {f"nfa/{layer}": score for layer, score in enumerate(scores)} | {
+        "loss/test": 0.3 if better else 0.6,
+        "loss/train": 0.2,
+    }
+
+
+def face_features(config, agree):
+    own, control = (0.91, 0.04) if agree else (0.5, 0.5)
+    return {"diagonal_pearson/agop": own, "diagonal_pearson/random_kernel": control}
+
+
+def street_numbers(config, agree):
+    rank = [(run[0], run[2]) for run in RUNS].index((config["optimizer"], config["speeds"]))
+    value = 0.5 + (0.1 if agree else -0.1) * rank
+    return dict.fromkeys(["centered_ratio/0", "nfa/0", "cnfa/0", "diagonal_pearson/agop"], value)
+
+
+def identities(config, agree):
+    names = [*EXACT, "mean_ptk", "mean_ptk_squared_printed", "mean_ptk_squared_corrected"]
+    return {f"identity_error/{name}": (1e-14 if name in EXACT else 0.01) if agree else 1.0 for name in names}
+
+
+MEASURED = {
+    "init_scale": init_scale,
+    "init_scale_decay_1": init_scale,
+    "init_scale_decay_2": init_scale,
+    "random_kernel": random_kernel,
+    "alignment_reversal": alignment_reversal,
+    "speed_limit": speed_limit,
+    "large_init_features": large_init_features,
+    "features_by_init_scale": features_by_init_scale,
+    "double_centered": double_centered,
+    "ptk_centered": ptk_centered,
+    "mean_kernel_quadratic": mean_kernel,
+    "mean_kernel_relu": mean_kernel,
+    "adaptive_speed": adaptive_speed,
+    "face_features": face_features,
+    "street_numbers": street_numbers,
+    "identities": identities,
+}
