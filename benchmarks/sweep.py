@@ -54,7 +54,11 @@ def featurelab(folder: Path, rates: Sequence[float]) -> float:
     plan = plan_search(experiment, axes, 1, experiment.laptop.but(**SMALL), scale="laptop")
     store = connect(f"sqlite:///{folder / 'mlflow.db'}")
     _start_ray()
-    return run_sweep(plan, store, outbox=folder / "outbox").seconds
+    done = run_sweep(plan, store, outbox=folder / "outbox")
+    for trial in done.trials:
+        if not trial.went_well:
+            raise SystemExit(f"{trial.name} {trial.status}: {trial.reason}")
+    return done.seconds
 
 
 def tutorial(folder: Path, rates: Sequence[float]) -> float:

@@ -1,9 +1,12 @@
 """The `featurelab` command."""
 
+import functools
 import os
+import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +37,8 @@ sweeping = lazy("pipelines.sweep")
 trying = lazy("pipelines.trial")
 
 
+TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
+
 app = typer.Typer(
     name="featurelab",
     no_args_is_help=True,
@@ -53,6 +58,21 @@ AtScale = Annotated[Scale, typer.Option("--scale", help="Which preset.")]
 def outbox() -> Path:
     """Where trials keep what the store has not got yet."""
     return Path(os.environ.get("FEATURELAB_OUTBOX", Path.cwd() / ".featurelab" / "outbox")).absolute()
+
+
+def working(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorator of the commands that run trials: standard output is for what they say, and Ray ends with them."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **options: Any) -> None:
+        with showing.keeping_stdout():
+            try:
+                command(*args, **options)
+            finally:
+                if "ray" in sys.modules:
+                    sys.modules["ray"].shutdown()
+
+    return wrapped
 
 
 @app.command("list")
@@ -87,6 +107,7 @@ def show(experiment: str, scale: AtScale = "laptop", as_json: Json = False) -> N
 
 
 @app.command()
+@working
 def run(
     experiment: str,
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
@@ -122,6 +143,7 @@ def run(
 
 
 @app.command()
+@working
 def sweep(
     experiment: str,
     over: Annotated[
@@ -195,6 +217,7 @@ def sweep(
 
 
 @app.command()
+@working
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.")] = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
@@ -227,6 +250,7 @@ def judge(sweep_run_id: str, as_json: Json = False) -> None:
 
 
 @app.command()
+@working
 def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
     """Repeat a run, or a whole sweep, from its id and say whether it came out the same."""
     result = repeating.rerun(run_id, connecting.connect(), outbox=outbox(), address=address)
@@ -352,4 +376,14 @@ def main() -> None:
     except (KeyboardInterrupt, Abort):
         tell("featurelab: interrupted; what was recorded is kept")
         code = 130
+    except SystemExit as end:
+        if end.code != signal.SIGTERM:  # Ray's handler exits with the number of the signal
+            raise
+        code = TERMINATED
+    except BaseException as error:
+        if "pipelines.trial" not in sys.modules or not isinstance(error, trying.Terminated):
+            raise
+        code = TERMINATED
+    if code == TERMINATED:
+        tell("featurelab: terminated; what was recorded is kept")
     sys.exit(code or 0)

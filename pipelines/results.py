@@ -45,9 +45,8 @@ class Results:
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
         points = self._points(metric, where)
-        # not `last()`, which passes over nan: a value that is not finite must not hide behind an earlier one
-        last = points.sort_values("step", kind="stable").groupby("run_id").value.nth(-1)
-        return float(last.mean(skipna=False))
+        last = points.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last")
+        return float(last.value.mean(skipna=False))  # a value that is not finite shall not hide behind others
 
     def at(self, metric: str, step: int, **where: Any) -> float:
         """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""

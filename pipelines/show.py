@@ -3,8 +3,9 @@
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -23,10 +24,25 @@ COLOURS = {
 }
 
 
+_page: TextIO | None = None
+
+
+@contextmanager
+def keeping_stdout() -> Iterator[None]:
+    """Keep standard output for `emit` and `console`: what others print (Ray, a trial) goes to standard error."""
+    global _page
+    _page = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _page = None
+
+
 def emit(document: Any) -> None:
     """Exactly one JSON document on standard output; a number that is not finite becomes a string."""
-    json.dump(finite(document), sys.stdout, ensure_ascii=False, indent=2, default=str)
-    sys.stdout.write("\n")
+    text = json.dumps(finite(document), ensure_ascii=False, indent=2, default=str, allow_nan=False)
+    (_page or sys.stdout).write(text + "\n")
 
 
 def finite(value: Any) -> Any:
@@ -59,8 +75,8 @@ def interval(value: Any) -> str:
 
 def console() -> Console:
     """Standard output; as wide as its lines need where nobody looks at it as a terminal."""
-    out = Console()
-    return out if out.is_terminal else Console(width=160)
+    out = Console(file=_page or sys.stdout)
+    return out if out.is_terminal else Console(file=out.file, width=160)
 
 
 def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:

@@ -215,7 +215,7 @@ def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], s
     try:
         if indices:
             errors = _tune(plan, name, sweep_run_id, indices, store, outbox)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # SIGINT, and SIGTERM as Ray's handler passes it on
         killed = True
         raise
     finally:

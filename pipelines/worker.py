@@ -88,7 +88,9 @@ def _time_limit(seconds: float | None, run_id: str, job: Job) -> Iterator[None]:
 
         reason = f"did not end within {seconds:g} s"
         try:
-            attach(job.uri).set_tags(run_id, {"status": "failed", "reason": reason})
+            store = attach(job.uri)
+            store.set_tags(run_id, {"status": "failed", "reason": reason})
+            store.end_run(run_id, "FAILED")
         finally:
             os._exit(70)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import ValidationError
+from jsonschema import ValidationError  # type: ignore[import-untyped]
 from ray.autoscaler._private.util import prepare_config, validate_config
 
 ROOT = Path(__file__).parents[1]

@@ -50,7 +50,7 @@ class Journal:
         size = self.size()
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             os.write(self._file, b"\n")  # the last writer was killed in the middle of a line
-        if header and not size:
+        if header and not any("uri" in entry for _, entry in self.lines()):
             self.append(header)
 
     def append(self, entry: Mapping[str, Any]) -> None:

@@ -339,7 +339,7 @@ def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Sync
         except FileNotFoundError:
             continue
         try:
-            header = next((entry for _, entry in journal.lines()), {})
+            header = next((entry for _, entry in journal.lines() if "uri" in entry), {})
             store = _opened(uri or header.get("uri"), stores, timeout)
             Delivery(store, journal, path.stem).finish("KILLED")
             result.sent.append(path.stem)

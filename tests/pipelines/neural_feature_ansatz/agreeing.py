@@ -3,10 +3,33 @@
 Each function maps a trial's config to its metrics; a pair of values is that at step 10 and that at the end.
 """
 
+import functools
+
+import numpy as np
+from madeup import Results, results
+
+from pipelines import registry
 from pipelines.neural_feature_ansatz.identities import EXACT
 from pipelines.neural_feature_ansatz.street_numbers import RUNS
 
+EXPERIMENTS = {e.name.partition("/")[2]: e for e in registry.experiments("neural_feature_ansatz")}
 SCALES = (1.0, 0.1, 0.01, 0.001)
+
+
+@functools.cache
+def sweep(name, scale="laptop", agree=True) -> Results:
+    """The figure's grid with three seeds, measured as said below."""
+    return results(
+        [config.model_dump() for config in EXPERIMENTS[name].configs(scale) if config.seed < 3],
+        lambda config: {metric: curve(value) for metric, value in MEASURED[name](config, agree).items()},
+        arrays=lambda config, array: {part: np.eye(8) for part in ("nfm", "agop", "egop", "control")},
+    )
+
+
+def curve(value):
+    """The metric by step; a pair is that at step 10 and that at the end."""
+    early, final = value if isinstance(value, tuple) else (value, value)
+    return {10: early, 800: final}
 
 
 def by_scale(config, *values):

@@ -1,0 +1,120 @@
+"""The `featurelab` command as a script uses it: processes, exit statuses, documents on standard output."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+FEATURELAB = Path(sys.executable).parent / "featurelab"
+TINY = ["n_train=32", "n_test=16", "dim=8", "width=16", "rank=3", "steps=20", "measure_every=10"]
+OVER_TINY = [part for setting in TINY for part in ("--over", setting)]
+SECRET = "hunter2-xyz"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind: its exit status, and its two streams."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on standard output; numbers that JSON does not know are refused."""
+
+        def refuse(token: str) -> Any:
+            raise ValueError(f"{token} is not JSON")
+
+        return json.loads(self.out, parse_constant=refuse)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """Runs the command in a directory of its own, whose `mlflow.db` is the store unless told otherwise."""
+
+    home: Path
+    environment: dict[str, str]
+
+    def __call__(self, *arguments: str, code: int = 0, timeout: float = 300) -> Said:
+        began = time.monotonic()
+        done = subprocess.run(
+            [FEATURELAB, *arguments],
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
+        said = Said(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+        assert said.code == code, f"{' '.join(arguments)}: status {said.code}\n{said.out}\n{said.err}"
+        return said
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [FEATURELAB, *arguments],
+            cwd=self.home,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            # a test run in the background would hand down that Ctrl-C is ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    def elsewhere(self, home: Path, **changes: str) -> "CommandLine":
+        home.mkdir(exist_ok=True)
+        return CommandLine(home, self.environment | changes)
+
+    @property
+    def client(self) -> MlflowClient:
+        return MlflowClient(self.environment.get("MLFLOW_TRACKING_URI", f"sqlite:///{self.home / 'mlflow.db'}"))
+
+    def runs(self, experiment: str) -> list[Run]:
+        """The runs of an MLflow experiment, oldest first; none while there is no store."""
+        if "MLFLOW_TRACKING_URI" not in self.environment and not (self.home / "mlflow.db").exists():
+            return []
+        found = self.client.get_experiment_by_name(experiment)
+        return list(self.client.search_runs([found.experiment_id], order_by=["start_time"])) if found else []
+
+    def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
+        return sorted((point.step, point.value) for point in self.client.get_metric_history(run_id, metric))
+
+    def wait_for_point(self, experiment: str, metric: str, runs: int = 1, patience: float = 120) -> list[Run]:
+        """The runs, once this many have a point of the metric in the store."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            having = [run for run in self.runs(experiment) if metric in run.data.metrics]
+            if len(having) >= runs:
+                return having
+            time.sleep(0.3)
+        raise TimeoutError(f"{experiment}: no {metric} in {runs} runs within {patience:g} s")
+
+
+def ended(process: "subprocess.Popen[str]", timeout: float = 60) -> Said:
+    """Wait for a started command to end."""
+    began = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        raise AssertionError(f"did not end within {timeout:g} s: {out}\n{err}") from None
+    return Said(process.returncode, out, err, time.monotonic() - began)
+
+
+def clean_environment(**changes: str) -> dict[str, str]:
+    """This process's environment without what would point the command elsewhere."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_"))}
+    return kept | {"OMP_NUM_THREADS": "1", "FEATURELAB_TEST_SECRET": SECRET, "HF_HUB_OFFLINE": "1"} | changes

@@ -1,0 +1,123 @@
+"""One optimiser step, and every measure, of every figure at the paper's widths and dimensions."""
+
+import io
+
+import numpy as np
+import pytest
+from agreeing import EXPERIMENTS, sweep
+from keeping import Kept
+from PIL import Image
+
+from pipelines.claims import Missing
+from pipelines.drawing import style
+from pipelines.results import Results
+from pipelines.trial import perform
+
+datasets = pytest.importorskip("datasets")
+
+# Fewer samples, or fewer networks to average over; nothing that a network is made of.
+SMALLER = {
+    "alignment_reversal": {"networks": 1},
+    "mean_kernel_quadratic": {"networks": 2, "observed": 2},
+    "mean_kernel_relu": {"networks": 2, "observed": 2},
+    "face_features": {"n_train": 8, "epochs": 1},
+    "street_numbers": {"n_train": 32, "n_test": 16, "epochs": 1},
+    "identities": {"monte_carlo": 2000},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def public_images(tmp_path_factory):
+    """CelebA and SVHN as parquet files of the real schema, their pictures noise."""
+    root = tmp_path_factory.mktemp("public")
+    rng = np.random.default_rng(0)
+
+    def write(name, split, shape, label, labels):
+        features = datasets.Features({"image": datasets.Image(), label[0]: label[1]})
+        rows = {"image": [png(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in labels], label[0]: labels}
+        (root / name).mkdir(exist_ok=True)
+        datasets.Dataset.from_dict(rows, features=features).to_parquet(root / name / f"{split}-00000-of-00001.parquet")
+
+    glasses, digit = ("Eyeglasses", datasets.Value("bool")), ("label", datasets.ClassLabel(num_classes=10))
+    for split, n in (("train", 40), ("test", 16)):
+        write("celeba", split, (218, 178, 3), glasses, [i % 3 == 0 for i in range(n)])
+        write("svhn", split, (32, 32, 3), digit, [i % 10 for i in range(n)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEATURELAB_DATA", str(root))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
+        yield
+
+
+def png(pixels):
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return {"bytes": buffer.getvalue(), "path": None}
+
+
+def read_by_the_figure(name):
+    """The metrics that claims and drawing of the paper's grid read, and the arrays as (name, part)."""
+    experiment, made_up = EXPERIMENTS[name], sweep(name, "paper")
+    metrics, arrays = set(), set()
+
+    class Watched(Results):
+        def _points(self, metric, where):
+            metrics.add(metric)
+            return super()._points(metric, where)
+
+    class Parts(dict):
+        def __init__(self, array, parts):
+            super().__init__(parts)
+            self.array = array
+
+        def __getitem__(self, part):
+            arrays.add((self.array, part))
+            return super().__getitem__(part)
+
+    watched = Watched(made_up.trials, made_up.points, lambda run, array: Parts(array, made_up.load(run, array)))
+    for claim in experiment.claims:
+        claim.judge(watched)
+    from matplotlib.figure import Figure
+
+    with style():
+        axes = Figure().subplots(experiment.drawing.rows, experiment.drawing.cols, squeeze=False)
+        try:
+            experiment.drawing.draw(watched, axes)
+        except Missing as gap:
+            raise AssertionError(gap) from None
+    return metrics, arrays
+
+
+def smaller(name, config):
+    fields = type(config).model_fields
+    return config.but(**({"steps": 1} if "steps" in fields else {}), **SMALLER.get(name, {}))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_paper_trial_records_all_that_its_figure_reads(name):
+    metrics, arrays = read_by_the_figure(name)
+    assert metrics
+    configs = EXPERIMENTS[name].configs("paper")
+    for config in dict.fromkeys([configs[0], configs[-1]]):  # the two ends: both optimisers, targets, widths
+        config = smaller(name, config)
+        kept = Kept()
+        perform(EXPERIMENTS[name], config, kept)
+        assert metrics <= set(kept.curves), metrics - set(kept.curves)
+        assert arrays <= {(array, part) for array, parts in kept.arrays.items() for part in parts}
+        assert all(np.isfinite(list(curve.values())).all() for curve in kept.curves.values())
+        assert len(kept.digest) == 32
+        preset = EXPERIMENTS[name].paper
+        if kept.weights:
+            assert max(w.shape[0] for w in kept.weights.values()) == config.width
+            assert {size: getattr(config, size, None) for size in ("dim", "hidden")} == {
+                size: getattr(preset, size, None) for size in ("dim", "hidden")
+            }
+
+
+@pytest.mark.parametrize(("name", "inputs"), [("face_features", 96 * 96 * 3), ("street_numbers", 32 * 32 * 3)])
+def test_paper_presets_on_images_see_whole_pictures(name, inputs):
+    kept = Kept()
+    perform(EXPERIMENTS[name], smaller(name, EXPERIMENTS[name].paper), kept)
+    assert max(w.shape[1] for w in kept.weights.values()) == inputs
+    side = {"face_features": 96, "street_numbers": 32}[name]
+    assert all(image.shape == (side, side) for image in kept.arrays["diagonals"].values())
+    assert kept.entries[0]["dataset"]["profile"]["dim"] == inputs
