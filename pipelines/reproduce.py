@@ -147,6 +147,7 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
     scale: Scale = row["tags.scale"]
     trials = read_trials(store, experiment.name, row["run_id"])
     png = None
+    stand_in = experiment.stand_in if scale == "laptop" else ""
     if experiment.drawing:
         png = store.download(row["run_id"], "figure.png").read_bytes()
     return {
@@ -154,7 +155,7 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
         "system": experiment.system,
         "figure": experiment.figure,
         "title": experiment.title,
-        "caption": experiment.caption,
+        "caption": " ".join(filter(None, [experiment.caption, stand_in and f"Laptop preset: {stand_in}."])),
         "scale": scale,
         "sweep_run_id": row["run_id"],
         "trial_run_ids": [trial.run_id for trial in trials],
