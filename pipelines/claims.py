@@ -96,7 +96,8 @@ class Claim:
             except Missing as gap:
                 gaps[seed] = str(gap)
             else:
-                gaps |= {seed: f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)}
+                bad = [f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)]
+                gaps |= {seed: ", ".join(bad)} if bad else {}
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         if len(values) < self.seeds:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"

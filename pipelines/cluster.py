@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,10 @@ def connect_ray(address: str | None) -> None:
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics home unasked
+    if _has_token():
+        # `ray start` protects a cluster with the token it finds, but a driver that joins would not show it unasked
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
     import ray
 
@@ -37,6 +42,11 @@ def connect_ray(address: str | None) -> None:
         ray.init(address=target, **quiet)
     except Exception as error:
         raise RequestError(f"no Ray cluster at {target}: {str(error).splitlines()[0]}") from None
+
+
+def _has_token() -> bool:
+    named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return named or (Path.home() / ".ray" / "auth_token").is_file()
 
 
 def _check_listening(address: str) -> None:

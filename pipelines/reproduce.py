@@ -161,11 +161,7 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
         "trial_run_ids": [trial.run_id for trial in trials],
         "trials": len(trials),
         "seconds": float(row.get("tags.seconds") or 0),
-        "config": experiment.preset(scale).model_dump(mode="json"),
-        "grid": {
-            "+".join([key] if isinstance(key, str) else key): list(v) for key, v in experiment.grid_of(scale).items()
-        },
-        "stand_in": experiment.stand_in if scale == "laptop" else "",
+        "config": experiment.preset(scale).model_dump(mode="json") | experiment.grid_as_text(scale),
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
         "png": png,
         "claims": store.read_json(row["run_id"], "verdicts.json"),

@@ -1,5 +1,6 @@
 """The arrows modules <- pipelines -> tracking, and that a listing of experiments costs next to nothing."""
 
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ def graph():
 def test_layer_contracts_hold(tmp_path):
     done = subprocess.run([BIN / "lint-imports", "--no-cache"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 kept, 0 broken" in done.stdout
+    assert int(re.search(r"(\d+) kept, 0 broken", done.stdout)[1]) >= 2
 
 
 def ours(graph):

@@ -41,7 +41,9 @@ def curve(config: CurveConfig, recorder: Any) -> None:
         time.sleep(config.pause)
 
 
-@curves.claim("levels_are_apart", says="the level-1 curve ends below the level-2 curve (difference)", expect=at_most(-0.9))
+@curves.claim(
+    "levels_are_apart", says="the level-1 curve ends below the level-2 curve (difference)", expect=at_most(-0.9)
+)
 def difference(runs: Any) -> float:
     return runs.final("loss/val", level=1.0) - runs.final("loss/val", level=2.0)
 

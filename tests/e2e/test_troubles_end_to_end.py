@@ -100,7 +100,10 @@ def test_a_run_that_breaks_exits_1_and_one_that_diverges_too(lab: CommandLine) -
 def test_an_interrupted_run_keeps_its_points_and_is_marked_killed(
     featurelab: CommandLine, number: int, code: int
 ) -> None:
-    name, endless = "neural_feature_ansatz/init_scale", ["n_train=32", "n_test=16", "dim=8", "width=16", "steps=9999999"]
+    name, endless = (
+        "neural_feature_ansatz/init_scale",
+        ["n_train=32", "n_test=16", "dim=8", "width=16", "steps=9999999"],
+    )
     process = featurelab.start("run", name, *endless, "measure_every=10", "--json")
     featurelab.wait_for_point(name, "loss/train")
     process.send_signal(number)

@@ -131,10 +131,13 @@ values = st.one_of(
 
 @given(st.lists(st.tuples(st.sampled_from([*Fit.model_fields, "lr ", "Lr"]) | anything, values), max_size=3))
 def test_any_override_gives_a_valid_config_or_one_line(pairs):
+    refusal = None
     try:
         config = Fit().but(**parse_overrides([f"{name}={value}" for name, value in pairs], Fit))
     except RequestError as error:
-        assert len(str(error).splitlines()) == 1
+        refusal = str(error)
+    if refusal is not None:
+        assert len(refusal.splitlines()) == 1
         return
     assert math.isfinite(config.lr)
     assert config.lr > 0
