@@ -37,7 +37,7 @@ sweeping = lazy("pipelines.sweep")
 trying = lazy("pipelines.trial")
 
 
-TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM  # exit statuses as shells give them
 
 app = typer.Typer(
     name="featurelab",
@@ -120,9 +120,10 @@ def run(
     config = found.preset(scale).but(**parse_overrides(settings or [], type(found.laptop)))
     if dry_run:
         needs = planning.dry_run(found, config, scale)
-        showing.emit(needs) if as_json else showing.console().print(
-            showing.pairs_table("", ["what", "value"], [[k, str(v)] for k, v in needs.items()])
-        )
+        if as_json:
+            showing.emit(needs)
+        else:
+            showing.console().print(showing.plan_table(needs))
         return
     planning.require_data(found, [config])
     store = connecting.connect()
@@ -374,16 +375,14 @@ def main() -> None:
             tell(f"featurelab: {' '.join(text.split())}")
         code = error.exit_code
     except (KeyboardInterrupt, Abort):
-        tell("featurelab: interrupted; what was recorded is kept")
-        code = 130
+        code = INTERRUPTED
     except SystemExit as end:
-        if end.code != signal.SIGTERM:  # Ray's handler exits with the number of the signal
-            raise
-        code = TERMINATED
+        code = end.code
     except BaseException as error:
         if "pipelines.trial" not in sys.modules or not isinstance(error, trying.Terminated):
             raise
         code = TERMINATED
-    if code == TERMINATED:
-        tell("featurelab: terminated; what was recorded is kept")
+    if code in (INTERRUPTED, TERMINATED):
+        word = "interrupted" if code == INTERRUPTED else "terminated"
+        tell(f"featurelab: {word}; what was recorded is kept")
     sys.exit(code or 0)

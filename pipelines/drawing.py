@@ -1,6 +1,6 @@
 """How figures look: one style, curves with the range over seeds, heat maps, and the paper's own numbers drawn in."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -80,45 +80,13 @@ def points(
     axis.errorbar(xs, means, yerr=spread.clip(min=0).T, **({"marker": "o", "markersize": 3.5, "capsize": 2} | look))
 
 
-def heatmap(axis: Any, matrix: "np.ndarray", title: str, *, note: str = "") -> None:
+def heatmap(axis: Any, matrix: "np.ndarray", title: str, note: str = "") -> None:
     """A matrix as an image, black at the least and white at the greatest entry of its own, so that structure shows."""
     axis.imshow(matrix, cmap="magma", interpolation="nearest")
     axis.set(title=title, xticks=[], yticks=[])
     axis.grid(visible=False)
     if note:
         axis.set_xlabel(note)
-
-
-def published(axis: Any, value: float, text: str, *, vertical: bool = False) -> None:
-    """The paper's own number as a dashed line with its name."""
-    draw = axis.axvline if vertical else axis.axhline
-    draw(value, color="#444444", linestyle="--", linewidth=1)
-    place = (
-        {"xy": (value, 1), "xycoords": axis.get_xaxis_transform()}
-        if vertical
-        else {"xy": (1, value), "xycoords": axis.get_yaxis_transform()}
-    )
-    axis.annotate(
-        text,
-        **place,
-        xytext=(-3, 3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=7.5,
-        color="#444444",
-    )
-
-
-def bars(axis: Any, groups: Sequence[str], series: Mapping[str, Sequence[Sequence[float]]]) -> None:
-    """Grouped bars: `series[name][group]` holds the values over seeds; dots show each of them."""
-    width = 0.8 / len(series)
-    for i, (name, columns) in enumerate(series.items()):
-        places = np.arange(len(groups)) + (i - (len(series) - 1) / 2) * width
-        axis.bar(places, [np.mean(c) for c in columns], width * 0.9, label=name, color=CATEGORIES[i], alpha=0.85)
-        for place, column in zip(places, columns, strict=True):
-            axis.plot([place] * len(column), column, "o", color="#222222", markersize=2.2)
-    axis.set_xticks(np.arange(len(groups)), groups)
 
 
 def symbol(field: str) -> str:

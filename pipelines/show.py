@@ -111,6 +111,22 @@ def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: i
     return pairs_table(title, ["trial", "status", metric, "run id"], rows)
 
 
+def plan_table(needs: Mapping[str, Any]) -> Table:
+    """What `run --dry-run` says, with thousands and units."""
+    rows = [["config", ", ".join(f"{name}={number(value)}" for name, value in needs["config"].items())]]
+    rows += [[f"data: {name}", state] for name, state in needs["data"].items()] or [["data", "generated"]]
+    if "parameters" in needs:
+        rows += [
+            ["parameters", f"{needs['parameters']:,}"],
+            ["memory", f"{needs['memory_bytes'] / 1e9:.3g} GB"],
+            ["arithmetic of a trial", f"{needs['flops']:.2g} FLOP in {needs['optimiser_steps']:,} steps"],
+            ["GPU-hours of a trial", f"{needs['trial_gpu_hours']:.2g}"],
+            [f"GPU-hours of the figure's {needs['grid_trials']} trials", f"{needs['grid_gpu_hours']:.2g}"],
+            ["assuming", needs["assumes"]],
+        ]
+    return pairs_table(f"{needs['experiment']} at {needs['scale']} scale", ["needs", ""], rows)
+
+
 def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     table = Table(title=title, title_justify="left", pad_edge=False)
     for column in columns:

@@ -2,6 +2,8 @@
 
 import logging
 import re
+import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +29,7 @@ from tracking.connect import Store
 from tracking.record import sync
 
 Mode = Literal["min", "max"]
+TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
 
 
 @dataclass(frozen=True)
@@ -214,8 +217,10 @@ def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], s
     killed, errors = False, {}
     try:
         if indices:
+            # Ray, once started, answers SIGTERM with an abort
+            signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(TERMINATED))
             errors = _tune(plan, name, sweep_run_id, indices, store, outbox)
-    except (KeyboardInterrupt, SystemExit):  # SIGINT, and SIGTERM as Ray's handler passes it on
+    except (KeyboardInterrupt, SystemExit):
         killed = True
         raise
     finally:

@@ -16,11 +16,11 @@ from pydantic import Field
 from modules import data, learners, measures, nets, probes
 from pipelines.axes import choice, loguniform
 from pipelines.claims import at_least
+from pipelines.drawing import heatmap
 from pipelines.experiment import Experiment
 from pipelines.fit import fit
 from pipelines.lazy import lazy
-from pipelines.neural_feature_ansatz.images import ImageConfig, as_image, kept_diagonals, picture
-from pipelines.plan import mlp_cost
+from pipelines.neural_feature_ansatz.images import ImageConfig, as_image, image_cost, kept_diagonals
 
 torch = lazy("torch")
 
@@ -89,20 +89,10 @@ def run(config, recorder):
     recorder.log(values, step=trainer.global_step)
 
 
-figure.cost(
-    lambda config: mlp_cost(
-        dim={"digits": 64, "celeba": 96 * 96 * 3, "svhn": 32 * 32 * 3}[config.dataset],
-        width=config.width,
-        hidden=config.hidden,
-        outputs=1,
-        n_train=config.n_train,
-        batch_size=config.batch_size,
-        steps=config.epochs * -(-config.n_train // config.batch_size),
-        measures=config.epochs // config.measure_every,
-        bytes_a_number=4,
-        data=() if config.dataset == "digits" else (config.dataset,),
-    )
-)
+@figure.cost
+def cost(config):
+    steps = config.epochs * -(-config.n_train // config.batch_size)
+    return image_cost(config, outputs=1, steps=steps, batch_size=config.batch_size)
 
 
 @figure.claim(
@@ -120,6 +110,6 @@ def diagonals(runs):
 def panels(runs, axes):
     kept = runs.where(seed=runs.values("seed")[0]).arrays("diagonals")[0]
     own, control = runs.final("diagonal_pearson/agop"), runs.final("diagonal_pearson/random_kernel")
-    picture(axes[0, 0], kept["nfm"], "diag NFM  $W^TW$")
-    picture(axes[0, 1], kept["agop"], "diag AGOP  $W^TKW$", f"Pearson with NFM {own:.2f}, paper 0.91")
-    picture(axes[0, 2], kept["control"], "random K:  diag $W^TQW$", f"Pearson with NFM {control:.2f}, paper 0.04")
+    heatmap(axes[0, 0], kept["nfm"], "diag NFM  $W^TW$")
+    heatmap(axes[0, 1], kept["agop"], "diag AGOP  $W^TKW$", f"Pearson with NFM {own:.2f}, paper 0.91")
+    heatmap(axes[0, 2], kept["control"], "random K:  diag $W^TQW$", f"Pearson with NFM {control:.2f}, paper 0.04")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from modules import data, measures
 from pipelines.config import Config
-from pipelines.drawing import heatmap
+from pipelines.plan import Cost, mlp_cost
 
 if TYPE_CHECKING:
     from modules.data import TensorData
@@ -25,6 +25,25 @@ class ImageConfig(Config):
     measure_every: int = Field(50, ge=1, description="epochs between measurements")
 
 
+DIMS = {"digits": 64, "celeba": 3 * 96 * 96, "svhn": 3 * 32 * 32}
+
+
+def image_cost(config: ImageConfig, *, outputs: int, steps: int, batch_size: int | None = None) -> Cost:
+    """The cost of training an MLP on the config's images."""
+    return mlp_cost(
+        dim=DIMS[config.dataset],
+        width=config.width,
+        hidden=config.hidden,
+        outputs=outputs,
+        n_train=config.n_train,
+        batch_size=batch_size,
+        steps=steps,
+        measures=config.epochs // config.measure_every,
+        bytes_a_number=4,
+        data=() if config.dataset == "digits" else (config.dataset,),
+    )
+
+
 def kept_diagonals(recorder: Any, first: "TangentCovariance", task: "TensorData", **more: Any) -> float:
     """Record the diagonals of the first layer's NFM and AGOP as images; returns their Pearson correlation."""
     nfm, agop = measures.diagonals(first.W, first.K)
@@ -36,7 +55,3 @@ def as_image(diagonal: Any, task: "TensorData") -> Any:
     """(dim,) as a grey (rows, cols) image: the mean over colour channels."""
     shape = task.image_shape if isinstance(task, data.PublicImages) else (1, 8, 8)
     return diagonal.float().cpu().reshape(shape).mean(0).numpy()
-
-
-def picture(axis: Any, image: Any, title: str, note: str = "") -> None:
-    heatmap(axis, image, title, note=note)

@@ -16,12 +16,11 @@ from pydantic import Field
 from modules import data, learners, measures, nets, probes
 from pipelines.axes import choice, loguniform
 from pipelines.claims import above
-from pipelines.drawing import CATEGORIES
+from pipelines.drawing import CATEGORIES, heatmap
 from pipelines.experiment import Experiment
 from pipelines.fit import fit
 from pipelines.neural_feature_ansatz.chain import optimizer
-from pipelines.neural_feature_ansatz.images import ImageConfig, kept_diagonals, picture
-from pipelines.plan import mlp_cost
+from pipelines.neural_feature_ansatz.images import ImageConfig, image_cost, kept_diagonals
 
 
 class NumbersConfig(ImageConfig):
@@ -81,19 +80,9 @@ def run(config, recorder):
     recorder.log({"diagonal_pearson/agop": kept_diagonals(recorder, first, task)}, step=config.epochs)
 
 
-figure.cost(
-    lambda config: mlp_cost(
-        dim={"digits": 64, "celeba": 96 * 96 * 3, "svhn": 32 * 32 * 3}[config.dataset],
-        width=config.width,
-        hidden=config.hidden,
-        outputs=10,
-        n_train=config.n_train,
-        steps=config.epochs,
-        measures=config.epochs // config.measure_every,
-        bytes_a_number=4,
-        data=() if config.dataset == "digits" else (config.dataset,),
-    )
-)
+@figure.cost
+def cost(config):
+    return image_cost(config, outputs=10, steps=config.epochs)
 
 
 def gain(runs, metric, run=RUNS[1]):
@@ -157,6 +146,6 @@ def panels(runs, axes):
     for position, run in enumerate(present):
         chosen = runs.where(optimizer=run[0], speeds=run[2])
         kept = chosen.arrays("diagonals")[0]
-        picture(figure.add_subplot(grid[1, 2 * position]), kept["nfm"], f"diag NFM\n{NAMED[run]}")
+        heatmap(figure.add_subplot(grid[1, 2 * position]), kept["nfm"], f"diag NFM\n{NAMED[run]}")
         note = f"Pearson {chosen.final('diagonal_pearson/agop'):.2f}"
-        picture(figure.add_subplot(grid[1, 2 * position + 1]), kept["agop"], f"diag AGOP\n{NAMED[run]}", note)
+        heatmap(figure.add_subplot(grid[1, 2 * position + 1]), kept["agop"], f"diag AGOP\n{NAMED[run]}", note)
