@@ -49,6 +49,28 @@ def _has_token() -> bool:
     return named or (Path.home() / ".ray" / "auth_token").is_file()
 
 
+def capacity() -> dict[str, float]:
+    """CPUs and GPUs that the cluster has, or can grow to where it scales by itself."""
+    import ray
+    from ray._private.state import state  # the limits of an autoscaling cluster have no public way to them
+
+    largest = state.get_max_resources_from_cluster_config() or {}
+    here = ray.cluster_resources()
+    return {kind: max(here.get(kind, 0), largest.get(kind, 0)) for kind in ("CPU", "GPU")}
+
+
+def require_shared_store(uri: str) -> None:
+    """Raise `RequestError` where trials run on several machines and the store is a file on this one."""
+    import ray
+
+    nodes = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    if len(nodes) > 1 and uri.startswith("sqlite"):
+        raise RequestError(
+            f"the cluster has {len(nodes)} machines, which cannot write to {uri}: "
+            "start an MLflow server and set MLFLOW_TRACKING_URI to it"
+        )
+
+
 def _check_listening(address: str) -> None:
     """Ray itself would try for minutes."""
     try:

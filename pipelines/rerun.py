@@ -151,15 +151,13 @@ def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
     if len({run.data.tags.get("experiment") for run in runs}) > 1:
         differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
     metrics = {name for run in runs for name in run.data.metrics if not name.startswith(DERIVED)}
-    list(dict.fromkeys(run.info.experiment_id for run in runs))
+    experiments = list(dict.fromkeys(run.info.experiment_id for run in runs))
     return {
         "runs": [run.info.run_id for run in runs],
         "names": [run.info.run_name for run in runs],
         "settings": differing,
         "metrics": {name: [run.data.metrics.get(name) for run in runs] for name in sorted(metrics)},
-        "url": store.compare_url(
-            [r.info.run_id for r in runs], list(dict.fromkeys(r.info.experiment_id for r in runs))
-        ),
+        "url": store.compare_url([run.info.run_id for run in runs], experiments),
     }
 
 

@@ -3,7 +3,6 @@
 import logging
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ import pandas as pd
 from mlflow.entities import Metric
 
 from pipelines.axes import Axis, lay_out
-from pipelines.cluster import connect_ray
+from pipelines.cluster import capacity, connect_ray, require_shared_store
 from pipelines.config import Config
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment, Scale
@@ -108,6 +107,7 @@ def run_sweep(plan: Plan, store: Store, *, outbox: Path, address: str | None = N
         raise RequestError(f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name")
     connect_ray(address)
     check_capacity(plan.resources)
+    require_shared_store(store.uri)
     sweep_run_id = open_sweep(plan, name, store)
     return _conduct(plan, name, sweep_run_id, list(range(len(plan.configs))), store, outbox)
 
@@ -131,6 +131,7 @@ def resume_sweep(
             store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
     connect_ray(address)
     check_capacity(plan.resources)
+    require_shared_store(store.uri)
     missing = [index for index in range(len(plan.configs)) if index not in over]
     return _conduct(plan, name, sweep_run_id, missing, store, outbox)
 
@@ -164,15 +165,13 @@ def check_name(name: str) -> None:
 
 def check_capacity(resources: Resources) -> None:
     """Raise `RequestError` when a trial asks for more than the whole cluster has."""
-    import ray
-
-    have = ray.cluster_resources()
+    have = capacity()
     for kind, each, option in (("CPU", resources.cpus, "cpus"), ("GPU", resources.gpus, "gpus")):
-        if each * resources.workers > have.get(kind, 0):
+        if each * resources.workers > have[kind]:
             asked = f"--{option}-per-trial {each:g}" + (
                 f" x {resources.workers} workers" if resources.workers > 1 else ""
             )
-            raise RequestError(f"{asked}: the cluster has {have.get(kind, 0):g} {kind}")
+            raise RequestError(f"{asked}: the cluster has {have[kind]:g} {kind}")
 
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:
@@ -214,14 +213,21 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
 
 def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], store: Store, outbox: Path) -> Finished:
     began = time.monotonic()
-    killed, errors = False, {}
+    killed, errors, terminated = False, {}, False
+
+    def terminate(signum: int, frame: Any) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt  # Ray lets this one through; a SystemExit comes out of it as another
+
     try:
         if indices:
-            # Ray, once started, answers SIGTERM with an abort
-            signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(TERMINATED))
+            signal.signal(signal.SIGTERM, terminate)  # Ray, once started, would answer it with an abort
             errors = _tune(plan, name, sweep_run_id, indices, store, outbox)
-    except (KeyboardInterrupt, SystemExit):
+    except KeyboardInterrupt:
         killed = True
+        if terminated:
+            raise SystemExit(TERMINATED) from None
         raise
     finally:
         trials = settle(plan, sweep_run_id, store, outbox, errors, killed=killed)
@@ -278,14 +284,11 @@ def _request(resources: Resources) -> dict[str, float]:
 
 def _at_once(resources: Resources) -> int | None:
     """Data-parallel trials ask for their workers one by one: more at once than fit whole would wait on each other."""
-    import ray
-
     if resources.workers == 1:
         return None
-    have = ray.cluster_resources()
-    fits = [have.get("CPU", 0) / (resources.cpus * resources.workers)] if resources.cpus else []
-    fits += [have.get("GPU", 0) / (resources.gpus * resources.workers)] if resources.gpus else []
-    return max(1, int(min(fits, default=1)))
+    have = capacity()
+    asked = {"CPU": resources.cpus * resources.workers, "GPU": resources.gpus * resources.workers}
+    return max(1, int(min(have[kind] / number for kind, number in asked.items() if number)))
 
 
 def _scheduler(plan: Plan) -> Any:

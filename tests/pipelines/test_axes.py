@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from pydantic import Field
 from scipy import stats
@@ -64,6 +64,7 @@ laws = st.one_of(
 
 
 @given(laws, st.integers(0, 2**63 - 1), st.integers(1, 20))
+@example(loguniform(5.0, math.nextafter(5.0, 6.0)), 0, 20)  # exp(log(x)) is not always x
 def test_every_draw_lies_within_its_bounds_and_repeats_with_the_seed(law, seed, samples):
     configs = lay_out(Fit(), {"lr": law}, samples, seed)
     low, high = law.arguments
@@ -76,6 +77,12 @@ def test_random_integers_leave_out_the_upper_end(low, size, seed):
     law = randint(low, low + size)
     drawn = [config.width for config in lay_out(Fit(), {"width": law}, 10, seed)]
     assert all(low <= width < low + size for width in drawn)
+
+
+def test_random_integers_may_end_above_what_the_config_takes():
+    assert all(config.threads <= 1024 for config in lay_out(Fit(), {"threads": randint(1000, 1025)}, 50, 0))
+    with pytest.raises(RequestError, match="threads = 1025"):
+        lay_out(Fit(), {"threads": randint(1000, 1026)}, 1, 0)
 
 
 def test_another_seed_draws_others():
