@@ -108,6 +108,7 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     if split not in entry.splits:
         raise ValueError(f"{name} has no split {split!r}; its splits are {list(entry.splits)}")
     datasets = _datasets(entry)
+    datasets.disable_progress_bars()
     folder = root or os.environ.get("FEATURELAB_DATA")
     files = sorted(str(path) for path in Path(folder, name).glob(f"{split}*.parquet")) if folder else []
     if files:

@@ -24,6 +24,7 @@ from .kernels import ptk as ptk
 from .spectra import effective_rank as effective_rank
 from .spectra import eigenvalue_dispersion as eigenvalue_dispersion
 from .spectra import haar_orthogonal as haar_orthogonal
+from .spectra import isospectral as isospectral
 from .spectra import participation_ratio as participation_ratio
 from .spectra import stable_rank as stable_rank
 
@@ -37,6 +38,7 @@ __all__ = [
     "eigenvalue_dispersion",
     "free_probability_prediction",
     "haar_orthogonal",
+    "isospectral",
     "layer_agop",
     "layer_inputs",
     "layer_names",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .spectra import haar_orthogonal
+from .spectra import isospectral
 
 
 def rho(A: Tensor, B: Tensor) -> Tensor:
@@ -81,12 +81,7 @@ def random_kernel_control(W: Tensor, K: Tensor, *, draws: int = 10, generator: t
 
     Q has K's spectrum and none of its directions (arXiv:2402.05271, figure 1).
     """
-    eigenvalues = torch.linalg.eigvalsh(K)
-    scores = []
-    for _ in range(draws):
-        O = haar_orthogonal(len(K), generator, dtype=K.dtype).to(K.device)  # noqa: E741
-        scores.append(nfa(W, (O * eigenvalues) @ O.T))
-    return torch.stack(scores)
+    return torch.stack([nfa(W, isospectral(K, generator)) for _ in range(draws)])
 
 
 def diagonals(W: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:

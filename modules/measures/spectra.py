@@ -11,7 +11,7 @@ def eigenvalue_dispersion(K: Tensor) -> Tensor:
 
     0 for a multiple of the identity. The zero matrix gives nan. Quoted for figure 1 of arXiv:2402.05271.
     """
-    eigenvalues = torch.linalg.eigvalsh(K)
+    eigenvalues = torch.linalg.eigvalsh(K.double())  # float32 solvers fail on the singular K of dead units
     return eigenvalues.std(correction=0) / eigenvalues.mean()
 
 
@@ -27,14 +27,14 @@ def effective_rank(K: Tensor) -> Tensor:
 
     The definition of Roy and Vetterli, "The effective rank" (EUSIPCO 2007). K is any matrix.
     """
-    values = torch.linalg.svdvals(K)
+    values = torch.linalg.svdvals(K.double())
     shares = values / values.sum()
     return torch.special.entr(shares).sum().exp()
 
 
 def stable_rank(W: Tensor) -> Tensor:
     """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix."""
-    values = torch.linalg.svdvals(W)
+    values = torch.linalg.svdvals(W.double())
     return values.square().sum() / values.max().square()
 
 
@@ -47,3 +47,10 @@ def haar_orthogonal(k: int, generator: torch.Generator, *, dtype: torch.dtype = 
     gaussian = torch.randn(k, k, generator=generator, device=generator.device, dtype=dtype)
     Q, R = torch.linalg.qr(gaussian)
     return Q * R.diagonal().sign()
+
+
+def isospectral(K: Tensor, generator: torch.Generator) -> Tensor:
+    """Q = O diag(eig K) O^T with O Haar: a symmetric matrix (k, k) with K's eigenvalues and none of its directions."""
+    eigenvalues = torch.linalg.eigvalsh(K.double())
+    O = haar_orthogonal(len(K), generator, dtype=torch.float64).to(K.device)  # noqa: E741
+    return ((O * eigenvalues) @ O.T).to(K.dtype)

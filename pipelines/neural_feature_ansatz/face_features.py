@@ -76,11 +76,9 @@ def run(config, recorder):
 
     first = measures.tangent_covariance(net.cpu(), task.train[0].cpu(), layers=["0"])["0"]
     chance = torch.Generator().manual_seed(config.streams.order)
-    eigenvalues = torch.linalg.eigvalsh(first.K)
     scores, control = [], None
     for _ in range(10):
-        O = measures.haar_orthogonal(config.width, chance, dtype=first.K.dtype)  # noqa: E741
-        nfm, control = measures.diagonals(first.W, (O * eigenvalues) @ O.T)
+        nfm, control = measures.diagonals(first.W, measures.isospectral(first.K, chance))
         scores.append(measures.pearson(nfm, control).item())
     values = {
         "diagonal_pearson/agop": kept_diagonals(recorder, first, task, control=as_image(control, task)),

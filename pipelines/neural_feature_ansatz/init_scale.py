@@ -66,7 +66,7 @@ def run(config, recorder):
 
 def spread(runs, metric, step=None):
     """The range of a metric over the initialisation scales, at a step or at the end."""
-    scales = runs.values("init_scale")
+    scales = GRID["init_scale"]
     values = [runs.final(metric, init_scale=s) if step is None else runs.at(metric, step, init_scale=s) for s in scales]
     return max(values) - min(values)
 
@@ -120,7 +120,7 @@ def early_range(runs):
     expect=above(0),
 )
 def test_order(runs):
-    losses = [runs.final("loss/test", init_scale=s) for s in sorted(runs.values("init_scale"))]
+    losses = [runs.final("loss/test", init_scale=s) for s in sorted(GRID["init_scale"])]
     return min(b - a for a, b in itertools.pairwise(losses))
 
 
@@ -131,9 +131,7 @@ def test_order(runs):
     expect=at_least(0.4),
 )
 def second_layer(runs):
-    return min(
-        runs.final("cnfa/1", init_scale=s) - runs.final("nfa/1", init_scale=s) for s in runs.values("init_scale")
-    )
+    return min(runs.final("cnfa/1", init_scale=s) - runs.final("nfa/1", init_scale=s) for s in GRID["init_scale"])
 
 
 @isotropic.claim(
@@ -145,7 +143,7 @@ def second_layer(runs):
     because="at width 256 the second layer's UC-NFA hardly leaves its initial value; it grows at smaller width",
 )
 def second_layer_uncentred(runs):
-    final = [runs.final("nfa/1", init_scale=s) for s in runs.values("init_scale")]
+    final = [runs.final("nfa/1", init_scale=s) for s in GRID["init_scale"]]
     return {"highest": max(final), "range": max(final) - min(final)}
 
 

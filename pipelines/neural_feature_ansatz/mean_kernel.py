@@ -12,7 +12,7 @@ from pydantic import Field
 
 from modules import data, learners, measures, nets
 from pipelines.axes import Grid, choice, uniform
-from pipelines.claims import above, at_least, at_most
+from pipelines.claims import Missing, above, at_least, at_most
 from pipelines.config import Config
 from pipelines.drawing import CATEGORIES, points
 from pipelines.experiment import Experiment
@@ -131,11 +131,19 @@ def miss(runs, **where):
     return abs(observed(runs, **where) - runs.final("derivative_correlation/mean_kernel", **where))
 
 
+def widths(runs):
+    """The smaller and the larger width; raises `Missing` where there is one alone."""
+    found = sorted(runs.values("width"))
+    if len(found) < 2:
+        raise Missing("only one width")
+    return found
+
+
 def dip(runs):
     """How far the least value at alpha in [0.5, 1.5] lies below the values at alpha = 0 and at alpha >= 3."""
     depths = []
     for target in TARGETS:
-        at = {a: observed(runs, target=target, width=max(runs.values("width")), decay=a) for a in ALPHAS}
+        at = {a: observed(runs, target=target, width=widths(runs)[-1], decay=a) for a in ALPHAS}
         ends = min(at[a] for a in ALPHAS if a == 0 or a >= 3)
         depths.append(ends - min(at[a] for a in ALPHAS if 0.5 <= a <= 1.5))
     return dict(zip(TARGETS, depths, strict=True))
@@ -177,7 +185,7 @@ def dips(runs):
     expect=at_most(0.05),
 )
 def predicts(runs):
-    return max(miss(runs, target=t, width=max(runs.values("width")), decay=a) for t in TARGETS for a in ALPHAS)
+    return max(miss(runs, target=t, width=widths(runs)[-1], decay=a) for t in TARGETS for a in ALPHAS)
 
 
 @quadratic.claim(
@@ -187,7 +195,7 @@ def predicts(runs):
     expect=above(0),
 )
 def width_helps(runs):
-    return mean_miss(runs, min(runs.values("width"))) - mean_miss(runs, max(runs.values("width")))
+    return mean_miss(runs, widths(runs)[0]) - mean_miss(runs, widths(runs)[-1])
 
 
 def panels(runs, axes):

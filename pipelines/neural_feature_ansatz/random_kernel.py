@@ -45,8 +45,7 @@ def run(config, recorder):
         "ptk_dispersion/0": measures.eigenvalue_dispersion(first.K).item(),
     }
     recorder.log(scores, step=config.steps)
-    O = measures.haar_orthogonal(config.width, chance, dtype=first.K.dtype)  # noqa: E741
-    Q = (O * torch.linalg.eigvalsh(first.K)) @ O.T
+    Q = measures.isospectral(first.K, chance)
     recorder.array("control", agop=(first.W.T @ Q @ first.W).numpy())
 
 

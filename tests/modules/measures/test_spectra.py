@@ -70,3 +70,20 @@ def test_haar_matrices_have_the_haar_law():
     traces = torch.stack([measures.haar_orthogonal(4, generator).trace() for _ in range(3000)])
     assert traces.mean().abs() < 4 / 3000**0.5
     assert (traces.square().mean() - 1).abs() < 0.15
+
+
+def test_isospectral_matrix_keeps_eigenvalues_and_loses_directions():
+    generator = torch.Generator().manual_seed(0)
+    K = torch.diag(torch.arange(1.0, 13.0, dtype=torch.float64))
+    Q = measures.isospectral(K, generator)
+    torch.testing.assert_close(torch.linalg.eigvalsh(Q), K.diagonal())
+    torch.testing.assert_close(Q, Q.T)
+    assert measures.rho(Q, K) < 0.95
+
+
+def test_spectra_of_a_singular_float32_covariance_are_finite():
+    J = torch.randn(500, 128, generator=torch.Generator().manual_seed(0))
+    J[:, 40:] = 0  # dead units
+    K = J.T @ J
+    assert measures.eigenvalue_dispersion(K).isfinite()
+    assert measures.isospectral(K, torch.Generator().manual_seed(1)).isfinite().all()

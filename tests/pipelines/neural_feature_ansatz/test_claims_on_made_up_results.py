@@ -89,16 +89,7 @@ def test_no_claim_is_judged_on_a_constant(name):
             assert len({round(seed[part], 12) for seed in parts}) >= len(parts) - 1, (claim.id, part)
 
 
-PARTIAL = {"init_scale", "init_scale_decay_1", "init_scale_decay_2"}  # their claims take the scales that there are
-
-
-def known(names, wanted):
-    """The experiments by name, those with a known fault marked."""
-    mark = pytest.mark.xfail(strict=True, reason="claims are judged on whatever part of the grid there is")
-    return [pytest.param(name, marks=mark) if name in wanted else name for name in names]
-
-
-@pytest.mark.parametrize("name", known(EXPERIMENTS, PARTIAL | {"mean_kernel_quadratic", "mean_kernel_relu"}))
+@each
 def test_a_claim_is_untested_where_trials_that_it_reads_are_missing(name):
     everything = random_sweep(name)
     full = verdicts(name, everything)
@@ -107,7 +98,7 @@ def test_a_claim_is_untested_where_trials_that_it_reads_are_missing(name):
             assert verdict.status == "untested" or verdict.measured == full[id].measured, (id, fields, verdict)
 
 
-@pytest.mark.parametrize("name", known([name for name in EXPERIMENTS if list(ends_of_axes(name))], PARTIAL))
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if list(ends_of_axes(name))])
 def test_a_sweep_of_one_point_leaves_every_comparison_untested(name):
     preset = EXPERIMENTS[name].configs("laptop")[0].model_dump(exclude={"seed"})
     runs = only(sweep(name), preset)

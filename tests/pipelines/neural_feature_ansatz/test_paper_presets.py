@@ -92,11 +92,7 @@ def smaller(name, config):
     return config.but(**({"steps": 1} if "steps" in fields else {}), **SMALLER.get(name, {}))
 
 
-FAULT = pytest.mark.xfail(strict=True, reason="eigenvalues of a singular K in float32 come out as nan, or not at all")
-NAMES = [pytest.param(name, marks=FAULT) if name == "face_features" else name for name in EXPERIMENTS]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_paper_trial_records_all_that_its_figure_reads(name):
     metrics, arrays = read_by_the_figure(name)
     assert metrics
