@@ -1,6 +1,7 @@
 """The `featurelab` command."""
 
 import functools
+import math
 import os
 import signal
 import subprocess
@@ -166,13 +167,15 @@ def sweep(
 ) -> None:
     """Sweep an experiment over settings."""
     found = registry.find(experiment)
-    if cpus_per_trial <= 0 or gpus_per_trial < 0 or workers_per_trial < 1 or (trial_timeout or 1) <= 0:
+    seconds = 1.0 if trial_timeout is None else trial_timeout
+    above = 0 < cpus_per_trial < math.inf and workers_per_trial > 0 and 0 < seconds < math.inf
+    if not above or not 0 <= gpus_per_trial < math.inf:
         raise RequestError(
             "--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below"
         )
     resources = sweeping.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
     if resume:
-        store = connecting.connect()
+        store = connecting.connect(create=False)
         done = sweeping.resume_sweep(found, resume, store, outbox=outbox(), address=address)
         metric, direction = metric or found.metric, mode or found.mode
     else:
@@ -190,7 +193,7 @@ def sweep(
             found,
             axes,
             samples if samples is not None else (1 if axes else 16),
-            found.preset(scale).but(threads=max(1, int(cpus_per_trial))),
+            found.preset(scale).but(threads=min(max(1, int(cpus_per_trial)), 1024)),
             scale=scale,
             name=name,
             scheduler=scheduler,
@@ -200,6 +203,7 @@ def sweep(
         )
         planning.require_data(found, plan.configs)
         metric, direction = plan.metric, plan.mode
+        sweeping.prepare(resources, connecting.resolve(), address)
         store = connecting.connect()
         done = sweeping.run_sweep(plan, store, outbox=outbox(), address=address)
     said = done.as_dict(metric, direction)
@@ -230,6 +234,7 @@ def reproduce(
     chosen = registry.select(names or [], headline)
     for experiment in chosen:
         planning.require_data(experiment, experiment.configs(scale))
+    sweeping.prepare(sweeping.Resources(), connecting.resolve(), address)
     store = connecting.connect()
     judged = []
     for position, experiment in enumerate(chosen, 1):
@@ -244,7 +249,7 @@ def reproduce(
 @app.command()
 def judge(sweep_run_id: str, as_json: Json = False) -> None:
     """Judge and draw a sweep again from what is stored."""
-    judged = reproducing.judge(sweep_run_id, connecting.connect())
+    judged = reproducing.judge(sweep_run_id, connecting.connect(create=False))
     if not as_json:
         _print_verdicts(judged)
     _finish([judged], as_json)
@@ -254,7 +259,7 @@ def judge(sweep_run_id: str, as_json: Json = False) -> None:
 @working
 def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
     """Repeat a run, or a whole sweep, from its id and say whether it came out the same."""
-    result = repeating.rerun(run_id, connecting.connect(), outbox=outbox(), address=address)
+    result = repeating.rerun(run_id, connecting.connect(create=False), outbox=outbox(), address=address)
     if as_json:
         showing.emit(result.as_dict())
     else:
@@ -274,7 +279,7 @@ def rerun(run_id: str, address: Address = None, as_json: Json = False) -> None:
 @app.command()
 def compare(run_ids: Annotated[list[str], typer.Argument(metavar="RUN_ID RUN_ID...")], as_json: Json = False) -> None:
     """Put runs side by side: what differs in their settings, and their last values."""
-    said = repeating.compare(run_ids, connecting.connect())
+    said = repeating.compare(run_ids, connecting.connect(create=False))
     if as_json:
         showing.emit(said)
         return
@@ -289,7 +294,7 @@ def report(out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path
     """Write one HTML page with every verdict and figure."""
     if out.exists() and not out.is_dir():
         raise RequestError(f"--out {out} is a file, not a folder")
-    entries = list(reproducing.report_entries(connecting.connect()))
+    entries = list(reproducing.report_entries(connecting.connect(create=False)))
     if not entries:
         raise RequestError("nothing to report yet: run featurelab reproduce first")
     tell(f"report: {reporting.render(entries, out).absolute().as_uri()}")

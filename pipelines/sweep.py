@@ -91,9 +91,21 @@ def plan_search(experiment: Experiment, axes: dict[str, Axis], samples: int, bas
     axes = axes or dict(experiment.sweep_axes)
     if not axes:
         raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
+    if details.get("name"):
+        check_name(details["name"])
     configs = lay_out(base, axes, samples, seed=base.streams.order)
     details = {"metric": experiment.metric, "mode": experiment.mode} | details
     return Plan(experiment, configs, list(axes), **details)
+
+
+def prepare(resources: Resources, uri: str, address: str | None) -> None:
+    """Reach Ray and make sure that trials fit and that their workers can write to the store at `uri`.
+
+    Raises `RequestError`; writes nothing, so it is best called before a store is made.
+    """
+    connect_ray(address)
+    check_capacity(resources)
+    require_shared_store(uri)
 
 
 def run_sweep(plan: Plan, store: Store, *, outbox: Path, address: str | None = None) -> Finished:
@@ -105,9 +117,7 @@ def run_sweep(plan: Plan, store: Store, *, outbox: Path, address: str | None = N
     check_name(name)
     if len(query.runs(store, VERDICTS, tags={"sweep": name})):
         raise RequestError(f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name")
-    connect_ray(address)
-    check_capacity(plan.resources)
-    require_shared_store(store.uri)
+    prepare(plan.resources, store.uri, address)
     sweep_run_id = open_sweep(plan, name, store)
     return _conduct(plan, name, sweep_run_id, list(range(len(plan.configs))), store, outbox)
 
@@ -126,12 +136,10 @@ def resume_sweep(
     plan = read_plan(experiment, stored)
     trials = read_trials(store, experiment.name, sweep_run_id)
     over = {trial.index for trial in trials if trial.went_well or trial.status == "diverged"}
+    prepare(plan.resources, store.uri, address)
     for trial in trials:
         if trial.index not in over:
             store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
-    connect_ray(address)
-    check_capacity(plan.resources)
-    require_shared_store(store.uri)
     missing = [index for index in range(len(plan.configs)) if index not in over]
     return _conduct(plan, name, sweep_run_id, missing, store, outbox)
 

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,16 @@ def _machine() -> dict[str, Any]:
 
 
 def packages() -> list[str]:
-    """Return every installed distribution as `name==version`, sorted."""
-    found = {(dist.name or "").lower().replace("_", "-"): dist.version for dist in importlib.metadata.distributions()}
+    """Return every installed distribution as `name==version`, sorted.
+
+    Copies that a package carries inside itself do not count: Ray puts its own on the path of its workers.
+    """
+    site = Path(sysconfig.get_path("purelib"))
+    found = {
+        (dist.name or "").lower().replace("_", "-"): dist.version
+        for dist in importlib.metadata.distributions()
+        if site not in Path(str(dist.locate_file(""))).parents
+    }
     return sorted(f"{name}=={version}" for name, version in found.items() if name)
 
 

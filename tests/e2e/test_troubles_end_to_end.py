@@ -15,7 +15,7 @@ RECORDED = [(0, 1.0), (1, 1 / 2), (2, 1 / 3)]
 def troubled(lab: CommandLine) -> Said:
     """A sweep of a trial for each way to end."""
     endings = "ending=raise,well,nan,die,exit,hang"
-    options = ["--trial-timeout", "20", "--name", "troubled", "--json"]
+    options = ["--trial-timeout", "8", "--name", "troubled", "--json"]
     return lab("sweep", "stranger/troubles", "--over", endings, *options, code=1)
 
 
@@ -43,7 +43,7 @@ def test_a_sweep_goes_on_past_trials_that_end_badly(troubled: Said) -> None:
         ("nan", "loss/val is nan at step 3"),
         ("die", "its worker process died"),
         ("exit", "exit 3"),
-        ("hang", "did not end within 20 s"),
+        ("hang", "did not end within 8 s"),
         ("well", ""),
     ],
 )
@@ -120,7 +120,7 @@ def test_an_interrupted_run_keeps_its_points_and_is_marked_killed(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_sweep_can_be_resumed(lab: CommandLine, number: int, code: int) -> None:
+def test_an_interrupted_sweep_keeps_its_points_and_can_be_resumed(lab: CommandLine, number: int, code: int) -> None:
     here = lab.elsewhere(lab.home / f"signal-{number}")
     axes = ["--over", "level=1,2,3,4,5,6", "--over", "steps=40", "--over", "pause=0.1"]
     process = here.start("sweep", "stranger/curves", *axes, "--name", "cut", "--cpus-per-trial", "2", "--json")
@@ -141,6 +141,8 @@ def test_an_interrupted_sweep_can_be_resumed(lab: CommandLine, number: int, code
     assert (sweep.info.status, sweep.data.tags["status"]) == ("KILLED", "killed")
     assert not os.listdir(here.home / ".featurelab" / "outbox")
 
+    if number == signal.SIGTERM:
+        return  # what follows is the same for both
     resumed = here("sweep", "stranger/curves", "--resume", "cut", "--json").document
     assert [trial["config"]["level"] for trial in resumed["trials"]] == [1, 2, 3, 4, 5, 6]
     assert all(trial["status"] == "finished" for trial in resumed["trials"])

@@ -109,3 +109,14 @@ def test_what_json_cannot_hold_has_no_hash():
     for value, error in ((math.nan, ValueError), (math.inf, ValueError), (object(), TypeError)):
         with pytest.raises(error):
             config_hash({"lr": value})
+
+
+def test_copies_carried_inside_another_package_are_not_installed_packages(monkeypatch, tmp_path):
+    site = tmp_path / "site-packages"
+    for folder, name in ((site, "real"), (site / "carrier" / "thirdparty", "carried"), (tmp_path / "own", "mine")):
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    monkeypatch.setattr("sys.path", [str(site), str(site / "carrier" / "thirdparty"), str(tmp_path / "own")])
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(site))
+    assert provenance.packages() == ["mine==1.0", "real==1.0"]
