@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
     command += ["--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
     with open(Path(folder) / "head.log", "w") as log:
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1).close()
+            break
+        except OSError:
+            assert head.poll() is None, (Path(folder) / "head.log").read_text()
+            time.sleep(0.1)
     yield address
     head.terminate()
     try:

@@ -76,12 +76,8 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {
     "sweep name that climbs": ([*over("lr=1,2"), "--name", "../x"], ["--name '../x'"]),
     "sweep name too long": ([*over("lr=1,2"), "--name", "x" * 101], ["--name"]),
     "sweep to resume": (["sweep", SCALE, "--resume", "nothing"], ["no store"]),
-    "run id to judge": (["judge", "0123456789abcdef"], ["there is no store"])
-    "run id to rerun": (["rerun", "0123456789abcdef0123456789abcdef"], ["there is no store"])
-    "run id that climbs": (["rerun", "../x"], ["there is no store"])
-    "empty run id": (["rerun", ""], ["there is no store"])
-    "very long run id": (["judge", "a" * 5000], ["there is no store"]),
-    "run id with quotes": (["rerun", "a'b\"c"], ["there is no store"]),
+    "run id to judge": (["judge", "0123456789abcdef"], ["there is no store"]),
+    "run id to rerun": (["rerun", "0123456789abcdef0123456789abcdef"], ["there is no store"]),
     "runs to compare": (["compare", "one", "two"], ["there is no store"]),
     "report over a file": (["report", "--out", "a-file"], ["a-file"]),
     "nothing to report": (["report"], ["there is no store"]),
@@ -146,14 +142,16 @@ def test_an_unreachable_place_is_named_soon(name: str, answers: dict[str, "Futur
         (["rerun", "0123456789abcdef0123456789abcdef"], ["0123456789abcdef"]),
         (["rerun", "../x"], ["../x"]),
         (["rerun", ""], ["''"]),
-        (["judge", "a" * 5000], ["aaa"]),
-        (["rerun", "a'b\"c"], ["a'b"]),
+        (["judge", "a" * 300], ["a" * 300]),
+        (["rerun", "a'b\"c"], ['b"c']),
         (["compare", "one", "two"], ["one"]),
         (["report"], ["featurelab reproduce"]),
         (["sweep", SCALE, "--resume", "nothing"], ["unknown sweep 'nothing'"]),
     ],
 )
-def test_what_is_not_in_the_store_is_named(store_without_runs: CommandLine, arguments: list[str], named: list[str]) -> None:
+def test_what_is_not_in_the_store_is_named(
+    store_without_runs: CommandLine, arguments: list[str], named: list[str]
+) -> None:
     before = sorted(store_without_runs.home.rglob("*"))
     check_answer(store_without_runs(*arguments, code=2), named)
     assert sorted(store_without_runs.home.rglob("*")) == before

@@ -1,0 +1,158 @@
+"""A figure from its name to its verdicts: reproduce, judge, report; and the commands that only tell."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine, Said
+
+NAME = "stranger/curves"
+VERDICT = {
+    "id",
+    "statement",
+    "origin",
+    "status",
+    "documented",
+    "reason",
+    "measured",
+    "ci",
+    "expected",
+    "paper",
+    "where",
+    "seeds",
+}
+
+
+@pytest.fixture(scope="module")
+def reproduced(lab: CommandLine) -> Said:
+    return lab("reproduce", NAME, "--json")
+
+
+def test_reproducing_says_every_claim_with_its_numbers(reproduced: Said) -> None:
+    (said,) = reproduced.document["experiments"]
+    assert set(said) == {"name", "sweep_run_id", "trials", "seconds", "figure", "claims"}
+    assert (said["name"], said["trials"], said["figure"]) == (NAME, 6, "figure.png")
+    apart, zero = said["claims"]
+    assert set(apart) == set(zero) == VERDICT
+    assert (apart["id"], apart["status"], apart["documented"]) == ("levels_are_apart", "holds", "holds")
+    assert apart["measured"] == pytest.approx(-1.0)
+    assert apart["ci"] == pytest.approx([-1.0, -1.0])
+    assert apart["seeds"] == 3
+    assert (zero["status"], zero["documented"], zero["origin"]) == ("fails", "fails", "ours")
+    assert zero["measured"] == pytest.approx(1 + 1 / 12)
+
+
+def test_reproducing_tells_its_progress_in_lines_and_nothing_else(reproduced: Said) -> None:
+    assert reproduced.err.splitlines() == [
+        f"[1/1] {NAME} (Fig. 1, about 0.1 min on two cores)",
+        "1 holds, 1 fails, 0 untested",
+    ]
+
+
+def test_the_verdicts_run_holds_the_figure_and_the_verdicts(lab: CommandLine, reproduced: Said) -> None:
+    (said,) = reproduced.document["experiments"]
+    run = lab.client.get_run(said["sweep_run_id"])
+    assert lab.client.get_experiment(run.info.experiment_id).name == "verdicts"
+    paths = {entry.path for entry in lab.client.list_artifacts(said["sweep_run_id"])}
+    assert paths >= {
+        "plan.json",
+        "results.csv",
+        "figure.png",
+        "figure.svg",
+        "verdicts.json",
+        "verdicts_table.json",
+    }
+    counts = {name: value for name, value in run.data.metrics.items() if name.startswith("claims/")}
+    assert counts == {"claims/holds": 1, "claims/fails": 1, "claims/untested": 0, "claims/unexpected": 0}
+    assert run.data.tags["verdict"] == "1 holds, 1 fails"
+    kept = json.loads(Path(lab.client.download_artifacts(said["sweep_run_id"], "verdicts.json")).read_text())
+    assert kept == said["claims"]
+    picture = Path(lab.client.download_artifacts(said["sweep_run_id"], "figure.png")).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert {trial.data.tags["sweep_run_id"] for trial in lab.runs(NAME)} == {said["sweep_run_id"]}
+
+
+def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, reproduced: Said) -> None:
+    (said,) = reproduced.document["experiments"]
+    before = {run.info.run_id for run in lab.runs(NAME)}
+    judged = lab("judge", said["sweep_run_id"], "--json")
+    assert judged.document == {"experiments": [said]}
+    assert {run.info.run_id for run in lab.runs(NAME)} == before
+    table = lab("judge", said["sweep_run_id"])
+    assert "levels_are_apart" in table.out
+    assert table.err == "1 holds, 1 fails, 0 untested\n"
+
+
+def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, reproduced: Said) -> None:
+    (said,) = reproduced.document["experiments"]
+    here = lab.elsewhere(lab.home / "worse")
+    command = ["sweep", NAME, "--over", "level=1,1.5", "--over", "seed=0,1,2", "--json"]
+    sweep = here(*command).document["sweep_run_id"]
+    judged = here("judge", sweep, "--json", code=1)
+    statuses = {claim["id"]: claim["status"] for claim in judged.document["experiments"][0]["claims"]}
+    assert statuses == {"levels_are_apart": "untested", "never_true": "fails"}
+    assert f"otherwise than documented: {NAME} levels_are_apart untested" in judged.err
+    assert said["claims"][0]["status"] == "holds"
+
+
+def test_failed_trials_leave_claims_untested_not_wrong(lab: CommandLine) -> None:
+    here = lab.elsewhere(lab.home / "broken")
+    said = here("reproduce", "stranger/troubles", "--json", code=0)
+    (figure,) = said.document["experiments"]
+    assert (figure["claims"], figure["figure"], figure["trials"]) == ([], "", 2)
+    assert sorted(run.data.tags["status"] for run in here.runs("stranger/troubles")) == ["failed", "finished"]
+
+
+def test_the_report_is_one_page_with_every_verdict(lab: CommandLine, reproduced: Said) -> None:
+    said = lab("report", "--out", "pages/report")
+    page = (lab.home / "pages" / "report" / "index.html").read_text()
+    assert said.out == ""
+    assert "pages/report/index.html" in said.err
+    assert NAME in page
+    assert "losses that are known beforehand" in page
+    assert page.count("data:image/png;base64,") == 1
+    assert not re.search(r'(src|href)="https?://(?!127|localhost)', page), "the page loads something from elsewhere"
+
+
+def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
+    said = lab("list", "--json").document
+    keys = {"name", "system", "figure", "title", "scales", "claims", "headline"}
+    assert all(set(experiment) == keys for experiment in said)
+    assert all(set(e["scales"]["laptop"]) == {"minutes"} for e in said)
+    assert all(set(e["scales"]["paper"]) == {"gpu_hours", "needs"} for e in said)
+    assert {"neural_feature_ansatz", "stranger"} == {experiment["system"] for experiment in said}
+    assert sum(experiment["headline"] for experiment in said) >= 1
+    assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document
+    assert NAME in lab("list", "stranger").out
+
+
+def test_showing_an_experiment_says_fields_grid_axes_and_claims(lab: CommandLine) -> None:
+    said = lab("show", NAME, "--scale", "paper", "--json").document
+    values = {field["name"]: field["value"] for field in said["fields"]}
+    assert (values["steps"], said["grid"]) == (1000, {"level": [1.0, 2.0], "seed": [0, 1, 2]})
+    assert said["sweep_axes"] == {"lr": "loguniform(0.1,10.0)", "level": "choice(1.0,2.0)"}
+    assert [claim["id"] for claim in said["claims"]] == ["levels_are_apart", "never_true"]
+    assert "what the loss falls to" in lab("show", NAME).out
+
+
+def test_the_doctor_checks_this_machine(lab: CommandLine, reproduced: Said) -> None:
+    said = lab("doctor", "--json").document
+    assert all(set(check) == {"name", "ok", "detail"} for check in said)
+    checks = {check["name"]: check for check in said}
+    assert {"python", "packages", "store", "disk", "compute", "outbox"} <= set(checks)
+    assert checks["store"]["ok"]
+    assert checks["store"]["detail"].endswith("mlflow.db")
+    sick = lab.elsewhere(lab.home / "sick", MLFLOW_TRACKING_URI="http://127.0.0.1:1")
+    found = {check["name"]: check["ok"] for check in sick("doctor", "--json", code=1).document}
+    assert not found["store"]
+
+
+def test_public_data_are_listed_and_checked(lab: CommandLine) -> None:
+    said = lab("data", "list", "--json").document
+    names = {source["name"] for source in said}
+    assert {"celeba", "svhn"} <= names
+    absent = next(source["name"] for source in said if not source["here"])
+    checked = lab("data", "check", absent, "--json", code=2)
+    assert checked.document["present"] is False
+    assert f"featurelab data fetch {absent}" in checked.err

@@ -1,0 +1,62 @@
+"""Searches: draws, early stopping, and trials of several processes."""
+
+import pytest
+from commandline import OVER_TINY, CommandLine
+
+LEVELS = [float(level) for level in range(9)]
+CURVES = ["sweep", "stranger/curves", "--over", f"level={','.join(map(str, LEVELS))}"]
+
+
+def test_asha_stops_poor_trials_and_keeps_the_best(lab: CommandLine) -> None:
+    options = ["--over", "steps=60", "--over", "pause=0.02", "--scheduler", "asha", "--json"]
+    said = lab(*CURVES, *options, "--metric", "loss/val", "--mode", "min").document
+    points = {t["config"]["level"]: len(lab.history(t["run_id"], "loss/val")) for t in said["trials"]}
+    statuses = {trial["config"]["level"]: trial["status"] for trial in said["trials"]}
+    assert set(points) == set(LEVELS)
+    assert said["best"]["config"]["level"] == 0.0
+    assert (points[0.0], statuses[0.0]) == (60, "finished")
+    stopped = [level for level in LEVELS if statuses[level] == "stopped"]
+    assert len(stopped) >= 4
+    assert all(3 <= points[level] < 60 for level in stopped)
+    assert all(points[level] == 60 for level in LEVELS if level not in stopped)
+    for trial in said["trials"]:
+        run = lab.client.get_run(trial["run_id"])
+        assert run.info.status == "FINISHED"
+        assert trial["metrics"]["loss/val"] == pytest.approx(
+            trial["config"]["level"] + 1 / points[trial["config"]["level"]]
+        )
+
+
+def test_fifo_runs_every_trial_to_its_end_and_ranks_as_told(lab: CommandLine) -> None:
+    said = lab(*CURVES, "--cpus-per-trial", "0.5", "--mode", "max", "--json").document
+    assert {trial["status"] for trial in said["trials"]} == {"finished"}
+    assert {len(lab.history(trial["run_id"], "loss/val")) for trial in said["trials"]} == {12}
+    assert said["best"]["config"]["level"] == 8.0
+
+
+def test_draws_stay_in_their_domains_and_come_out_the_same_again(lab: CommandLine) -> None:
+    axes = ["--over", "level=uniform(1,2)", "--over", "lr=loguniform(1e-3,1e-1)", "--over", "steps=randint(2,5)"]
+    command = ["sweep", "stranger/curves", *axes, "--over", "seed=0,1", "--samples", "4", "--json"]
+    first, second = (lab(*command).document for _ in range(2))
+    configs = [trial["config"] for trial in first["trials"]]
+    assert len(configs) == 8
+    assert all(1 <= c["level"] <= 2 and 1e-3 <= c["lr"] <= 1e-1 and c["steps"] in (2, 3, 4) for c in configs)
+    assert len({c["level"] for c in configs}) == 8
+    assert [c["seed"] for c in configs] == [0] * 4 + [1] * 4
+    assert configs == [trial["config"] for trial in second["trials"]]
+    assert all(len(lab.history(t["run_id"], "loss/val")) == t["config"]["steps"] for t in first["trials"])
+    assert first["name"] != second["name"]
+
+
+def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> None:
+    command = ["sweep", "neural_feature_ansatz/init_scale", *OVER_TINY, "--json"]
+    (one,) = lab(*command).document["trials"]
+    (two,) = lab(*command, "--workers-per-trial", "2").document["trials"]
+    assert (one["status"], two["status"]) == ("finished", "finished")
+    for metric in ("loss/train", "loss/test", "nfa/0"):
+        values = [[value for _, value in lab.history(trial["run_id"], metric)] for trial in (one, two)]
+        assert len(values[0]) == 3
+        assert values[1] == pytest.approx(values[0], rel=0, abs=1e-9)
+    assert len(lab.runs("neural_feature_ansatz/init_scale")) == 2
+    again = lab("rerun", two["run_id"], "--json").document
+    assert (again["identical"], again["differences"]) == (True, [])
