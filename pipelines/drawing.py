@@ -53,15 +53,18 @@ def curves(
     *,
     where: Mapping[str, Any] | None = None,
     label: str = "{name} = {value}",
-    scaled_by: Mapping[Any, float] | None = None,
+    scaled: bool = False,
     linestyle: str = "-",
 ) -> None:
-    """One line for each value of the field `across`: the mean over seeds, with their range as a band."""
+    """One line for each value of the field `across`: the mean over seeds, with their range as a band.
+
+    `scaled` divides the values of each trial by their largest.
+    """
     values = results.values(across)
     for value, colour in zip(values, shades(len(values)), strict=True):
         table = results.curves(metric, **{across: value}, **(where or {}))
-        if scaled_by is not None:
-            table = table / scaled_by[value]
+        if scaled:
+            table = table / table.max()
         name = label.format(name=symbol(across), value=_short(value)) if label else None
         axis.plot(table.index, table.mean(axis=1), color=colour, label=name, linestyle=linestyle)
         if table.shape[1] > 1:

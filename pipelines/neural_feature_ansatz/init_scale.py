@@ -79,10 +79,9 @@ def panels(runs, axes):
                 title=f"{name}, layer {int(layer) + 1}", ylim=(0, 1.02), xlabel="step", ylabel="correlation"
             )
     for row, part in enumerate(["train", "test"]):
-        largest = {s: runs.curve(f"loss/{part}", init_scale=s).max() for s in runs.values("init_scale")}
-        curves(axes[row, 2], runs, f"loss/{part}", across="init_scale", scaled_by=largest)
-        axes[row, 2].set(title=f"{part} loss", xlabel="step", ylabel="loss / its maximum", ylim=(0, None))
-    axes[0, 0].legend(loc="lower right")
+        curves(axes[row, 2], runs, f"loss/{part}", across="init_scale", scaled=True)
+        axes[row, 2].set(title=f"{part} loss", xlabel="step", ylabel="loss / its maximum", ylim=(0, 1.02))
+    axes[1, 0].legend(loc="upper right")
 
 
 for experiment in (isotropic, slow_decay, fast_decay):
