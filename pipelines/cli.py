@@ -352,6 +352,7 @@ def _last_values(metrics: dict[str, float]) -> dict[str, float]:
 def _print_verdicts(judged: Any) -> None:
     title = f"{judged.experiment.name}: {judged.trials} trials in {judged.seconds:.0f} s, sweep {judged.sweep_run_id}"
     showing.console().print(showing.verdict_table(title, judged.verdicts))
+    tell(f"compare: {judged.compare}")
 
 
 def _finish(judged: list[Any], as_json: bool) -> None:

@@ -23,7 +23,7 @@ from tracking.connect import Store
 
 @dataclass(frozen=True)
 class Judged:
-    """One experiment with its verdicts."""
+    """One experiment with its verdicts; `compare` is the MLflow page that sets its trials side by side."""
 
     experiment: Experiment
     sweep_run_id: str
@@ -31,6 +31,7 @@ class Judged:
     seconds: float
     figure: str
     verdicts: list[Verdict]
+    compare: str
 
     @property
     def as_documented(self) -> bool:
@@ -83,7 +84,8 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         },
     )
     seconds = float(tags.get("seconds", 0.0))
-    return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts)
+    link = compare_link(store, experiment.name, [trial.run_id for trial in trials])
+    return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts, link)
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:
