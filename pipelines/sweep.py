@@ -286,7 +286,8 @@ def _tune(
 
 def _request(resources: Resources) -> dict[str, float]:
     if resources.workers > 1:
-        return {"CPU": 0}  # the trial itself only waits for its workers, which ask for their own
+        # the trial itself only waits for its workers, which ask for their own; but Ray wants some request, be it a byte
+        return {"CPU": 0, "memory": 1}
     return {"CPU": resources.cpus, "GPU": resources.gpus}
 
 

@@ -37,7 +37,12 @@ def work(assignment: dict[str, Any], job: Job) -> dict[str, Any]:
     index: int = assignment["index"]
     if job.workers > 1:
         return _data_parallel(index, job)
-    return _run(index, job, reporting=job.metric is not None)
+    result = _run(index, job, reporting=job.metric is not None)
+    if job.metric and result["status"] == "stopped":
+        # Ray ended this thread with an exit, which our record of it held up: what we returned would be taken for a
+        # result of the trial that uses this process next
+        raise SystemExit(0)
+    return result
 
 
 def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
