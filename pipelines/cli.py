@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -129,11 +130,15 @@ def run(
     planning.require_data(found, [config])
     store = connecting.connect()
     outcome = trying.run_trial(found, config, store, scale=scale, outbox=outbox())
+    try:
+        metrics, away = _last_values(replace(store, patience=5.0).get_run(outcome.run_id).data.metrics), None
+    except StoreError as error:
+        metrics, away = {}, error
     said = {
         "run_id": outcome.run_id,
         "experiment": found.name,
         "config": config.model_dump(mode="json"),
-        "metrics": _last_values(store.get_run(outcome.run_id).data.metrics),
+        "metrics": metrics,
         "status": outcome.status,
     }
     if as_json:
@@ -141,7 +146,9 @@ def run(
     else:
         showing.console().print(showing.pairs_table("", ["metric", "last value"], list(said["metrics"].items())))
         tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
-    raise typer.Exit(0 if outcome.status == "finished" else 1)
+    if away:
+        tell(f"featurelab: {away}; what was recorded is kept until featurelab sync")
+    raise typer.Exit(0 if outcome.status == "finished" and not away else 1)
 
 
 @app.command()

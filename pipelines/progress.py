@@ -1,5 +1,6 @@
 """How far a sweep is: trials done, running and failed, and the time left. Silent away from a terminal."""
 
+from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback
@@ -14,6 +15,7 @@ class SweepProgress(Callback):
         self.running: set[str] = set()
         self.finished = 0
         self.unsuccessful = 0
+        self.errors: dict[int, str] = {}  # by index, what Ray says of trials that it could not run to their end
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -47,6 +49,8 @@ class SweepProgress(Callback):
         self._ended(trial, well=status in ("finished", "stopped"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if trial.error_file:
+            self.errors[trial.config["index"]] = Path(trial.error_file).read_text(errors="replace")
         self._ended(trial, well=False)
 
     def _ended(self, trial: Any, *, well: bool) -> None:

@@ -54,7 +54,7 @@ def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, A
 
 def compare_link(store: Store, experiment: str, run_ids: Sequence[str]) -> str:
     """The MLflow page that compares these runs; a hundred of them at most, beyond which it hardly loads."""
-    return store.compare_url(run_ids[:100], [store.experiment_id(experiment)])
+    return store.compare_url([run_id for run_id in run_ids if run_id][:100], [store.experiment_id(experiment)])
 
 
 def _record(row: Mapping[Any, Any]) -> TrialRecord:

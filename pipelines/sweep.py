@@ -19,7 +19,7 @@ from mlflow.entities import Metric
 from pipelines.axes import Axis, lay_out
 from pipelines.cluster import capacity, connect_ray, require_shared_store
 from pipelines.config import Config
-from pipelines.errors import RequestError, unknown
+from pipelines.errors import RequestError, tell, unknown
 from pipelines.experiment import Experiment, Scale
 from pipelines.records import VERDICTS, TrialRecord, read_trials
 from pipelines.worker import Job, work
@@ -241,6 +241,9 @@ def _conduct(plan: Plan, name: str, sweep_run_id: str, indices: Sequence[int], s
         trials = settle(plan, sweep_run_id, store, outbox, errors, killed=killed)
         seconds = time.monotonic() - began
         _close_sweep(plan, sweep_run_id, trials, store, seconds, killed=killed)
+    troubles = Counter((trial.status, trial.reason) for trial in trials if not trial.went_well)
+    for (status, reason), number in troubles.items():
+        tell(f"{number} trial{'s' * (number > 1)} {status}: {reason}")
     return Finished(sweep_run_id, name, trials, seconds)
 
 
@@ -270,7 +273,7 @@ def _tune(
     )
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
     with SweepProgress(plan.experiment.name, len(indices)) as progress, tempfile.TemporaryDirectory() as folder:
-        results = tune.Tuner(
+        tune.Tuner(
             tune.with_resources(tune.with_parameters(work, job=job), _request(resources)),
             param_space={"index": tune.grid_search(list(indices))},
             tune_config=tune.TuneConfig(
@@ -280,8 +283,7 @@ def _tune(
             ),
             run_config=tune.RunConfig(name=name, storage_path=folder, verbose=0, callbacks=[progress]),
         ).fit()
-    ended = [results[i] for i in range(len(results))]
-    return {result.config["index"]: str(result.error) for result in ended if result.error and result.config}
+    return progress.errors
 
 
 def _request(resources: Resources) -> dict[str, float]:

@@ -51,7 +51,7 @@ def test_draws_stay_in_their_domains_and_come_out_the_same_again(lab: CommandLin
 def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> None:
     command = ["sweep", "neural_feature_ansatz/init_scale", *OVER_TINY, "--json"]
     (one,) = lab(*command).document["trials"]
-    (two,) = lab(*command, "--workers-per-trial", "2").document["trials"]
+    (two,) = lab(*command, "--workers-per-trial", "2", timeout=120).document["trials"]
     assert (one["status"], two["status"]) == ("finished", "finished")
     for metric in ("loss/train", "loss/test", "nfa/0"):
         values = [[value for _, value in lab.history(trial["run_id"], metric)] for trial in (one, two)]
