@@ -24,7 +24,7 @@ figure = Experiment(
     paper=PAPER,
     grid={("optimizer", "lr"): [("gd", 0.25), ("adaptive_slo", 0.05)], "seed": [0, 1, 2, 3, 4, 5]},
     sweep_axes=SWEEP_AXES,
-    minutes=0.8,
+    minutes=0.6,
 )
 figure.cost(cost)
 

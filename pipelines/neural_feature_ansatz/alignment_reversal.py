@@ -57,7 +57,7 @@ figure = Experiment(
     sweep_axes={"balance": choice(*GAMMAS), "width": choice(64, 128, 256, 512), "s_floor": loguniform(1e-11, 1e-1)},
     metric="derivative_correlation/observed",
     mode="max",
-    minutes=0.5,
+    minutes=0.3,
 )
 
 

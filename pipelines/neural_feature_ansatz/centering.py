@@ -24,7 +24,7 @@ double_centred = Experiment(
     grid=GRID,
     sweep_axes=SWEEP_AXES,
     metric="double_centered_ratio/0",
-    minutes=1.2,
+    minutes=0.8,
 )
 ptk_centred = Experiment(
     name="neural_feature_ansatz/ptk_centered",
@@ -36,7 +36,7 @@ ptk_centred = Experiment(
     grid={"decay": [None, 2.0], **GRID},
     sweep_axes=SWEEP_AXES,
     metric="ptk_centered_nfa/0",
-    minutes=2.4,
+    minutes=1,
 )
 
 

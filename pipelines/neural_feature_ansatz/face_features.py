@@ -42,7 +42,7 @@ figure = Experiment(
     sweep_axes={"lr": loguniform(1e-5, 1e-3), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="diagonal_pearson/agop",
     mode="max",
-    minutes=0.5,
+    minutes=0.3,
     needs=("celeba",),
     stand_in="digit 8 against other digits (scikit-learn, 8x8) for glasses on CelebA: same code path, other numbers",
 )

@@ -47,7 +47,7 @@ figure = Experiment(
     grid={"seed": [0, 1, 2]},
     sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)},
     metric="identity_error/agop",
-    minutes=0.2,
+    minutes=0.3,
 )
 
 

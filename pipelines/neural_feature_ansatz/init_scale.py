@@ -33,7 +33,7 @@ isotropic = Experiment(
     paper=PAPER,
     grid=GRID,
     sweep_axes=SWEEP_AXES,
-    minutes=1,
+    minutes=0.6,
     headline=True,
 )
 slow_decay = Experiment(
@@ -45,7 +45,7 @@ slow_decay = Experiment(
     paper=PAPER.but(decay=1.0),
     grid=GRID,
     sweep_axes=SWEEP_AXES,
-    minutes=1,
+    minutes=0.8,
 )
 fast_decay = Experiment(
     name="neural_feature_ansatz/init_scale_decay_2",
@@ -56,7 +56,7 @@ fast_decay = Experiment(
     paper=PAPER.but(decay=2.0),
     grid=GRID,
     sweep_axes=SWEEP_AXES,
-    minutes=1,
+    minutes=0.8,
 )
 
 

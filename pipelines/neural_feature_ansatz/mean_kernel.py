@@ -54,7 +54,7 @@ quadratic = Experiment(
     sweep_axes=AXES,
     metric="derivative_correlation/observed",
     mode="max",
-    minutes=0.7,
+    minutes=0.6,
 )
 relu = Experiment(
     name="neural_feature_ansatz/mean_kernel_relu",
@@ -68,7 +68,7 @@ relu = Experiment(
     sweep_axes=AXES,
     metric="derivative_correlation/observed",
     mode="max",
-    minutes=0.7,
+    minutes=0.6,
 )
 
 

@@ -31,7 +31,7 @@ ratio = Experiment(
     paper=PRESET.but(measure_every=5),
     grid=GRID,
     sweep_axes=SWEEP_AXES,
-    minutes=1.5,
+    minutes=1.2,
 )
 large_init = Experiment(
     name="neural_feature_ansatz/large_init_features",
@@ -53,7 +53,7 @@ all_inits = Experiment(
     paper=PRESET.but(measure_every=5),
     grid=GRID,
     sweep_axes=SWEEP_AXES,
-    minutes=1.5,
+    minutes=1,
 )
 
 

@@ -81,7 +81,10 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
     assert {run.info.run_id for run in lab.runs(NAME)} == before
     table = lab("judge", said["sweep_run_id"])
     assert "levels_are_apart" in table.out
-    assert table.err == "1 holds, 1 fails, 0 untested\n"
+    link, counts = table.err.splitlines()
+    assert link.startswith("compare: ")
+    assert all(run_id in link for run_id in before)
+    assert counts == "1 holds, 1 fails, 0 untested"
 
 
 def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, reproduced: Said) -> None:
