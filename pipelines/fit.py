@@ -74,10 +74,10 @@ def fit(
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
-    if current().rank == 0:
-        with tempfile.TemporaryDirectory() as folder:
-            checkpoint = Path(folder) / "last.ckpt"
-            trainer.save_checkpoint(checkpoint, weights_only=True)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "last.ckpt"
+        trainer.save_checkpoint(checkpoint, weights_only=True)  # in every process: they wait for one another in it
+        if current().rank == 0:
             recorder.file(checkpoint, "checkpoints")
     return trainer
 
