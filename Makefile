@@ -24,10 +24,10 @@ reproduce-all: $(READY)
 	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
 
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy"
+	$(BIN)/python -m pytest -m "not heavy" -n 2 --dist loadfile
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

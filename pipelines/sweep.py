@@ -30,6 +30,8 @@ from tracking.record import sync
 Mode = Literal["min", "max"]
 TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
 
+LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
+
 
 @dataclass(frozen=True)
 class Resources:
@@ -329,7 +331,10 @@ def settle(
         import ray
 
         ray.shutdown()
-    sync(outbox)
+    ours = {trial.run_id for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
+    deadline = time.monotonic() + LEAVING
+    while ours & set(sync(outbox).busy) and time.monotonic() < deadline:
+        time.sleep(0.2)
     end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
     for trial in read_trials(store, plan.experiment.name, sweep_run_id):
         if trial.status == "running":
