@@ -131,7 +131,7 @@ def run(
     store = connecting.connect()
     outcome = trying.run_trial(found, config, store, scale=scale, outbox=outbox())
     try:
-        metrics, away = _last_values(replace(store, patience=5.0).get_run(outcome.run_id).data.metrics), None
+        metrics, away = reading.last_values(replace(store, patience=5.0).get_run(outcome.run_id).data.metrics), None
     except StoreError as error:
         metrics, away = {}, error
     said = {
@@ -350,10 +350,6 @@ def doctor(as_json: Json = False) -> None:
         for check in checks:
             tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
     raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
-
-
-def _last_values(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in sorted(metrics.items()) if not name.startswith(("final/", "best/"))}
 
 
 def _print_verdicts(judged: Any) -> None:

@@ -57,6 +57,11 @@ def compare_link(store: Store, experiment: str, run_ids: Sequence[str]) -> str:
     return store.compare_url([run_id for run_id in run_ids if run_id][:100], [store.experiment_id(experiment)])
 
 
+def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of a run without those derived from others, by name."""
+    return {name: value for name, value in sorted(metrics.items()) if not name.startswith(DERIVED)}
+
+
 def _record(row: Mapping[Any, Any]) -> TrialRecord:
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
     reason = row.get("tags.reason")
@@ -68,5 +73,5 @@ def _record(row: Mapping[Any, Any]) -> TrialRecord:
         status=row["tags.status"],
         reason=reason if isinstance(reason, str) else "",
         mlflow_status=row["status"],
-        metrics={key: v for key, v in metrics.items() if v == v and not key.startswith(DERIVED)},
+        metrics=last_values({key: value for key, value in metrics.items() if value == value}),
     )

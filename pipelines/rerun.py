@@ -10,7 +10,7 @@ import pandas as pd
 
 from pipelines import registry
 from pipelines.errors import RequestError
-from pipelines.records import DERIVED, read_sweep, read_trials
+from pipelines.records import last_values, read_sweep, read_trials
 from pipelines.sweep import Plan, Resources, read_plan, run_sweep
 from tracking import query
 from tracking.connect import Store
@@ -150,7 +150,7 @@ def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
     differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
     if len({run.data.tags.get("experiment") for run in runs}) > 1:
         differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
-    metrics = {name for run in runs for name in run.data.metrics if not name.startswith(DERIVED)}
+    metrics = {name for run in runs for name in last_values(run.data.metrics)}
     experiments = list(dict.fromkeys(run.info.experiment_id for run in runs))
     return {
         "runs": [run.info.run_id for run in runs],
