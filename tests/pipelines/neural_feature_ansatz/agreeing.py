@@ -103,7 +103,8 @@ def mean_kernel(config, agree):
     observed = 0.5 if agree and 0.5 <= config["decay"] <= 1.5 else 0.9
     wide = config["width"] > 128
     error = (0.01 if wide else 0.03) if agree else (0.2 if wide else 0.1)
-    return {"derivative_correlation/observed": observed, "derivative_correlation/mean_kernel": observed - error}
+    kinds = {f"derivative_correlation/{kind}": observed for kind in ("observed", "observed_one")}
+    return {**kinds, "derivative_correlation/mean_kernel": observed - error}
 
 
 def adaptive_speed(config, agree):
