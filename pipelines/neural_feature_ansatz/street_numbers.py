@@ -5,9 +5,9 @@ descent, and by Speed Limited Optimization with a fast first layer. (a) first-la
 (b, c) diagonals of NFM and AGOP as images.
 
 The laptop preset trains on scikit-learn's 8x8 digits. There the printed speed C_0 = 2.5 gains little, so a run with
-C_0 = 25, which the paper does not have, stands beside it. The loss is the mean over the ten outputs, which the paper does
-not say; summed over them, the C-NFA under SLO came out above that of gradient descent by 0.007, with a 95% interval
-from -0.058 to 0.071.
+C_0 = 25, which the paper does not have, stands beside it. The loss is the mean over the ten outputs, which the paper
+does not say; summed over them, the C-NFA under SLO came out above that of gradient descent by 0.007, with a 95%
+interval from -0.058 to 0.071.
 """
 
 from functools import partial
