@@ -16,6 +16,9 @@ UNTRAINED = {
     for name in ("alignment_reversal", "identities", "mean_kernel_quadratic", "mean_kernel_relu")
 }
 
+RATES = {"lr", "lr_exponent"}
+REGULARISERS = {"weight_decay", "ridge"}
+
 each = pytest.mark.parametrize("experiment", EXPERIMENTS, ids=[e.name.partition("/")[2] for e in EXPERIMENTS])
 at_each_scale = pytest.mark.parametrize("scale", SCALES)
 
@@ -84,11 +87,13 @@ def test_the_declared_search_is_one_that_the_preset_accepts(experiment, scale):
 
 @each
 def test_the_declared_search_has_a_rate_a_width_and_a_regulariser_where_there_are_such(experiment):
-    fields = type(experiment.laptop).model_fields
-    assert "width" in experiment.sweep_axes
-    assert ("lr" in fields) == (experiment.name not in UNTRAINED)
-    if "lr" in fields:
-        assert {"lr", "weight_decay"} <= set(experiment.sweep_axes)
+    fields, axes = set(type(experiment.laptop).model_fields), set(experiment.sweep_axes)
+    assert axes & {"width", "dim", "n_train"}
+    assert bool(fields & RATES) == (experiment.name not in UNTRAINED)
+    if fields & RATES:
+        assert axes & RATES
+        assert axes & REGULARISERS
+    assert axes & REGULARISERS or not fields & REGULARISERS
 
 
 @each
