@@ -26,6 +26,7 @@ from pipelines.lazy import lazy
 from tracking.errors import StoreError
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
+conducting = lazy("pipelines.conduct")
 connecting = lazy("tracking.connect")
 examining = lazy("pipelines.doctor")
 planning = lazy("pipelines.plan")
@@ -180,7 +181,7 @@ def sweep(
         raise RequestError(
             "--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below"
         )
-    resources = sweeping.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
+    resources = conducting.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
     if resume:
         store = connecting.connect(create=False)
         done = sweeping.resume_sweep(found, resume, store, outbox=outbox(), address=address)
@@ -241,15 +242,21 @@ def reproduce(
     chosen = registry.select(names or [], headline)
     for experiment in chosen:
         planning.require_data(experiment, experiment.configs(scale))
-    sweeping.prepare(sweeping.Resources(), connecting.resolve(), address)
+    sweeping.prepare(conducting.Resources(), connecting.resolve(), address)
     store = connecting.connect()
-    judged = []
-    for position, experiment in enumerate(chosen, 1):
-        minutes = f", about {experiment.minutes:g} min on two cores" if scale == "laptop" else ""
-        tell(f"[{position}/{len(chosen)}] {experiment.name} ({experiment.figure}{minutes})")
-        judged.append(reproducing.reproduce(experiment, scale, store, outbox=outbox(), address=address))
+    if scale == "laptop":
+        minutes = sum(experiment.minutes for experiment in chosen)
+        tell(f"{len(chosen)} figure{'s' * (len(chosen) > 1)}, about {minutes:.1f} min on two cores")
+    said = 0
+
+    def show(one: Any) -> None:
+        nonlocal said
+        said += 1
+        tell(f"[{said}/{len(chosen)}] {one.experiment.name} ({one.experiment.figure}): {one.seconds:.0f} s")
         if not as_json:
-            _print_verdicts(judged[-1])
+            _print_verdicts(one)
+
+    judged = reproducing.reproduce(chosen, scale, store, outbox=outbox(), address=address, show=show)
     _finish(judged, as_json)
 
 
@@ -315,18 +322,8 @@ def ui(port: int = 5000) -> None:
         tell(f"{title}: {link}")
     # its job runners would keep nine processes busy that nothing of ours uses
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "ui",
-        "--backend-store-uri",
-        store.uri,
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
+    where = ["--backend-store-uri", store.uri, "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "mlflow", "ui", *where]
     raise typer.Exit(subprocess.call(command, env=environment))
 
 

@@ -1,5 +1,7 @@
 """How far a sweep is: trials done, running and failed, and the time left. Silent away from a terminal."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 class SweepProgress(Callback):
     """A Tune callback that counts trials and, on a terminal, shows the count as a bar on standard error."""
 
-    def __init__(self, title: str, total: int) -> None:
+    def __init__(
+        self,
+        title: str,
+        trials: Sequence[tuple[int, int]],
+        errors: dict[tuple[int, int], str],
+        start: Callable[[int], None],
+        over: Callable[[int], None],
+    ) -> None:
+        """`trials` are (sweep, index); `start` and `over` are told when a sweep's first trial starts, its last ends.
+
+        `errors` is filled with what Ray says of trials that it could not run to their end.
+        """
         self.running: set[str] = set()
         self.finished = 0
         self.unsuccessful = 0
-        self.errors: dict[int, str] = {}  # by index, what Ray says of trials that it could not run to their end
+        self.errors = errors
+        self.start, self.over = start, over
+        self.started: set[int] = set()
+        self.left = Counter(part for part, _ in trials)
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -28,7 +44,7 @@ class SweepProgress(Callback):
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(title, total=total, counts="")
+        self._task = self._bar.add_task(title, total=len(trials), counts="")
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune keeps a pickle of its callbacks to restore a sweep from; ours are restored from the store
@@ -42,6 +58,10 @@ class SweepProgress(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(trial.trial_id)
+        part = trial.config["trial"][0]
+        if part not in self.started:
+            self.started.add(part)
+            self.start(part)
         self._show()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -50,7 +70,7 @@ class SweepProgress(Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if trial.error_file:
-            self.errors[trial.config["index"]] = Path(trial.error_file).read_text(errors="replace")
+            self.errors[tuple(trial.config["trial"])] = Path(trial.error_file).read_text(errors="replace")
         self._ended(trial, well=False)
 
     def _ended(self, trial: Any, *, well: bool) -> None:
@@ -58,6 +78,10 @@ class SweepProgress(Callback):
         self.finished += 1
         self.unsuccessful += not well
         self._show()
+        part = trial.config["trial"][0]
+        self.left[part] -= 1
+        if not self.left[part]:
+            self.over(part)
 
     def _show(self) -> None:
         counts = f"{len(self.running)} running, {self.unsuccessful} failed"

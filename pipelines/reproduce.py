@@ -1,7 +1,7 @@
 """A figure again: run its grid, judge its claims, draw it; and judge or draw once more from what is stored."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,11 +12,12 @@ import pandas as pd
 
 from pipelines import registry
 from pipelines.claims import Verdict
+from pipelines.conduct import Finished, Plan, keep_metrics
 from pipelines.experiment import Experiment, Scale
 from pipelines.plan import require_data
 from pipelines.records import VERDICTS, TrialRecord, compare_link, read_sweep, read_trials
 from pipelines.results import Results
-from pipelines.sweep import Plan, keep_metrics, run_sweep
+from pipelines.sweep import run_sweeps
 from tracking import query
 from tracking.connect import Store
 
@@ -49,15 +50,30 @@ class Judged:
 
 
 def reproduce(
-    experiment: Experiment, scale: Scale, store: Store, *, outbox: Path, address: str | None = None
-) -> Judged:
-    """Run the figure's grid at this scale, then judge and draw it."""
-    configs = experiment.configs(scale)
-    require_data(experiment, configs)
-    axes = experiment.varied(scale)
-    plan = Plan(experiment, configs, axes, scale, kind="reproduce", metric=experiment.metric, mode=experiment.mode)
-    finished = run_sweep(plan, store, outbox=outbox, address=address)
-    return judge(finished.sweep_run_id, store)
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    store: Store,
+    *,
+    outbox: Path,
+    address: str | None = None,
+    show: Callable[[Judged], None] = lambda judged: None,
+) -> list[Judged]:
+    """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over."""
+    plans = []
+    for experiment in experiments:
+        configs = experiment.configs(scale)
+        require_data(experiment, configs)
+        ranking: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode}
+        plans.append(Plan(experiment, configs, experiment.varied(scale), scale, kind="reproduce", **ranking))
+    judged: dict[str, Judged] = {}
+
+    def ended(finished: Finished) -> None:
+        judged[finished.sweep_run_id] = judge(finished.sweep_run_id, store)
+        show(judged[finished.sweep_run_id])
+
+    title = experiments[0].name if len(experiments) == 1 else f"{len(experiments)} figures"
+    sweeps = run_sweeps(plans, store, outbox=outbox, address=address, title=title, ended=ended)
+    return [judged[sweep.sweep_run_id] for sweep in sweeps]
 
 
 def judge(sweep_run_id: str, store: Store) -> Judged:

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from pipelines import registry
+from pipelines.conduct import Plan, Resources
 from pipelines.errors import RequestError
 from pipelines.records import last_values, read_sweep, read_trials
-from pipelines.sweep import Plan, Resources, read_plan, run_sweep
+from pipelines.sweep import read_plan, run_sweep
 from tracking import query
 from tracking.connect import Store
 from tracking.provenance import changes

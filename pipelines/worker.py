@@ -32,9 +32,10 @@ class Job:
     gpus: float = 0
 
 
-def work(assignment: dict[str, Any], job: Job) -> dict[str, Any]:
-    """The function trainable: `assignment["index"]` says which trial; the result is only for the progress line."""
-    index: int = assignment["index"]
+def work(assignment: dict[str, Any], jobs: list[Job]) -> dict[str, Any]:
+    """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line."""
+    part, index = assignment["trial"]
+    job = jobs[part]
     if job.workers > 1:
         return _data_parallel(index, job)
     result = _run(index, job, reporting=job.metric is not None)

@@ -13,10 +13,11 @@ from typer.exceptions import TyperException
 from pipelines import registry
 from pipelines.axes import lay_out, parse_axis
 from pipelines.cli import app
+from pipelines.conduct import Plan
 from pipelines.config import parse_overrides
 from pipelines.experiment import Experiment
 from pipelines.reproduce import judge
-from pipelines.sweep import Plan, open_sweep
+from pipelines.sweep import open_sweep
 from pipelines.trial import run_trial
 from tracking.connect import connect
 from tracking.record import NullRecorder
@@ -142,7 +143,8 @@ def test_the_example_experiment_is_found_judged_and_drawn(tmp_path: Path, monkey
     "page", [page for page in PAGES if page.stem in registry.systems()], ids=lambda page: page.stem
 )
 def test_the_page_of_a_system_names_its_figures_and_what_fails(page: Path) -> None:
-    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in page.read_text().splitlines() if "|" in row]
+    lines = [row for row in page.read_text().splitlines() if "|" in row]
+    rows = [[cell.strip(" `") for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in lines]
     experiments = registry.experiments(page.stem)
     shown = [row for row in rows if row[0].startswith(f"{page.stem}/")]
     assert [(row[0], row[1], float(row[3])) for row in shown] == [(e.name, e.figure, e.minutes) for e in experiments]

@@ -1,0 +1,64 @@
+"""Write the tables of these pages anew: `featurelab reproduce SYSTEM --json > OUT`, then `python docs/tables.py OUT`.
+
+Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pipelines import registry
+from pipelines.show import interval, number
+
+FOLDER = Path(__file__).parent
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    cells = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in cells)
+
+
+def figures(system: str) -> str:
+    rows = [(f"`{e.name}`", e.figure, e.title, f"{e.minutes:g}") for e in registry.experiments(system)]
+    return table(["experiment", "figure", "what it shows", "minutes"], rows)
+
+
+def measured(found: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for one in found:
+        figure = registry.find(one["name"]).figure
+        for claim in one["claims"]:
+            said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
+            values = [number(claim["measured"]), interval(claim["ci"]), number(claim["expected"])]
+            rows.append((figure, said, *values, number(claim["paper"]), claim["status"]))
+    return table(["figure", "claim", "measured", "95% t interval", "expected", "paper", "verdict"], rows)
+
+
+def failing(system: str) -> str:
+    rows = [
+        (f"`{claim.id}`", experiment.figure, claim.because)
+        for experiment in registry.experiments(system)
+        for claim in experiment.claims
+        if claim.documented == "fails"
+    ]
+    return table(["claim", "of", "why"], rows)
+
+
+def main(path: str) -> None:
+    found = json.loads(Path(path).read_text())["experiments"]
+    for system, ones in groupby(found, key=lambda one: one["name"].partition("/")[0]):
+        page = FOLDER / f"{system}.md"
+        text = page.read_text()
+        parts = {"figures": figures(system), "measured": measured(list(ones)), "failing": failing(system)}
+        for name, content in parts.items():
+            pattern = rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)*(<!-- {name}: end -->)"
+            text = re.sub(pattern, lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
+        page.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,293 @@
+"""Opened sweeps, run: their trials over Ray Tune, in the same workers, and each sweep closed as its last trial ends."""
+
+import logging
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from mlflow.entities import Metric
+
+from pipelines.cluster import capacity
+from pipelines.config import Config
+from pipelines.errors import tell
+from pipelines.experiment import Experiment, Scale
+from pipelines.records import TrialRecord, read_trials
+from pipelines.worker import Job, work
+from tracking.connect import Store
+from tracking.record import sync
+
+Mode = Literal["min", "max"]
+TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
+
+LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What each trial may use: CPUs and GPUs (fractions too) for each of its workers, and a time limit in seconds."""
+
+    cpus: float = 1
+    gpus: float = 0
+    workers: int = 1
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep before it runs."""
+
+    experiment: Experiment
+    configs: list[Config]
+    axes: list[str]
+    scale: Scale
+    name: str = ""
+    scheduler: Literal["fifo", "asha"] = "fifo"
+    metric: str = ""
+    mode: Mode = "min"
+    resources: Resources = field(default_factory=Resources)
+    kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
+    tags: dict[str, str] = field(default_factory=dict)
+
+    def label(self, config: Config) -> str:
+        """The name of a trial: the axes on which the trials differ."""
+        varied = [axis for axis in self.axes if len({getattr(other, axis) for other in self.configs}) > 1]
+        return config.label(varied or self.axes)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A sweep after it ran."""
+
+    sweep_run_id: str
+    name: str
+    trials: list[TrialRecord]
+    seconds: float
+
+    def as_dict(self, metric: str, mode: Mode) -> dict[str, Any]:
+        """The sweep as `featurelab sweep --json` prints it; `best` is None when no trial recorded the metric."""
+        ranked = [trial for trial in self.trials if trial.went_well and metric in trial.metrics]
+        best = (min if mode == "min" else max)(ranked, key=lambda trial: trial.metrics[metric], default=None)
+        return {
+            "sweep_run_id": self.sweep_run_id,
+            "name": self.name,
+            "trials": [trial.as_dict() for trial in self.trials],
+            "best": best.as_dict() if best else None,
+        }
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run."""
+
+    plan: Plan
+    name: str
+    run_id: str
+    indices: Sequence[int]
+
+
+def conduct(
+    sweeps: Sequence[Opened],
+    store: Store,
+    outbox: Path,
+    *,
+    title: str = "",
+    ended: Callable[[Finished], Any] = lambda finished: None,
+) -> list[Finished]:
+    """Run the trials of these sweeps, one sweep after another but without a pause between them.
+
+    They share the scheduler and the resources of the first. Each is closed, and given to `ended`, as soon as its last
+    trial is over, beside the others that still run; interrupted, those that were not over are closed as killed.
+    """
+    began = [time.monotonic()] * len(sweeps)
+    closing: dict[int, Future[Finished]] = {}
+    errors: dict[tuple[int, int], str] = {}
+    killed = terminated = False
+
+    def close(part: int) -> Finished:
+        found = {index: error for (of, index), error in errors.items() if of == part}
+        trials = settle(sweeps[part].plan, sweeps[part].run_id, store, outbox, found, killed=killed)
+        seconds = time.monotonic() - began[part]
+        _close_sweep(sweeps[part].run_id, trials, store, seconds, killed=killed)
+        finished = Finished(sweeps[part].run_id, sweeps[part].name, trials, seconds)
+        if not killed:
+            _tell_troubles(trials)
+            ended(finished)
+        return finished
+
+    def terminate(signum: int, frame: Any) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt  # Ray lets this one through; a SystemExit comes out of it as another
+
+    with ThreadPoolExecutor(1) as aside:
+
+        def start(part: int) -> None:
+            began[part] = time.monotonic()
+
+        def over(part: int) -> None:
+            closing[part] = aside.submit(close, part)
+
+        try:
+            if any(sweep.indices for sweep in sweeps):
+                signal.signal(signal.SIGTERM, terminate)  # Ray, once started, would answer it with an abort
+                _tune(sweeps, store, outbox, errors, title, start, over)
+        except KeyboardInterrupt:
+            killed = True
+            import ray
+
+            ray.shutdown()
+            if terminated:
+                raise SystemExit(TERMINATED) from None
+            raise
+        finally:
+            for part in range(len(sweeps)):
+                if part not in closing:
+                    over(part)
+            results = [closing[part].result() for part in range(len(sweeps))]
+    return results
+
+
+def _tune(
+    sweeps: Sequence[Opened],
+    store: Store,
+    outbox: Path,
+    errors: dict[tuple[int, int], str],
+    title: str,
+    start: Callable[[int], None],
+    over: Callable[[int], None],
+) -> None:
+    """Run the trials; `errors` gets, by (sweep, index), what Ray says of those that it could not run."""
+    from ray import tune
+
+    from pipelines.progress import SweepProgress
+
+    plan, resources = sweeps[0].plan, sweeps[0].plan.resources
+    jobs = [_job(sweep, store, outbox) for sweep in sweeps]
+    chosen = [(part, index) for part, sweep in enumerate(sweeps) for index in sweep.indices]
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
+    watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over)
+    with watching as progress, tempfile.TemporaryDirectory() as folder:
+        tune.Tuner(
+            tune.with_resources(tune.with_parameters(work, jobs=jobs), _request(resources)),
+            param_space={"trial": tune.grid_search(chosen)},
+            tune_config=tune.TuneConfig(
+                reuse_actors=resources.workers == 1,
+                scheduler=_scheduler(plan),
+                max_concurrent_trials=_at_once(resources),
+            ),
+            run_config=tune.RunConfig(name=sweeps[0].name, storage_path=folder, verbose=0, callbacks=[progress]),
+        ).fit()
+
+
+def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
+    plan, resources = sweep.plan, sweep.plan.resources
+    return Job(
+        experiment=plan.experiment.name,
+        configs=[config.model_dump(mode="json") for config in plan.configs],
+        names=[plan.label(config) for config in plan.configs],
+        axes=plan.axes,
+        scale=plan.scale,
+        uri=store.uri,
+        outbox=str(outbox),
+        tags={"sweep": sweep.name, "sweep_run_id": sweep.run_id, "kind": plan.kind, **plan.tags},
+        metric=plan.metric if plan.scheduler == "asha" else None,
+        timeout=resources.timeout,
+        workers=resources.workers,
+        cpus=resources.cpus,
+        gpus=resources.gpus,
+    )
+
+
+def _request(resources: Resources) -> dict[str, float]:
+    if resources.workers > 1:
+        # the trial itself only waits for its workers, which ask for their own; but Ray wants some request, be it a byte
+        return {"CPU": 0, "memory": 1}
+    return {"CPU": resources.cpus, "GPU": resources.gpus}
+
+
+def _at_once(resources: Resources) -> int | None:
+    """Data-parallel trials ask for their workers one by one: more at once than fit whole would wait on each other."""
+    if resources.workers == 1:
+        return None
+    have = capacity()
+    asked = {"CPU": resources.cpus * resources.workers, "GPU": resources.gpus * resources.workers}
+    return max(1, int(min(have[kind] / number for kind, number in asked.items() if number)))
+
+
+def _scheduler(plan: Plan) -> Any:
+    from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
+
+    if plan.scheduler == "fifo":
+        return FIFOScheduler()
+    # one iteration is one report of the metric, so that trials are compared after equally many measurements
+    return ASHAScheduler(
+        time_attr="training_iteration",
+        metric=plan.metric,
+        mode=plan.mode,
+        grace_period=3,
+        reduction_factor=3,
+        max_t=100_000,
+    )
+
+
+def settle(
+    plan: Plan, sweep_run_id: str, store: Store, outbox: Path, errors: Mapping[int, str], *, killed: bool
+) -> list[TrialRecord]:
+    """Bring every run of a sweep into a final state, with all that its journal still holds.
+
+    Returns all trials of the plan; one that never came to open a run has an empty run id.
+    """
+    ours = {trial.run_id for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
+    deadline = time.monotonic() + LEAVING
+    while ours & set(sync(outbox).busy) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
+    for trial in read_trials(store, plan.experiment.name, sweep_run_id):
+        if trial.status == "running":
+            store.set_tags(trial.run_id, {"status": end.lower(), "reason": said})
+        if trial.status == "running" or trial.mlflow_status == "RUNNING":
+            store.end_run(trial.run_id, end)
+    trials = {trial.index: trial for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
+    for index, config in enumerate(plan.configs):
+        if index not in trials:
+            reason = "the sweep was interrupted before it began" if killed else _last_line(errors.get(index, ""))
+            values = config.model_dump(mode="json")
+            status = "killed" if killed else "failed"
+            trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
+    return [trials[index] for index in sorted(trials)]
+
+
+def _last_line(error: str) -> str:
+    """What a traceback comes to."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it could not be started"
+
+
+def _close_sweep(sweep_run_id: str, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:
+    counts = Counter(trial.status for trial in trials)
+    keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()})
+    rows = [{"run_id": t.run_id, "status": t.status, **t.config, **t.metrics} for t in trials]
+    store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")
+    well = not killed and all(trial.went_well for trial in trials)
+    status = "killed" if killed else "finished" if well else "incomplete"
+    store.set_tags(sweep_run_id, {"status": status, "seconds": f"{seconds:.1f}"})
+    store.end_run(sweep_run_id, "KILLED" if killed else "FINISHED" if well else "FAILED")
+
+
+def _tell_troubles(trials: Sequence[TrialRecord]) -> None:
+    troubles = Counter((trial.status, trial.reason) for trial in trials if not trial.went_well)
+    for (status, reason), number in troubles.items():
+        tell(f"{number} trial{'s' * (number > 1)} {status}: {reason}")
+
+
+def keep_metrics(store: Store, run_id: str, metrics: Mapping[str, float]) -> None:
+    """Record numbers that have no steps."""
+    now = time.time_ns() // 1_000_000
+    store.log_metrics(run_id, [Metric(name, float(value), now, 0) for name, value in metrics.items()])
