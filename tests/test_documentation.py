@@ -94,6 +94,7 @@ def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> N
     exec(compile(source, "<documentation>", "exec"), names)
     if "probe" in names:
         assert {"nfa/0", "cnfa/0", "nfa/3"} <= names["probe"].latest().keys()
+        assert {"nc1/3", "nc3/3"} <= names["collapse"].latest().keys()
     if "figure" in names:
         experiment = names["figure"]
         assert isinstance(experiment, Experiment)

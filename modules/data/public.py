@@ -1,288 +1,207 @@
-"""Public image datasets, read with Hugging Face `datasets` (the extra `featurelab[public]`).
+"""Public image datasets as data modules in memory; where they come from stands in `public_sources`."""
 
-Loading never touches the network: rows come from parquet files under a data folder, or from the copy that `fetch`
-(or any earlier `datasets.load_dataset`) left in the hub's cache. Only `fetch` downloads.
-"""
-
-import difflib
-import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, Literal
-from unittest.mock import patch
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .augment import Augmentation
+from .public_names import CIFAR100_TO_COARSE
+from .public_sources import DatasetMissing as DatasetMissing
+from .public_sources import Pixels, Source, Targets, labels, load, source
+from .public_sources import available as available
+from .public_sources import check as check
+from .public_sources import fetch as fetch
+from .public_sources import require as require
 from .tensors import Pair, TensorData, stream
 
 
-class DatasetMissing(Exception):
-    """A public dataset is not on this machine (or `datasets` is not installed); one line says how to get it."""
+class Labels(NamedTuple):
+    """Integer labels of a training and a test set, (n_train,) and (n_test,)."""
 
-
-@dataclass(frozen=True)
-class Source:
-    """Where a dataset lives on the hub, and how its columns become inputs and targets."""
-
-    name: str
-    repo_id: str
-    config: str
-    splits: MappingProxyType[str, int]  # split -> rows on the hub
-    label: str  # column; `image` holds the picture
-    size: int  # pictures are resized to size x size x 3
-    targets: Literal["signs", "one_hot"]
-    pixels: Literal["unit", "standardised"]  # [0, 1], or mean 0 and std 1 of each pixel over the training set
-    classes: int
-    balanced: bool  # subsets take as many rows of every class
-    needs: str
-    url: str  # licence and citation
-
-    @property
-    def columns(self) -> list[str]:
-        return ["image", self.label]
-
-
-_SOURCES = {
-    source.name: source
-    for source in (
-        Source(
-            name="celeba",
-            repo_id="flwrlabs/celeba",
-            config="img_align+identity+attr",
-            splits=MappingProxyType({"train": 162_770, "valid": 19_867, "test": 19_962}),
-            label="Eyeglasses",
-            size=96,
-            targets="signs",
-            pixels="unit",
-            classes=2,
-            balanced=True,
-            needs="12 GB of downloads; non-commercial research only",
-            url="https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
-        ),
-        Source(
-            name="svhn",
-            repo_id="ufldl-stanford/svhn",
-            config="cropped_digits",
-            splits=MappingProxyType({"train": 73_257, "test": 26_032}),
-            label="label",
-            size=32,
-            targets="one_hot",
-            pixels="standardised",
-            classes=10,
-            balanced=False,
-            needs="1.2 GB of downloads; non-commercial use only",
-            url="http://ufldl.stanford.edu/housenumbers/",
-        ),
-    )
-}
-
-
-def available() -> list[Source]:
-    """The datasets that can be fetched, by name."""
-    return [_SOURCES[name] for name in sorted(_SOURCES)]
-
-
-def source(name: str) -> Source:
-    """The source called `name`; ValueError naming the nearest one otherwise."""
-    if name not in _SOURCES:
-        nearest = difflib.get_close_matches(name, _SOURCES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"no public dataset is called {name!r}; did you mean {nearest!r}? known: {sorted(_SOURCES)}")
-    return _SOURCES[name]
-
-
-def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
-    """The image and label columns of a split, as a memory-mapped `datasets.Dataset`.
-
-    Rows come from `<root>/<name>/<split>*.parquet` where there are such files (root: the argument, else the environment
-    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads.
-    Raises DatasetMissing if neither has it, ValueError for an unknown name or split or for files without these columns.
-    """
-    entry = source(name)
-    if split not in entry.splits:
-        raise ValueError(f"{name} has no split {split!r}; its splits are {list(entry.splits)}")
-    datasets = _datasets(entry)
-    datasets.disable_progress_bars()
-    folder = root or os.environ.get("FEATURELAB_DATA")
-    files = sorted(str(path) for path in Path(folder, name).glob(f"{split}*.parquet")) if folder else []
-    if files:
-        rows = datasets.load_dataset("parquet", data_files={split: files}, split=split)
-        origin = f"{folder}/{name}"
-    else:
-        try:
-            with _offline(datasets):
-                rows = datasets.load_dataset(entry.repo_id, entry.config, split=split)
-        except (OSError, ValueError) as error:
-            raise _missing(entry) from error
-        origin = entry.repo_id
-    absent = [column for column in entry.columns if column not in rows.column_names]
-    if absent:
-        raise ValueError(f"{origin} has no column {absent[0]!r}; its columns are {rows.column_names}")
-    return rows.select_columns(entry.columns).cast_column("image", datasets.Image())
-
-
-def require(name: str, *, root: str | Path | None = None) -> None:
-    """Raise DatasetMissing unless the splits that `PublicImages` reads are on this machine; reads no images."""
-    for split in ("train", "test"):
-        load(name, split, root=root)
-
-
-def fetch(name: str) -> None:
-    """Download every split into the hub's cache; DatasetMissing within seconds where the hub is out of reach."""
-    entry = source(name)
-    datasets = _datasets(entry)
-    from huggingface_hub.utils import get_session
-
-    try:  # the hub's client would retry an unreachable host for half a minute
-        get_session().head(datasets.config.HF_ENDPOINT, timeout=5.0)
-    except Exception as error:
-        raise DatasetMissing(
-            f"dataset '{name}' cannot be fetched: {datasets.config.HF_ENDPOINT} is out of reach from this machine;"
-            f" fetch it where there is a network, or put parquet files into $FEATURELAB_DATA/{name}/"
-        ) from error
-    datasets.load_dataset(entry.repo_id, entry.config)
-
-
-def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
-    """What is on this machine: `present`, and of each split found `rows`, `columns` (name -> type) and `digest`.
-
-    The digest is the SHA-256 over the encoded images and the labels, in order. Where nothing is found, `missing`
-    says how to get it.
-    """
-    entry = source(name)
-    found: dict[str, Any] = {}
-    missing = None
-    for split in entry.splits:
-        try:
-            rows = load(name, split, root=root)
-        except DatasetMissing as error:
-            missing = str(error)
-            continue
-        columns = {column: str(feature) for column, feature in rows.features.items()}
-        found[split] = {"rows": len(rows), "columns": columns, "digest": _digest(rows, entry)}
-    report: dict[str, Any] = {"name": name, "present": bool(found), "splits": found}
-    return report if found else report | {"missing": missing}
-
-
-def labels(rows: Any, label: str) -> NDArray[np.int64]:
-    """The label column (n,) as integers; images are not decoded."""
-    return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
-
-
-def images(rows: Any, size: int, *, chunk: int = 256) -> Tensor:
-    """Decoded pictures, uint8 of shape (n, 3, size, size), resized (bilinear, both sides) where they have another size.
-
-    Filled chunk by chunk: no more than `chunk` decoded pictures exist beside the result.
-    """
-    from PIL import Image
-
-    pixels = torch.empty(len(rows), 3, size, size, dtype=torch.uint8)
-    start = 0
-    for batch in rows.select_columns(["image"]).iter(batch_size=chunk):
-        for offset, picture in enumerate(batch["image"]):
-            rgb = picture.convert("RGB")
-            if rgb.size != (size, size):
-                rgb = rgb.resize((size, size), Image.Resampling.BILINEAR)
-            pixels[start + offset] = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)
-        start += len(batch["image"])
-    return pixels
+    train: Tensor
+    test: Tensor
 
 
 class PublicImages(TensorData):
-    """A random subset of a public dataset, inputs flattened to (n, 3 * size * size), channels first.
+    """Rows of a public dataset in memory.
 
-    - `celeba` (fig. 13): eyeglasses or not, as many of each; 96x96x3 pixels in [0, 1]; labels +1 and -1.
-    - `svhn` (fig. 14): cropped digits 32x32x3; each pixel standardised by the training subset's mean and standard
-      deviation (constant pixels divided by 1); ten one-hot labels.
+    - Which: `n_train` of the split `train` and `n_test` of the test split (None: all there are). `rows="random"` draws
+      them with `seed`, "first" takes them in the order of the dataset; `balanced` takes as many of every class.
+      `classes` keeps only these classes, relabelled 0, 1, ... in the order given. `sort_by_class` then sorts stably.
+    - Targets: "labels", integers (n,); "coarse", the integers of CIFAR-100's super-classes; "one_hot", (n, classes);
+      "signs", -1 and +1: (n, 1) for two classes, else +1 in the column of the class, (n, classes).
+    - Inputs: images (n, channels, size, size), or flattened, channels first. "unit" pixels lie in [0, 1]; "per_pixel"
+      and "per_channel" standardise them by mean and standard deviation (with n - `ddof` in the denominator) over the
+      training rows chosen, the test set by the same numbers; what is constant there is divided by 1.
 
-    Training rows come from the split `train`, test rows from `test`; `seed` chooses them. `image_shape` is (3, size,
-    size). Raises DatasetMissing, or ValueError where a split has too few rows (of a class).
+    Where an option is None the dataset's own holds: celeba (fig. 13 of arXiv:2402.05271) has as many faces with and
+    without eyeglasses, pixels in [0, 1] and signs; svhn (fig. 14 there) standardised pixels and one-hot labels; the
+    others integer labels and pixels in [0, 1].
+
+    `image_shape` is (channels, size, size), `labels` and `coarse` (None but for CIFAR-100) the integer labels whatever
+    the targets are, `names` those of the classes, where known.
+
+    Raises DatasetMissing; ValueError where a split has too few rows (of a class), or for options that do not fit.
     """
 
     def __init__(
         self,
         name: str,
-        n_train: int,
-        n_test: int = 0,
+        n_train: int | None = None,
+        n_test: int | None = 0,
         *,
         seed: int,
+        rows: Literal["random", "first"] = "random",
+        balanced: bool | None = None,
+        classes: Sequence[int] | None = None,
+        sort_by_class: bool = False,
+        targets: Targets | None = None,
+        pixels: Pixels | None = None,
+        ddof: int = 0,
+        flatten: bool = True,
         root: str | Path | None = None,
         dtype: str = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
+        augment: Augmentation | None = None,
     ) -> None:
         self.source = entry = source(name)
-        self.image_shape = (3, entry.size, entry.size)
+        self.image_shape = (entry.channels, entry.size, entry.size)
         self.seed = seed
+        self.targets: Targets = targets or entry.targets
+        self.pixels: Pixels = pixels or entry.pixels
+        self.flatten = flatten
+        kept = tuple(range(entry.classes)) if classes is None else tuple(int(c) for c in classes)
+        _refuse(entry, self.targets, self.pixels, rows, kept)
+        self.names = None if entry.names is None else tuple(entry.names[c] for c in kept)
+        balanced = entry.balanced if balanced is None else balanced
         kind = getattr(torch, dtype)
-        train = _subset(entry, "train", n_train, seed, root, kind)
-        test = _subset(entry, "test", n_test, seed, root, kind) if n_test else None
-        if entry.pixels == "standardised":
-            mean, spread = train[0].mean(0), train[0].std(0, correction=0)
-            # by range: rounding gives a constant pixel a deviation of 1e-17, not 0
-            spread[train[0].amax(0) == train[0].amin(0)] = 1.0
-            for part in (train, test) if test else (train,):
-                part[0].sub_(mean).div_(spread)
-        super().__init__(train, test, batch_size=batch_size, order_seed=order_seed, dtype=dtype, name=name)
+        pairs: list[Pair | None] = []
+        fine: list[Tensor] = []
+        coarse: list[Tensor] = []
+        for split, n in (("train", n_train), (entry.test, n_test)):
+            if n == 0:
+                pairs.append(None)
+                fine.append(torch.empty(0, dtype=torch.int64))
+                coarse.append(fine[-1])
+                continue
+            table = load(name, split, root=root)
+            y = labels(table, entry.label)
+            chosen = _chosen(y, entry, split, n, kept, seed=seed, drawn=rows == "random", balanced=balanced)
+            if sort_by_class:
+                chosen = chosen[np.argsort(y[chosen], kind="stable")]
+            super_classes = _coarse(table, y, entry)
+            fine.append(torch.from_numpy(np.searchsorted(np.sort(kept), y[chosen])))
+            fine[-1] = torch.from_numpy(np.argsort(kept))[fine[-1]]  # from sorted classes to the order given
+            coarse.append(fine[-1] if super_classes is None else torch.from_numpy(super_classes[chosen]))
+            x = images(table.select(chosen), entry.size, channels=entry.channels)
+            x = (x.flatten(1) if flatten else x).to(kind).div_(255.0)
+            pairs.append((x, _targets(self.targets, fine[-1], coarse[-1], len(kept), kind)))
+        train, test = pairs
+        if train is None:
+            raise ValueError("n_train must be at least 1")
+        if self.pixels != "unit":
+            _standardise(train, test, self.pixels, self.image_shape, ddof)
+        self.labels = Labels(*fine)
+        self.coarse = Labels(*coarse) if entry.coarse else None
+        super().__init__(
+            train, test, batch_size=batch_size, order_seed=order_seed, dtype=dtype, name=name, augment=augment
+        )
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"repo_id": self.source.repo_id, "image_shape": self.image_shape, "seed": self.seed}
+        return super().describe() | {
+            "repo_id": self.source.repo_id,
+            "image_shape": self.image_shape,
+            "seed": self.seed,
+            "targets": self.targets,
+            "pixels": self.pixels,
+        }
 
 
-def _subset(entry: Source, split: str, n: int, seed: int, root: str | Path | None, dtype: torch.dtype) -> Pair:
-    rows = load(entry.name, split, root=root)
-    y = labels(rows, entry.label)
-    order = stream(seed, split).permutation(len(y))
-    if entry.balanced:
-        if n % entry.classes:
-            raise ValueError(f"a balanced subset of {entry.name} needs a multiple of {entry.classes} rows, got {n}")
-        per_class = n // entry.classes
-        order = np.concatenate([order[y[order] == label][:per_class] for label in range(entry.classes)])
-        order = stream(seed, f"{split} order").permutation(order)
+def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> Tensor:
+    """Decoded pictures, uint8 of shape (n, channels, size, size), resized (bilinear, both sides) where they differ.
+
+    One channel is the luma of the picture, three are RGB. Filled chunk by chunk: no more than `chunk` decoded
+    pictures exist beside the result.
+    """
+    from PIL import Image
+
+    pixels = torch.empty(len(rows), channels, size, size, dtype=torch.uint8)
+    start = 0
+    for batch in rows.select_columns(["image"]).iter(batch_size=chunk):
+        for offset, picture in enumerate(batch["image"]):
+            shown = picture.convert("RGB" if channels == 3 else "L")
+            if shown.size != (size, size):
+                shown = shown.resize((size, size), Image.Resampling.BILINEAR)
+            pixels[start + offset] = torch.from_numpy(np.array(shown)).view(size, size, channels).permute(2, 0, 1)
+        start += len(batch["image"])
+    return pixels
+
+
+def _refuse(entry: Source, targets: str, pixels: str, rows: str, kept: tuple[int, ...]) -> None:
+    known = {"targets": Targets, "pixels": Pixels, "rows": Literal["random", "first"]}
+    for option, given in (("targets", targets), ("pixels", pixels), ("rows", rows)):
+        choices = known[option].__args__  # type: ignore[attr-defined]
+        if given not in choices:
+            raise ValueError(f"{option} must be one of {', '.join(choices)}, got {given!r}")
+    if targets == "coarse" and entry.coarse is None:
+        raise ValueError(f"{entry.name} has no super-classes: targets cannot be 'coarse'")
+    if len(set(kept)) != len(kept) or not kept or not all(0 <= c < entry.classes for c in kept):
+        raise ValueError(f"classes must be different ones of 0..{entry.classes - 1}, got {kept}")
+
+
+def _chosen(
+    y: NDArray[np.int64], entry: Source, split: str, n: int | None, kept: tuple[int, ...], *, seed: int, drawn: bool,
+    balanced: bool,
+) -> NDArray[np.int64]:  # fmt: skip
+    """The rows to take, in their order."""
+    order = stream(seed, split).permutation(len(y)) if drawn else np.arange(len(y))
+    if len(kept) < entry.classes:
+        order = order[np.isin(y[order], kept)]
+    if balanced and n is not None:
+        if n % len(kept):
+            raise ValueError(f"a balanced subset of {entry.name} needs a multiple of {len(kept)} rows, got {n}")
+        per_class = n // len(kept)
+        order = np.concatenate([order[y[order] == label][:per_class] for label in sorted(kept)])
+        order = stream(seed, f"{split} order").permutation(order) if drawn else np.sort(order)
     chosen = order[:n]
-    if len(chosen) < n:
-        kind = "balanced rows" if entry.balanced else "rows"
+    if n is not None and len(chosen) < n:
+        kind = "balanced rows" if balanced else "rows"
         raise ValueError(f"split {split!r} of {entry.name} gives only {len(chosen)} {kind}, {n} were asked for")
-    x = images(rows.select(chosen), entry.size).flatten(1).to(dtype).div_(255.0)
-    one_hot = torch.nn.functional.one_hot(torch.from_numpy(y[chosen]), entry.classes)
-    return x, (one_hot if entry.targets == "one_hot" else 2 * one_hot[:, 1:] - 1).to(dtype)
+    return chosen
 
 
-def _digest(rows: Any, entry: Source) -> str:
-    total = hashlib.sha256()
-    for table in rows.with_format("arrow").iter(batch_size=1000):
-        for picture in table["image"].combine_chunks().field("bytes"):
-            total.update(picture.as_buffer())
-        total.update(table[entry.label].to_numpy().astype("<i8").tobytes())
-    return total.hexdigest()
+def _coarse(table: Any, y: NDArray[np.int64], entry: Source) -> NDArray[np.int64] | None:
+    if entry.coarse is None:
+        return None
+    found = labels(table, entry.coarse)
+    if not np.array_equal(found, np.asarray(CIFAR100_TO_COARSE)[y]):
+        raise ValueError(f"{entry.name}: classes of {entry.coarse} are not those of the super-classes we know")
+    return found
 
 
-def _missing(entry: Source) -> DatasetMissing:
-    return DatasetMissing(
-        f"dataset '{entry.name}' is not on this machine: run `featurelab data fetch {entry.name}` ({entry.needs}),"
-        f" or put parquet files into $FEATURELAB_DATA/{entry.name}/"
-    )
+def _targets(targets: str, fine: Tensor, coarse: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+    if targets in ("labels", "coarse"):
+        return fine if targets == "labels" else coarse
+    one_hot = torch.nn.functional.one_hot(fine, classes)
+    if targets == "one_hot":
+        return one_hot.to(dtype)
+    return (2 * (one_hot[:, 1:] if classes == 2 else one_hot) - 1).to(dtype)
 
 
-def _datasets(entry: Source) -> ModuleType:
-    try:
-        import datasets
-    except ImportError as error:
-        raise DatasetMissing(
-            f"dataset '{entry.name}' needs the extra `public`: run `pip install 'featurelab[public]'`,"
-            f" then `featurelab data fetch {entry.name}`"
-        ) from error
-    return datasets
-
-
-@contextmanager
-def _offline(datasets: ModuleType) -> Iterator[None]:
-    """Let `datasets` look into its cache only, at once, whatever the network is like."""
-    with patch.object(datasets.config, "HF_HUB_OFFLINE", True):
-        yield
+def _standardise(train: Pair, test: Pair | None, pixels: str, shape: tuple[int, int, int], ddof: int) -> None:
+    """Standardise the inputs in place, by the training set."""
+    x = train[0]
+    grouped = x if pixels == "per_pixel" else x.view(len(x), shape[0], -1)
+    over = 0 if pixels == "per_pixel" else (0, 2)
+    mean, spread = grouped.mean(over), grouped.std(over, correction=ddof)
+    # by range: rounding gives a constant pixel a deviation of 1e-17, not 0
+    spread[grouped.amax(over) == grouped.amin(over)] = 1.0
+    for part in (train, test) if test else (train,):
+        view = part[0] if pixels == "per_pixel" else part[0].view(len(part[0]), shape[0], -1).movedim(1, -1)
+        view.sub_(mean).div_(spread)

@@ -10,6 +10,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from .augment import Augmentation
+
 Pair = tuple[Tensor, Tensor]
 
 
@@ -26,6 +28,9 @@ class Batches:
     short where batch_size does not divide n. Of W workers, worker `rank` gets the rank-th of W equal shares of every
     batch: together they see the batches that one worker alone would see.
 
+    `augment` changes the inputs of a batch at random; its numbers are drawn from (order_seed, epoch, batch) for the
+    whole batch, so they do not depend on the number of workers either.
+
     Each complete pass advances `epoch`; a Lightning trainer sets it (it calls `set_epoch` on a loader's `sampler`).
 
     Raises ValueError where a batch does not divide into `world_size` equal shares.
@@ -39,10 +44,12 @@ class Batches:
         order_seed: int | None = None,
         rank: int = 0,
         world_size: int = 1,
+        augment: Augmentation | None = None,
     ) -> None:
-        """`order_seed=None` keeps the tensors' own order in every epoch."""
+        """`order_seed=None` keeps the tensors' own order in every epoch, and augments nothing."""
         self.tensors = tensors
         self.order_seed = order_seed
+        self.augment = augment
         self.rank, self.world_size = rank, world_size
         self.epoch = 0
         if order_seed is not None:
@@ -71,8 +78,16 @@ class Batches:
             begin = start + self.rank * share
             index = slice(begin, begin + share) if order is None else order[begin : begin + share]
             x, y = self.tensors
-            yield x[index], y[index]
+            yield self._changed(x[index], start, epoch), y[index]
         self.epoch = epoch + 1
+
+    def _changed(self, x: Tensor, start: int, epoch: int) -> Tensor:
+        """The inputs of this worker's share of the batch that begins at sample `start` of the epoch."""
+        if self.augment is None or self.order_seed is None:
+            return x
+        rng = np.random.default_rng([self.order_seed, epoch, start, *b"augment"])
+        uniform = rng.random((self.world_size * len(x), self.augment.numbers))[self.rank * len(x) :][: len(x)]
+        return self.augment(x, torch.from_numpy(uniform).to(x.device))
 
     def _order(self, n: int, epoch: int) -> Tensor:
         assert self.order_seed is not None
@@ -97,8 +112,11 @@ class TensorData(pl.LightningDataModule):
         order_seed: int = 0,
         dtype: str = "float64",
         name: str = "tensors",
+        augment: Augmentation | None = None,
     ) -> None:
         """Floating-point tensors are cast to `dtype`; integer ones (class labels) are kept.
+
+        `augment` changes training batches at random (`data.crop_and_flip`), never `train` itself or the test set.
 
         `batch_size=None` trains on the full batch, one batch an epoch. `order_seed` seeds the order of minibatches
         only. Raises ValueError for unequal lengths, a batch size below 1 or a dtype that is not a floating-point one.
@@ -118,12 +136,18 @@ class TensorData(pl.LightningDataModule):
         self.batch_size = batch_size
         self.order_seed = order_seed
         self.name = name
+        self.augment = augment
 
     def train_dataloader(self) -> Batches:
         trainer = self.trainer
         rank, world_size = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
         return Batches(
-            self._placed(self.train), self.batch_size, order_seed=self.order_seed, rank=rank, world_size=world_size
+            self._placed(self.train),
+            self.batch_size,
+            order_seed=self.order_seed,
+            rank=rank,
+            world_size=world_size,
+            augment=self.augment,
         )
 
     def val_dataloader(self) -> Batches | list[Any]:

@@ -1,7 +1,9 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from modules.measures import layer_names, nfa, tangent_covariance
 
 Factory = Callable[[nn.Module], torch.optim.Optimizer]
+Schedule = Callable[[int], float]  # epoch -> what the learning rate is multiplied with
 
 
 def gd(lr: float, weight_decay: float = 0.0) -> Factory:
@@ -18,9 +21,28 @@ def gd(lr: float, weight_decay: float = 0.0) -> Factory:
     return partial(_over_parameters, torch.optim.SGD, lr=lr, weight_decay=weight_decay)
 
 
+def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Factory:
+    """Gradient descent with momentum: v <- momentum v + g + weight_decay W, W <- W - lr v, starting from v = 0."""
+    return partial(_over_parameters, torch.optim.SGD, lr=lr, momentum=momentum, weight_decay=weight_decay)
+
+
 def adam(lr: float, weight_decay: float = 0.0) -> Factory:
     """Adam with torch's defaults; weight decay is added to the gradient."""
     return partial(_over_parameters, torch.optim.Adam, lr=lr, weight_decay=weight_decay)
+
+
+def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
+    """The step schedule: epoch -> factor^m with m the number of milestones that are <= epoch (epochs count from 0).
+
+    As `Supervised(schedule=...)` it multiplies the learning rate by `factor` at the start of each of these epochs.
+    Raises ValueError for milestones that do not increase or a factor that is not positive.
+    """
+    steps = tuple(int(epoch) for epoch in epochs)
+    if any(b <= a for a, b in pairwise(steps)):
+        raise ValueError(f"milestones must increase, got {steps}")
+    if not factor > 0:
+        raise ValueError(f"factor multiplies a learning rate and must be positive, got {factor}")
+    return partial(_stepped, steps, float(factor))
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
@@ -117,9 +139,13 @@ class AdaptiveSpeeds(pl.Callback):
         self.choices.append((trainer.global_step, lowest))
 
 
-# The factories are partials of these two, not closures, so that they can be sent to worker processes.
+# Factories and schedules are partials of these, not closures, so that they can be sent to worker processes.
 def _over_parameters(kind: type[torch.optim.Optimizer], net: nn.Module, **options: Any) -> torch.optim.Optimizer:
     return kind(net.parameters(), **options)
+
+
+def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
+    return factor ** bisect_right(milestones, epoch)
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

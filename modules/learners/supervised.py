@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .losses import Batch, Loss, accuracy, loss
+from .optimizers import Schedule
 
 
 class Diverged(Exception):
@@ -30,8 +31,10 @@ class Supervised(pl.LightningModule):
     averaged, so the fit equals one worker's on the whole batch.
 
     `loss` is a name of `learners.loss` or a function of (forward, batch); `optimizer` maps the network to its
-    optimiser, e.g. `learners.gd(0.05)`. Validation and testing log `loss/val`, `loss/test` and, for class labels,
-    `accuracy/...`.
+    optimiser, e.g. `learners.gd(0.05)`. `schedule` maps the epoch (passes over the data so far, from 0) to what the
+    optimiser's learning rates are multiplied with during it, e.g. `learners.milestones([100, 200])`: it depends on the
+    epoch alone, so a fit that goes on from a checkpoint goes on at the rate it would have had. Validation and testing
+    log `loss/val`, `loss/test` and, for class labels, `accuracy/...`.
 
     Raises `Diverged` when the loss is not finite, ValueError for an unknown loss, steps_per_batch < 1, or a precision
     that scales the loss (16-mixed).
@@ -44,6 +47,7 @@ class Supervised(pl.LightningModule):
         loss: str | Loss = "mse",
         optimizer: Callable[[nn.Module], torch.optim.Optimizer],
         steps_per_batch: int = 1,
+        schedule: Schedule | None = None,
     ) -> None:
         super().__init__()
         if steps_per_batch < 1:
@@ -53,6 +57,7 @@ class Supervised(pl.LightningModule):
         self.loss = _loss(loss)
         self.optimizer = optimizer
         self.steps_per_batch = steps_per_batch
+        self.schedule = schedule
         self._losses: list[Tensor] = []  # one tensor of per-step losses a batch
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,6 +80,14 @@ class Supervised(pl.LightningModule):
     def on_fit_start(self) -> None:
         if getattr(self.trainer.precision_plugin, "scaler", None) is not None:
             raise ValueError("precision 16-mixed scales the loss, which is not supported: use bf16-mixed, 32 or 64")
+
+    def on_train_epoch_start(self) -> None:
+        if self.schedule is None:
+            return
+        optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
+        for group in optimizer.param_groups:  # kept in checkpoints, the unscheduled rate too
+            group["lr"] = group.setdefault("initial_lr", group["lr"]) * self.schedule(self.current_epoch)
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         optimizer = self.optimizers()

@@ -1,4 +1,4 @@
-"""Pure functions on tensors and networks: gradients, the neural feature ansatz, kernels, early time, spectra."""
+"""Pure functions on tensors and networks: gradients, feature ansatz, kernels, spectra, neural collapse, alignment."""
 
 import lazy_loader as lazy
 

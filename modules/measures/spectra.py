@@ -38,6 +38,21 @@ def stable_rank(W: Tensor) -> Tensor:
     return values.square().sum() / values.max().square()
 
 
+def psd_power(M: Tensor, power: float) -> Tensor:
+    """M^power of a symmetric PSD matrix (k, k), power > 0: symmetric, PSD, float64.
+
+    Through the eigenvalues; those that rounding made negative count as 0. Raises ValueError for power <= 0, and for a
+    matrix that is not square.
+    """
+    if power <= 0:
+        raise ValueError(f"power must be above 0, got {power}")
+    if M.ndim != 2 or M.shape[0] != M.shape[1]:
+        raise ValueError(f"a square matrix is needed, got shape {tuple(M.shape)}")
+    M = M.double()
+    eigenvalues, Q = torch.linalg.eigh((M + M.T) / 2)
+    return (Q * eigenvalues.clamp(min=0).pow(power)) @ Q.T
+
+
 def haar_orthogonal(k: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float64) -> Tensor:
     """An orthogonal (k, k) matrix from the Haar measure, on the generator's device.
 

@@ -1,12 +1,10 @@
 """The neural feature ansatz and the spectra behind it, layer by layer, during any fit."""
 
-import copy
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytorch_lightning as pl
-import torch
 from torch import Tensor, nn
 
 from modules.measures import (
@@ -19,12 +17,13 @@ from modules.measures import (
 )
 
 from .probe import Probe
+from .reference import ReferenceProbe
 
 QUANTITIES = ("nfa", "cnfa", "double_centered_nfa", "ptk_centered_nfa", "centered_ratio", "double_centered_ratio")
 _NEED_KBAR = {"double_centered_nfa", "ptk_centered_nfa", "double_centered_ratio"}
 
 
-class AnsatzProbe(Probe):
+class AnsatzProbe(ReferenceProbe):
     """Alignment of weights with tangent features, `<quantity>/<layer>`: see `measures.decomposition` for the formulas.
 
     Quantities (default: all): `nfa`, `cnfa`, `double_centered_nfa`, `ptk_centered_nfa` in [0, 1]; `centered_ratio` and
@@ -45,47 +44,23 @@ class AnsatzProbe(Probe):
         reference: Literal["init"] | nn.Module = "init",
         **options: Any,
     ) -> None:
-        super().__init__(every=every, **options)
+        super().__init__(every=every, reference=reference, **options)
         for name in quantities:
             if name not in QUANTITIES:
                 nearest = difflib.get_close_matches(name, QUANTITIES, n=1, cutoff=0.0)[0]
                 raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {QUANTITIES}")
         self.layers = layers
         self.quantities = tuple(quantities)
-        self._reference = reference if isinstance(reference, nn.Module) else None
-        self._given_reference = isinstance(reference, nn.Module)
-        self._restored: Mapping[str, Any] | None = None
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_start(trainer, pl_module)
-        if self._given_reference or not trainer.is_global_zero:
-            return
-        if self._reference is None or trainer.global_step == 0:
-            self._reference = _frozen(pl_module)
-        if self._restored is not None:
-            self._reference.load_state_dict(self._restored)
-            self._restored = None
 
     def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
-        assert self._reference is not None
-        initial = layer_names(self._reference)
-        kbar = self._reference if _NEED_KBAR & set(self.quantities) else None
+        initial = layer_names(self.reference)
+        kbar = self.reference if _NEED_KBAR & set(self.quantities) else None
         found = tangent_covariance(module, inputs, layers=self.layers, reference=kbar)
         values: dict[str, float] = {}
         for layer, now in found.items():
             scores = decomposition(now.W, initial[layer].weight.detach().flatten(1), now.K, now.Kbar)
             values |= {f"{name}/{layer}": scores[name] for name in self.quantities if name in scores}
         return values
-
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
-        if self._reference is not None and not self._given_reference:
-            state["reference"] = {name: value.cpu() for name, value in self._reference.state_dict().items()}
-        return state
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self._restored = state_dict.get("reference")
 
 
 class SpectrumProbe(Probe):
@@ -109,11 +84,3 @@ class SpectrumProbe(Probe):
             values[f"stable_rank/{layer}"] = stable_rank(now.W).item()
             values[f"ptk_dispersion/{layer}"] = eigenvalue_dispersion(now.K).item()
         return values
-
-
-@torch.no_grad()
-def _frozen(module: pl.LightningModule) -> nn.Module:
-    frozen = copy.deepcopy(module).eval().requires_grad_(False)
-    for param in frozen.parameters():
-        param.grad = None
-    return frozen

@@ -1,19 +1,15 @@
 """One optimiser step, and every measure, of every figure at the paper's widths and dimensions."""
 
-import io
-
 import numpy as np
 import pytest
 from agreeing import EXPERIMENTS, sweep
 from keeping import Kept
-from PIL import Image
+from publicfiles import public_images  # noqa: F401
 
 from pipelines.claims import Missing
 from pipelines.drawing import style
 from pipelines.results import Results
 from pipelines.trial import perform
-
-datasets = pytest.importorskip("datasets")
 
 # Fewer samples, or fewer networks to average over; nothing that a network is made of.
 SMALLER = {
@@ -26,32 +22,7 @@ SMALLER = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def public_images(tmp_path_factory):
-    """CelebA and SVHN as parquet files of the real schema, their pictures noise."""
-    root = tmp_path_factory.mktemp("public")
-    rng = np.random.default_rng(0)
-
-    def write(name, split, shape, label, labels):
-        features = datasets.Features({"image": datasets.Image(), label[0]: label[1]})
-        rows = {"image": [png(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in labels], label[0]: labels}
-        (root / name).mkdir(exist_ok=True)
-        datasets.Dataset.from_dict(rows, features=features).to_parquet(root / name / f"{split}-00000-of-00001.parquet")
-
-    glasses, digit = ("Eyeglasses", datasets.Value("bool")), ("label", datasets.ClassLabel(num_classes=10))
-    for split, n in (("train", 40), ("test", 16)):
-        write("celeba", split, (218, 178, 3), glasses, [i % 3 == 0 for i in range(n)])
-        write("svhn", split, (32, 32, 3), digit, [i % 10 for i in range(n)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEATURELAB_DATA", str(root))
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
-        yield
-
-
-def png(pixels):
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return {"bytes": buffer.getvalue(), "path": None}
+pytestmark = pytest.mark.usefixtures("public_images")
 
 
 def read_by_the_figure(name):

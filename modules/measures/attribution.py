@@ -1,0 +1,51 @@
+"""Which part of a layer contracts its classes: the singular values and right vectors of its weights, or its activation.
+
+A layer computes activation(W x), W = U S V^T. NC1 does not see rotations, so U changes nothing, and the classes
+contract in two places only: from x to S V^T x, and from W x to its activation (arXiv:2402.13728, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from .collapse import class_moments, nc1
+
+
+def svd_attribution(
+    weight: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    activation: Callable[[Tensor], Tensor] = torch.relu,
+    *,
+    bias: Tensor | None = None,
+) -> dict[str, float]:
+    """NC1 (`measures.nc1`) at three places of a layer activation(W x + b): `input`, `right` and `output`.
+
+    weight (k_out, k_in), inputs (n, k_in), labels of the n samples. `right` is the NC1 of S V^T x, found without a
+    decomposition as that of W x: U is orthogonal and so is (W^T W)^{1/2} x = V S V^T x of the same NC1. Raises
+    ValueError for shapes that do not match and as `class_moments`.
+    """
+    if weight.ndim != 2 or inputs.ndim != 2 or inputs.shape[1] != weight.shape[1]:
+        raise ValueError(f"weights {tuple(weight.shape)} do not act on inputs {tuple(inputs.shape)}")
+    h = torch.nn.functional.linear(inputs, weight.to(inputs.dtype))
+    outputs = activation(h if bias is None else h + bias)
+    features = {"input": inputs, "right": h, "output": outputs}
+    return {name: nc1(class_moments(x, labels)).item() for name, x in features.items()}
+
+
+def attribution_drops(scores: Mapping[str, float]) -> dict[str, float]:
+    """Natural logarithms of the factors by which NC1 falls in a layer, of the scores of `svd_attribution`.
+
+    `right` = ln input - ln right, `activation` = ln right - ln output, `total` their sum; negative where NC1 grows.
+    nan or inf where a score is 0 or inf.
+    """
+    start, right, end = (_log(scores[name]) for name in ("input", "right", "output"))
+    return {"right": start - right, "activation": right - end, "total": start - end}
+
+
+def _log(score: float) -> float:
+    return math.log(score) if score > 0 else -math.inf

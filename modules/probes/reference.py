@@ -1,0 +1,61 @@
+"""Probes that compare the network with another one, by default with itself as it stood when the fit began."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+from torch import nn
+
+from .probe import Probe
+
+
+class ReferenceProbe(Probe):
+    """Keeps a frozen copy of the module as the fit begins, in `reference`; or takes a module that is given.
+
+    The copy is in evaluation mode, without gradients, and is kept in checkpoints, so that a resumed fit is compared
+    with where the first one began. Further options are those of `Probe`.
+    """
+
+    def __init__(self, *, reference: Literal["init"] | nn.Module = "init", **options: Any) -> None:
+        super().__init__(**options)
+        self._reference = reference if isinstance(reference, nn.Module) else None
+        self._given_reference = isinstance(reference, nn.Module)
+        self._restored: Mapping[str, Any] | None = None
+
+    @property
+    def reference(self) -> nn.Module:
+        """The network to compare with. Raises RuntimeError before a fit has begun."""
+        if self._reference is None:
+            raise RuntimeError(f"{type(self).__name__} has no reference before the fit begins")
+        return self._reference
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        if self._given_reference or not trainer.is_global_zero:
+            return
+        if self._reference is None or trainer.global_step == 0:
+            self._reference = frozen(pl_module)
+        if self._restored is not None:
+            self._reference.load_state_dict(self._restored)
+            self._restored = None
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        if self._reference is not None and not self._given_reference:
+            state["reference"] = {name: value.cpu() for name, value in self._reference.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._restored = state_dict.get("reference")
+
+
+@torch.no_grad()
+def frozen(module: nn.Module) -> nn.Module:
+    """A copy in evaluation mode whose parameters have and take no gradients."""
+    copied = copy.deepcopy(module).eval().requires_grad_(False)
+    for param in copied.parameters():
+        param.grad = None
+    return copied

@@ -1,0 +1,289 @@
+"""Alignment, collapse and what happens to classes never seen, together along training, on a network of each paper.
+
+The four papers measure different things on different networks: alignment of weights with tangent features (NFA, C-NFA),
+contraction of the classes trained on (NC1, NC2), alignment and elasticity of classes never trained on. Each ties its
+own to feature learning. The question here: *on one and the same run, do these change together, and which comes first?*
+
+- Network 1, neural feature ansatz: four hidden ReLU layers, one-hot digits, full-batch gradient descent.
+- Network 2, alignment and elasticity: two layers with a fixed readout, two sub-Gaussian classes; many small steps.
+- Network 3, deep neural collapse: five hidden ReLU layers from a small initialisation, +-1 digits, small batches.
+- Network 4, fine-grained structure: two hidden ReLU layers with biases, cross-entropy on merged classes of digits.
+
+Digits 8 and 9 are held out of the training of networks 1, 3 and 4; for network 2 the unseen classes are Gaussians at
+0.3 and 0.9 of the mean of the first class. The features are the input of the last layer, the weights those right
+before it. Each run is followed from its first step, at a pace at which its fast phase can be seen.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from modules import data, learners, measures, nets, probes
+from pipelines.axes import choice, loguniform
+from pipelines.claims import Missing, above, at_least, below
+from pipelines.config import Config
+from pipelines.drawing import CATEGORIES
+from pipelines.experiment import Experiment
+from pipelines.fit import fit
+from pipelines.lazy import lazy
+from pipelines.plan import mlp_cost
+
+np = lazy("numpy")
+torch = lazy("torch")
+
+Name = Literal["ansatz", "two_layer", "collapse", "coarse"]
+LAST_HIDDEN = {"ansatz": "3", "two_layer": "hidden", "collapse": "4", "coarse": "layers.1"}
+HEAD = {"ansatz": "4", "two_layer": "head", "collapse": "5", "coarse": "head"}
+SEEN, UNSEEN, COARSE = 8, (8, 9), 4
+
+
+class CrossConfig(Config):
+    network: Name = Field("ansatz", description="whose network, data, loss and optimiser")
+    n_train: int = Field(600, ge=32, description="training samples; digits: of the eight classes trained on")
+    dim: int = Field(64, ge=2, description="input coordinates; digits have 64")
+    width: int = Field(64, ge=8, description="units of the hidden layers")
+    init_scale: float = Field(1.0, gt=0, description="ansatz: variance multiplier; collapse: gain; coarse: factor")
+    lr: float = Field(0.2, gt=0, description="learning rate")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of stochastic gradient descent")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of all trained weights")
+    batch_size: int | None = Field(None, ge=2, description="samples a step; none: all of them")
+    steps: int = Field(600, ge=1, description="optimiser steps")
+    measurements: int = Field(30, ge=1, description="how often everything is measured")
+
+    @property
+    def every(self) -> int:
+        return max(1, self.steps // self.measurements)
+
+
+PRESETS = {
+    "ansatz": CrossConfig(),
+    "two_layer": CrossConfig(network="two_layer", n_train=256, dim=256, width=256, lr=4.0, steps=90),
+    "collapse": CrossConfig(
+        network="collapse", width=128, init_scale=0.5, lr=0.05, batch_size=32, steps=5700, measurements=25
+    ),
+    "coarse": CrossConfig(
+        network="coarse", width=128, lr=0.1, momentum=0.9, weight_decay=5e-4, batch_size=120, steps=250, measurements=50
+    ),
+}
+LARGER: dict[str, dict[str, Any]] = {
+    "ansatz": {"width": 256, "n_train": 1000, "steps": 3000},
+    "two_layer": {"width": 2048, "dim": 2048, "n_train": 2048, "lr": 11.3},
+    "collapse": {"width": 512, "n_train": 1000, "batch_size": 100, "steps": 5700},
+    "coarse": {"width": 512, "n_train": 1000, "steps": 1000},
+}
+PAPERS = {
+    "ansatz": "the neural feature ansatz",
+    "two_layer": "alignment and elasticity",
+    "collapse": "deep neural collapse",
+    "coarse": "fine-grained structure",
+}
+
+figures = {
+    name: Experiment(
+        name=f"cross/{name}_network",
+        figure=f"Network {number}",
+        title=f"Alignment, collapse and unseen classes along training, network of {paper}",
+        caption="Lines are means over seeds, bands their range. With two classes NC2 is 0 by definition.",
+        laptop=PRESETS[name],
+        paper=PRESETS[name].but(**LARGER[name]),
+        grid={"seed": [0, 1, 2, 3, 4, 5]},
+        sweep_axes={"lr": loguniform(1e-3, 10.0), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-6, 1e-2)},
+        metric="loss/train",
+        minutes=0.2,
+    )
+    for number, (name, paper) in enumerate(PAPERS.items(), 1)
+}
+ansatz, two_layer, collapse, coarse = figures.values()
+
+
+def run(config, recorder):
+    task, unseen = datasets(config)
+    outputs = 1 if config.network == "coarse" else task.train[1].shape[1]
+    loss = "cross_entropy" if config.network == "coarse" else scaled(1 / outputs)
+    net = network(config, outputs)
+    learner = learners.Supervised(
+        net,
+        loss=loss,
+        optimizer=learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay),
+        steps_per_batch=config.every if config.batch_size is None else 1,
+    )
+    watching = [
+        probes.LossProbe({"train": task.train}, every=config.every),
+        probes.AnsatzProbe(every=config.every, inputs=task.train[0], quantities=["nfa", "cnfa"]),
+        probes.CollapseProbe(every=config.every, inputs=task.train, quantities=["nc1", "nc2"]),
+        probes.AlignmentProbe(every=config.every, inputs=unseen),
+    ]
+    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+
+
+def scaled(factor):
+    return lambda forward, batch: learners.mse(forward, batch, factor=factor)
+
+
+def datasets(config):
+    """What is trained on, and samples (x, labels 0 and 1) of two classes that are not."""
+    seed, order = config.streams.data, config.streams.order
+    options = {"batch_size": config.batch_size, "order_seed": order, "dtype": config.dtype}
+    if config.network == "two_layer":
+        both = data.SubGaussianClasses(config.n_train, config.dim, "sphere", seed=seed, dtype=config.dtype)
+        parts = [
+            data.unseen_class(data.gaussian(200, config.dim, seed, f"unseen {share}"), both.axis, share * both.length)
+            for share in (0.3, 0.9)
+        ]
+        return both, (torch.cat(parts).to(both.train[0]), torch.arange(2).repeat_interleave(200))
+    digits = data.DigitImages(1797, seed=seed, dtype=config.dtype)
+    x, y = digits.train[0].flatten(1), digits.train[1]
+    new = y >= SEEN
+    chosen = (~new).nonzero().flatten()[: config.n_train]
+    x_train, y_train = x[chosen], y[chosen]
+    targets = {
+        "ansatz": lambda: torch.nn.functional.one_hot(y_train, SEEN).to(x),
+        "collapse": lambda: 2 * torch.nn.functional.one_hot(y_train, SEEN).to(x) - 1,
+        "coarse": lambda: y_train % COARSE,
+    }[config.network]()
+    return data.TensorData((x_train, targets), name="digits_0_to_7", **options), (x[new], y[new] - UNSEEN[0])
+
+
+def network(config, outputs):
+    dim, width, seed = config.dim, config.width, config.streams.init
+    if config.network == "ansatz":
+        return nets.mlp(dim, width, 4, outputs=outputs, init_scale=config.init_scale, seed=seed, dtype=config.dtype)
+    if config.network == "two_layer":
+        return nets.two_layer(dim, width, heads=outputs, seed=seed, dtype=config.dtype)
+    if config.network == "collapse":
+        return nets.xavier_mlp(dim, width, 5, outputs=outputs, gain=config.init_scale, seed=seed, dtype=config.dtype)
+    return nets.perceptron((dim, 2 * width, width, COARSE), init_scale=config.init_scale, seed=seed, dtype=config.dtype)
+
+
+def cost(config):
+    return mlp_cost(
+        dim=config.dim,
+        width=config.width,
+        hidden={"ansatz": 4, "two_layer": 1, "collapse": 5, "coarse": 2}[config.network],
+        outputs=8,
+        n_train=config.n_train,
+        batch_size=config.batch_size,
+        steps=config.steps,
+        measures=config.measurements,
+        bytes_a_number=4,
+    )
+
+
+def paths(runs):
+    """By name, what the claims compare along training: each rises where its paper sees features being learned."""
+    name = runs.values("network")[0]
+    nc1 = runs.curve(f"nc1/{HEAD[name]}")
+    if (nc1 <= 0).any():
+        raise Missing("NC1 is 0: its logarithm says nothing")
+    return {
+        "UC-NFA": runs.curve(f"nfa/{LAST_HIDDEN[name]}"),
+        "C-NFA": runs.curve(f"cnfa/{LAST_HIDDEN[name]}"),
+        "collapse": -np.log(nc1),
+        "elasticity": (runs.curve("elasticity/0") + runs.curve("elasticity/1")) / 2,
+        "recall": runs.curve("recall_at_1/all"),
+    }
+
+
+def together(one, other):
+    """Spearman correlation along training, over the steps at which both were measured."""
+    steps = one.index.intersection(other.index)
+    return measures.spearman(torch.tensor(one[steps].to_numpy()), torch.tensor(other[steps].to_numpy())).item()
+
+
+def halfway(path):
+    """The share of training after which a curve first has covered half of its way from its first value to its last."""
+    way = (path - path.iloc[0]) / (path.iloc[-1] - path.iloc[0])
+    return float(way.index[(way >= 0.5).to_numpy().argmax()] / path.index[-1])
+
+
+def panels(runs, axes):
+    name = runs.values("network")[0]
+    layer, head = LAST_HIDDEN[name], HEAD[name]
+    moves = {f"{what}, {which}": f"{what}/{k}" for what in ("alignment", "elasticity") for k, which in enumerate("AB")}
+    shown = [
+        ("weights and tangent features", "correlation", {"UC-NFA": f"nfa/{layer}", "C-NFA": f"cnfa/{layer}"}),
+        ("collapse of classes trained on", "NC1, NC2", {"NC1": f"nc1/{head}", "NC2": f"nc2/{head}"}),
+        ("unseen classes A and B move", "inner products / width", moves),
+        ("unseen classes told apart", "share", {"Recall@1": "recall_at_1/all"}),
+    ]
+    for axis, (title, ylabel, metrics) in zip(axes[0], shown, strict=True):
+        for (label, metric), colour in zip(metrics.items(), CATEGORIES, strict=False):
+            table = runs.curves(metric)
+            table = table / runs.values("width")[0] if "width" in ylabel else table
+            style = "--" if label.startswith("elasticity") else "-"
+            axis.plot(table.index, table.mean(axis=1), color=colour, label=label, linestyle=style)
+            axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0)
+        axis.set(title=title, xlabel="step", ylabel=ylabel)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
+    axes[0, 1].set_yscale("log")
+    axes[0, 0].set_ylim(0, 1.02)
+    axes[0, 3].set_ylim(0.45, 1.02)
+
+
+for experiment in figures.values():
+    experiment.trial(run)
+    experiment.cost(cost)
+    experiment.draw(cols=4, size=(13, 3.9))(panels)
+
+
+def claimed(id, *, says, expect, fails=None):
+    """Decorator: the claim of every network; `fails` says of which it is known not to hold, and why."""
+
+    def add(function):
+        for name, experiment in figures.items():
+            because = (fails or {}).get(name, "")
+            known: Any = {"documented": "fails", "because": because} if because else {}
+            experiment.claim(id, says=says, expect=expect, origin="ours", **known)(function)
+        return function
+
+    return add
+
+
+@claimed(
+    "x1_c_nfa_goes_with_collapse",
+    says="along training the C-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
+    expect=at_least(0.5),
+)
+def c_nfa_and_collapse(runs):
+    found = paths(runs)
+    return together(found["C-NFA"], found["collapse"])
+
+
+@claimed(
+    "x2_nfa_goes_with_collapse",
+    says="along training the UC-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
+    expect=at_least(0.5),
+)
+def nfa_and_collapse(runs):
+    found = paths(runs)
+    return together(found["UC-NFA"], found["collapse"])
+
+
+@claimed(
+    "x3_unseen_classes_move_with_collapse",
+    says="along training the elasticity of unseen classes and -ln NC1 of those trained on rise together (Spearman)",
+    expect=at_least(0.5),
+)
+def elasticity_and_collapse(runs):
+    found = paths(runs)
+    return together(found["elasticity"], found["collapse"])
+
+
+@claimed(
+    "x4_alignment_comes_first",
+    says="the UC-NFA is halfway to its final value before -ln NC1 is (difference in shares of training)",
+    expect=below(0),
+)
+def alignment_first(runs):
+    found = paths(runs)
+    return halfway(found["UC-NFA"]) - halfway(found["collapse"])
+
+
+@claimed(
+    "x5_unseen_classes_told_apart",
+    says="training tells the two unseen classes better apart than the network before it (difference of Recall@1)",
+    expect=above(0),
+)
+def recall_of_unseen(runs):
+    recall = paths(runs)["recall"]
+    return float(recall.iloc[-1] - recall.iloc[0])

@@ -1,0 +1,68 @@
+"""The class mixture and the balanced digits."""
+
+import pytest
+import torch
+
+from modules import data
+
+
+def test_a_mixture_has_the_means_noise_and_order_that_it_says():
+    task = data.ClassMixture(3, 2000, 10, 2.0, n_test=9, seed=0)
+    x, y = task.train
+    labels = y.argmax(1)
+    assert torch.equal(labels, torch.arange(3).repeat_interleave(2000))
+    assert torch.equal(y, torch.nn.functional.one_hot(labels, 3).double())
+    assert torch.allclose(torch.linalg.norm(task.means, dim=1), torch.full((3,), 2.0, dtype=torch.float64))
+    noise = x - task.means[labels]
+    assert torch.allclose(noise.T @ noise / len(x), torch.eye(10).double() / 10, atol=0.01)
+    assert len(task.test[0]) == 9
+    assert task.describe()["classes"] == 3
+
+
+def test_more_samples_or_classes_leave_the_others_alone():
+    small, large = data.ClassMixture(2, 3, 4, 1.0, seed=1), data.ClassMixture(3, 5, 4, 1.0, n_test=3, seed=1)
+    assert torch.equal(small.train[0][:3], large.train[0][:3])
+    assert torch.equal(small.train[0][3:], large.train[0][5:8])
+    again, other = data.ClassMixture(2, 3, 4, 1.0, seed=1), data.ClassMixture(2, 3, 4, 1.0, seed=2)
+    assert small.digest() == again.digest() != other.digest()
+
+
+def test_signs_are_twice_one_hot_less_one():
+    a, b = (data.ClassMixture(3, 2, 4, 1.0, targets=t, seed=0).train[1] for t in ("one_hot", "signs"))
+    assert torch.equal(b, 2 * a - 1)
+
+
+def test_digits_are_balanced_sorted_standardised_and_nested():
+    task = data.BalancedDigits(20, seed=0, targets="labels")
+    x, y = task.train
+    assert torch.equal(y, torch.arange(10).repeat_interleave(20))
+    assert torch.allclose(x.mean(0), torch.zeros(64).double(), atol=1e-12)
+    spread = x.std(0, correction=0)
+    assert torch.allclose(spread[spread > 0], torch.ones(int((spread > 0).sum())).double())
+    assert len(task.test[0]) == 1797 - 200
+    few = data.BalancedDigits(5, seed=0, targets="labels")
+    of_few, of_many = few.train[0].reshape(10, 5, 64), x.reshape(10, 20, 64)[:, :5]
+    varying = (of_few.flatten(0, 1).std(0) > 0) & (spread > 0)
+    assert torch.allclose(ranks(of_few[..., varying]), ranks(of_many[..., varying]))
+    assert not torch.equal(data.BalancedDigits(20, seed=1).train[0], x)
+
+
+def ranks(x):
+    """Orders of grey levels, which standardisation leaves as they are."""
+    return x.flatten(0, 1).T.contiguous().sub(x.flatten(0, 1).T[:, :1]).sign()
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda: data.ClassMixture(0, 3, 4, 1.0, seed=0), "classes must be at least 1"),
+        (lambda: data.ClassMixture(3, 3, 4, 1.0, n_test=4, seed=0), "n_test must be a multiple of the 3 classes"),
+        (lambda: data.ClassMixture(3, 3, 4, 1.0, targets="ranks", seed=0), "targets"),
+        (lambda: data.BalancedDigits(0, seed=0), "per_class must lie between 1 and 174"),
+        (lambda: data.BalancedDigits(175, seed=0), "per_class"),
+        (lambda: data.BalancedDigits(3, targets="ranks", seed=0), "targets"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(call, named):
+    with pytest.raises(ValueError, match=named):
+        call()

@@ -1,0 +1,76 @@
+"""Small parquet files of the public datasets, of the schema that they have on the hub, their pictures noise.
+
+Import `public_images` into a test module to have every dataset in $FEATURELAB_DATA during its tests, or call
+`write_public` for chosen sizes.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from modules.data import CIFAR100_TO_COARSE, available, source
+
+# Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
+ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "tiny_imagenet": (1, 1)}
+SIDES = {"cars196": (40, 60), "celeba": (218, 178), "cub200": (50, 40)}
+
+
+def write_public(
+    root: Path, name: str, rows: Mapping[str, int] | None = None, *, files: int = 1, seed: int = 0, **columns: Any
+) -> None:
+    """Write `rows[split]` rows a class of this dataset as parquet files, labels in turn 0, 1, ..., 0, 1, ...
+
+    `columns` are feature types in place of the hub's, by column.
+    """
+    import datasets
+
+    entry = source(name)
+    few = ROWS.get(name, (8, 4))
+    rows = {"train": few[0], entry.test: few[1]} if rows is None else rows
+    height, width = SIDES.get(name, (entry.size, entry.size))
+    rng = np.random.default_rng([seed, *name.encode()])
+    label = datasets.ClassLabel(names=[*entry.names]) if entry.names else datasets.ClassLabel(num_classes=entry.classes)
+    features = {entry.image: datasets.Image(), entry.label: datasets.Value("bool") if name == "celeba" else label}
+    if entry.coarse:
+        features[entry.coarse] = datasets.ClassLabel(names=[*(entry.coarse_names or ())])
+    features |= columns
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, each in rows.items():
+        n = each * entry.classes
+        labels = [i % entry.classes for i in range(n)]
+        shape = (height, width, 3) if entry.channels == 3 else (height, width)
+        table: dict[str, Any] = {
+            entry.image: [png(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(n)],
+            entry.label: [bool(y) for y in labels] if name == "celeba" else labels,
+        }
+        if entry.coarse:
+            table[entry.coarse] = [CIFAR100_TO_COARSE[y] for y in labels]
+        whole = datasets.Dataset.from_dict(table, features=datasets.Features(features))
+        for part in range(files):
+            indices = range(part * n // files, (part + 1) * n // files)
+            whole.select(indices).to_parquet(folder / f"{split}-{part:05}-of-{files:05}.parquet")
+
+
+def png(pixels: np.ndarray) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return {"bytes": buffer.getvalue(), "path": None}
+
+
+@pytest.fixture(scope="module")
+def public_images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a few rows of every public dataset, named by $FEATURELAB_DATA during the module's tests."""
+    datasets = pytest.importorskip("datasets")
+    root = tmp_path_factory.mktemp("public")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEATURELAB_DATA", str(root))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
+        for entry in available():
+            write_public(root, entry.name)
+        yield root
