@@ -83,7 +83,7 @@ figures = {
         name=f"cross/{name}_network",
         figure=f"Network {number}",
         title=f"Alignment, collapse and unseen classes along training, network of {paper}",
-        caption="Lines are means over seeds, bands their range. With two classes NC2 is 0 by definition.",
+        caption="Means over seeds and their range. With two classes NC2 is 0 by definition. Dotted: chance.",
         laptop=PRESETS[name],
         paper=PRESETS[name].but(**LARGER[name]),
         grid={"seed": [0, 1, 2, 3, 4, 5]},
@@ -218,6 +218,7 @@ def panels(runs, axes):
     axes[0, 1].set_yscale("log")
     axes[0, 0].set_ylim(0, 1.02)
     axes[0, 3].set_ylim(0.45, 1.02)
+    axes[0, 3].axhline(0.5, color="#888888", linestyle=":", linewidth=1)
 
 
 for experiment in figures.values():
@@ -239,10 +240,19 @@ def claimed(id, *, says, expect, fails=None):
     return add
 
 
+FALLS = "the first steps move the weights along few directions: the C-NFA begins near 1 and falls as classes collapse"
+
+
 @claimed(
     "x1_c_nfa_goes_with_collapse",
     says="along training the C-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
     expect=at_least(0.5),
+    fails={
+        "ansatz": FALLS,
+        "two_layer": FALLS,
+        "collapse": FALLS,
+        "coarse": "it rises with collapse for most seeds, and falls again for others",
+    },
 )
 def c_nfa_and_collapse(runs):
     found = paths(runs)
@@ -263,6 +273,10 @@ def nfa_and_collapse(runs):
     "x3_unseen_classes_move_with_collapse",
     says="along training the elasticity of unseen classes and -ln NC1 of those trained on rise together (Spearman)",
     expect=at_least(0.5),
+    fails={
+        "collapse": "unseen classes move as the loss leaves its plateau, then come back a little as collapse goes on",
+        "coarse": "unseen classes move far in the first fifty steps and come back most of the way",
+    },
 )
 def elasticity_and_collapse(runs):
     found = paths(runs)
@@ -273,6 +287,7 @@ def elasticity_and_collapse(runs):
     "x4_alignment_comes_first",
     says="the UC-NFA is halfway to its final value before -ln NC1 is (difference in shares of training)",
     expect=below(0),
+    fails=dict.fromkeys(("ansatz", "collapse", "coarse"), "collapse is halfway first, by a small share of training"),
 )
 def alignment_first(runs):
     found = paths(runs)
@@ -283,6 +298,10 @@ def alignment_first(runs):
     "x5_unseen_classes_told_apart",
     says="training tells the two unseen classes better apart than the network before it (difference of Recall@1)",
     expect=above(0),
+    fails=dict.fromkeys(
+        ("two_layer", "collapse", "coarse"),
+        "while the classes trained on collapse, unseen ones become harder to tell apart",
+    ),
 )
 def recall_of_unseen(runs):
     recall = paths(runs)["recall"]

@@ -1,0 +1,47 @@
+"""The measures of all papers on the networks of each."""
+
+import pandas as pd
+import pytest
+from checking import check_figure, performed
+
+from pipelines.cross.along_training import LAST_HIDDEN, figures, halfway, together
+
+each = pytest.mark.parametrize("name", figures)
+
+
+@each
+def test_claims_can_be_measured_and_the_figure_drawn(name):
+    results = check_figure(figures[name], steps=8, measurements=4, n_train=64, width=16, dim=64)
+    curves = results.curves(f"nfa/{LAST_HIDDEN[name]}")
+    assert list(curves.index) == [0, 2, 4, 6, 8]
+    assert curves.shape[1] == 6
+
+
+@each
+def test_one_step_at_the_larger_size(name):
+    preset = figures[name].paper
+    results = performed(figures[name], [preset.but(steps=1, measurements=1, n_train=64)])
+    assert set(results.trials.status) == {"finished"}
+    assert len(results.curves("alignment/1")) == 2
+
+
+@each
+def test_unseen_classes_are_in_no_training_batch(name):
+    from pipelines.cross.along_training import datasets
+
+    config = figures[name].laptop.but(n_train=64)
+    task, (unseen, labels) = datasets(config)
+    seen = {row.numpy().tobytes() for row in task.train[0]}
+    assert not any(row.numpy().tobytes() in seen for row in unseen)
+    assert set(labels.tolist()) == {0, 1}
+
+
+def test_halfway_is_the_share_of_training_at_which_half_of_the_way_is_covered():
+    assert halfway(pd.Series([0.0, 1.0, 5.0, 10.0], index=[0, 10, 20, 40])) == 0.5
+    assert halfway(pd.Series([3.0, 2.0, -1.0], index=[0, 1, 4])) == 1.0
+
+
+def test_together_compares_only_steps_at_which_both_were_measured():
+    one = pd.Series([1.0, 2.0, 3.0], index=[1, 2, 3])
+    assert together(one, pd.Series([9.0, 4.0, 5.0, 6.0], index=[0, 1, 2, 3])) == pytest.approx(1.0)
+    assert together(one, pd.Series([-1.0, -2.0, -3.0], index=[1, 2, 3])) == pytest.approx(-1.0)
