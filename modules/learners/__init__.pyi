@@ -12,6 +12,7 @@ from .measurement import Measurement as Measurement
 from .one_step import OneStep as OneStep
 from .one_step import half_squared_loss as half_squared_loss
 from .one_step import negative_gradient as negative_gradient
+from .one_step import stepped as stepped
 from .optimizers import AdaptiveSpeeds as AdaptiveSpeeds
 from .optimizers import Schedule as Schedule
 from .optimizers import SpeedLimited as SpeedLimited
@@ -53,5 +54,6 @@ __all__ = [
     "sgd",
     "speed_limited",
     "stacked_cross_entropy",
+    "stepped",
     "unhinged",
 ]

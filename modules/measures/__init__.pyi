@@ -87,6 +87,7 @@ from .kernel_machines import squared_distances as squared_distances
 from .kernels import layer_ntk as layer_ntk
 from .kernels import ntk as ntk
 from .kernels import ptk as ptk
+from .one_step_theory import GradientParts as GradientParts
 from .one_step_theory import activation_coefficients as activation_coefficients
 from .one_step_theory import alignment_theory as alignment_theory
 from .one_step_theory import effective_rate as effective_rate
@@ -124,6 +125,7 @@ __all__ = [
     "Clusters",
     "CrossMoments",
     "Gaussian",
+    "GradientParts",
     "Laplace",
     "PinvCollapse",
     "RadialKernel",

@@ -11,10 +11,14 @@ on k_out x k_out matrices, so that layers on whole images cost no more than othe
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from .spectra import isospectral
+from .spectra import isospectral, psd_power
+
+Centering = Literal["pearson", "cosine"]
 
 
 def rho(A: Tensor, B: Tensor) -> Tensor:
@@ -84,9 +88,121 @@ def random_kernel_control(W: Tensor, K: Tensor, *, draws: int = 10, generator: t
     return torch.stack([nfa(W, isospectral(K, generator)) for _ in range(draws)])
 
 
+def nfa_pearson(
+    nfm: Tensor,
+    agop: Tensor,
+    *,
+    power: float = 0.5,
+    centering: Centering = "pearson",
+    off_diagonal: bool = False,
+) -> Tensor:
+    """Correlation of the entries of F = W^T W with those of G^power, G the AGOP: in [-1, 1]; nan if one is constant.
+
+    The form of the ansatz in Beaglehole, Sukenik, Mondelli, Belkin 2024, section 5: the matrix square root of the
+    AGOP, each matrix less its mean entry. `centering="cosine"` leaves the means in, as `rho` does. Two unrelated PSD
+    matrices correlate through their diagonals: `off_diagonal=True` compares, and centres, the other entries only. Any
+    number has to be held against `rotation_null`. Computed in float64. Raises ValueError for another centering,
+    matrices that are not square or not of one shape.
+    """
+    _square_alike(nfm, agop)
+    return _correlation(nfm.double(), psd_power(agop, power), centering, off_diagonal)
+
+
+def rotation_null(
+    nfm: Tensor,
+    agop: Tensor,
+    *,
+    draws: int = 3,
+    generator: torch.Generator,
+    power: float = 0.5,
+    centering: Centering = "pearson",
+) -> Tensor:
+    """The null level of `nfa_pearson`: the score of F with Q G^power Q^T, Q Haar orthogonal. (draws,), in [-1, 1].
+
+    The rotated matrix has the AGOP's spectrum and none of its directions. For full-rank PSD matrices the level is far
+    from 0, whatever their size. Raises ValueError as `nfa_pearson` does.
+    """
+    _square_alike(nfm, agop)
+    root = psd_power(agop, power)
+    rotated = [isospectral(root, generator) for _ in range(draws)]
+    return torch.stack([_correlation(nfm.double(), turned, centering, False) for turned in rotated])
+
+
+def root_scores(
+    W: Tensor,
+    K: Tensor,
+    *,
+    power: float = 0.5,
+    centering: Centering = "pearson",
+    draws: int = 3,
+    generator: torch.Generator,
+) -> dict[str, float]:
+    """A layer's ansatz with the AGOP's root, from W (k_out, k_in) and K (k_out, k_out) of `tangent_covariance`.
+
+    - `nfa_pearson`, `nfa_offdiagonal`: `nfa_pearson` of W^T W and W^T K W, on all and on the off-diagonal entries;
+    - `nfa_null`: the mean of `rotation_null`; `nfa_excess`: `nfa_pearson` less it.
+
+    No k_in x k_in matrix is formed: with the thin SVD W = U S V^T, G^power = V (S U^T K U S)^power V^T, the null draws
+    a frame of as many columns, and inner products are taken between factors. Raises ValueError for another centering.
+    """
+    U, S, Vh = torch.linalg.svd(W.double(), full_matrices=False)
+    values, vectors = torch.linalg.eigh(psd_power((U * S).T @ K.double() @ (U * S), power))
+    halves = values.clamp(min=0).sqrt()
+    nfm = Vh.T * S  # F = nfm nfm^T
+    root = Vh.T @ (vectors * halves)  # G^power = root root^T
+    null = []
+    for _ in range(draws):
+        gaussian = torch.randn(len(Vh.T), len(S), generator=generator, device=generator.device, dtype=torch.float64)
+        frame = torch.linalg.qr(gaussian.to(W.device)).Q  # the signs of its columns cancel
+        null.append(_factor_correlation(nfm, frame * halves, centering))
+    score, level = _factor_correlation(nfm, root, centering), sum(null) / draws
+    return {
+        "nfa_pearson": score,
+        "nfa_offdiagonal": _factor_correlation(nfm, root, centering, off_diagonal=True),
+        "nfa_null": level,
+        "nfa_excess": score - level,
+    }
+
+
 def diagonals(W: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
     """The diagonals of F = W^T W and of G = W^T K W, each (k_in,): the importance of every input (figure 13)."""
     return W.square().sum(0), (W * (K @ W)).sum(0)
+
+
+def _correlation(A: Tensor, B: Tensor, centering: Centering, off_diagonal: bool) -> Tensor:
+    if centering not in ("pearson", "cosine"):
+        raise ValueError(f"centering must be 'pearson' or 'cosine', got {centering!r}")
+    if off_diagonal:  # the rows of a square matrix without its diagonal, laid end to end
+        n = len(A)
+        A, B = (M.flatten()[1:].view(n - 1, n + 1)[:, :-1] for M in (A, B))
+    return pearson(A, B) if centering == "pearson" else rho(A, B)
+
+
+def _factor_correlation(X: Tensor, Y: Tensor, centering: Centering, *, off_diagonal: bool = False) -> float:
+    """`_correlation` of the entries of X X^T and Y Y^T, X and Y (n, r), at the cost of n r^2."""
+    if centering not in ("pearson", "cosine"):
+        raise ValueError(f"centering must be 'pearson' or 'cosine', got {centering!r}")
+    n = len(X)
+    diagonals = {id(M): M.square().sum(1) for M in (X, Y)}
+
+    def inner(A: Tensor, B: Tensor) -> Tensor:
+        product = (A.T @ B).square().sum()
+        return product - (diagonals[id(A)] * diagonals[id(B)]).sum() if off_diagonal else product
+
+    def total(A: Tensor) -> Tensor:
+        whole = A.sum(0).square().sum()
+        return whole - diagonals[id(A)].sum() if off_diagonal else whole
+
+    FF, FG, GG = inner(X, X), inner(X, Y), inner(Y, Y)
+    if centering == "pearson":
+        f, g, count = total(X), total(Y), n * (n - 1) if off_diagonal else n * n
+        FF, FG, GG = FF - f * f / count, FG - f * g / count, GG - g * g / count
+    return _cosine(FF, FG, GG).item()
+
+
+def _square_alike(A: Tensor, B: Tensor) -> None:
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.shape != B.shape:
+        raise ValueError(f"two square matrices of one size are needed, got {tuple(A.shape)} and {tuple(B.shape)}")
 
 
 def _traces(W: Tensor, K: Tensor) -> tuple[Tensor, Tensor, Tensor]:

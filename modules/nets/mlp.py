@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -85,9 +86,7 @@ def mlp(
     Raises ValueError for a size below 1 (`hidden` may be 0), a negative scale or a wrong number of them, and an unknown
     activation or dtype.
     """
-    for name, size, least in (("dim", dim, 1), ("width", width, 1), ("hidden", hidden, 0), ("outputs", outputs, 1)):
-        if size < least:
-            raise ValueError(f"{name} must be at least {least}, got {size}")
+    sizes = _sizes(dim, width, hidden, outputs)
     scales = (
         [float(init_scale)] * (hidden + 1) if isinstance(init_scale, int | float) else [float(s) for s in init_scale]
     )
@@ -97,12 +96,45 @@ def mlp(
         )
     if not all(0 <= s < float("inf") for s in scales):
         raise ValueError(f"init_scale multiplies a variance and must be finite and not negative, got {scales}")
-    sizes = [dim, *[width] * hidden, outputs]
     layers = [
-        _linear(*shape, seed=seed, dtype=dtype)
-        for shape in zip(range(hidden + 1), sizes[:-1], sizes[1:], scales, strict=True)
+        _layer(_draw(torch.randn, index, fan_in, fan_out, seed).mul_((scale / fan_in) ** 0.5), dtype)
+        for index, fan_in, fan_out, scale in zip(range(hidden + 1), sizes[:-1], sizes[1:], scales, strict=True)
     ]
     return MLP(layers, _named(activation, ACTIVATIONS, "activation")())
+
+
+def xavier_mlp(
+    dim: int,
+    width: int,
+    hidden: int,
+    *,
+    outputs: int = 1,
+    gain: float = 1.0,
+    first: Literal["xavier", "default"] = "xavier",
+    seed: int,
+    dtype: str = "float32",
+) -> MLP:
+    """A bias-free ReLU MLP with W_l,ij ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)) in its hidden layers.
+
+    That is Glorot and Bengio's law (2010) times `gain`, which multiplies the *standard deviation*. The readout, and
+    with `first="default"` the first layer, is drawn as torch draws a linear layer: b = fan_in^(-1/2). These are the
+    networks of Beaglehole, Sukenik, Mondelli, Belkin 2024 (arXiv:2402.13728), appendix C, where a small gain is what
+    makes features be learned.
+
+    Streams, dtypes and errors are those of `mlp`; ValueError also for another `first`.
+    """
+    if first not in ("xavier", "default"):
+        raise ValueError(f"first must be 'xavier' or 'default', got {first!r}")
+    sizes = _sizes(dim, width, hidden, outputs)
+    if not 0 <= gain < float("inf"):
+        raise ValueError(f"gain multiplies a standard deviation and must be finite and not negative, got {gain}")
+    layers = []
+    for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
+        default = index == hidden or (index == 0 and first == "default")
+        bound = fan_in**-0.5 if default else gain * (6 / (fan_in + fan_out)) ** 0.5
+        draw = _draw(torch.rand, index, fan_in, fan_out, seed).mul_(2).sub_(1).mul_(bound)
+        layers.append(_layer(draw, dtype))
+    return MLP(layers, nn.ReLU())
 
 
 def quadratic(dim: int, width: int, *, seed: int, dtype: str = "float64") -> MLP:
@@ -114,15 +146,25 @@ def quadratic(dim: int, width: int, *, seed: int, dtype: str = "float64") -> MLP
     return mlp(dim, width, 1, activation="quadratic", init_scale=[dim / width, width], seed=seed, dtype=dtype)
 
 
-def _linear(index: int, fan_in: int, fan_out: int, scale: float, *, seed: int, dtype: str) -> nn.Linear:
+def _sizes(dim: int, width: int, hidden: int, outputs: int) -> list[int]:
+    for name, size, least in (("dim", dim, 1), ("width", width, 1), ("hidden", hidden, 0), ("outputs", outputs, 1)):
+        if size < least:
+            raise ValueError(f"{name} must be at least {least}, got {size}")
+    return [dim, *[width] * hidden, outputs]
+
+
+def _draw(law: Callable[..., Tensor], index: int, fan_in: int, fan_out: int, seed: int) -> Tensor:
+    """Numbers (fan_out, fan_in) from the law `torch.randn` or `torch.rand`, of the stream of layer `index`."""
     stream = np.random.SeedSequence(seed, spawn_key=(index,)).generate_state(1, np.uint64).item()
-    draw = torch.randn(
-        fan_out, fan_in, dtype=torch.float64, generator=torch.Generator().manual_seed(stream >> 1), device="cpu"
-    )
+    generator = torch.Generator().manual_seed(stream >> 1)
+    return law(fan_out, fan_in, dtype=torch.float64, generator=generator, device="cpu")
+
+
+def _layer(weights: Tensor, dtype: str) -> nn.Linear:
     # skip_init: the default initialisation would be overwritten, and would disturb the global random state
-    layer = skip_init(nn.Linear, fan_in, fan_out, bias=False, dtype=_named(dtype, DTYPES, "dtype"))
+    layer = skip_init(nn.Linear, weights.shape[1], weights.shape[0], bias=False, dtype=_named(dtype, DTYPES, "dtype"))
     with torch.no_grad():
-        layer.weight.copy_(draw.mul_((scale / fan_in) ** 0.5))
+        layer.weight.copy_(weights)
     return layer
 
 

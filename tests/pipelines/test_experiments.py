@@ -15,6 +15,16 @@ UNTRAINED = {
     f"neural_feature_ansatz/{name}"
     for name in ("alignment_reversal", "identities", "mean_kernel_quadratic", "mean_kernel_relu")
 }
+# Deep RFM solves for its layers; its theory has none to train.
+UNTRAINED |= {f"deep_neural_collapse/deep_rfm_{name}" for name in ("cos", "controls", "relu")}
+UNTRAINED |= {
+    f"deep_neural_collapse/{name}"
+    for name in ("krr_optimum", "krr_value_of_layers", "linearised_layers", "random_relu")
+}
+UNTRAINED |= {"deep_neural_collapse/chance_level"}
+UNTRAINED |= {"fine_grained_structure/identities", "fine_grained_structure/templates"}
+UNTRAINED |= {"alignment_elasticity/tables"}
+UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}

@@ -1,0 +1,56 @@
+"""Perceptrons with biases and PyTorch's own initial weights, as experiments that name no initialisation have them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+
+class Perceptron(nn.Module):
+    """Linear layers with biases and ReLU between them; `features(x)` (n, d) is what the last one, `head`, gets.
+
+    Inputs with more than two dimensions are flattened to (n, dim).
+    """
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers[:-1])
+        self.head = layers[-1]
+
+    def features(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtype: str = "float64") -> Perceptron:
+    """A perceptron of layer sizes (inputs, hidden..., outputs), e.g. (64, 256, 128, 10).
+
+    Weights and biases are uniform in +-init_scale / sqrt(fan_in), which for init_scale = 1 is what `nn.Linear` draws.
+    `init_scale` multiplies the parameters themselves, not their variance. Each layer has its own stream of `seed`, and
+    draws in float64. Raises ValueError for fewer than two sizes, a size below 1 or a negative scale.
+    """
+    if len(sizes) < 2 or min(sizes) < 1:
+        raise ValueError(f"sizes must name at least inputs and outputs, each at least 1, got {tuple(sizes)}")
+    if not 0 <= init_scale < float("inf"):
+        raise ValueError(f"init_scale must be finite and not negative, got {init_scale}")
+    kind = getattr(torch, dtype)
+    layers = []
+    for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
+        chance = np.random.default_rng([seed, index])
+        bound = init_scale / fan_in**0.5
+        layer = skip_init(nn.Linear, fan_in, fan_out, dtype=kind)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(chance.uniform(-bound, bound, (fan_out, fan_in))))
+            layer.bias.copy_(torch.from_numpy(chance.uniform(-bound, bound, fan_out)))
+        layers.append(layer)
+    return Perceptron(layers)

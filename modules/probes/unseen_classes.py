@@ -1,0 +1,194 @@
+"""Classes that training never sees: how similar they are to the training set, how aligned, how far they have moved."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from modules.measures.alignment_scores import alignment_by_class, elasticity_by_class, kendalls_w, recall_by_class
+from modules.measures.ansatz import pearson
+from modules.measures.collapse import ClassMoments
+from modules.measures.concordance import pearson_p, spearman
+
+from .probe import Probe, begins
+
+
+class UnseenClassProbe(Probe):
+    """Train-unseen similarity, Alignment and Elasticity of unseen classes, and how alike they rank the classes.
+
+    The network is one with `representation(x)` h (n, d) and `transform(h)` F (n, N), such as `nets.TrunkFeature`;
+    `train` is (x, y) with y (n,) or (n, heads), y_1 = +-1 its first column. With beta = h^T y_1 / (n sqrt N), for each
+    set of `evaluation`, name -> (x, labels 0..K-1), and each of its classes k, mean representation mu_k:
+
+        similarity/<set>/<k>    |beta^T mu_k|
+        alignment/<set>/<k>     E <F(x), F(x')>, x and x' independent samples of the class
+        elasticity/<set>/<k>    E |F(x) - F_0(x)|^2, F_0 the network when this probe first saw it
+        .../<set>/all           the same of the whole set as one class
+        kendalls_w/<set>        Kendall's W of the three rankings of the K classes, from the first change of F on
+        spearman/<set>          rank correlation of similarity and Alignment over the classes
+
+    and as a control `kendalls_w_permuted/<set>` and `spearman_permuted/<set>`: the mean over `permutations` of the
+    training labels y_1, drawn once from `seed`, beta computed from the permuted ones (see `balanced_labels`).
+    `accuracy/head_<c>`, c = 1, 2, ..., is the share of training samples with f_c y_c > 0. F is in evaluation mode, like
+    everything a probe measures: batch statistics of one class at a time would subtract its mean.
+
+    Raises ValueError for permutations < 1 or no evaluation set.
+    """
+
+    def __init__(
+        self,
+        train: tuple[Tensor, Tensor],
+        evaluation: Mapping[str, tuple[Tensor, Tensor]],
+        every: int = 1,
+        *,
+        permutations: int = 20,
+        seed: int,
+        **options: Any,
+    ) -> None:
+        super().__init__(every=every, inputs=train, **options)
+        if permutations < 1 or not evaluation:
+            raise ValueError(
+                f"a permutation and an evaluation set are needed, got {permutations} and {len(evaluation)}"
+            )
+        self.evaluation = dict(evaluation)
+        n = len(train[0])
+        generator = torch.Generator().manual_seed(seed)
+        self.permuted = balanced_labels(train[1].reshape(n, -1)[:, 0], permutations, generator)
+        self.initial: dict[str, Tensor] = {}
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        device = pl_module.device
+        self.evaluation = {name: (x.to(device), labels.to(device)) for name, (x, labels) in self.evaluation.items()}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if begins(trainer):
+            self.initial = {}
+        super().on_train_start(trainer, pl_module)
+
+    @torch.no_grad()
+    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+        net: Any = getattr(module, "net", module)
+        h = net.representation(inputs)
+        F = net.transform(h)
+        outputs = net.head(F)
+        targets = targets.reshape(len(h), -1)
+        values = {
+            f"accuracy/head_{c + 1}": float((outputs[:, c] * targets[:, c] > 0).double().mean())
+            for c in range(targets.shape[1])
+        }
+        signs = targets[:, 0].double()
+        permuted = self.permuted.to(signs)
+        # the true labels first, then the permuted ones: (1 + permutations, d)
+        betas = torch.cat([signs[None], permuted]) @ h.double() / (len(h) * F.shape[1] ** 0.5)
+        for name, (x, labels) in self.evaluation.items():
+            values |= self._of_set(name, net, x, labels, betas)
+        return values
+
+    def _of_set(self, name: str, net: Any, x: Tensor, labels: Tensor, betas: Tensor) -> dict[str, float]:
+        h = net.representation(x)
+        F = net.transform(h)
+        F_0 = self.initial.setdefault(name, F.clone()).to(F.device)
+        K = int(labels.max()) + 1
+        by_class, of_all = (_scores(h, F, F_0, betas, y, k) for y, k in ((labels, K), (torch.zeros_like(labels), 1)))
+        similarity, alignment, elasticity = (torch.cat(pair, dim=-1) for pair in zip(by_class, of_all, strict=True))
+        classes = [*map(str, range(K)), "all"]
+        values: dict[str, float] = {}
+        for what, scores in (("similarity", similarity[0]), ("alignment", alignment), ("elasticity", elasticity)):
+            values |= {f"{what}/{name}/{k}": float(v) for k, v in zip(classes, scores, strict=True)}
+        similarity, alignment, elasticity = (scores[..., :K].cpu() for scores in (similarity, alignment, elasticity))
+        correlation = spearman(similarity, alignment.expand_as(similarity))
+        values |= {
+            f"spearman/{name}": float(correlation[0]),
+            f"spearman_permuted/{name}": float(correlation[1:].mean()),
+        }
+        if elasticity.any():
+            w = torch.stack([kendalls_w(torch.stack([s, alignment, elasticity])) for s in similarity])
+            values |= {f"kendalls_w/{name}": float(w[0]), f"kendalls_w_permuted/{name}": float(w[1:].mean())}
+        return values
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"initial": self.initial}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self.initial = dict(state_dict["initial"])
+
+
+def balanced_labels(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Permutations of labels +-1 (n,) that have nothing of them left: (count, n), float64.
+
+    In each, a random half of either class is labelled +1 and the other half -1, so that the correlation with `labels`
+    is exactly 0 where class sizes are even. (A plain permutation has a correlation of about 1/sqrt(n), which is enough
+    for a beta of collapsed features to point in the direction of the true one.)
+    """
+    drawn = torch.full((count, len(labels)), -1.0, dtype=torch.float64)
+    for sign in (1, -1):
+        members = (labels.cpu().sign() == sign).nonzero().flatten()
+        order = torch.rand(count, len(members), generator=generator, dtype=torch.float64).argsort(dim=1)
+        drawn.scatter_(1, members[order[:, : len(members) // 2]], 1.0)
+    return drawn
+
+
+def _scores(h: Tensor, F: Tensor, F_0: Tensor, betas: Tensor, labels: Tensor, K: int) -> tuple[Tensor, Tensor, Tensor]:
+    """|beta^T mu| (betas, K), Alignment (K,) and Elasticity (K,) of each class."""
+    means = ClassMoments.empty(K).update(h, labels).means
+    alignment = alignment_by_class(ClassMoments.empty(K).update(F, labels))
+    return (betas.to(means) @ means.T).abs(), alignment, elasticity_by_class(F, F_0, labels, K)
+
+
+class RetrievalProbe(Probe):
+    """Retrieval among unseen classes, and how it goes with Alignment from class to class.
+
+    The network is one with `features(x)` (n, d), such as `nets.MetricNet`. On all samples of `unseen`, a pair
+    (x, labels 0..C-1) or an iterable of such batches that can be gone through again and again:
+
+        recall_at_<k>/<name>         share of samples with one of their class among the k nearest others, by cosine
+        alignment/<name>             mean over classes of the class-wise Alignment E <F(x), F(x')>
+        pearson/recall_alignment     Pearson's r over classes of class-wise Recall@1 and class-wise Alignment
+        pearson_p/recall_alignment   its two-sided p-value for C classes
+
+    `by_class` holds the class-wise "recall" and "alignment" (C,) measured last. r is left out where all classes have
+    the same Recall@1. Table 1 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks".
+    """
+
+    def __init__(
+        self,
+        unseen: tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]],
+        every: int = 1,
+        *,
+        ks: Sequence[int] = (1, 2, 4, 8),
+        name: str = "unseen",
+        chunk: int = 512,
+        **options: Any,
+    ) -> None:
+        super().__init__(every=every, **options)
+        self.unseen, self.ks, self.name, self.chunk = unseen, tuple(ks), name, chunk
+        self.by_class: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+        net: Any = getattr(module, "net", module)
+        found = [(net.features(x.to(module.device)).float(), labels.to(module.device)) for x, labels in self._batches()]
+        features, labels = torch.cat([f for f, _ in found]), torch.cat([y for _, y in found])
+        C = int(labels.max()) + 1
+        recall = {k: recall_by_class(features, labels, k, classes=C) for k in self.ks}
+        share = torch.bincount(labels, minlength=C).double() / len(labels)
+        alignment = alignment_by_class(ClassMoments.empty(C).update(features, labels))
+        first = recall.get(1)
+        first = recall_by_class(features, labels, 1, classes=C) if first is None else first
+        self.by_class = {"recall": first.cpu(), "alignment": alignment.cpu()}
+        values = {f"recall_at_{k}/{self.name}": float(per_class @ share) for k, per_class in recall.items()}
+        values[f"alignment/{self.name}"] = float(alignment.mean())
+        r = float(pearson(first, alignment))
+        values["pearson/recall_alignment"] = r
+        if r == r:
+            values["pearson_p/recall_alignment"] = float(pearson_p(r, C))
+        return values
+
+    def _batches(self) -> Iterable[tuple[Tensor, Tensor]]:
+        if isinstance(self.unseen, tuple) and isinstance(self.unseen[0], Tensor):
+            x, labels = self.unseen
+            return zip(x.split(self.chunk), labels.split(self.chunk), strict=True)
+        return self.unseen  # type: ignore[return-value]

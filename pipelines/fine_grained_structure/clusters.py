@@ -1,0 +1,126 @@
+"""What the Gaussian-mixture figures share: full-batch gradient descent of a two-layer network on coarse labels.
+
+Appendix B gives sizes, steps and weight decay; it names no loss, learning rate, activation or initialisation. Here they
+are cross-entropy, the config's `lr`, ReLU, and PyTorch's default initialisation times `init_scale`. One trial trains
+one network for each mixture of a stack (one for each variance of the means, say), all from the same initial weights and
+with the same noise.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from modules import data, learners, measures, nets, probes
+from pipelines.axes import choice, loguniform
+from pipelines.config import Config
+from pipelines.fit import fit
+from pipelines.lazy import lazy
+from pipelines.plan import Cost
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+torch = lazy("torch")
+
+
+class ClusterConfig(Config):
+    n_train: int = Field(4000, ge=2, description="training samples, shared equally by the clusters")
+    clusters: int = Field(8, ge=2, description="Gaussian clusters")
+    labels: int = Field(4, ge=2, description="coarse labels: cluster c has the label c mod labels")
+    dim: int = Field(512, ge=1, description="input coordinates")
+    width: int = Field(512, ge=1, description="hidden units")
+    init_scale: float = Field(
+        1.0, gt=0, description="all initial parameters are PyTorch's default ones times it (not their variance)"
+    )
+    lr: float = Field(0.1, gt=0, description="learning rate")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of all parameters")
+    steps: int = Field(1000, ge=1, description="full-batch gradient steps")
+    measure_every: int = Field(50, ge=1, description="steps between measurements")
+
+
+SWEEP_AXES = {
+    "lr": loguniform(1e-2, 1.0),
+    "dim": choice(64, 128, 256),
+    "width": choice(64, 128, 256, 512),
+    "init_scale": loguniform(0.1, 1.0),
+    "weight_decay": loguniform(1e-5, 5e-2),
+}
+
+
+def train(config: ClusterConfig, recorder: Any, means: Any, names: "Sequence[str]", parts: Any = None) -> Any:
+    """Train one network for each mixture of `means` (S, C, d), called by its name, and follow the structure inside.
+
+    For each: loss and accuracy on the coarse labels, the mean squared distance ratio of the hidden layer, at the end
+    also that of the input and its level without structure. `parts` names sets of labels whose ratio is wanted alone.
+    """
+    groups = torch.arange(config.clusters) % config.labels
+    task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data, dtype=config.dtype)
+    start = nets.perceptron(
+        [config.dim, config.width, config.labels],
+        init_scale=config.init_scale,
+        seed=config.streams.init,
+        dtype=config.dtype,
+    )
+    learner = learners.Supervised(
+        nets.Stack(start, len(names)),
+        loss=learners.stacked_cross_entropy,
+        optimizer=learners.gd(config.lr, weight_decay=config.weight_decay),
+        steps_per_batch=config.measure_every,
+    )
+
+    def follow(module, x):
+        return structure(module.net, x, task, names, parts or {})
+
+    fit(
+        learner,
+        task,
+        config,
+        recorder,
+        steps=config.steps,
+        probes=[probes.Measure(follow, every=config.measure_every, inputs=task.train[0])],
+    )
+    recorder.log(controls(learner.net.cpu(), task, names, config.seed), step=config.steps)
+    return task
+
+
+def structure(net: Any, x: Any, task: Any, names: "Sequence[str]", parts: Any) -> dict[str, float]:
+    """Loss, accuracy and mean squared distance ratio of each network of the stack."""
+    with torch.no_grad():
+        features, outputs = net.features(x), net(x)
+        labels = task.train[1].to(x.device)
+        found: dict[str, float] = {}
+        for s, name in enumerate(names):
+            D = measures.class_distances(measures.class_moments(features[:, s], task.clusters, len(task.groups)))
+            found |= {
+                f"loss/train/{name}": torch.nn.functional.cross_entropy(outputs[:, s], labels).item(),
+                f"accuracy/train/{name}": (outputs[:, s].argmax(1) == labels).double().mean().item(),
+                f"msdr/{name}": measures.msdr(D, task.groups),
+            }
+            found |= {f"msdr_{part}/{name}": measures.msdr(D, task.groups, only=only) for part, only in parts.items()}
+    found["loss/train"] = sum(found[f"loss/train/{name}"] for name in names) / len(names)
+    return found
+
+
+def controls(net: Any, task: Any, names: "Sequence[str]", seed: int) -> dict[str, float]:
+    """The ratio of the raw input, and that of the hidden layer with clusters permuted inside each label."""
+    x = task.train[0]
+    with torch.no_grad():
+        features = net.features(x)
+    found = {}
+    for s, name in enumerate(names):
+        raw = measures.class_distances(measures.class_moments(x[:, s], task.clusters, len(task.groups)))
+        found[f"msdr_input/{name}"] = measures.msdr(raw, task.groups)
+        found[f"msdr_null/{name}"] = measures.msdr_null(features[:, s], task.clusters, task.groups, seed=seed)
+    return found
+
+
+def cost(config: ClusterConfig, copies: int) -> Cost:
+    """Of one trial with `copies` networks."""
+    one = config.dim * config.width + config.width * config.labels
+    numbers = config.n_train * (config.dim + 3 * config.width) + 4 * one
+    work = 6.0 * one * config.n_train * (config.steps + config.steps // config.measure_every)
+    return Cost(copies * one, copies * work, 4.0 * copies * numbers, config.steps)
+
+
+def named(values: "Sequence[float]") -> list[str]:
+    return [f"{value:g}" for value in values]

@@ -1,0 +1,150 @@
+"""Figure 18. Hidden clusters that are similar stay mixed; those that are not stay apart.
+
+The mixture of Figures 15 to 17 at s2 = 4, but in the first half of the labels the two clusters of a label have means
+N(mu, tau2 I) around a common mu ~ N(0, s2 I). The mean squared distance ratio of the hidden layer is taken over these
+labels and over the others apart. At tau2 = s2 both kinds of means differ by as much.
+"""
+
+import itertools
+
+from pydantic import Field
+
+from modules import data
+from pipelines.claims import above, at_least, at_most, between
+from pipelines.drawing import CATEGORIES
+from pipelines.experiment import Experiment
+from pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
+from pipelines.lazy import lazy
+
+torch = lazy("torch")
+
+SIMILAR, DISSIMILAR = "msdr_similar", "msdr_dissimilar"
+
+
+class PairsConfig(ClusterConfig):
+    variance: float = Field(4.0, gt=0, description="variance s2 of means, and of the centres of similar pairs")
+    pair_variances: tuple[float, ...] = Field(
+        (0.01, 0.05, 0.25, 1.0, 4.0),
+        min_length=1,
+        description="variances tau2 of the means of a similar pair around its centre, one network for each",
+    )
+
+
+PAPER = PairsConfig()
+
+figure = Experiment(
+    name="fine_grained_structure/similar_pairs",
+    figure="Fig. 18",
+    title="Distance ratio of similar and dissimilar pairs of clusters",
+    caption="Lines are means over seeds, bands their range. Dashed: s2.",
+    laptop=PAPER.but(n_train=512, dim=128, width=128, steps=300),
+    paper=PAPER,
+    grid={"seed": [0, 1, 2]},
+    paper_grid={"seed": list(range(10))},
+    sweep_axes=SWEEP_AXES,
+    metric="loss/train",
+    minutes=0.1,
+)
+
+
+@figure.trial
+def run(config, recorder):
+    groups = torch.arange(config.clusters) % config.labels
+    alike = data.similar_groups(groups)
+    means = data.paired_means(groups, config.dim, config.variance, config.pair_variances, seed=config.streams.data)
+    parts = {"similar": range(alike), "dissimilar": range(alike, config.labels)}
+    train(config, recorder, means, named(config.pair_variances), parts)
+
+
+figure.cost(lambda config: cost(config, len(config.pair_variances)))
+
+
+def spreads(runs):
+    return sorted(runs.values("pair_variances")[0])
+
+
+def column(runs, metric):
+    return [runs.final(f"{metric}/{tau2:g}") for tau2 in spreads(runs)]
+
+
+@figure.claim(
+    "c17_similar_pairs_need_dissimilarity",
+    says="MSDR of similar pairs rises with tau2 (smallest ratio of neighbours) and is near 1 at the smallest",
+    paper="requires sufficient dissimilarity",
+    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)},
+)
+def similar(runs):
+    found = column(runs, SIMILAR)
+    ratios = [b / a for a, b in itertools.pairwise(found)]
+    return {"neighbours": min(ratios), "smallest tau2": found[0]}
+
+
+@figure.claim(
+    "c17b_dissimilar_pairs_stay",
+    says="MSDR of dissimilar pairs is high whatever tau2 (smallest value, and range over mean)",
+    paper="stay high",
+    expect={"smallest": at_least(2), "relative range": at_most(0.05)},
+)
+def dissimilar(runs):
+    found = column(runs, DISSIMILAR)
+    return {"smallest": min(found), "relative range": (max(found) - min(found)) * len(found) / sum(found)}
+
+
+@figure.claim(
+    "c17c_equal_at_equal_spread",
+    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)",
+    paper="means of both kinds of pairs then differ by as much",
+    where="Appendix B.1",
+    expect=between(0.8, 1.2),
+    documented="fails",
+    because="training drives dissimilar pairs farther apart than similar ones, which have a centre in common",
+)
+def equal(runs):
+    name = f"{runs.values('variance')[0]:g}"
+    return runs.final(f"{SIMILAR}/{name}") / runs.final(f"{DISSIMILAR}/{name}")
+
+
+@figure.claim(
+    "c17f_equal_before_training",
+    says="before training the two kinds are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
+    origin="ours",
+    expect=between(0.8, 1.2),
+)
+def equal_before(runs):
+    name = f"{runs.values('variance')[0]:g}"
+    return runs.at(f"{SIMILAR}/{name}", 0) / runs.at(f"{DISSIMILAR}/{name}", 0)
+
+
+@figure.claim(
+    "c17d_fitted",
+    says="every network fits its coarse labels (smallest training accuracy)",
+    origin="ours",
+    expect=at_least(1),
+)
+def fitted(runs):
+    return min(column(runs, "accuracy/train"))
+
+
+@figure.claim(
+    "c17e_above_the_null",
+    says="even the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference at the smallest tau2)",
+    origin="ours",
+    expect=above(0),
+)
+def over_null(runs):
+    size = runs.values("n_train")[0] / runs.values("clusters")[0]
+    return column(runs, SIMILAR)[0] - (1 + 1 / (size - 1))
+
+
+@figure.draw(size=(6.4, 3.6))
+def panels(runs, axes):
+    axis, xs = axes[0, 0], spreads(runs)
+    for (metric, name), colour in zip([(SIMILAR, "similar"), (DISSIMILAR, "dissimilar")], CATEGORIES, strict=False):
+        tables = [runs.curves(f"{metric}/{tau2:g}").ffill().iloc[-1] for tau2 in xs]
+        axis.plot(xs, [t.mean() for t in tables], color=colour, marker="o", markersize=3.5, label=f"{name} pairs")
+        axis.fill_between(
+            xs, [t.min() for t in tables], [t.max() for t in tables], color=colour, alpha=0.18, linewidth=0
+        )
+    axis.axvline(runs.values("variance")[0], color="#444444", linestyle="--", linewidth=1, label="τ² = σ²")
+    axis.set(xscale="log", xlabel="variance inside a similar pair, τ²", ylabel="MSDR of the hidden layer")
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

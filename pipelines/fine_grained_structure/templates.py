@@ -1,0 +1,126 @@
+"""Figure 4. What class distances would look like if features knew the input alone, or the label alone.
+
+(a) One point a class, wherever the labels are: a dark diagonal, and twins as far as all others. (b) One point a label,
+as in neural collapse: twins as dark as the diagonal. The figure of the source is a sketch; here both are made of
+features, with the mixture of the two that the source reports of trained networks, and measured as everywhere else.
+"""
+
+from pydantic import Field
+
+from modules import data, learners, measures
+from pipelines.axes import choice, uniform
+from pipelines.claims import at_least, at_most, between
+from pipelines.config import Config
+from pipelines.drawing import heatmap
+from pipelines.experiment import Experiment
+from pipelines.fit import evaluate
+from pipelines.lazy import lazy
+from pipelines.plan import mlp_cost
+
+torch = lazy("torch")
+
+
+class TemplateConfig(Config):
+    n_train: int = Field(1500, ge=20, multiple_of=10, description="samples, as many of each class")
+    dim: int = Field(128, ge=10, description="dimensions of the features")
+    coarse: int = Field(5, ge=2, le=9, description="labels among which the ten classes are divided")
+    mean_variance: float = Field(1.0, gt=0, description="variance of the classes' points; samples have 1 around them")
+    label_share: float = Field(0.75, gt=0, lt=1, description="both: share of that variance which the label decides")
+
+
+PRESET = TemplateConfig()
+NAMED = {"input": "(a) input alone", "label": "(b) label alone", "both": "both"}
+
+figure = Experiment(
+    name="fine_grained_structure/templates",
+    figure="Fig. 4",
+    title="Templates of class distances",
+    caption="Divided by their maximum; dark is near. a: same class, b: twin class, over other labels.",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)},
+    metric="msdr/both",
+    mode="max",
+    minutes=0.1,
+)
+
+
+@figure.trial
+def run(config, recorder):
+    groups = data.coarse_groups(10, config.coarse)
+    same = {"dim": config.dim, "nuisance_dim": 0, "dtype": "float64"}
+    task = data.NuisanceMixture(config.n_train, 0, mean_variance=config.mean_variance, seed=config.streams.data, **same)
+    points = data.NuisanceMixture(10, 0, mean_variance=config.mean_variance, seed=config.streams.init, **same).means
+
+    def features(x, y):
+        noise, own = x - task.means.to(x)[y], task.means.to(x)[y]
+        label = points.to(x)[groups.to(y)[y]]
+        share = config.label_share
+        both = noise + share**0.5 * label + (1 - share) ** 0.5 * own
+        return {"input": noise + own, "label": noise + label, "both": both}
+
+    def measure(net, x, y):
+        found: dict[str, float] = {}
+        for name, H in features(net(x), y).items():
+            D = measures.class_distances(measures.class_moments(H, y, 10))
+            blocks = measures.distance_blocks(D, groups)
+            recorder.array(f"distances_{name}", matrix=D.cpu().numpy())
+            found |= {f"class_distance/{name}_{part}": blocks[part] for part in ("same", "twin", "other")}
+            found |= {f"msdr/{name}": measures.msdr(D, groups)}
+            found |= {f"nc1_pinv/{name}": measures.nc1_pinv(H, groups.to(y)[y]).item()}
+        return found
+
+    evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
+
+
+@figure.cost
+def cost(config):
+    return mlp_cost(dim=config.dim, width=config.dim, hidden=1, outputs=1, n_train=config.n_train, steps=1)
+
+
+def shares(runs, name):
+    same, twin, other = (runs.final(f"class_distance/{name}_{part}") for part in ("same", "twin", "other"))
+    return same / other, twin / other
+
+
+@figure.claim(
+    "fig4a_input_alone",
+    says="features that know the input alone: a well below 1, b near 1, MSDR high",
+    origin="ours",
+    where="Fig. 4a",
+    expect={"a": at_most(0.7), "b": between(0.85, 1.15)},
+)
+def input_alone(runs):
+    return dict(zip("ab", shares(runs, "input"), strict=True))
+
+
+@figure.claim(
+    "fig4b_label_alone",
+    says="features that know the label alone: b well below 1, and MSDR not above its null level",
+    origin="ours",
+    where="Fig. 4b",
+    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)},
+)
+def label_alone(runs):
+    return {"b": shares(runs, "label")[1], "MSDR": runs.final("msdr/label")}
+
+
+@figure.claim(
+    "fig4c_both",
+    says="features that know both: b - a, and 1 - b, are both well above 0",
+    origin="ours",
+    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)},
+)
+def both(runs):
+    a, b = shares(runs, "both")
+    return {"b - a": b - a, "1 - b": 1 - b}
+
+
+@figure.draw(cols=3, size=(9, 3.4))
+def panels(runs, axes):
+    for axis, (name, title) in zip(axes[0], NAMED.items(), strict=True):
+        matrix = runs.arrays(f"distances_{name}")[0]["matrix"]
+        a, b = shares(runs, name)
+        heatmap(axis, matrix / matrix.max(), title, f"class (a = {a:.2f}, b = {b:.2f})")
+        axis.set_ylabel("class")

@@ -1,0 +1,292 @@
+"""What the figures on relabelled classes share: a classifier trained on coarse or fine labels, and what is watched.
+
+H, the last layer's features, is the input of the final linear layer in evaluation mode. During training we follow
+collapse to the labels trained on (NC1, NC2) and the mean squared distances D between the original classes; at its end
+we cluster and probe H. Everything is measured on raw inputs and on the network before training too: without these, a
+structure that the inputs had all along would count as learned.
+
+The source names neither batch size, momentum, decay schedule nor augmentation of its runs on CIFAR; here they are 128,
+0.9, a tenth of the rate at one and two thirds of the epochs, and random crops and flips.
+"""
+
+import itertools
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from modules import data, learners, measures, nets, probes
+from pipelines.axes import choice, loguniform
+from pipelines.config import Config
+from pipelines.fit import fit
+from pipelines.lazy import lazy
+from pipelines.plan import Cost
+
+if TYPE_CHECKING:
+    import torch
+
+    from modules.data import Relabelled
+else:
+    torch = lazy("torch")
+
+CLASSES = {"mixture": 10, "digits": 10, "cifar10": 10, "cifar100": 100}
+# sizes of one input, and multiply-adds of one forward pass of the paper's networks on 32 x 32 pixels
+SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
+PARAMETERS = {"resnet18": (11_173_962, 5.6e8), "vgg16": (14_724_042, 3.1e8), "densenet121": (6_956_298, 8.9e8)}
+
+
+class LabelsConfig(Config):
+    dataset: Literal["mixture", "digits", "cifar10", "cifar100"] = Field(
+        "mixture", description="where classes are from"
+    )
+    labels: Literal["original", "coarse", "random_coarse", "official", "fine"] = Field(
+        "coarse",
+        description="trained on: the C classes y; y mod the number of coarse labels; a random merging of as many; "
+        "CIFAR-100's own super-classes; y + C b with b a coin tossed once a sample",
+    )
+    coarse: int = Field(5, ge=2, description="number of coarse labels")
+    merging: int = Field(0, ge=0, description="which random merging")
+    n_train: int = Field(1500, ge=2, description="training samples")
+    n_test: int = Field(1500, ge=1, description="test samples; digits: all that are not trained on")
+    dim: int = Field(16, ge=1, description="mixture: coordinates that tell classes apart")
+    mean_variance: float = Field(9.0, gt=0, description="mixture: variance of class means; samples have 1 around them")
+    nuisance_dim: int = Field(64, ge=0, description="mixture: coordinates that know nothing of the class")
+    nuisance_variance: float = Field(49.0, ge=0, description="mixture: their variance")
+    net: Literal["perceptron", "resnet", "vgg", "densenet", "resnet18", "vgg16", "densenet121"] = Field(
+        "perceptron", description="architecture; the first four are small, the others on 3x3 stems of stride 1"
+    )
+    width: int = Field(128, ge=8, multiple_of=8, description="last-layer features d; the other widths follow from it")
+    hidden: int = Field(1, ge=1, description="perceptron: hidden layers, each twice as wide as the next")
+    init_scale: float = Field(1.0, gt=0, description="perceptron: factor on all of PyTorch's initial parameters")
+    lr: float = Field(0.1, gt=0, description="initial learning rate")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of stochastic gradient descent")
+    weight_decay: float = Field(5e-4, ge=0, description="weight decay of all parameters")
+    batch_size: int | None = Field(128, ge=1, description="samples a step; none: all of them")
+    epochs: int = Field(60, ge=1, description="passes over the training set")
+    drops: tuple[float, ...] = Field((1 / 3, 2 / 3), description="shares of the epochs at which the rate drops")
+    drop: float = Field(0.1, gt=0, le=1, description="what the rate is multiplied with then")
+    augment: bool = Field(False, description="train on random crops and horizontal flips")
+    measure_every: int = Field(1, ge=1, description="epochs between measurements")
+    probed: tuple[Literal["head", "init", "input"], ...] = Field(
+        (), description="cluster-and-linear-probe of H at the end, of H before training, of raw inputs"
+    )
+    cluster: Literal["tsne", "none"] = Field("tsne", description="k-means on t-SNE's plane, or on features themselves")
+    perplexity: float = Field(30.0, gt=0, description="t-SNE: effective number of neighbours")
+    restarts: int = Field(10, ge=1, description="k-means: starts of which the best counts")
+    ridge: float = Field(1.0, gt=0, description="linear probe: penalty ridge/2 |W|^2 on standardised features")
+
+    @model_validator(mode="after")
+    def _possible(self) -> "LabelsConfig":
+        images = self.net != "perceptron"
+        if images and self.dataset == "mixture":
+            raise ValueError(f"{self.net} needs images, and the mixture has none")
+        if self.labels == "official" and self.dataset != "cifar100":
+            raise ValueError("only cifar100 has official super-classes")
+        if self.coarse >= CLASSES[self.dataset]:
+            raise ValueError(f"coarse must be below the {CLASSES[self.dataset]} classes")
+        if self.net in PARAMETERS and self.width % 32:
+            raise ValueError(f"the width of {self.net} must be a multiple of 32")
+        return self
+
+
+ALL = ("head", "init", "input")
+MIXTURE = LabelsConfig(
+    dataset="mixture", init_scale=0.1, momentum=0.0, weight_decay=0.0, batch_size=None, epochs=300, drops=(),
+    measure_every=10, probed=ALL,
+)  # fmt: skip
+DIGITS = LabelsConfig(dataset="digits", n_train=1257, n_test=540, hidden=2)
+CIFAR10 = LabelsConfig(
+    dataset="cifar10", n_train=50_000, n_test=10_000, net="resnet18", width=512, hidden=2, epochs=350,
+    augment=True, measure_every=10, probed=ALL,
+)  # fmt: skip
+CIFAR100 = CIFAR10.but(dataset="cifar100", coarse=20)
+RATES, DECAYS = [0.1, 0.01, 0.001], [5e-3, 5e-4, 5e-5]
+SWEEP_AXES = {
+    "lr": loguniform(1e-3, 0.3),
+    "width": choice(32, 64, 128, 256, 512),
+    "weight_decay": loguniform(5e-5, 5e-3),
+}
+
+
+def train(config: LabelsConfig, recorder: Any) -> None:
+    """Train on the labels of the config; follow collapse and class distances; cluster and probe at the end."""
+    task, net = dataset(config), network(config)
+    drops = sorted({max(1, round(share * config.epochs)) for share in config.drops})
+    learner = learners.Supervised(
+        net,
+        loss="cross_entropy",
+        optimizer=learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay),
+        schedule=learners.milestones(drops, factor=config.drop),
+    )
+    matrices: list[Any] = []
+    layers: dict[str, Any] = {}  # features of both sets before training, and as measured last
+
+    def watched(module: Any, x: Any) -> dict[str, float]:
+        H = {"train": features(module.net, x), "test": features(module.net, task.test[0].to(x.device))}
+        layers["head"] = {part: rows.cpu() for part, rows in H.items()}
+        layers.setdefault("init", layers["head"])
+        found, D = structure(H["train"], task)
+        matrices.append(D.cpu().numpy())
+        for part, (_, y) in {"train": task.train, "test": task.test}.items():
+            with torch.no_grad():
+                f, y = module.net.head(H[part]), y.to(x.device)
+            found[f"loss/{part}"] = torch.nn.functional.cross_entropy(f.to(H[part].dtype), y).item()
+            found[f"accuracy/{part}"] = (f.argmax(1) == y).double().mean().item()
+        return found
+
+    watching = probes.Measure(watched, every=config.measure_every, on="epoch", inputs=task.train[0])
+    trainer = fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching])
+    if not layers:
+        return  # of several workers the first one measures
+    step = trainer.global_step
+    epochs = [at * config.epochs / step for at, _ in watching.history]
+    recorder.array("distances", epochs=epochs, matrices=matrices, groups=task.groups.numpy())
+    layers["input"] = {"train": task.train[0].flatten(1), "test": task.test[0].flatten(1)}
+    found, D = structure(layers["input"]["train"], task)
+    recorder.array("input_distances", matrix=D.numpy())
+    values = {f"class_distance_input/{part}": found[f"class_distance/{part}"] for part in ("same", "twin", "other")}
+    values["msdr/input"] = found["msdr/head"]
+    for name in ("head", "input"):
+        H = layers[name]["train"]
+        values[f"msdr_null/{name}"] = measures.msdr_null(H, task.parts, task.groups, seed=config.streams.order)
+    recorder.log(values, step=step)
+    if task.treatment in ("coarse", "random_coarse"):
+        probe(config, recorder, task, {name: layers[name] for name in config.probed}, step)
+
+
+def structure(H: "torch.Tensor", task: "Relabelled") -> "tuple[dict[str, float], torch.Tensor]":
+    """Collapse of features to the labels trained on, and distances between the classes inside them."""
+    y, parts = task.train[1].to(H.device), task.parts.to(H.device)
+    D = measures.class_distances(measures.class_moments(H, parts, len(task.groups)))
+    blocks = measures.distance_blocks(D, task.groups)
+    values = {f"class_distance/{part}": blocks[part] for part in ("same", "twin", "other")}
+    return values | {
+        "msdr/head": measures.msdr(D, task.groups),
+        "nc1_pinv/head": measures.nc1_pinv(H, y, classes=task.outputs).item(),
+        "nc2/head": measures.nc2(measures.class_moments(H, y, task.outputs)).item(),
+    }, D
+
+
+def probe(config: LabelsConfig, recorder: Any, task: "Relabelled", layers: Any, step: int) -> None:
+    """Cluster-and-linear-probe of features at the end, features at the start, and raw inputs."""
+    y, (y_train, y_test) = task.train[1], task.original
+    for name, H in layers.items():
+        clusters = measures.clusters_within_groups(
+            H["train"], y, task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
+            restarts=config.restarts,
+        )  # fmt: skip
+        found = measures.cluster_and_probe(
+            clusters, (H["train"], y_train), (H["test"], y_test), task.groups, ridge=config.ridge
+        )
+        recorder.log({f"{score}/{name}": value for score, value in found.items()}, step=step)
+        if name == "head":
+            recorder.array(
+                "plane", points=clusters.plane, classes=y_train.numpy(), groups=task.groups.numpy(),
+                principal=principal_plane(H["train"]).numpy(),
+            )  # fmt: skip
+
+
+def principal_plane(H: "torch.Tensor") -> "torch.Tensor":
+    """The samples (n, 2) on the two directions in which H (n, d) varies most."""
+    centred = H.double() - H.double().mean(0)
+    return centred @ torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -2:].flip(1)
+
+
+def features(net: Any, x: "torch.Tensor", chunk: int = 2000) -> "torch.Tensor":
+    """H (n, d) in evaluation mode, a chunk of samples at a time."""
+    mode = net.training
+    net.eval()
+    with torch.no_grad():
+        H = torch.cat([net.features(part) for part in x.split(chunk)])
+    net.train(mode)
+    return H
+
+
+def dataset(config: LabelsConfig) -> "Relabelled":
+    seed, dtype = config.streams.data, config.dtype
+    groups = None
+    base: Any
+    if config.dataset == "mixture":
+        base = data.NuisanceMixture(
+            config.n_train, config.n_test, dim=config.dim, mean_variance=config.mean_variance,
+            nuisance_dim=config.nuisance_dim, nuisance_variance=config.nuisance_variance, seed=seed, dtype=dtype,
+        )  # fmt: skip
+    elif config.dataset == "digits":
+        base = data.DigitImages(config.n_train, seed=seed, dtype=dtype)
+    else:
+        base = data.PublicImages(
+            config.dataset, config.n_train, config.n_test, seed=seed, dtype=dtype, targets="labels",
+            pixels="per_channel", flatten=False,
+        )  # fmt: skip
+    if config.labels == "official":
+        groups = data.groups_from_pairs(base.train[1], base.coarse[0])
+    options = {"augment": data.crop_and_flip(pad=4)} if config.augment else {}
+    return data.Relabelled(
+        base, "coarse" if config.labels == "official" else config.labels, classes=CLASSES[config.dataset],
+        coarse=config.coarse, groups=groups, seed=data.stream(seed, f"merging {config.merging}").integers(2**31).item(),
+        batch_size=config.batch_size, order_seed=config.streams.order, **options,
+    )  # fmt: skip
+
+
+def outputs(config: LabelsConfig) -> int:
+    classes = CLASSES[config.dataset]
+    sizes = {"original": classes, "official": 20, "fine": 2 * classes}
+    return sizes.get(config.labels, config.coarse)
+
+
+def network(config: LabelsConfig) -> Any:
+    """The network of the config: `features(x)` is H, `head` its last layer."""
+    classes, width, seed = outputs(config), config.width, config.streams.init
+    if config.net == "perceptron":
+        return nets.perceptron(sizes(config), init_scale=config.init_scale, seed=seed, dtype=config.dtype)
+    same: dict[str, Any] = {"channels": SHAPES[config.dataset][0], "seed": seed, "dtype": config.dtype}
+    eighth, quarter, half = width // 8, width // 4, width // 2
+    if config.net == "resnet":
+        return nets.resnet(classes, depths=(1, 1, 1), widths=(quarter, half, width), **same)
+    if config.net == "vgg":
+        small = (quarter, quarter, "M", half, half, "M", width, width, width, "M")
+        return nets.vgg(small, classes, **same)
+    if config.net == "densenet":  # 2 k channels, two halvings, 11 layers of k each: 8 k features
+        return nets.densenet(classes, blocks=(2, 4, 5), growth=eighth, **same)
+    if config.net == "resnet18":
+        return nets.resnet18(classes, width=eighth, **same)
+    if config.net == "vgg16":
+        stages = [(eighth, 2), (quarter, 2), (half, 3), (width, 3), (width, 3)]
+        layout: list[Any] = [part for channels, depth in stages for part in [*[channels] * depth, "M"]]
+        return nets.vgg(layout, classes, **same)
+    return nets.densenet(classes, growth=width // 32, **same)
+
+
+def sizes(config: LabelsConfig) -> list[int]:
+    """Layer sizes of the perceptron."""
+    shape = SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,))
+    inputs = 1
+    for side in shape:
+        inputs *= side
+    return [inputs, *(config.width * 2**layer for layer in reversed(range(config.hidden))), outputs(config)]
+
+
+def cost(config: LabelsConfig) -> Cost:
+    """Training, and a forward pass over both sets at each measurement."""
+    if config.net in PARAMETERS:
+        parameters, products = PARAMETERS[config.net]
+        scale = (config.width / {"densenet121": 1024}.get(config.net, 512)) ** 2
+        parameters, products = int(parameters * scale), products * scale
+    elif config.net == "perceptron":
+        layers = sizes(config)
+        parameters = sum((a + 1) * b for a, b in itertools.pairwise(layers))
+        products = float(parameters)
+    else:
+        parameters, products = 18 * config.width**2, 18.0 * config.width**2 * 16
+    n, both = config.n_train, config.n_train + config.n_test
+    batch = min(config.batch_size or n, n)
+    passes = 6.0 * n * config.epochs + 2.0 * both * (config.epochs // config.measure_every + 2)
+    pixels = 1
+    for side in SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,)):
+        pixels *= side
+    return Cost(
+        parameters=parameters,
+        flops=products * passes,
+        memory_bytes=4.0 * (2 * both * pixels + 2 * both * config.width + 4 * parameters + batch * products**0.5 * 400),
+        steps=config.epochs * -(-n // batch),
+        data=(config.dataset,) if config.dataset.startswith("cifar") else (),
+    )

@@ -1,0 +1,171 @@
+"""Networks trained on coarse and fine labels: every figure small, and every paper preset for one epoch."""
+
+import pytest
+import torch
+from checking import check_figure, performed
+from keeping import Kept
+from publicfiles import write_public
+
+from modules import data
+from pipelines.errors import RequestError
+from pipelines.fine_grained_structure import (
+    architectures,
+    coarse,
+    fine_labels,
+    long_run,
+    random_merging,
+    rates,
+    templates,
+    training,
+)
+from pipelines.trial import perform
+
+NO_PLANE = {"cluster": "none"}
+SMALL = {
+    coarse.mixture: {"n_train": 100, "n_test": 50, "width": 32, "epochs": 60, "measure_every": 20, **NO_PLANE},
+    coarse.digits: {"n_train": 200, "width": 32, "epochs": 10, **NO_PLANE},
+    random_merging.figure: {"n_train": 200, "width": 16, "epochs": 2},
+    fine_labels.figure: {"n_train": 200, "width": 16, "epochs": 3},
+    long_run.figure: {"n_train": 100, "width": 16, "epochs": 4, "measure_every": 2},
+    rates.figure: {"n_train": 50, "width": 32, "epochs": 12, "measure_every": 12, "batch_size": 10},
+    architectures.figure: {"n_train": 60, "epochs": 1},
+    templates.figure: {"n_train": 200, "dim": 32},
+}
+FIGURES = list(SMALL)
+
+
+@pytest.mark.parametrize("experiment", FIGURES, ids=[e.name.partition("/")[2] for e in FIGURES])
+def test_a_small_grid_is_judged_and_drawn(experiment):
+    # the nets of the architectures grid have their width in the grid
+    check_figure(experiment, **SMALL[experiment])
+
+
+def test_training_does_not_see_the_classes_inside_a_label(monkeypatch):
+    config = training.DIGITS.but(n_train=200, epochs=2, width=16, probed=("head",), cluster="none")
+    honest = Kept()
+    perform(coarse.digits, config, honest)
+    built = training.dataset
+
+    def confused(config):
+        task = built(config)
+        random = torch.Generator().manual_seed(0)
+        for group in range(5):
+            rows = (task.groups[task.parts] == group).nonzero().flatten()
+            task.parts[rows] = task.parts[rows[torch.randperm(len(rows), generator=random)]]
+        return task
+
+    monkeypatch.setattr(training, "dataset", confused)
+    other = Kept()
+    perform(coarse.digits, config, other)
+    assert all(torch.equal(honest.weights[name], weight) for name, weight in other.weights.items())
+    for metric in ("loss/train", "loss/test", "accuracy/train", "nc1_pinv/head", "nc2/head"):
+        assert honest.curves[metric] == other.curves[metric]
+    assert honest.curves["msdr/head"] != other.curves["msdr/head"]
+
+
+def test_the_rate_drops_at_one_and_two_thirds(monkeypatch):
+    seen = {}
+    milestones = training.learners.milestones
+
+    def spy(epochs, factor):
+        seen.update(epochs=epochs, factor=factor)
+        return milestones(epochs, factor=factor)
+
+    monkeypatch.setattr(training.learners, "milestones", spy)
+    perform(coarse.digits, training.DIGITS.but(n_train=200, epochs=6, width=16), Kept())
+    assert seen == {"epochs": [2, 4], "factor": 0.1}
+
+
+def test_distances_are_kept_at_every_measurement_with_their_epochs():
+    kept = Kept()
+    perform(coarse.digits, training.DIGITS.but(n_train=200, epochs=4, width=16, measure_every=2), kept)
+    found = kept.arrays["distances"]
+    assert list(found["epochs"]) == [0, 2, 4]
+    final = found["matrices"][-1]
+    same = torch.as_tensor(final).diagonal().mean()
+    assert kept.curves["class_distance/same"][max(kept.curves["class_distance/same"])] == pytest.approx(float(same))
+
+
+PRESETS = {"resnet18": coarse.mixture, "vgg16": architectures.figure, "densenet121": architectures.figure}
+
+
+@pytest.fixture(scope="module")
+def few_pictures(tmp_path_factory):
+    """CIFAR-10 and CIFAR-100 with as few pictures a class as the measures allow."""
+    datasets = pytest.importorskip("datasets")
+    root = tmp_path_factory.mktemp("public")
+    write_public(root, "cifar10", {"train": 2, "test": 1})
+    write_public(root, "cifar100", {"train": 1, "test": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEATURELAB_DATA", str(root))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
+        yield
+
+
+@pytest.mark.parametrize("net", PRESETS)
+def test_paper_presets_train_the_paper_s_networks(few_pictures, net):
+    experiment = PRESETS[net]
+    config = next(c for c in experiment.configs("paper") if c.net == net)
+    config = config.but(n_train=20, n_test=10, epochs=1, batch_size=10, cluster="none")
+    kept = Kept()
+    perform(experiment, config, kept)
+    assert kept.weights["net.head.weight"].shape == (5, 1024 if net == "densenet121" else 512)
+    weights = sum(w.numel() for n, w in kept.weights.items() if "running" not in n and "tracked" not in n)
+    assert weights == pytest.approx(training.PARAMETERS[net][0], rel=0.01)
+    assert kept.entries[0]["dataset"]["profile"]["dim"] == 3 * 32 * 32
+    assert {"clp/head", "msdr/head", "msdr/input", "nc1_pinv/head", "nc2/head"} <= set(kept.curves)
+
+
+@pytest.mark.parametrize(("labels", "outputs"), [("fine", 20), ("random_coarse", 5)])
+def test_paper_presets_relabel_cifar10(few_pictures, labels, outputs):
+    experiment = fine_labels.figure if labels == "fine" else random_merging.figure
+    config = experiment.configs("paper")[0].but(n_train=20, n_test=10)
+    assert config.labels == labels
+    task = training.dataset(config)
+    assert task.outputs == outputs == training.network(config.but(net="resnet", width=16)).head.out_features
+    assert task.train[0].shape == (20, 3, 32, 32)
+    assert isinstance(task.augment, data.CropAndFlip)
+
+
+def test_cifar100_has_twenty_labels_of_five_classes(few_pictures):
+    config = coarse.digits.paper.but(n_train=100, n_test=100)
+    for labels in ("coarse", "official", "random_coarse"):
+        task = training.dataset(config.but(labels=labels))
+        assert task.outputs == 20
+        assert torch.bincount(task.groups).tolist() == [5] * 20
+    official = training.dataset(config.but(labels="official")).groups
+    assert official[[4, 30, 55, 72, 95]].tolist() == [0] * 5  # aquatic mammals
+
+
+@pytest.mark.heavy
+def test_coarse_cifar100_trains_at_the_paper_s_width(few_pictures):
+    config = coarse.digits.configs("paper")[0].but(n_train=100, n_test=20, epochs=1, probed=())
+    kept = Kept()
+    perform(coarse.digits, config, kept)
+    assert kept.weights["net.head.weight"].shape == (20, 512)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"net": "resnet", "dataset": "mixture"}, "needs images"),
+        ({"labels": "official"}, "only cifar100"),
+        ({"coarse": 10}, "below the 10 classes"),
+        ({"net": "resnet18", "width": 24}, "multiple of 32"),
+    ],
+)
+def test_impossible_settings_are_refused_in_one_line(changes, message):
+    with pytest.raises(RequestError, match=message):
+        training.DIGITS.but(**changes)
+
+
+def test_a_paper_trial_is_estimated_in_gpu_hours():
+    for config in coarse.mixture.configs("paper")[:1]:
+        assert 0.5 < training.cost(config).gpu_hours < 10
+        assert 1e8 < training.cost(config).memory_bytes < 6e10
+
+
+def test_performed_trials_of_one_seed_are_the_same_twice():
+    config = training.MIXTURE.but(n_train=100, n_test=50, width=16, epochs=20, measure_every=10, probed=("head",))
+    one, other = (performed(coarse.mixture, [config]) for _ in range(2))
+    assert one.points.equals(other.points)

@@ -1,0 +1,119 @@
+"""Figures 10 to 13, 15 to 18 and theorem 7.1: run small, and at the paper's widths for one step."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from checking import check_figure, performed, shuffled, small
+from publicfiles import public_images  # noqa: F401
+
+from modules import data, learners, nets
+from pipelines.fine_grained_structure import mixture, semantic, similar_pairs, theorem
+from pipelines.fine_grained_structure.identities import figure as identities
+
+SMALL = {"n_train": 48, "steps": 4, "measure_every": 2}
+FEWER_SEEDS = dataclasses.replace(mixture.by_width, grid=mixture.by_width.grid | {"seed": [0, 1, 2]})
+FIGURES = {"dim": mixture.by_dim, "width": FEWER_SEEDS, "decay": mixture.by_decay}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_claim_of_the_mixture_is_measured_and_drawn(name):
+    results = check_figure(FIGURES[name], **SMALL)
+    assert list(results.curves("msdr/1").index) == [0, 2, 4]
+
+
+def test_every_claim_of_the_similar_pairs_is_measured_and_drawn():
+    check_figure(similar_pairs.figure, **SMALL, dim=16, width=8)
+
+
+def test_every_claim_of_the_families_is_measured_and_drawn():
+    results = check_figure(semantic.figure, n_train=96, n_test=24, epochs=4, measure_every=2, dim=16, width=16)
+    assert list(results.curves("msdr/head").index) == [0, 2, 4]
+
+
+def test_every_claim_of_the_theorem_is_measured_and_drawn():
+    sizes = {"dim": 256, "width": 8, "lr": 0.1, "measurements": 2}
+    results = check_figure(theorem.figure, **sizes)
+    assert results.final("gram_error") < 1e-12
+
+
+def test_every_identity_is_measured_and_drawn():
+    check_figure(identities, n_train=32, dim=12, width=24)
+
+
+@pytest.mark.parametrize("experiment", [*FIGURES.values(), similar_pairs.figure], ids=lambda e: e.figure)
+def test_the_paper_s_sizes_train_for_a_step(experiment):
+    config = experiment.paper.but(n_train=64, steps=1)
+    assert (config.dim, config.width, experiment.paper.n_train) == (512, 512, 4000)
+    (row,) = performed(experiment, [config]).trials.to_dict("records")
+    assert row["status"] == "finished"
+
+
+@pytest.mark.usefixtures("public_images")
+@pytest.mark.parametrize("labels", ["official", "random_coarse"])
+def test_super_classes_of_cifar100_train_for_an_epoch(labels):
+    config = semantic.PAPER.but(
+        labels=labels, n_train=200, n_test=100, epochs=1, width=32, batch_size=100, precision="32-true"
+    )
+    results = performed(semantic.figure, [config])
+    assert results.final("msdr/head") > 0
+    assert 0.2 <= results.final("cluster_accuracy/head") <= 1
+
+
+def test_a_network_of_the_stack_ends_where_it_would_alone():
+    together = performed(mixture.by_dim, [mixture.by_dim.laptop.but(**SMALL, separations=(0.5, 2.0))])
+    alone = performed(mixture.by_dim, [mixture.by_dim.laptop.but(**SMALL, separations=(2.0,))])
+    for metric in ("msdr/2", "loss/train/2", "msdr_input/2", "msdr_null/2"):
+        assert together.final(metric) == pytest.approx(alone.final(metric), rel=1e-5)
+
+
+def test_clusters_do_not_reach_the_loss():
+    """Training sees labels only: with clusters renamed inside labels the weights come out the same."""
+    means = data.spread_means(8, 6, [1.0], seed=0)
+    tasks = [data.GaussianClusters(m, torch.arange(8) % 4, 16, seed=1) for m in (means, means)]
+    tasks[1].clusters = (tasks[1].clusters + 4) % 8
+    weights = []
+    for task in tasks:
+        net = nets.Stack(nets.perceptron([6, 5, 4], seed=2), 1)
+        optimiser = learners.gd(0.1)(net)
+        for batch in task.train_dataloader():
+            learners.stacked_cross_entropy(net, batch).backward()
+            optimiser.step()
+        weights.append(net.weight.detach())
+    assert torch.equal(*weights)
+
+
+def test_verdicts_turn_with_the_measurements():
+    """Claims that compare networks read the networks that they name."""
+    results = performed(FEWER_SEEDS, small(FEWER_SEEDS, **SMALL))
+    points = results.points.copy()
+    widths = dict(zip(results.trials.run_id, results.trials.width, strict=True))
+    chosen = points.metric.str.startswith("msdr/")
+    points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(widths).astype(float)
+    rising = dataclasses.replace(results, points=points)
+    verdicts = {claim.id: claim.judge(rising).status for claim in mixture.by_width.claims}
+    assert verdicts == {
+        "c15_width_raises_msdr": "holds",
+        "c15b_width_at_large_separation": "holds",
+        "c15c_width_at_default_init": "holds",
+        "c15d_reversed_at_default_init": "fails",
+    }
+
+
+def test_the_slope_of_a_power_law_is_its_exponent():
+    results = performed(theorem.figure, small(theorem.figure, dim=64, width=4, lr=0.5, measurements=1))
+    powers = results.trials.set_index("run_id").noise_to_signal.astype(float) ** -3
+    points = results.points.copy()
+    chosen = points.metric.str.startswith("separation/")
+    points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(powers)
+    cubic = dataclasses.replace(results, points=points).where(seed=0)
+    assert theorem.slope(cubic, "separation/mean") == pytest.approx(3.0)
+    noise = theorem.slope(shuffled(results).where(seed=0), "separation/mean")
+    assert abs(noise - 3.0) > 0.1
+
+
+def test_trials_of_one_seed_are_repeated_to_the_bit():
+    config = similar_pairs.figure.laptop.but(**SMALL, dim=16, width=8)
+    first, second = (performed(similar_pairs.figure, [config]).points.value.to_numpy() for _ in range(2))
+    assert np.array_equal(first, second)
