@@ -1,0 +1,191 @@
+"""Section 5 of the text. How highly W'W and the square root of an AGOP correlate when they have nothing in common.
+
+The paper holds correlations of 0.74 against d^(-1/2), 0.04 at d = 512: the size of the product of two random
+directions. It is what eigenvectors give. But matrices are compared and not eigenvectors, and they are positive: the
+large entries stand on the diagonals of both. Four pairs that share nothing are measured against the width d:
+
+    leading eigenvectors of A'A and B'B       A, B (d, d) with normal entries: root mean square of products
+    A'A and (B'B)^(1/2)                       Pearson correlation of all entries, and of those off the diagonal
+    W'W and another network's AGOP^(1/2)      the third hidden layers of two untrained networks
+    W'W and the own AGOP^(1/2), rotated       the null level that the other figures use
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from modules import data, learners, measures, nets
+from pipelines.axes import choice, uniform
+from pipelines.claims import at_least, at_most, between
+from pipelines.config import Config, stream_seed
+from pipelines.deep_neural_collapse.networks import head_weights
+from pipelines.drawing import CATEGORIES, points
+from pipelines.experiment import Experiment
+from pipelines.fit import evaluate
+from pipelines.lazy import lazy
+from pipelines.plan import mlp_cost
+
+torch = lazy("torch")
+np = lazy("numpy")
+
+LAYER = 2  # the third hidden layer
+
+
+class ChanceConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="correlations near 0 are wanted to many digits")
+    n_train: int = Field(500, ge=20, multiple_of=10, description="digits, as many of each class")
+    width: int = Field(512, ge=16, description="size d of the matrices")
+    init_scale: float = Field(1.0, gt=0, description="multiplies the standard deviation of Glorot's initial weights")
+    vectors: int = Field(10, ge=2, description="leading eigenvectors of each matrix")
+    rotations: int = Field(3, ge=1, description="random rotations in the null level")
+
+
+PRESET = ChanceConfig()
+WIDTHS = [64, 128, 256, 512]
+
+figure = Experiment(
+    name="deep_neural_collapse/chance_level",
+    figure="Section 5",
+    title="Correlations between unrelated matrices",
+    caption="Means over seeds; bars from the least to the greatest. Dashed: the paper's chance level.",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={"width": WIDTHS, "seed": [0, 1, 2]},
+    sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)},
+    metric="chance/rotation_null",
+    minutes=0.1,
+)
+
+
+@figure.trial
+def run(config, recorder):
+    task = data.BalancedDigits(config.n_train // 10, seed=config.streams.data, dtype=config.dtype)
+    net, other = (
+        nets.xavier_mlp(
+            64,
+            config.width,
+            5,
+            outputs=10,
+            gain=config.init_scale,
+            seed=stream_seed(config.seed, name),
+            dtype="float64",
+        )
+        for name in ("init", "other network")
+    )
+    chance = torch.Generator().manual_seed(config.streams.order)
+
+    def look(net, x, y):
+        A, B = (torch.randn(config.width, config.width, generator=chance, dtype=torch.float64) for _ in range(2))
+        F, G = A.T @ A, B.T @ B
+        U, V = (torch.linalg.eigh(M).eigenvectors[:, -config.vectors :] for M in (F, G))
+        own, others = (measures.relu_tangent_covariance(head_weights(one), x)[LAYER] for one in (net, other.to(x)))
+        nfm, theirs = measures.neural_feature_matrix(own.W), others.W.T @ others.K @ others.W
+        mine = own.W.T @ own.K @ own.W
+        found = {
+            "eigenvectors": (U.T @ V).square().mean().sqrt(),
+            "gaussian": measures.nfa_pearson(F, G),
+            "gaussian_offdiagonal": measures.nfa_pearson(F, G, off_diagonal=True),
+            "other_network": measures.nfa_pearson(nfm, theirs),
+            "other_network_offdiagonal": measures.nfa_pearson(nfm, theirs, off_diagonal=True),
+            "rotation_null": measures.rotation_null(nfm, mine, draws=config.rotations, generator=chance).mean(),
+            "same_network": measures.nfa_pearson(nfm, mine),
+        }
+        return {f"chance/{name}": value.item() for name, value in found.items()}
+
+    evaluate(learners.Measurement(net, look), task, config, recorder)
+
+
+@figure.cost
+def cost(config):
+    return mlp_cost(
+        dim=64, width=config.width, hidden=5, outputs=10, n_train=config.n_train, steps=1, measures=20
+    )  # fmt: skip
+
+
+def largest(runs, metric, scaled=False):
+    """The largest magnitude over the widths; `scaled`: times the square root of the width."""
+    return max(abs(runs.final(metric, width=width)) * (width**0.5 if scaled else 1.0) for width in runs.values("width"))
+
+
+@figure.claim(
+    "eigenvectors_are_at_chance",
+    says="products of independent eigenvectors are d^(-1/2) in size (root mean square, times the root of d)",
+    paper="concentrates within O(d^(-1/2)), 0.04 at 512",
+    expect=between(0.8, 1.2),
+)
+def eigenvectors(runs):
+    widths = runs.values("width")
+    return sum(runs.final("chance/eigenvectors", width=width) * width**0.5 for width in widths) / len(widths)
+
+
+@figure.claim(
+    "matrices_are_at_chance",
+    says="W'W and AGOP^(1/2) that share nothing correlate by at most 2 d^(-1/2) (largest, in units of d^(-1/2))",
+    paper="approximately (at most) 0.04",
+    expect={"normal entries": at_most(2), "two networks": at_most(2)},
+    documented="fails",
+    because="both matrices are positive, and the Pearson correlation of all entries is that of their diagonals",
+)
+def matrices(runs):
+    return {
+        "normal entries": largest(runs, "chance/gaussian", scaled=True),
+        "two networks": largest(runs, "chance/other_network", scaled=True),
+    }
+
+
+@figure.claim(
+    "chance_does_not_fall_with_width",
+    says="at the largest width independent normal matrices still correlate by 0.5",
+    origin="ours",
+    expect=at_least(0.5),
+)
+def level(runs):
+    return runs.final("chance/gaussian", width=max(runs.values("width")))
+
+
+@figure.claim(
+    "off_diagonal_entries_are_at_chance",
+    says="off the diagonal independent normal matrices correlate by less than d^(-1/2) (largest, in d^(-1/2))",
+    origin="ours",
+    expect=at_most(1),
+)
+def off_diagonal(runs):
+    return largest(runs, "chance/gaussian_offdiagonal", scaled=True)
+
+
+@figure.claim(
+    "rotations_are_as_another_network",
+    says="a rotation of its own AGOP correlates with W'W as the AGOP of another network (largest difference)",
+    origin="ours",
+    expect=at_most(0.05),
+)
+def rotations(runs):
+    return max(
+        abs(runs.final("chance/rotation_null", width=width) - runs.final("chance/other_network", width=width))
+        for width in runs.values("width")
+    )
+
+
+@figure.draw(cols=2, size=(9, 3.6))
+def panels(runs, axes):
+    named = [
+        ("gaussian", "A'A, (B'B)$^{1/2}$, normal entries"),
+        ("other_network", "W'W, another network's AGOP$^{1/2}$"),
+        ("rotation_null", "W'W, own AGOP$^{1/2}$ rotated"),
+        ("same_network", "W'W, own AGOP$^{1/2}$"),
+    ]
+    apart = [
+        ("eigenvectors", "leading eigenvectors"),
+        ("gaussian_offdiagonal", "A'A, (B'B)$^{1/2}$, off the diagonal"),
+        ("other_network_offdiagonal", "two networks, off the diagonal"),
+    ]
+    widths = np.array(sorted(runs.values("width")), dtype=float)
+    for axis, group in zip(axes[0], (named, apart), strict=True):
+        for (metric, name), colour in zip(group, CATEGORIES, strict=False):
+            points(axis, runs, f"chance/{metric}", "width", color=colour, label=name)
+        axis.plot(widths, widths**-0.5, color="#444444", linestyle="--", linewidth=1, label="$d^{-1/2}$")
+        axis.set(xscale="log", xlabel="width d", xticks=widths, xticklabels=[f"{w:g}" for w in widths])
+        axis.minorticks_off()
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
+    axes[0, 0].set(ylabel="correlation of entries", ylim=(0, 1.02))
+    axes[0, 1].set(ylabel="size")

@@ -1,0 +1,281 @@
+"""Figures 1 and 3 to 6. Deep RFM collapses, layer by layer, without gradient descent.
+
+Each layer fits a kernel regression to the labels, multiplies the data by the square root of the average gradient outer
+product (AGOP) of its predictor, and applies random features. Figures 3 (ReLU) and 4 (cosine) follow
+
+    NC1 = tr Sigma_W / tr Sigma_B   and   NC2 = mean square of (cosines of the centred class means - simplex ETF)
+
+of a layer's input X, of M^(1/2) X and of the features Phi(M^(1/2) X). Figures 1, 5 and 6 show the cosines of all pairs
+of points after M^(1/2), centred, in the order of their classes: 1 within a class and -1/(K-1) between in the end.
+
+The paper states no norm for NC2; its public script takes the mean square, which is drawn. Features of ReLU and
+cosine do not collapse alike: with the cosine NC1 falls to a floor within a few layers.
+"""
+
+import itertools
+
+from pipelines.claims import Missing, above, at_least, at_most, below
+from pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
+from pipelines.drawing import CATEGORIES
+from pipelines.experiment import Experiment
+from pipelines.lazy import lazy
+
+np = lazy("numpy")
+
+RELU = RFMConfig(feature_map="relu")
+COS = RFMConfig(feature_map="cos", width=1024, depth=8)
+STAND_IN = "scikit-learn's 8x8 digits (and a Gaussian mixture) in place of MNIST, CIFAR-10 and SVHN: same code path"
+STAGES = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
+
+relu = Experiment(
+    name="deep_neural_collapse/deep_rfm_relu",
+    figure="Figs. 3, 6, 1b",
+    title="Neural collapse in Deep RFM with ReLU features",
+    caption="Lines are means over seeds, bands their range. Right: cosines after the AGOP (one seed; black: -1).",
+    laptop=RELU,
+    paper=RELU.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=1024, depth=20),
+    grid={
+        ("dataset", "kernel"): [("digits", "laplace"), ("digits", "gaussian"), ("mixture", "laplace")],
+        "seed": [0, 1, 2],
+    },
+    paper_grid={
+        ("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "gaussian"), ("svhn", "laplace")],
+        "seed": [0, 1, 2],
+    },
+    sweep_axes=SWEEP_AXES,
+    metric="nc1/projected",
+    minutes=0.3,
+    needs=("cifar10", "mnist", "svhn"),
+    stand_in=STAND_IN,
+    headline=True,
+)
+cos = Experiment(
+    name="deep_neural_collapse/deep_rfm_cos",
+    figure="Figs. 4, 5, 1a",
+    title="Neural collapse in Deep RFM with cosine features",
+    caption=relu.caption,
+    laptop=COS,
+    paper=COS.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=4096, depth=20),
+    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": [0, 1, 2]},
+    paper_grid={
+        ("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "laplace"), ("svhn", "laplace")],
+        "seed": [0, 1, 2],
+    },
+    sweep_axes=SWEEP_AXES,
+    metric="nc1/projected",
+    minutes=0.4,
+    needs=("cifar10", "mnist", "svhn"),
+    stand_in=STAND_IN,
+)
+
+
+def rows(runs):
+    """The rows of the figure, as config values."""
+    pairs = zip(runs.trials.dataset, runs.trials.kernel, strict=True)
+    return [{"dataset": dataset, "kernel": kernel} for dataset, kernel in dict.fromkeys(pairs)]
+
+
+def class_count(runs, row):
+    return int(runs.where(**row).trials.classes.iloc[0]) if row["dataset"] == "mixture" else 10
+
+
+def ratios(runs, metric, other):
+    """Ratios of two metrics in every trusted layer of every row."""
+    return np.concatenate([trusted(runs, metric, **row) / trusted(runs, other, **row) for row in rows(runs)])
+
+
+def worst(runs, measure, pick=max):
+    return float(pick(measure(runs, row) for row in rows(runs)))
+
+
+def end_over_start(runs, row, metric="nc1"):
+    return trusted(runs, f"{metric}/projected", **row)[-1] / trusted(runs, f"{metric}/input", **row)[0]
+
+
+def spearman(runs, row):
+    """Rank correlation of layer and NC1."""
+    ranks = np.argsort(np.argsort(trusted(runs, "nc1/projected", **row)))
+    return np.corrcoef(ranks, np.arange(len(ranks)))[0, 1]
+
+
+def line(values):
+    """R^2 and slope of a straight line through ln(values) against the layer; `Missing` for fewer than three."""
+    if len(values) < 3:
+        raise Missing(f"a line through {len(values)} layers says nothing")
+    layers, logs = np.arange(len(values)), np.log(values)
+    return np.corrcoef(layers, logs)[0, 1] ** 2, np.polyfit(layers, logs, 1)[0]
+
+
+def before_the_floor(values):
+    """The leading values of which each is at least a fifth below the one before."""
+    falls = [b <= 0.8 * a for a, b in itertools.pairwise(values)]
+    return values[: 1 + (falls.index(False) if False in falls else len(falls))]
+
+
+for experiment in (relu, cos):
+    experiment.trial(build)
+    experiment.cost(cost)
+
+
+@relu.claim(
+    "c01_agop_reduces",
+    says="NC1 falls at the multiplication by M^(1/2) in every layer (largest ratio after / before)",
+    paper="drop at M^(1/2) in every layer; curves, no number",
+    expect=below(1),
+)
+@cos.claim(
+    "c01_agop_reduces",
+    says="NC1 falls at the multiplication by M^(1/2) in every layer (largest ratio after / before)",
+    paper="drop at M^(1/2) in every layer; curves, no number",
+    expect=below(1),
+)
+def agop_reduces(runs):
+    return float(ratios(runs, "nc1/projected", "nc1/input").max())
+
+
+@relu.claim(
+    "c02_features_worsen",
+    says="ReLU features raise NC1 a little in every layer (least and greatest factor)",
+    paper="marginally increase or stay constant",
+    where="Fig. 3, Appendix A",
+    expect={"least": above(1), "greatest": below(2)},
+)
+def features_worsen(runs):
+    factors = ratios(runs, "nc1/features", "nc1/projected")
+    return {"least": float(factors.min()), "greatest": float(factors.max())}
+
+
+@cos.claim(
+    "c02_features_worsen",
+    says="cosine features raise NC1 by much in every layer (least factor)",
+    paper="curves, no number",
+    expect=above(2),
+)
+def cos_features_worsen(runs):
+    return float(ratios(runs, "nc1/features", "nc1/projected").min())
+
+
+@relu.claim(
+    "c03_collapse_with_depth",
+    says="NC1 after M^(1/2) falls with depth (rank correlation with the layer; last over the first input's)",
+    paper="curves, no number",
+    expect={"Spearman": at_most(-0.9), "last / first": at_most(0.05)},
+)
+def collapse(runs):
+    return {"Spearman": worst(runs, spearman), "last / first": worst(runs, end_over_start)}
+
+
+@cos.claim(
+    "c03_collapse_with_depth",
+    says="NC1 after M^(1/2) falls far below that of the data (last layer, and least of all, over the first input's)",
+    paper="curves, no number",
+    expect={"last / first": at_most(0.05), "least / first": at_most(0.05)},
+)
+def cos_collapse(runs):
+    def least(runs, row):
+        return trusted(runs, "nc1/projected", **row).min() / trusted(runs, "nc1/input", **row)[0]
+
+    return {"last / first": worst(runs, end_over_start), "least / first": worst(runs, least)}
+
+
+@relu.claim(
+    "c04_exponential_decay",
+    says="NC1 after M^(1/2) falls exponentially with depth (line through ln NC1 against the layer)",
+    paper="curves on a logarithmic axis, no number",
+    expect={"R²": at_least(0.9), "slope": below(0)},
+)
+@cos.claim(
+    "c04_exponential_decay",
+    says="NC1 after M^(1/2) falls exponentially with depth (line through ln NC1 against the layer)",
+    paper="curves on a logarithmic axis, no number",
+    expect={"R²": at_least(0.9), "slope": below(0)},
+    documented="fails",
+    because="with cosine features NC1 reaches a floor near 0.007 at the fourth layer; it is exponential before",
+)
+def exponential(runs):
+    fits = [line(trusted(runs, "nc1/projected", **row)) for row in rows(runs)]
+    return {"R²": float(min(f[0] for f in fits)), "slope": float(max(f[1] for f in fits))}
+
+
+@cos.claim(
+    "c04b_exponential_before_the_floor",
+    says="as long as a layer lowers NC1 by a fifth, ln NC1 against the layer is a falling line",
+    origin="ours",
+    expect={"R²": at_least(0.9), "slope": below(0)},
+)
+def exponential_at_first(runs):
+    fits = [line(before_the_floor(trusted(runs, "nc1/projected", **row))) for row in rows(runs)]
+    return {"R²": float(min(f[0] for f in fits)), "slope": float(max(f[1] for f in fits))}
+
+
+@relu.claim(
+    "c05_class_means_form_a_simplex",
+    says="NC2 after M^(1/2) in the last layer is less than half that of the data (largest ratio)",
+    paper="curves, no number",
+    expect=below(0.5),
+)
+@cos.claim(
+    "c05_class_means_form_a_simplex",
+    says="NC2 after M^(1/2) in the last layer is less than half that of the data (largest ratio)",
+    paper="curves, no number",
+    expect=below(0.5),
+)
+def simplex(runs):
+    return worst(runs, lambda runs, row: end_over_start(runs, row, "nc2_cosines"))
+
+
+@relu.claim(
+    "c06_gram_matrix_is_that_of_a_simplex",
+    says="after M^(1/2) in the last layer centred cosines are 1 within classes and -1/(K-1) between (means)",
+    paper="simplex ETF in the final column",
+    where="Figs. 1 and 6",
+    expect={"within": at_least(0.95), "between, distance": at_most(0.01)},
+)
+@cos.claim(
+    "c06_gram_matrix_is_that_of_a_simplex",
+    says="after M^(1/2) in the last layer centred cosines are 1 within classes and -1/(K-1) between (means)",
+    paper="simplex ETF in the final column",
+    where="Figs. 1 and 5",
+    expect={"within": at_least(0.95), "between, distance": at_most(0.01)},
+)
+def gram_matrix(runs):
+    def off(runs, row):
+        return abs(trusted(runs, "gram_between/projected", **row)[-1] + 1 / (class_count(runs, row) - 1))
+
+    return {
+        "within": worst(runs, lambda runs, row: trusted(runs, "gram_within/projected", **row)[-1], pick=min),
+        "between, distance": worst(runs, off),
+    }
+
+
+def panels(runs, axes):
+    figure = axes[0, 0].figure
+    for axis in axes.flat:
+        axis.remove()
+    chosen = rows(runs)
+    figure.set_size_inches(14, 0.6 + 2.4 * len(chosen))
+    grid = figure.subplots(len(chosen), 6, squeeze=False, width_ratios=[1.5, 1.5, 1, 1, 1, 1])
+    for row, places in zip(chosen, grid, strict=True):
+        one = runs.where(**row)
+        depth = len(trusted(one, "nc1/projected"))
+        for axis, (metric, name) in zip(places, {"nc1": "NC1", "nc2_cosines": "NC2"}.items(), strict=False):
+            for (stage, label), colour in zip(STAGES.items(), CATEGORIES, strict=False):
+                table = one.curves(f"{metric}/{stage}").loc[:depth]
+                axis.plot(table.index, table.mean(axis=1), color=colour, label=label)
+                axis.fill_between(
+                    table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0
+                )
+            title = f"{name}, {row['dataset']}, {row['kernel'].capitalize()} kernel"
+            axis.set(title=title, yscale="log", xlabel="layer", ylabel=name)
+            axis.yaxis.set_minor_formatter("")
+        kept = one.arrays("gram")[0]
+        for axis, layer in zip(places[2:], np.linspace(1, depth, 4).round().astype(int), strict=True):
+            axis.imshow(kept[f"layer{layer}"], cmap="gray", vmin=-1, vmax=1, interpolation="nearest")
+            axis.set(title=f"layer {layer}", xticks=[], yticks=[])
+            axis.grid(visible=False)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=3)
+
+
+relu.draw(rows=1, cols=6, size=(14, 7.8))(panels)
+cos.draw(rows=1, cols=6, size=(14, 3.2))(panels)

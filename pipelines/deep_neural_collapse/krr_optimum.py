@@ -1,0 +1,194 @@
+"""Theorem 4.4. Among kernels with unit diagonal the collapsed one explains the labels best, and Deep RFM moves to it.
+
+    value(k) = (1/K) sum_c y_c' (k + mu)^-1 k y_c  <=  n / (n + mu)
+
+with y_c the normalised indicator of class c and n samples a class; equality for k = I_K (x) 11' alone. First the
+bound on random kernels of the theorem's family, Laplace and Gaussian in random Mahalanobis metrics, and along the
+segments from them to the optimum, on which the concave value must rise. Then, a link that the paper does not draw: the
+value of a Laplace kernel on the features of each layer of Deep RFM.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from modules import data, learners, measures
+from pipelines.axes import choice, loguniform
+from pipelines.claims import above, at_least, at_most
+from pipelines.config import Config
+from pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost
+from pipelines.drawing import CATEGORIES
+from pipelines.experiment import Experiment
+from pipelines.fit import evaluate
+from pipelines.lazy import lazy
+from pipelines.plan import Cost
+
+np, torch = lazy("numpy"), lazy("torch")
+
+
+class KernelConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="the bound is checked to 1e-9")
+    classes: int = Field(5, ge=2, description="classes of the Gaussian mixture")
+    n_train: int = Field(100, ge=4, description="samples, as many of each class")
+    dim: int = Field(20, ge=1, description="input coordinates")
+    separation: float = Field(2.0, gt=0, description="length of the class means")
+    kernels: int = Field(200, ge=2, description="random kernels; half are Laplace, half Gaussian")
+    ridge: float = Field(1.0, gt=0, description="mu")
+
+
+PRESET = KernelConfig()
+RIDGES = [0.01, 0.1, 1.0, 10.0]
+SHARES = 11  # points on the segment from a kernel to the optimum
+
+optimum = Experiment(
+    name="deep_neural_collapse/krr_optimum",
+    figure="Thm. 4.4",
+    title="The collapsed kernel is the optimal one for ridge regression",
+    caption="One seed. Left: how far random kernels are below the bound. Right: segments to the collapsed kernel.",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={"ridge": RIDGES, "seed": [0, 1, 2]},
+    sweep_axes={"ridge": loguniform(1e-2, 10.0), "n_train": choice(50, 100, 200)},
+    metric="krr_value/best",
+    mode="max",
+    minutes=0.2,
+)
+
+
+@optimum.trial
+def run(config, recorder):
+    if config.n_train % config.classes:
+        raise ValueError(f"n_train must be a multiple of the {config.classes} classes, got {config.n_train}")
+    of_each = config.n_train // config.classes
+    task = data.ClassMixture(config.classes, of_each, config.dim, config.separation, seed=config.streams.data)
+
+    def measure(_, x, y):
+        best = y @ y.T
+        shares = torch.linspace(0, 1, SHARES).to(x)[:, None, None]
+        values = torch.stack(
+            [measures.krr_value(k + shares * (best - k), y, config.ridge) for k in random_kernels(config, x)]
+        )
+        recorder.array("values", segments=values.cpu().numpy())
+        bound = of_each / (of_each + config.ridge)
+        return {
+            "krr_value/best": values[:, 0].max().item(),
+            "krr_value/excess": values[:, :-1].max().item() - bound,
+            "krr_value/optimum_error": abs(measures.krr_value(best, y, config.ridge).item() - bound),
+            "krr_value/least_rise": values.diff(dim=1).min().item(),
+        }
+
+    evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
+
+
+def random_kernels(config, x):
+    """k_M(x, z) = phi(|A (x - z)|) with Gaussian A of random height, and random bandwidth, Laplace and Gaussian."""
+    for index in range(config.kernels):
+        draw = data.stream(config.streams.init, f"kernel {index}")
+        height = int(draw.integers(1, config.dim + 1))
+        A = torch.from_numpy(draw.standard_normal((height, config.dim))).to(x) / config.dim**0.5
+        bandwidth = float(10 ** draw.uniform(-1, 1))
+        yield measures.radial_kernel(("laplace", "gaussian")[index % 2], bandwidth)(x @ A.T)
+
+
+@optimum.cost
+def optimum_cost(config):
+    n = float(config.n_train)
+    return Cost(config.n_train**2, config.kernels * SHARES * n**3, 8.0 * SHARES * n * n * 4)
+
+
+@optimum.claim(
+    "c13_collapsed_kernel_is_optimal",
+    says="no other kernel exceeds n/(n + mu), the collapsed one attains it, and the value rises towards it",
+    paper="optimal, and uniquely so",
+    expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)},
+)
+def optimal(runs):
+    return {
+        "excess": max(runs.final("krr_value/excess", ridge=ridge) for ridge in RIDGES),
+        "error at the optimum": max(runs.final("krr_value/optimum_error", ridge=ridge) for ridge in RIDGES),
+        "least rise": min(runs.final("krr_value/least_rise", ridge=ridge) for ridge in RIDGES),
+    }
+
+
+@optimum.draw(rows=1, cols=2, size=(9, 3.8))
+def panels(runs, axes):
+    left, right = axes[0]
+    for colour, ridge in zip(CATEGORIES, RIDGES, strict=False):
+        values = runs.arrays("values", ridge=ridge)[0]["segments"]
+        below = values[0, -1] - values[:, 0]
+        left.hist(below, bins=np.geomspace(1e-5, 1, 41), histtype="step", color=colour, label=f"μ = {ridge:g}")
+        right.plot([i / (SHARES - 1) for i in range(SHARES)], values[:8].T, color=colour, linewidth=0.8)
+    left.set(xlabel="n/(n + μ) - value(k)", ylabel="kernels", xscale="log", title="random kernels")
+    right.set(xlabel="share of the collapsed kernel", ylabel="value", title="segments to the collapsed kernel")
+    left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+
+
+class LayersConfig(RFMConfig):
+    value_ridge: float = Field(1.0, gt=0, description="mu in the value of a layer's kernel")
+
+
+LAYERS = LayersConfig(depth=6)
+
+layers = Experiment(
+    name="deep_neural_collapse/krr_value_of_layers",
+    figure="Thm. 4.4, in Deep RFM",
+    title="Deep RFM's layers approach the optimal kernel",
+    caption="Value of a Laplace kernel on normalised features; lines are means over seeds, bands their range.",
+    laptop=LAYERS,
+    paper=LAYERS.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=1024, depth=20),
+    grid={"seed": [0, 1, 2]},
+    sweep_axes=SWEEP_AXES,
+    metric="krr_value/projected",
+    mode="max",
+    minutes=0.1,
+    needs=("cifar10",),
+    stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
+)
+layers.cost(cost)
+
+
+@layers.trial
+def run_layers(config, recorder):
+    kernel = measures.radial_kernel("laplace", config.bandwidth)
+
+    def values(layer, stages, labels):
+        one_hot = torch.nn.functional.one_hot(labels).to(stages["input"])
+        directions = {stage: torch.nn.functional.normalize(features, dim=1) for stage, features in stages.items()}
+        return {
+            f"krr_value/{stage}": measures.krr_value(kernel(x), one_hot, config.value_ridge).item()
+            for stage, x in directions.items()
+        }
+
+    build(config, recorder, values)
+
+
+@layers.claim(
+    "c13b_layers_approach_the_optimum",
+    says="the value rises with each layer, and in each at the AGOP, and stays below n/(n + mu) (least differences)",
+    origin="ours",
+    expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)},
+)
+def approach(runs):
+    before, after = (runs.curve(f"krr_value/{stage}").to_numpy() for stage in ("input", "projected"))
+    trial = runs.trials.iloc[0]
+    of_each = trial.n_train / 10  # of digits and CIFAR-10
+    return {
+        "rise with depth": float((before[1:] - before[:-1]).min()),
+        "rise at the AGOP": float((after - before).min()),
+        "room to the bound": float(of_each / (of_each + trial.value_ridge) - after.max()),
+    }
+
+
+@layers.draw(rows=1, cols=1, size=(6, 4))
+def layer_panel(runs, axes):
+    axis = axes[0, 0]
+    names = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
+    for (stage, label), colour in zip(names.items(), CATEGORIES, strict=False):
+        table = runs.curves(f"krr_value/{stage}")
+        axis.plot(table.index, table.mean(axis=1), color=colour, label=label, marker=".")
+        axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0)
+    trial = runs.trials.iloc[0]
+    of_each = trial.n_train / 10
+    axis.axhline(of_each / (of_each + trial.value_ridge), color=CATEGORIES[5], linestyle="--", label="n/(n + μ)")
+    axis.set(xlabel="layer", ylabel="value")
+    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)

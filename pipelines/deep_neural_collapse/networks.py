@@ -1,0 +1,256 @@
+"""What the figures on trained networks share: five fully connected layers, alone or on a convolutional trunk.
+
+The head has five hidden layers and a readout, all without biases, Glorot-uniform weights times `init_scale`; on a
+trunk its first layer, and always the readout, keep torch's own law. Targets are +1 for the class and -1 elsewhere, the
+loss is the mean square over samples and outputs: 1 for a network that outputs 0, and 0.36 for the best constant of ten
+classes, on which a network of small initial weights stays for long. What is measured there means nothing, so that
+claims take only networks that fit their training data.
+
+All measures are of the head, in evaluation mode and double precision, on all training data; layer 0 is the head's
+first.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from modules import data, learners, measures, nets, probes
+from pipelines.axes import choice, loguniform
+from pipelines.claims import Missing
+from pipelines.config import Config, stream_seed
+from pipelines.fit import fit
+from pipelines.lazy import lazy
+from pipelines.plan import Cost
+
+torch = lazy("torch")
+
+LARGE = 1.5  # the initial scale of the control that hardly collapses
+LEAST_ACCURACY, LEAST_DROP = 0.99, 1.0
+SHAPES = {"digits": (1, 8), "mnist": (1, 28), "cifar10": (3, 32), "svhn": (3, 32)}  # channels, side
+TRUNKS = {"none": 0, "plain": 128, "batch_norm": 128, "resnet18": 512, "vgg11": 8192}  # features
+
+
+class NetworkConfig(Config):
+    dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="images to classify")
+    n_train: int = Field(
+        500, ge=20, multiple_of=10, description="training images; of the digits, as many of each class"
+    )
+    n_test: int = Field(1000, ge=1, description="test images; of the digits, all others")
+    labels: Literal["signs", "one_hot"] = Field("signs", description="targets off the class: -1, or 0")
+    trunk: Literal["none", "plain", "batch_norm", "resnet18", "vgg11"] = Field(
+        "none", description="convolutions below the head: none, three small ones (with batch norm), ResNet-18, VGG-11"
+    )
+    width: int = Field(128, ge=2, description="units of each hidden layer of the head")
+    hidden: int = Field(5, ge=2, description="hidden layers of the head")
+    init_scale: float = Field(0.5, gt=0, description="multiplies the standard deviation of Glorot's initial weights")
+    lr: float = Field(0.05, gt=0, description="learning rate")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of SGD")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
+    batch_size: int = Field(32, ge=1, description="images in a step")
+    epochs: int = Field(300, ge=1, description="passes over the training images")
+    measure_every: int = Field(50, ge=1, description="epochs between measurements")
+    power: float = Field(0.5, gt=0, le=1, description="power of the AGOP that is held against W'W")
+    centering: Literal["pearson", "cosine"] = Field("pearson", description="matrices less their mean entry, or as are")
+    rotations: int = Field(3, ge=1, description="random rotations in the null level of the ansatz")
+
+
+SWEEP_AXES = {
+    "lr": loguniform(1e-2, 2e-1),
+    "width": choice(64, 128, 256, 512),
+    "init_scale": loguniform(0.2, 1.5),
+    "weight_decay": loguniform(1e-6, 1e-2),
+}
+
+
+def run(config, recorder):
+    """Train the network and follow the collapse, its causes, the ansatz and the losses."""
+    task = images(config)
+    net = network(config, task)
+    learner = learners.Supervised(
+        net, loss=loss(config), optimizer=learners.sgd(config.lr, config.momentum, config.weight_decay)
+    )
+    targets = {"train": task.train[1], "test": task.test[1]}
+
+    def look(module, x):
+        if not all(weight.isfinite().all() for weight in module.parameters()):
+            raise learners.Diverged(module.global_step)  # before a decomposition stumbles over it
+        found = {}
+        for part, inputs in (("train", x), ("test", task.test[0].to(x))):
+            features, outputs = head_inputs(config, module.net, inputs)
+            y = targets[part].to(outputs)
+            found[f"loss/{part}"] = loss(config)(lambda _, f=outputs: f, (features, y)).item()
+            found[f"accuracy/{part}"] = (outputs.argmax(1) == y.argmax(1)).double().mean().item()
+            if part == "train":
+                found |= head_scores(config, head_weights(module.net), features.double(), y.argmax(1))
+        return found
+
+    watching = probes.Measure(look, every=config.measure_every, on="epoch", inputs=task.train, name="head")
+    fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching])
+
+
+def images(config: NetworkConfig) -> Any:
+    """The images, flat for a head alone, with one-hot labels and each pixel standardised."""
+    common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, "batch_size": config.batch_size}
+    order = config.streams.order
+    if config.dataset == "digits":
+        return data.BalancedDigits(config.n_train // 10, order_seed=order, **common)
+    return data.PublicImages(
+        config.dataset,
+        config.n_train,
+        config.n_test,
+        rows="first",
+        targets="one_hot",
+        pixels="per_pixel",
+        ddof=1,
+        flatten=True,
+        order_seed=order,
+        **common,
+    )
+
+
+def network(config: NetworkConfig, task: Any) -> Any:
+    """The head alone, or a trunk that folds the flat images and the head on its features."""
+    channels, side = SHAPES[config.dataset]
+    features = TRUNKS[config.trunk] or channels * side * side
+    init, head_init = config.streams.init, stream_seed(config.seed, "head")
+    head = nets.xavier_mlp(
+        features, config.width, config.hidden, outputs=task.train[1].shape[1], gain=config.init_scale,
+        first="xavier" if config.trunk == "none" else "default", seed=head_init, dtype=config.dtype,
+    )  # fmt: skip
+    if config.trunk == "none":
+        return head
+    if config.trunk == "resnet18":
+        trunk = nets.resnet18(1, channels=channels, stem="imagenet", seed=init, dtype=config.dtype).trunk
+    elif config.trunk == "vgg11":
+        trunk = nets.vgg_trunk(channels, seed=init, dtype=config.dtype)
+    else:
+        trunk = nets.conv_trunk(
+            channels, (16, 32, 32), batch_norm=config.trunk == "batch_norm", pool=2, seed=init, dtype=config.dtype
+        )
+    return nets.TrunkHead(torch.nn.Sequential(torch.nn.Unflatten(1, (channels, side, side)), trunk), head)
+
+
+def loss(config):
+    """Mean over samples and outputs of the squared error, against the coded labels."""
+
+    def coded(forward, batch):
+        x, y = batch
+        return learners.mse(forward, (x, 2 * y - 1 if config.labels == "signs" else y), factor=1 / y.shape[1])
+
+    return coded
+
+
+def head_inputs(config, net, x):
+    """What the head sees, and its outputs; the trunk takes a few thousand images at a time."""
+    with torch.no_grad():
+        if config.trunk == "none":
+            return x, net(x)
+        features = torch.cat([net.features(part) for part in x.split(2048)])
+        return features, net.head(features)
+
+
+def head_weights(net):
+    return [layer.weight.detach() for layer in getattr(net, "head", net).layers]
+
+
+def head_scores(config, weights, features, labels):
+    """NC1 of every layer's input, of S V' times it and of the layer's output; the ansatz in every hidden layer."""
+    values: dict[str, float] = {}
+    tangents = measures.relu_tangent_covariance(weights, features)
+    rotations = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "rotations"))
+    x = features
+    for layer, weight in enumerate(weights):
+        moments = measures.class_moments(x, labels)
+        values[f"nc1/{layer}"] = measures.nc1(moments).item()
+        values[f"nc2_cosines/{layer}"] = measures.nc2_cosines(moments).item()
+        if layer == len(weights) - 1:
+            within, between = measures.traces(moments)
+            values[f"within_share/{layer}"] = (within / (within + between)).item()
+            values[f"between_share/{layer}"] = (between / (within + between)).item()
+            break
+        W = weight.double()
+        _, S, Vh = torch.linalg.svd(W, full_matrices=False)
+        right = measures.nc1(measures.class_moments((x @ Vh.T) * S, labels)).item()
+        whole = measures.svd_attribution(W, x, labels)
+        drops = measures.attribution_drops(whole | {"right": right})
+        scores = measures.root_scores(
+            W, tangents[layer].K, power=config.power, centering=config.centering, draws=config.rotations,
+            generator=rotations,
+        )  # fmt: skip
+        found = scores | {
+            "nc1_right": right,
+            "nc1_left_error": abs(whole["right"] / right - 1),
+            "nc1_drop": drops["total"],
+            "nc1_drop_right": drops["right"],
+            "nc1_drop_activation": drops["activation"],
+            "nfa": measures.nfa(W, tangents[layer].K).item(),
+            "stable_rank": (S / S[0]).square().sum().item(),
+        }
+        values |= {f"{name}/{layer}": value for name, value in found.items()}
+        x = (x @ W.T).relu_()
+    return values
+
+
+# of the convolutions: parameters, multiplications in one picture of 32 x 32, numbers kept for its backward pass
+CONVOLUTIONS = {
+    "none": (0, 0.0, 0.0),
+    "plain": (14_000, 2.6e6, 5e4),
+    "batch_norm": (14_000, 2.6e6, 1e5),
+    "resnet18": (11_200_000, 3.7e7, 1.5e5),
+    "vgg11": (4_500_000, 1.5e8, 3e5),
+}
+
+
+def cost(config: NetworkConfig) -> Cost:
+    channels, side = SHAPES[config.dataset]
+    inputs = TRUNKS[config.trunk] or channels * side * side
+    head = inputs * config.width + (config.hidden - 1) * config.width**2 + 10 * config.width
+    trunk, products, kept = CONVOLUTIONS[config.trunk]
+    images = config.n_train * config.epochs
+    measured = config.n_train * (config.epochs / config.measure_every + 1)
+    # measuring: tangent features of ten outputs back through each layer, and their covariances
+    flops = 6.0 * images * (head + products * (side / 32) ** 2) + measured * 10 * 4.0 * head
+    numbers = 4 * (head + trunk) + 2048 * kept + config.n_train * (channels * side**2 + 2 * (inputs + config.width) * 3)
+    steps = config.epochs * -(-config.n_train // config.batch_size)
+    return Cost(head + trunk, flops, 4.0 * numbers, steps, () if config.dataset == "digits" else (config.dataset,))
+
+
+def hidden(runs):
+    """The hidden layers of the head, by name."""
+    return [str(layer) for layer in range(runs.trials.hidden.iloc[0])]
+
+
+def each(runs):
+    """The results of each network: one for every data set and initial scale."""
+    pairs = dict.fromkeys(zip(runs.trials.dataset, runs.trials.init_scale, strict=True))
+    return [runs.where(dataset=dataset, init_scale=scale) for dataset, scale in pairs]
+
+
+def of_small_scale(runs):
+    """The networks that are the figure's own, each fitted to its data and collapsed enough for shares to mean much."""
+    return [fitted(one, collapsed=True) for one in each(runs) if one.trials.init_scale.iloc[0] < LARGE]
+
+
+def of_large_scale(runs):
+    for one in each(runs):
+        if one.trials.init_scale.iloc[0] >= LARGE:
+            return fitted(one)
+    raise Missing(f"no network of initial scale {LARGE}")
+
+
+def fitted(one, *, collapsed=False):
+    """The network's results, if it classifies its training data; `Missing` otherwise."""
+    accuracy = one.final("accuracy/train")
+    if accuracy < LEAST_ACCURACY:
+        raise Missing(f"training accuracy {accuracy:.3f} is below {LEAST_ACCURACY}")
+    fall = sum(one.final(f"nc1_drop/{layer}") for layer in hidden(one))
+    if collapsed and fall < LEAST_DROP:
+        raise Missing(f"ln NC1 falls by {fall:.2f} over the layers, less than {LEAST_DROP}")
+    return one
+
+
+def mean(one, metric, step=None):
+    """The mean of a metric over the hidden layers, at a step or at the end."""
+    names = [f"{metric}/{layer}" for layer in hidden(one)]
+    values = [one.final(name) if step is None else one.at(name, step) for name in names]
+    return sum(values) / len(values)

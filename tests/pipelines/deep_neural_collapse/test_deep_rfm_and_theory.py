@@ -1,0 +1,93 @@
+"""The figures on Deep RFM and its theory, run small, and a layer of each at the paper's widths."""
+
+from dataclasses import replace
+
+import pytest
+from checking import check_figure, performed
+from publicfiles import public_images  # noqa: F401
+
+from pipelines import registry
+from pipelines.claims import Missing
+from pipelines.deep_neural_collapse.deep_rfm import before_the_floor, line
+from pipelines.deep_neural_collapse.rfm import RFMConfig, build, task, trusted
+
+SMALL = {
+    "deep_rfm_relu": {"n_train": 50, "n_test": 10, "width": 40, "depth": 3},
+    "deep_rfm_cos": {"n_train": 50, "width": 256, "depth": 4},
+    "deep_rfm_controls": {"n_train": 50, "width": 40, "depth": 3},
+    "krr_value_of_layers": {"n_train": 50, "width": 40, "depth": 3},
+    "krr_optimum": {"n_train": 20, "kernels": 4},
+    "linearised_layers": {"n_train": 16, "dim": 32},
+    "random_relu": {"draws": 10},
+}
+
+
+def experiment(name):
+    return registry.find(f"deep_neural_collapse/{name}")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_figure_runs_small_and_its_claims_depend_on_what_was_measured(name):
+    check_figure(experiment(name), **SMALL[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset"),  # the eigendecomposition of color pictures takes seconds: once is enough
+    [("deep_rfm_relu", "mnist"), ("deep_rfm_cos", "mnist"), ("deep_rfm_controls", "cifar10")],
+)
+def test_a_layer_at_the_paper_s_widths(name, dataset, public_images):  # noqa: F811
+    found = experiment(name)
+    (config, *_) = [config for config in found.configs("paper") if config.dataset == dataset]
+    results = performed(found, [config.but(n_train=60, n_test=20, depth=1)])
+    assert results.trials.status.tolist() == ["finished"]
+    assert results.final("krr_residual/layer") < 1e-8
+    assert results.final("accuracy/train") == 1.0
+
+
+def test_the_value_of_layers_at_the_paper_s_widths(public_images):  # noqa: F811
+    found = experiment("krr_value_of_layers")
+    results = performed(found, [found.paper.but(dataset="mnist", n_train=60, n_test=20, depth=1)])
+    assert 0 < results.final("krr_value/input") < results.final("krr_value/projected") < 1
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "mnist", "svhn"])
+def test_public_data_are_the_first_rows_sorted_standardised_with_signs(dataset, public_images):  # noqa: F811
+    found = task(RFMConfig(dataset=dataset, n_train=60, n_test=20))
+    (x, y), labels = found.train, found.train[1].argmax(1)
+    assert x.shape == (60, 784 if dataset == "mnist" else 3072)
+    assert (y.sum(1) == -8).all()
+    assert (labels.diff() >= 0).all()
+    assert x.mean(0).abs().max() < 1e-10
+    assert len(found.test[0]) == 20
+
+
+@pytest.mark.parametrize("name", ["krr_optimum", "linearised_layers", "random_relu"])
+def test_theory_at_the_paper_s_scale(name):
+    found = experiment(name)
+    sizes = {"krr_optimum": {"kernels": 2}, "linearised_layers": {"depth": 3}, "random_relu": {"draws": 10}}[name]
+    results = performed(found, [found.configs("paper")[0].but(**sizes)])
+    assert results.trials.status.tolist() == ["finished"]
+
+
+def test_layers_behind_one_that_does_not_interpolate_are_left_out():
+    found = experiment("deep_rfm_relu")
+    results = performed(found, [found.laptop.but(n_train=20, width=16, depth=4)])
+    assert len(trusted(results, "nc1/projected")) == 4
+    torn = results.points.copy()
+    torn.loc[(torn.metric == "krr_residual/layer") & (torn.step == 3), "value"] = 2e-8
+    kept = trusted(replace(results, points=torn), "nc1/projected")
+    assert kept.tolist() == results.curve("nc1/projected").loc[:2].tolist()
+    with pytest.raises(Missing, match="no nc3"):
+        trusted(results, "nc3/projected")
+
+
+def test_classes_must_divide_the_samples():
+    with pytest.raises(ValueError, match="multiple of the 10 classes, got 45"):
+        build(RFMConfig(n_train=45), None)
+
+
+def test_the_fit_before_the_floor_ends_where_a_layer_gains_less_than_a_fifth():
+    assert before_the_floor([1.0, 0.5, 0.25, 0.24, 0.1]) == [1.0, 0.5, 0.25]
+    assert before_the_floor([1.0, 0.5]) == [1.0, 0.5]
+    fit, slope = line([1.0, 0.1, 0.01])
+    assert (fit, slope) == pytest.approx((1.0, -2.302585), rel=1e-6)

@@ -1,0 +1,142 @@
+"""Figures 2 and 7 to 12: trained small, at the paper's sizes for one step, and the gate before every claim."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from checking import check_figure, performed, small
+from publicfiles import public_images  # noqa: F401
+
+from modules import measures
+from pipelines.deep_neural_collapse import networks
+from pipelines.deep_neural_collapse.chance_level import figure as chance_level
+from pipelines.deep_neural_collapse.collapse_of_networks import mlp, resnet, vgg
+
+KINDS = {"mlp": "mnist", "resnet": "cifar10", "vgg": "svhn"}  # one data set each, so that all three are read
+FIGURES = {"mlp": mlp, "resnet": resnet, "vgg": vgg}
+# a part of training only, in which no network comes past the gate of the claims
+FEW = {"n_train": 40, "batch_size": 20, "width": 16, "measure_every": 1, "rotations": 1}
+
+
+def short(experiment):
+    """The figure with two epochs for each network of its grid."""
+    grid = {("init_scale", "epochs"): [(0.5, 2), (1.5, 2)], "seed": [0, 1, 2]} if experiment is mlp else experiment.grid
+    return replace(experiment, grid=grid)
+
+
+@pytest.fixture
+def open_gate(monkeypatch):
+    monkeypatch.setattr(networks, "LEAST_ACCURACY", 0.0)
+    monkeypatch.setattr(networks, "LEAST_DROP", -np.inf)
+
+
+@pytest.mark.usefixtures("open_gate")
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_claim_is_measured_and_drawn(name):
+    results = check_figure(short(FIGURES[name]), **FEW, **({} if name == "mlp" else {"epochs": 2}))
+    steps = [2 * epoch for epoch in range(3)]
+    assert list(results.curves("nc1/5").index) == list(results.curves("loss/test").index) == steps
+
+
+def test_chance_level_is_measured_and_drawn():
+    check_figure(replace(chance_level, grid={"width": [16, 32], "seed": [0, 1, 2]}), n_train=40, vectors=4)
+
+
+def test_no_claim_is_made_of_a_network_that_does_not_fit_its_data():
+    results = performed(short(mlp), small(short(mlp), **FEW))
+    assert results.final("accuracy/train") < 0.9
+    for claim in mlp.claims:
+        verdict = claim.judge(results)
+        about_training = claim.id not in ("c16_left_factor_leaves_nc1", "c17_untrained_ansatz_is_high_too")
+        assert (verdict.status == "untested") == about_training
+        assert not about_training or "training accuracy" in verdict.reason
+
+
+def test_no_share_is_taken_of_a_fall_that_is_hardly_one(monkeypatch):
+    monkeypatch.setattr(networks, "LEAST_ACCURACY", 0.0)
+    results = performed(short(mlp), small(short(mlp), **FEW))
+    (verdict,) = [claim.judge(results) for claim in mlp.claims if claim.id == "c15_right_factor_dominates"]
+    assert verdict.status == "untested"
+    assert "less than 1.0" in verdict.reason
+
+
+def test_weights_that_are_not_finite_end_the_trial_as_diverged():
+    results = performed(vgg, [vgg.laptop.but(**FEW, epochs=3, lr=1e12)])
+    assert list(results.trials.status) == ["diverged"]
+
+
+@pytest.mark.usefixtures("public_images")
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_step_at_the_paper_s_sizes_records_all_that_the_figure_reads(name, monkeypatch, open_gate):
+    experiment = FIGURES[name]
+    points = {(c.dataset, c.init_scale): c for c in experiment.configs("paper") if c.dataset == KINDS[name]}
+    configs = [config.but(n_train=40, n_test=20, epochs=1, rotations=1) for config in points.values()]
+    assert len(configs) == {"mlp": 2}.get(name, 1)
+    first = weights_of_the_first_layer(monkeypatch)
+    results = performed(experiment, configs)
+    assert list(results.trials.status) == ["finished"] * len(configs)
+    verdicts = {claim.id: claim.judge(results) for claim in experiment.claims}
+    assert all(verdict.measured is not None for verdict in verdicts.values()), verdicts
+    assert set(first) == {"mlp": {(512, 784)}, "resnet": {(512, 512)}, "vgg": {(512, 8192)}}[name]
+
+
+def weights_of_the_first_layer(monkeypatch):
+    """A list that gathers the shapes of what is measured."""
+    shapes, scores = [], networks.head_scores
+    monkeypatch.setattr(
+        networks,
+        "head_scores",
+        lambda c, weights, *rest: shapes.append(tuple(weights[0].shape)) or scores(c, weights, *rest),
+    )
+    return shapes
+
+
+@pytest.mark.parametrize("trunk", ["none", "plain", "batch_norm"])
+def test_scores_of_the_head_are_those_of_the_whole_network_s_linear_layers(trunk):
+    config = networks.NetworkConfig(trunk=trunk, n_train=60, width=12, init_scale=1.0, precision="64-true")
+    task = networks.images(config)
+    net = networks.network(config, task).eval()
+    x, y = task.train
+    features, outputs = networks.head_inputs(config, net, x)
+    torch.testing.assert_close(outputs, net(x).detach())
+    found = networks.head_scores(config, networks.head_weights(net), features, y.argmax(1))
+
+    linear = [name for name, layer in measures.layer_names(net).items() if isinstance(layer, torch.nn.Linear)]
+    inputs = measures.layer_inputs(net, x, layers=linear)
+    tangents = measures.tangent_covariance(net, x, layers=linear)
+    labels = y.argmax(1).numpy()
+    for index, name in enumerate(linear):
+        assert found[f"nc1/{index}"] == pytest.approx(slow_nc1(inputs[name].numpy(), labels), rel=1e-9)
+        if index == 5:
+            continue
+        W, K = tangents[name].W, tangents[name].K
+        roots = measures.psd_power(W.T @ W, 0.5)  # (W'W)^(1/2) x has the NC1 of S V'x
+        right = slow_nc1((inputs[name] @ roots).numpy(), labels)
+        assert found[f"nc1_right/{index}"] == pytest.approx(right, rel=1e-6)
+        assert found[f"nc1_left_error/{index}"] < 1e-9
+        score = measures.nfa_pearson(W.T @ W, W.T @ K @ W).item()
+        assert found[f"nfa_pearson/{index}"] == pytest.approx(score, abs=1e-6)
+        assert found[f"stable_rank/{index}"] == pytest.approx(measures.stable_rank(W).item())
+        assert found[f"nfa/{index}"] == pytest.approx(measures.rho(W.T @ W, W.T @ K @ W).item(), abs=1e-9)
+        total = np.log(found[f"nc1/{index}"] / found[f"nc1/{index + 1}"])
+        assert found[f"nc1_drop/{index}"] == pytest.approx(total, abs=1e-9)
+        parts = found[f"nc1_drop_right/{index}"] + found[f"nc1_drop_activation/{index}"]
+        assert parts == pytest.approx(total, abs=1e-9)
+    assert found["within_share/5"] + found["between_share/5"] == pytest.approx(1)
+    assert found["within_share/5"] / found["between_share/5"] == pytest.approx(found["nc1/5"])
+
+
+def slow_nc1(features, labels):
+    """tr Sigma_W / tr Sigma_B with a loop over classes."""
+    means = np.stack([features[labels == c].mean(0) for c in range(10)])
+    within = sum(((features[labels == c] - means[c]) ** 2).sum() for c in range(10)) / len(features)
+    return within / (((means - means.mean(0)) ** 2).sum() / 10)
+
+
+def test_the_loss_of_constants_is_what_the_text_says():
+    config = networks.NetworkConfig()
+    x, y = networks.images(config).train
+    value = {c: networks.loss(config)(lambda x, c=c: torch.full((len(x), 10), c), (x, y)).item() for c in (0.0, -0.8)}
+    assert value[0.0] == pytest.approx(1)
+    assert value[-0.8] == pytest.approx(0.36)  # the best constant, for classes of equal size
