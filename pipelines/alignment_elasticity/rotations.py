@@ -77,7 +77,7 @@ retrieval = Experiment(
     sweep_axes=SWEEP_AXES,
     metric="recall/cosine_trained",
     mode="max",
-    minutes=1.0,
+    minutes=0.8,
 )
 short = Experiment(
     name="alignment_elasticity/rotations_short_means",
