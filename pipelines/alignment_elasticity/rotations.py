@@ -215,6 +215,19 @@ def initial_recall(runs):
 
 
 @retrieval.claim(
+    "c15b_initial_recall_of_one_network",
+    says="the same of each network by itself, whichever its sign: |Spearman|, |v| = 3 (mean over networks)",
+    origin="ours",
+    expect={"Data 1": at_most(0.5), "Data 3": at_most(0.5)},
+)
+def initial_recall_of_one(runs):
+    return {
+        name: abs(trend(runs, "recall/cosine_initial", distribution=distribution, mean_norm=3.0))
+        for name, distribution in TESTED.items()
+    }
+
+
+@retrieval.claim(
     "c16_far_classes_lose",
     says="the gain of Recall@1, |v| = 3: mean over the tenth of the rotations with the least |beta^T mu| (largest over"
     " Data 1 and 3), and over the third with the greatest (least)",

@@ -183,6 +183,17 @@ def first_order(runs):
 
 
 @figure.claim(
+    "c19b_first_order_of_one_draw",
+    says="how far that ratio is from 1 in each draw of data and networks, at eta = 1 and n^0.25 (median over e)",
+    origin="ours",
+    where="Thm. 4.3",
+    expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
+)
+def first_order_of_one(runs):
+    return {name: abs(value - 1) for name, value in first_order(runs).items()}
+
+
+@figure.claim(
     "c20_elasticity_as_printed",
     says="|v| = 1: the closed form with eta as printed, over the measured Elasticity (median over e)",
     paper="exact up to o(1)",
