@@ -98,7 +98,8 @@ class AdaptiveSpeeds(pl.Callback):
 
     Before a step, the hidden layer with the smallest current UC-NFA rho(W^T W, W^T K W), K on the training batch, gets
     speed `high`; every other layer, the readout included, gets 1 / high. Choices are renewed every `every` steps. The
-    fit's optimiser must be a `SpeedLimited` with one layer a group. `choices` lists (step, layer) as taken.
+    fit's optimiser must be a `SpeedLimited` with one layer a group. `choices` lists (step, layer) as taken, and is
+    kept in checkpoints.
 
     Raises TypeError for another optimiser, ValueError for a network without hidden layers.
     """
@@ -137,6 +138,12 @@ class AdaptiveSpeeds(pl.Callback):
             holds = any(param is chosen for param in group["params"])
             group["speed"] = self.high if holds else 1.0 / self.high
         self.choices.append((trainer.global_step, lowest))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"choices": list(self.choices)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.choices = list(state_dict["choices"])
 
 
 # Factories and schedules are partials of these, not closures, so that they can be sent to worker processes.

@@ -26,6 +26,7 @@ from modules.measures import (
 )
 
 from .features import FeatureProbe, linear_calls
+from .probe import begins
 
 QUANTITIES = ("nc1", "nc1_pinv", "nc2", "nc2_cosines", "nc3", "nc4")
 
@@ -142,7 +143,7 @@ class DistanceProbe(FeatureProbe):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
-        if trainer.global_step == 0:
+        if begins(trainer):
             self.matrices = {}
 
     @torch.no_grad()

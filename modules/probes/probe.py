@@ -25,7 +25,7 @@ class Probe(pl.Callback, ABC):
     Values go to all loggers of the trainer, at step `trainer.global_step`, and to `history`, a list of (step, values);
     what is not finite is left out. While measuring, the module is in evaluation mode without gradients in its
     parameters; modes, gradients and all random states are put back, so that training is the same with and without
-    the probe. The history is kept in checkpoints: a resumed fit goes on with it.
+    the probe. The history and a batch that was not given are kept in checkpoints: a resumed fit goes on with them.
 
     A subclass gives `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError at the first batch if
     that is neither a tensor nor a sequence that begins with inputs and targets.
@@ -57,7 +57,7 @@ class Probe(pl.Callback, ABC):
         return self.history[-1][1] if self.history else {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.global_step == 0:  # a new fit, not one that goes on
+        if begins(trainer):
             self.history, self._batch = [], self._given
 
     def on_train_batch_start(
@@ -90,10 +90,15 @@ class Probe(pl.Callback, ABC):
             self._take(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"history": list(self.history)}
+        state: dict[str, Any] = {"history": list(self.history)}
+        if self._given is None and self._batch is not None:
+            state["batch"] = [part.cpu() if isinstance(part, Tensor) else None for part in self._batch]
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history = list(state_dict["history"])
+        if "batch" in state_dict:
+            self._batch = tuple(state_dict["batch"])
 
     @property
     def state_key(self) -> str:
@@ -144,6 +149,11 @@ class Measure(Probe):
     @property
     def state_key(self) -> str:
         return self._generate_state_key(every=self.every, on=self.on, prefix=self.prefix, name=self.name)
+
+
+def begins(trainer: pl.Trainer) -> bool:
+    """Whether a fit is a new one, and not one that goes on from a checkpoint; not every module counts its steps."""
+    return trainer.global_step == 0 and trainer.current_epoch == 0
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from .probe import Probe
+from .probe import Probe, begins
 
 
 class ReferenceProbe(Probe):
@@ -35,7 +35,7 @@ class ReferenceProbe(Probe):
         super().on_train_start(trainer, pl_module)
         if self._given_reference or not trainer.is_global_zero:
             return
-        if self._reference is None or trainer.global_step == 0:
+        if self._reference is None or begins(trainer):
             self._reference = frozen(pl_module)
         if self._restored is not None:
             self._reference.load_state_dict(self._restored)
