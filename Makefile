@@ -2,13 +2,14 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help reproduce reproduce-all test test-heavy lint bench clean
+.PHONY: help reproduce reproduce-all test test-heavy lint bench demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
 	@echo "make test           the test suite;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
 	@echo "make bench          our cost beside what one would otherwise run"
+	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, beside one left alone"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +38,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
+
+demo-cluster: $(READY)
+	@$(BIN)/python examples/cluster_demo.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -11,6 +11,9 @@ from typing import Any
 
 from pipelines.config import Config, parse_value
 from pipelines.errors import RequestError
+from tracking.lines import quoted, shortened
+
+MOST_TRIALS = 100_000  # of one sweep: a mistyped axis shall not fill the memory
 
 # A grid's key is a field, or several fields that vary together; its values are listed in order.
 Grid = Mapping[Any, Sequence[Any]]
@@ -77,12 +80,12 @@ def choice(*values: Any) -> Drawn:
 
 
 def _law(law: str, arguments: tuple[Any, ...]) -> Drawn:
-    written = f"{law}({','.join(map(_written, arguments))})"
+    written = shortened(f"{law}({','.join(map(_written, arguments))})", 80)
     if law == "choice":
         if not arguments:
             raise RequestError(f"{written}: choice needs at least one value")
         return Drawn(law, arguments)
-    if len(arguments) != 2 or not all(math.isfinite(a) for a in arguments) or not arguments[0] < arguments[1]:
+    if len(arguments) != 2 or not arguments[0] < arguments[1] or not math.isfinite(arguments[1] - arguments[0]):
         raise RequestError(f"{written}: {law} needs two finite numbers, the lower one first")
     if law == "loguniform" and arguments[0] <= 0:
         raise RequestError(f"{written}: loguniform needs numbers above 0")
@@ -94,25 +97,27 @@ def parse_axis(text: str) -> Axis:
     call = re.fullmatch(r"\s*([A-Za-z_]+)\((.*)\)\s*", text, re.DOTALL)
     if call is None:
         if re.search(r"[()]", text):
-            raise RequestError(f"{text!r} is not a domain: write 0.1,0.3 or loguniform(1e-4,1e-1)")
+            raise RequestError(f"{quoted(text)} is not a domain: write 0.1,0.3 or loguniform(1e-4,1e-1)")
         values = tuple(part.strip() for part in _split(text))
         if not values or not all(values):
-            raise RequestError(f"{text!r} has an empty value: write the values with commas between, as 0.1,0.3,1.0")
+            raise RequestError(
+                f"{quoted(text)} has an empty value: write the values with commas between, as 0.1,0.3,1.0"
+            )
         return Listed(tuple(map(parse_value, values)))
     law, inside = call.groups()
     if law not in ("choice", "loguniform", "uniform", "randint"):
-        raise RequestError(f"unknown domain {law!r}: there is choice, loguniform, randint, uniform")
+        raise RequestError(f"unknown domain {quoted(law)}: there is choice, loguniform, randint, uniform")
     parts = [part.strip() for part in _split(inside)]
     if law == "choice":
         if not all(parts):
-            raise RequestError(f"{text!r} has an empty value")
+            raise RequestError(f"{quoted(text)} has an empty value")
         return _law(law, tuple(map(parse_value, parts)))
     kind = int if law == "randint" else float
     try:
         return _law(law, tuple(kind(part) for part in parts))
     except (ValueError, OverflowError):
         wanted = "whole numbers" if law == "randint" else "numbers"
-        raise RequestError(f"{text!r}: {law} needs two {wanted}") from None
+        raise RequestError(f"{quoted(text)}: {law} needs two {wanted}") from None
 
 
 def _written(value: Any) -> str:
@@ -122,7 +127,13 @@ def _written(value: Any) -> str:
 
 def _split(text: str) -> list[str]:
     """Split at commas that are not inside a [list]."""
-    return re.split(r",(?![^\[]*\])", text)
+    parts, depth, start = [], 0, 0
+    for mark in re.finditer(r"[,\[\]]", text):
+        depth += (mark[0] == "[") - (mark[0] == "]")
+        if mark[0] == "," and depth <= 0:
+            parts.append(text[start : mark.start()])
+            start = mark.end()
+    return [*parts, text[start:]]
 
 
 def expand(grid: Grid) -> list[dict[str, Any]]:
@@ -144,6 +155,10 @@ def lay_out(base: Config, axes: Mapping[str, Axis], samples: int, seed: int) -> 
             base.but(**{name: value})
     listed = {name: axis.values for name, axis in axes.items() if isinstance(axis, Listed)}
     drawn = {name: axis for name, axis in axes.items() if isinstance(axis, Drawn)}
+    number = math.prod(map(len, listed.values())) * samples
+    if number > MOST_TRIALS:
+        written = str(number) if number < 10**18 else "more than 1e18"
+        raise RequestError(f"a sweep of {written} trials is too large: it may have {MOST_TRIALS}")
     rng = random.Random(seed)
     configs = []
     for point in expand(listed):

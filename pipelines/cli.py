@@ -2,9 +2,7 @@
 
 import functools
 import math
-import os
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -22,8 +20,11 @@ from pipelines.data_cli import Json
 from pipelines.data_cli import app as data_app
 from pipelines.errors import RequestError, tell, unknown
 from pipelines.experiment import Scale
+from pipelines.folders import folder, outbox
 from pipelines.lazy import lazy
+from pipelines.pages import serve
 from tracking.errors import StoreError
+from tracking.lines import line, quoted, without_credentials
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
 conducting = lazy("pipelines.conduct")
@@ -56,11 +57,6 @@ Address = Annotated[
     str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")
 ]
 AtScale = Annotated[Scale, typer.Option("--scale", help="Which preset.")]
-
-
-def outbox() -> Path:
-    """Where trials keep what the store has not got yet."""
-    return Path(os.environ.get("FEATURELAB_OUTBOX", Path.cwd() / ".featurelab" / "outbox")).absolute()
 
 
 def working(command: Callable[..., None]) -> Callable[..., None]:
@@ -129,8 +125,9 @@ def run(
             showing.console().print(showing.plan_table(needs))
         return
     planning.require_data(found, [config])
+    kept = outbox()
     store = connecting.connect()
-    outcome = trying.run_trial(found, config, store, scale=scale, outbox=outbox())
+    outcome = trying.run_trial(found, config, store, scale=scale, outbox=kept)
     try:
         metrics, away = reading.last_values(replace(store, patience=5.0).get_run(outcome.run_id).data.metrics), None
     except StoreError as error:
@@ -176,22 +173,23 @@ def sweep(
     """Sweep an experiment over settings."""
     found = registry.find(experiment)
     seconds = 1.0 if trial_timeout is None else trial_timeout
-    above = 0 < cpus_per_trial < math.inf and workers_per_trial > 0 and 0 < seconds < math.inf
+    above = 0 < cpus_per_trial < math.inf and 0 < workers_per_trial < 2**31 and 0 < seconds < math.inf
     if not above or not 0 <= gpus_per_trial < math.inf:
         raise RequestError(
             "--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below"
         )
+    kept = outbox()
     resources = conducting.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
     if resume:
         store = connecting.connect(create=False)
-        done = sweeping.resume_sweep(found, resume, store, outbox=outbox(), address=address)
+        done = sweeping.resume_sweep(found, resume, store, outbox=kept, address=address)
         metric, direction = metric or found.metric, mode or found.mode
     else:
         axes = {}
         for text in over or []:
             key, sign, domain = text.partition("=")
             if not sign:
-                raise RequestError(f"--over {text!r} is not of the form key=DOMAIN")
+                raise RequestError(f"--over {quoted(text)} is not of the form key=DOMAIN")
             if key not in type(found.laptop).model_fields:
                 raise unknown("setting", key, type(found.laptop).model_fields)
             if key in axes:
@@ -213,7 +211,7 @@ def sweep(
         metric, direction = plan.metric, plan.mode
         sweeping.prepare(resources, connecting.resolve(), address)
         store = connecting.connect()
-        done = sweeping.run_sweep(plan, store, outbox=outbox(), address=address)
+        done = sweeping.run_sweep(plan, store, outbox=kept, address=address)
     said = done.as_dict(metric, direction)
     if as_json:
         showing.emit(said)
@@ -234,12 +232,14 @@ def sweep(
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.")] = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew where it was interrupted before.")] = False,
     scale: AtScale = "laptop",
     address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Run the grids of figures, judge their claims, draw them."""
     chosen = registry.select(names or [], headline)
+    kept = outbox()
     for experiment in chosen:
         planning.require_data(experiment, experiment.configs(scale))
     sweeping.prepare(conducting.Resources(), connecting.resolve(), address)
@@ -256,7 +256,7 @@ def reproduce(
         if not as_json:
             _print_verdicts(one)
 
-    judged = reproducing.reproduce(chosen, scale, store, outbox=outbox(), address=address, show=show)
+    judged = reproducing.reproduce(chosen, scale, store, outbox=kept, address=address, show=show, fresh=fresh)
     _finish(judged, as_json)
 
 
@@ -306,31 +306,28 @@ def compare(run_ids: Annotated[list[str], typer.Argument(metavar="RUN_ID RUN_ID.
 @app.command()
 def report(out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("report")) -> None:
     """Write one HTML page with every verdict and figure."""
-    if out.exists() and not out.is_dir():
-        raise RequestError(f"--out {out} is a file, not a folder")
+    out = folder(out, "--out")
     entries = list(reproducing.report_entries(connecting.connect(create=False)))
     if not entries:
         raise RequestError("nothing to report yet: run featurelab reproduce first")
-    tell(f"report: {reporting.render(entries, out).absolute().as_uri()}")
+    tell(f"report: {reporting.render(entries, out).as_uri()}")
 
 
 @app.command()
-def ui(port: int = 5000) -> None:
+def ui(port: Annotated[int, typer.Option(min=1, max=65535)] = 5000) -> None:
     """Serve the store's MLflow pages on this machine."""
     store = connecting.connect()
+    if store.uri.startswith(("http:", "https:")):
+        raise RequestError(f"the store is a server, which has its pages itself: {without_credentials(store.uri)}")
     for title, link in reproducing.links(store, port):
         tell(f"{title}: {link}")
-    # its job runners would keep nine processes busy that nothing of ours uses
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    where = ["--backend-store-uri", store.uri, "--host", "127.0.0.1", "--port", str(port)]
-    command = [sys.executable, "-m", "mlflow", "ui", *where]
-    raise typer.Exit(subprocess.call(command, env=environment))
+    raise typer.Exit(serve(store.uri, port))
 
 
 @app.command()
 def sync() -> None:
     """Send what a crash or a dead server left unsent."""
-    summary = recording.sync(outbox())
+    summary = recording.sync(outbox(writes=False))
     tell(f"{len(summary.sent)} runs sent, {len(summary.busy)} still being recorded, {len(summary.failed)} left unsent")
     for run_id, reason in summary.failed.items():
         tell(f"  {run_id}: {reason}")
@@ -340,7 +337,7 @@ def sync() -> None:
 @app.command()
 def doctor(as_json: Json = False) -> None:
     """Check that this machine is fit to run experiments."""
-    checks = examining.examine(outbox())
+    checks = examining.examine(outbox(writes=False))
     if as_json:
         showing.emit(checks)
     else:
@@ -374,20 +371,24 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (RequestError, StoreError) as error:
-        tell(f"featurelab: {' '.join(str(error).split())}")
+        tell(f"featurelab: {line(str(error))}")
         code = 2
     except TyperException as error:
         if text := error.format_message():
-            tell(f"featurelab: {' '.join(text.split())}")
+            tell(f"featurelab: {line(text)}")
         code = error.exit_code
     except (KeyboardInterrupt, Abort):
         code = INTERRUPTED
     except SystemExit as end:
         code = end.code
     except BaseException as error:
-        if "pipelines.trial" not in sys.modules or not isinstance(error, trying.Terminated):
+        if "mlflow" in sys.modules and isinstance(error, sys.modules["mlflow"].MlflowException):
+            tell(f"featurelab: the store refuses: {line(str(error))}")
+            code = 2
+        elif "pipelines.trial" in sys.modules and isinstance(error, trying.Terminated):
+            code = TERMINATED
+        else:
             raise
-        code = TERMINATED
     if code in (INTERRUPTED, TERMINATED):
         word = "interrupted" if code == INTERRUPTED else "terminated"
         tell(f"featurelab: {word}; what was recorded is kept")

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import RequestError
+from tracking.lines import line, quoted
 
 PATIENCE = 10.0
 
@@ -41,7 +42,7 @@ def connect_ray(address: str | None) -> None:
     try:
         ray.init(address=target, **quiet)
     except Exception as error:
-        raise RequestError(f"no Ray cluster at {target}: {str(error).splitlines()[0]}") from None
+        raise RequestError(f"no Ray cluster at {line(target, 80)}: {line(str(error), 200)}") from None
 
 
 def _has_token() -> bool:
@@ -79,9 +80,9 @@ def _check_listening(address: str) -> None:
     except ValueError:
         host, port = None, None
     if not host or not port:
-        raise RequestError(f"{address!r} is not a Ray address: write HOST:PORT, ray://HOST:PORT or auto")
+        raise RequestError(f"{quoted(address)} is not a Ray address: write HOST:PORT, ray://HOST:PORT or auto")
     try:
         socket.create_connection((host, port), timeout=PATIENCE).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise RequestError(f"no Ray cluster answers at {address}: {reason.lower()}") from None
+    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RequestError(f"no Ray cluster answers at {line(address, 80)}: {reason.lower()}") from None

@@ -1,13 +1,15 @@
 """Opened sweeps, run: their trials over Ray Tune, in the same workers, and each sweep closed as its last trial ends."""
 
 import logging
+import os
 import signal
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,16 +18,21 @@ from mlflow.entities import Metric
 
 from pipelines.cluster import capacity
 from pipelines.config import Config
-from pipelines.errors import tell
+from pipelines.errors import RequestError, tell
 from pipelines.experiment import Experiment, Scale
 from pipelines.records import TrialRecord, read_trials
+from pipelines.runtime import SETTINGS
 from pipelines.worker import Job, work
 from tracking.connect import Store
-from tracking.record import sync
+from tracking.journal import Busy
+from tracking.outbox import Bound, alone, sync
 
 Mode = Literal["min", "max"]
 TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
 
+STATUSES = ("finished", "stopped", "diverged", "failed", "killed")  # in which a trial may end
+LOST = "node has died"  # what Ray says of a trial whose machine is gone
+ROUNDS = 3  # how often a trial may lose its machine before it is given up
 LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
 
 
@@ -84,12 +91,18 @@ class Finished:
 
 @dataclass(frozen=True)
 class Opened:
-    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run."""
+    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
+
+    `going_on` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
+    sweep.
+    """
 
     plan: Plan
     name: str
     run_id: str
     indices: Sequence[int]
+    going_on: Mapping[int, str] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 def conduct(
@@ -103,9 +116,29 @@ def conduct(
     """Run the trials of these sweeps, one sweep after another but without a pause between them.
 
     They share the scheduler and the resources of the first. Each is closed, and given to `ended`, as soon as its last
-    trial is over, beside the others that still run; interrupted, those that were not over are closed as killed.
+    trial is over, beside the others that still run; interrupted, those that were not over are closed as killed. Trials
+    whose machine is lost go on elsewhere, in their own runs and from their last checkpoint; those that end their own
+    process do not, since they would do so again.
+
+    Raises `RequestError` where another process on this machine conducts one of them.
     """
-    began = [time.monotonic()] * len(sweeps)
+    with ExitStack() as held:
+        for sweep in sweeps:
+            try:
+                held.enter_context(alone(outbox, sweep.run_id))
+            except Busy:
+                raise RequestError(f"the sweep {sweep.name} is still being run by another process") from None
+        for sweep in sweeps:
+            if sweep.seconds is not None:
+                store.reopen_run(sweep.run_id)
+                store.set_tags(sweep.run_id, {"status": "running"})
+        return _conduct(sweeps, store, outbox, title, ended)
+
+
+def _conduct(
+    sweeps: Sequence[Opened], store: Store, outbox: Path, title: str, ended: Callable[[Finished], Any]
+) -> list[Finished]:
+    began: list[float] = [0.0] * len(sweeps)
     closing: dict[int, Future[Finished]] = {}
     errors: dict[tuple[int, int], str] = {}
     killed = terminated = False
@@ -113,13 +146,26 @@ def conduct(
     def close(part: int) -> Finished:
         found = {index: error for (of, index), error in errors.items() if of == part}
         trials = settle(sweeps[part].plan, sweeps[part].run_id, store, outbox, found, killed=killed)
-        seconds = time.monotonic() - began[part]
-        _close_sweep(sweeps[part].run_id, trials, store, seconds, killed=killed)
+        seconds = time.monotonic() - (began[part] or time.monotonic()) + (sweeps[part].seconds or 0.0)
+        _close_sweep(sweeps[part], trials, store, seconds, killed=killed)
         finished = Finished(sweeps[part].run_id, sweeps[part].name, trials, seconds)
         if not killed:
             _tell_troubles(trials)
             ended(finished)
         return finished
+
+    def lost(part: int) -> list[int]:
+        return [index for (of, index), error in errors.items() if of == part and LOST in error]
+
+    def elsewhere(part: int) -> Opened:
+        """What is to be run again of a sweep, all of whose trials are over."""
+        indices, sweep = lost(part), sweeps[part]
+        trials = settle(sweep.plan, sweep.run_id, store, outbox, {}, killed=False)
+        for index in indices:
+            del errors[part, index]
+        return replace(
+            sweep, indices=indices, going_on={t.index: t.run_id for t in trials if t.index in indices and t.run_id}
+        )
 
     def terminate(signum: int, frame: Any) -> None:
         nonlocal terminated
@@ -129,15 +175,21 @@ def conduct(
     with ThreadPoolExecutor(1) as aside:
 
         def start(part: int) -> None:
-            began[part] = time.monotonic()
+            began[part] = min(began[part] or time.monotonic(), time.monotonic())
 
         def over(part: int) -> None:
-            closing[part] = aside.submit(close, part)
+            if not lost(part):
+                closing[part] = aside.submit(close, part)
 
         try:
             if any(sweep.indices for sweep in sweeps):
                 signal.signal(signal.SIGTERM, terminate)  # Ray, once started, would answer it with an abort
-                _tune(sweeps, store, outbox, errors, title, start, over)
+                _tune(dict(enumerate(sweeps)), store, outbox, errors, title, start, over)
+            for _ in range(ROUNDS):
+                if again := {part: elsewhere(part) for part in range(len(sweeps)) if lost(part)}:
+                    number = sum(len(sweep.indices) for sweep in again.values())
+                    tell(f"{number} trial{'s' * (number > 1)} lost their machine: going on elsewhere")
+                    _tune(again, store, outbox, errors, title, start, over)
         except KeyboardInterrupt:
             killed = True
             import ray
@@ -149,13 +201,13 @@ def conduct(
         finally:
             for part in range(len(sweeps)):
                 if part not in closing:
-                    over(part)
+                    closing[part] = aside.submit(close, part)
             results = [closing[part].result() for part in range(len(sweeps))]
     return results
 
 
 def _tune(
-    sweeps: Sequence[Opened],
+    sweeps: Mapping[int, Opened],
     store: Store,
     outbox: Path,
     errors: dict[tuple[int, int], str],
@@ -168,11 +220,13 @@ def _tune(
 
     from pipelines.progress import SweepProgress
 
-    plan, resources = sweeps[0].plan, sweeps[0].plan.resources
-    jobs = [_job(sweep, store, outbox) for sweep in sweeps]
-    chosen = [(part, index) for part, sweep in enumerate(sweeps) for index in sweep.indices]
+    first = next(iter(sweeps.values()))
+    plan, resources = first.plan, first.plan.resources
+    jobs = {part: _job(sweep, store, outbox) for part, sweep in sweeps.items()}
+    chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
-    watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over)
+    bound = Bound(outbox)
+    watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over, bound.trouble)
     with watching as progress, tempfile.TemporaryDirectory() as folder:
         tune.Tuner(
             tune.with_resources(tune.with_parameters(work, jobs=jobs), _request(resources)),
@@ -182,7 +236,7 @@ def _tune(
                 scheduler=_scheduler(plan),
                 max_concurrent_trials=_at_once(resources),
             ),
-            run_config=tune.RunConfig(name=sweeps[0].name, storage_path=folder, verbose=0, callbacks=[progress]),
+            run_config=tune.RunConfig(name=first.name, storage_path=folder, verbose=0, callbacks=[progress]),
         ).fit()
 
 
@@ -202,6 +256,8 @@ def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
         workers=resources.workers,
         cpus=resources.cpus,
         gpus=resources.gpus,
+        going_on=dict(sweep.going_on),
+        settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
     )
 
 
@@ -251,7 +307,7 @@ def settle(
     end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
     for trial in read_trials(store, plan.experiment.name, sweep_run_id):
         if trial.status == "running":
-            store.set_tags(trial.run_id, {"status": end.lower(), "reason": said})
+            store.set_tags(trial.run_id, {"status": end.lower(), "reason": said, "cut_short": "true"})
         if trial.status == "running" or trial.mlflow_status == "RUNNING":
             store.end_run(trial.run_id, end)
     trials = {trial.index: trial for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
@@ -270,8 +326,10 @@ def _last_line(error: str) -> str:
     return lines[-1][:300] if lines else "it could not be started"
 
 
-def _close_sweep(sweep_run_id: str, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:
-    counts = Counter(trial.status for trial in trials)
+def _close_sweep(sweep: Opened, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:
+    sweep_run_id = sweep.run_id
+    counts = Counter({status: 0 for status in STATUSES if sweep.seconds is not None})  # in place of those before
+    counts.update(trial.status for trial in trials)
     keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()})
     rows = [{"run_id": t.run_id, "status": t.status, **t.config, **t.metrics} for t in trials]
     store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")

@@ -1,6 +1,7 @@
 """What a trial may vary: frozen, validated settings with the field's standard names."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -8,6 +9,10 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipelines.errors import RequestError, unknown
+from tracking.lines import quoted
+
+LARGEST = 2**63  # beyond it no number fits a tensor or a column of the store
+DEEPEST = 8  # lists in lists: more than any setting has, and so few that nothing recurses without end
 
 
 class Streams(NamedTuple):
@@ -47,9 +52,14 @@ class Config(BaseModel):
     def read(cls, values: Mapping[str, Any]) -> Self:
         """The config with these values; raises `RequestError` with one line that names the first bad one."""
         try:
-            return cls.model_validate(dict(values))
+            config = cls.model_validate(dict(values))
         except ValidationError as error:
             raise _explained(error, cls) from None
+        for name, value in config:
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, int) and not -LARGEST < part < LARGEST:
+                    raise RequestError(f"{name} = {quoted(part)}: has more than 63 bits")
+        return config
 
     def but(self, **changes: Any) -> Self:
         """This config with some fields changed, validated; raises `RequestError` as `read` does."""
@@ -76,7 +86,7 @@ def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]
     for pair in pairs:
         name, found, text = pair.partition("=")
         if not found:
-            raise RequestError(f"{pair!r} is not of the form key=value")
+            raise RequestError(f"{quoted(pair)} is not of the form key=value")
         if name not in model.model_fields:
             raise unknown("setting", name, model.model_fields)
         if name in values:
@@ -90,11 +100,18 @@ def parse_value(text: str) -> Any:
     if text.lower() in ("none", "null"):
         return None
     if text.startswith("["):
+        if _depth(text) > DEEPEST:
+            raise RequestError(f"{quoted(text)} is nested too deep")
         try:
             return json.loads(text)
         except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
-            raise RequestError(f"{text!r} is not a list: write it as [1, 2, 3]") from None
+            raise RequestError(f"{quoted(text)} is not a list: write it as [1, 2, 3]") from None
     return text
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested."""
+    return max(itertools.accumulate((c in "[{") - (c in "]}") for c in text))
 
 
 def _explained(error: ValidationError, model: type[Config]) -> RequestError:
@@ -103,9 +120,7 @@ def _explained(error: ValidationError, model: type[Config]) -> RequestError:
     if first["type"] == "extra_forbidden":
         return unknown("setting", name, model.model_fields)
     message = first["msg"][:1].lower() + first["msg"][1:]
-    shown = repr(first["input"])
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return RequestError(f"{name} = {shown}: {message}")
+    return RequestError(f"{name} = {quoted(first['input'])}: {message}")
 
 
 def _short(value: Any) -> str:

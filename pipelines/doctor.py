@@ -11,6 +11,7 @@ from typing import Any
 
 from tracking.connect import StoreError, connect
 from tracking.provenance import environment
+from tracking.store import shown
 
 LEAST_FREE = 2 * 2**30
 
@@ -55,7 +56,7 @@ def _pins() -> dict[str, Any]:
 
 def _store() -> dict[str, Any]:
     try:
-        return _check("store", True, connect().uri)
+        return _check("store", True, shown(connect().uri))
     except StoreError as error:
         return _check("store", False, str(error))
 

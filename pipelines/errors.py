@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from tracking.lines import escaped, masked, quoted
+
 
 class RequestError(Exception):
     """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits 2."""
@@ -12,7 +14,8 @@ class RequestError(Exception):
 def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
     """A `RequestError` for a name that does not exist, with the nearest one that does."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    near = get_close_matches(name[:200], known, n=1, cutoff=0.5)
+    near = near or [whole for whole in known if whole.rpartition("/")[2] == name]
     if near:
         hint = f"did you mean {near[0]}?"
     elif known:
@@ -20,9 +23,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
         hint = f"there is {shown}"
     else:
         hint = "there is none"
-    return RequestError(f"unknown {kind} {name!r}: {hint}")
+    return RequestError(f"unknown {kind} {quoted(name)}: {hint}")
 
 
 def tell(line: str) -> None:
-    """A line for the person at the terminal: on standard error, so that standard output stays a document."""
-    print(line, file=sys.stderr, flush=True)
+    """A line for the person at the terminal: on standard error, so that standard output stays a document.
+
+    Whatever text is part of it, no secret is shown and nothing in it acts on the terminal.
+    """
+    print(escaped(masked(line)), file=sys.stderr, flush=True)

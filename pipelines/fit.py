@@ -63,13 +63,23 @@ def fit(
 ) -> "pl.Trainer":
     """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
 
+    In a trial that goes on, training does so from its last checkpoint: see `pipelines.checkpoints`.
     Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
     """
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
-    trainer = trainer_for(config, recorder, callbacks=list(probes), **(limits | options))
-    _name_data(data, recorder)
+    from pipelines.checkpoints import keeper
+
+    digest = _name_data(data, recorder)
+    owner = keeper()
+    saving, going_on = owner.begin(f"{digest} {steps} {epochs}") if owner else (None, None)
+    callbacks = [*([saving] if saving else []), *probes]
+    trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:
-        trainer.fit(learner, datamodule=data)
+        with tempfile.TemporaryDirectory() as folder:
+            last = _written(going_on, Path(folder) / "from.ckpt")
+            if last:  # Lightning converts the weights after it has restored them, which would round them
+                trainer.precision_plugin.convert_module(learner)
+            trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True if last else None)
     except SystemExit as end:  # Lightning turns Ctrl-C into it; any other one is a scheduler's or the trial's own
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -90,6 +100,14 @@ def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, 
     recorder.log(values, step=0)
 
 
-def _name_data(data: "TensorData", recorder: "Recorder") -> None:
+def _name_data(data: "TensorData", recorder: "Recorder") -> str:
     digest = data.digest()[:32]  # MLflow takes at most 36 characters
     recorder.dataset(data.name or type(data).__name__, digest, data.describe())
+    return digest
+
+
+def _written(content: bytes | None, path: Path) -> Path | None:
+    if content is None:
+        return None
+    path.write_bytes(content)
+    return path

@@ -9,6 +9,8 @@ from ray.tune import Callback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pipelines.errors import tell
+
 
 class SweepProgress(Callback):
     """A Tune callback that counts trials and, on a terminal, shows the count as a bar on standard error."""
@@ -20,9 +22,11 @@ class SweepProgress(Callback):
         errors: dict[tuple[int, int], str],
         start: Callable[[int], None],
         over: Callable[[int], None],
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`trials` are (sweep, index); `start` and `over` are told when a sweep's first trial starts, its last ends.
 
+        `trouble` is asked all the time for a line that the user should see.
         `errors` is filled with what Ray says of trials that it could not run to their end.
         """
         self.running: set[str] = set()
@@ -30,6 +34,7 @@ class SweepProgress(Callback):
         self.unsuccessful = 0
         self.errors = errors
         self.start, self.over = start, over
+        self.trouble = trouble
         self.started: set[int] = set()
         self.left = Counter(part for part, _ in trials)
         console = Console(stderr=True)
@@ -55,6 +60,10 @@ class SweepProgress(Callback):
 
     def __exit__(self, *exc: object) -> None:
         self._bar.stop()
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        if line := self.trouble():
+            tell(f"featurelab: {line}")
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(trial.trial_id)

@@ -1,11 +1,10 @@
 """Trials and sweeps as the store holds them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import registry
+from pipelines import registry, stored
 from pipelines.errors import RequestError
 from pipelines.experiment import Experiment
 from tracking import query
@@ -28,6 +27,12 @@ class TrialRecord:
     reason: str
     mlflow_status: str
     metrics: dict[str, float]
+    died: bool = False  # its process, without the trial's own doing
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it did not come to an end, so that it can be gone on with."""
+        return self.died or self.status in ("killed", "running")
 
     @property
     def went_well(self) -> bool:
@@ -38,18 +43,35 @@ class TrialRecord:
 
 
 def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
-    """The trials of a sweep in the order of its plan."""
+    """The trials of a sweep in the order of its plan; raises `RequestError` for one that is not as we record them."""
     found = query.runs(store, experiment, tags={"sweep_run_id": sweep_run_id})
-    records = [_record(row) for row in found.to_dict("records")]
+    records = [_record(row, registry.find(experiment)) for row in found.to_dict("records")]
     return sorted(records, key=lambda record: record.index)
 
 
 def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:
     """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is no sweep."""
     tags = store.get_run(sweep_run_id).data.tags
-    if "sweep" not in tags or "sweep_run_id" in tags:
+    if not {"sweep", "experiment"} <= tags.keys() or "sweep_run_id" in tags:
         raise RequestError(f"{sweep_run_id} is no sweep: their runs are in the MLflow experiment {VERDICTS}")
-    return registry.find(tags["experiment"]), store.read_json(sweep_run_id, "plan.json"), tags
+    experiment = registry.find(tags["experiment"])
+    return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
+
+
+def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> dict[str, Any]:
+    """The `plan.json` of a sweep; raises `RequestError` where it is not a plan, or not one of this experiment."""
+    what = f"plan.json of {sweep_run_id}"
+    plan = stored.checked(stored.StoredPlan, store.read_json(sweep_run_id, "plan.json"), what)
+    if plan.experiment != experiment.name:
+        raise RequestError(f"{what} is of {plan.experiment}, not of {experiment.name}")
+    for config in plan.configs:
+        stored.require_settings(experiment, config, plan.axes, what)
+    return plan.model_dump()
+
+
+def read_tags(run_id: str, tags: Mapping[str, str]) -> stored.TrialTags:
+    """The tags of a trial; raises `RequestError` where they are not as we record them."""
+    return stored.checked(stored.TrialTags, tags, f"run {run_id}")
 
 
 def compare_link(store: Store, experiment: str, run_ids: Sequence[str]) -> str:
@@ -62,16 +84,21 @@ def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in sorted(metrics.items()) if not name.startswith(DERIVED)}
 
 
-def _record(row: Mapping[Any, Any]) -> TrialRecord:
+def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
+    texts = {name: row.get(f"tags.{name}") for name in stored.TrialTags.model_fields}
+    tags = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
+    if tags.trial is None:
+        raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no place in its sweep")
+    stored.require_settings(experiment, tags.config, tags.axes, f"run {row['run_id']}")
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
-    reason = row.get("tags.reason")
     return TrialRecord(
         run_id=row["run_id"],
-        index=int(row["tags.trial"]),
+        index=tags.trial,
         name=row["name"],
-        config=json.loads(row["tags.config"]),
-        status=row["tags.status"],
-        reason=reason if isinstance(reason, str) else "",
+        config=tags.config,
+        status=tags.status,
+        reason=tags.reason,
         mlflow_status=row["status"],
         metrics=last_values({key: value for key, value in metrics.items() if value == value}),
+        died=tags.cut_short == "true",
     )

@@ -2,22 +2,25 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
 
-from pipelines import registry
+from pipelines import registry, stored
 from pipelines.claims import Verdict
 from pipelines.conduct import Finished, Plan, keep_metrics
-from pipelines.experiment import Experiment, Scale
+from pipelines.errors import RequestError, tell
+from pipelines.experiment import SCALES, Experiment, Scale
 from pipelines.plan import require_data
 from pipelines.records import VERDICTS, TrialRecord, compare_link, read_sweep, read_trials
 from pipelines.results import Results
 from pipelines.sweep import run_sweeps
+from pipelines.unfinished import Found, begun, digest
 from tracking import query
 from tracking.connect import Store
 
@@ -57,8 +60,12 @@ def reproduce(
     outbox: Path,
     address: str | None = None,
     show: Callable[[Judged], None] = lambda judged: None,
+    fresh: bool = False,
 ) -> list[Judged]:
-    """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over."""
+    """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over.
+
+    Where the same was begun before and interrupted, only what is missing of it is run, unless `fresh`.
+    """
     plans = []
     for experiment in experiments:
         configs = experiment.configs(scale)
@@ -72,8 +79,17 @@ def reproduce(
         show(judged[finished.sweep_run_id])
 
     title = experiments[0].name if len(experiments) == 1 else f"{len(experiments)} figures"
-    sweeps = run_sweeps(plans, store, outbox=outbox, address=address, title=title, ended=ended)
-    return [judged[sweep.sweep_run_id] for sweep in sweeps]
+    found = Found([], [], plans) if fresh else begun(plans, store, outbox)
+    for sweep_run_id in found.complete:
+        judged[sweep_run_id] = judge(sweep_run_id, store)
+        show(judged[sweep_run_id])
+    command = found.command or uuid4().hex
+    plans = [replace(plan, tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
+    if plans or found.going_on:
+        options: dict[str, Any] = {"outbox": outbox, "address": address, "title": title, "ended": ended}
+        run_sweeps(plans, store, going_on=found.going_on, **options)
+    order = [experiment.name for experiment in experiments]
+    return sorted(judged.values(), key=lambda one: order.index(one.experiment.name))
 
 
 def judge(sweep_run_id: str, store: Store) -> Judged:
@@ -99,7 +115,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
             "mlflow.note.content": _note(experiment, verdicts, sweep_run_id),
         },
     )
-    seconds = float(tags.get("seconds", 0.0))
+    seconds = stored.seconds(tags.get("seconds"))
     link = compare_link(store, experiment.name, [trial.run_id for trial in trials])
     return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts, link)
 
@@ -149,20 +165,38 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
 
 
 def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[str, Any]]:
-    """What the report shows: the newest judged sweep of each experiment, in the order of the registry."""
+    """What the report shows: the newest judged sweep of each experiment, in the order of the registry.
+
+    One whose record is not as we write it is left out, which is said; raises `RequestError` where all are such.
+    """
     found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
-    if found.empty or "tags.verdict" not in found:
+    if not {"tags.verdict", "tags.experiment", "tags.scale"} <= set(found.columns):
         return
     found = found[found["tags.verdict"].notna()].sort_values("start", ascending=False)
     newest = found.drop_duplicates(["tags.experiment", "tags.scale"])
+    broken: list[RequestError] = []
+    whole = 0
+    rows = newest.to_dict("records")
     for experiment in registry.experiments():
-        for row in newest[newest["tags.experiment"] == experiment.name].to_dict("records"):
-            if scale in (None, row["tags.scale"]):
-                yield _entry(experiment, row, store)
+        for row in rows:
+            if row["tags.experiment"] == experiment.name and scale in (None, row["tags.scale"]):
+                try:
+                    entry = _entry(experiment, row, store)
+                except RequestError as error:
+                    broken.append(error)
+                    continue
+                whole += 1
+                yield entry
+    if broken and not whole:
+        raise broken[0]
+    for trouble in broken:
+        tell(f"left out: {trouble}")
 
 
 def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict[str, Any]:
     scale: Scale = row["tags.scale"]
+    if scale not in SCALES:
+        raise RequestError(f"run {row['run_id']} is of no scale that featurelab knows: {scale}")
     trials = read_trials(store, experiment.name, row["run_id"])
     png = None
     stand_in = experiment.stand_in if scale == "laptop" else ""
@@ -178,11 +212,11 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
         "sweep_run_id": row["run_id"],
         "trial_run_ids": [trial.run_id for trial in trials],
         "trials": len(trials),
-        "seconds": float(row.get("tags.seconds") or 0),
+        "seconds": stored.seconds(row.get("tags.seconds")),
         "config": experiment.preset(scale).model_dump(mode="json") | experiment.grid_as_text(scale),
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
         "png": png,
-        "claims": store.read_json(row["run_id"], "verdicts.json"),
+        "claims": stored.verdicts(store.read_json(row["run_id"], "verdicts.json"), f"verdicts.json of {row['run_id']}"),
     }
 
 
@@ -214,9 +248,13 @@ def links(store: Store, port: int) -> Iterator[tuple[str, str]]:
         return
     yield "verdicts", _at(base, store.runs_url(store.experiment_id(VERDICTS)))
     for row in found.sort_values("start", ascending=False).head(5).to_dict("records"):
-        trials = read_trials(store, row["tags.experiment"], row["run_id"])
+        name = str(row.get("tags.experiment"))
+        try:
+            trials = read_trials(store, name, row["run_id"])
+        except RequestError:  # an experiment of a package that is not here, or a run that is not ours
+            continue
         if len(trials) > 1:
-            yield row["name"], _at(base, compare_link(store, row["tags.experiment"], [t.run_id for t in trials]))
+            yield row["name"], _at(base, compare_link(store, name, [t.run_id for t in trials]))
 
 
 def _at(base: str, url: str) -> str:

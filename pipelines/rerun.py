@@ -11,10 +11,11 @@ import pandas as pd
 from pipelines import registry
 from pipelines.conduct import Plan, Resources
 from pipelines.errors import RequestError
-from pipelines.records import last_values, read_sweep, read_trials
+from pipelines.records import last_values, read_sweep, read_tags, read_trials
+from pipelines.stored import parsed, require_settings
 from pipelines.sweep import read_plan, run_sweep
 from tracking import query
-from tracking.connect import Store
+from tracking.connect import Store, StoreError
 from tracking.provenance import changes
 
 SHOWN = 20
@@ -53,10 +54,10 @@ def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None
 
 def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, address: str | None) -> Repetition:
     experiment = registry.find(tags["experiment"])
-    config = type(experiment.laptop).read(json.loads(tags["config"]))
-    axes = json.loads(tags.get("axes", "[]"))
-    workers = int(tags.get("workers", "1"))
-    scale: Any = tags["scale"]
+    known = read_tags(run_id, tags)
+    config = type(experiment.laptop).read(known.config)
+    require_settings(experiment, known.config, known.axes, f"run {run_id}")
+    axes, workers, scale = known.axes, known.workers, known.scale
     again = {"rerun_of": run_id, "workers": str(workers)}
     if workers > 1:
         plan = Plan(experiment, [config], axes, scale, resources=Resources(workers=workers), kind="rerun", tags=again)
@@ -146,7 +147,7 @@ def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
     runs = [store.get_run(run_id) for run_id in dict.fromkeys(run_ids)]
     if len(runs) < 2:
         raise RequestError("compare needs two different runs")
-    configs = [json.loads(run.data.tags.get("config", "{}")) for run in runs]
+    configs = [parsed(run.data.tags.get("config", "{}"), f"the config of run {run.info.run_id}") for run in runs]
     fields = list(dict.fromkeys(name for config in configs for name in config))
     differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
     if len({run.data.tags.get("experiment") for run in runs}) > 1:
@@ -167,4 +168,7 @@ def _of(points: pd.DataFrame, run_id: str) -> pd.DataFrame:
 
 
 def _environment_changes(store: Store, run_id: str, new_id: str) -> list[str]:
-    return changes(store.read_json(run_id, "environment.json"), store.read_json(new_id, "environment.json"))
+    try:
+        return changes(store.read_json(run_id, "environment.json"), store.read_json(new_id, "environment.json"))
+    except (StoreError, AttributeError, TypeError, ValueError) as error:  # the comparison itself is worth having
+        return [f"cannot be compared: {error}"]

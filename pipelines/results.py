@@ -30,17 +30,17 @@ class Results:
         """The trials with these config values."""
         keep = np.ones(len(self.trials), dtype=bool)
         for name, value in config.items():
-            keep &= np.array([v == value for v in self.trials[name]], dtype=bool)
+            keep &= np.array([v == value for v in self._column(name)], dtype=bool)
         trials = self.trials[keep]
         return replace(self, trials=trials, points=self.points[self.points.run_id.isin(trials.run_id)])
 
     def by_seed(self) -> "Iterator[tuple[int, Results]]":
-        for seed in sorted(self.trials.seed.unique()) if len(self.trials) else []:
+        for seed in sorted(self._column("seed").unique()) if len(self.trials) else []:
             yield int(seed), self.where(seed=seed)
 
     def values(self, name: str) -> list[Any]:
         """The values that a config field takes, in the order of the grid."""
-        return list(dict.fromkeys(self.trials[name]))
+        return list(dict.fromkeys(self._column(name)))
 
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
@@ -71,6 +71,11 @@ class Results:
         if finished.empty:
             raise Missing(f"no finished trial{_written(where)}")
         return [self.load(run_id, name) for run_id in finished.run_id]
+
+    def _column(self, name: str) -> pd.Series:
+        if name not in self.trials:
+            raise Missing(f"no setting {name} was recorded")
+        return self.trials[name]
 
     def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
         chosen = self.where(**where)

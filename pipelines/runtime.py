@@ -1,10 +1,18 @@
 """Where the current trial runs: alone, or as one of several data-parallel workers."""
 
+import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+
+from pipelines.errors import RequestError
+
+CHECKPOINT_SECONDS = "FEATURELAB_CHECKPOINT_SECONDS"
+OUTBOX_LIMIT = "FEATURELAB_OUTBOX_LIMIT"
+SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that trials elsewhere shall have too
 
 
 @dataclass(frozen=True)
@@ -32,3 +40,15 @@ def running_in(runtime: Runtime) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def checkpoint_seconds() -> float:
+    """Seconds between two checkpoints of training, infinite for none; raises `RequestError` for a bad setting."""
+    text = os.environ.get(CHECKPOINT_SECONDS, "30")
+    try:
+        seconds = math.inf if text == "off" else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise RequestError(f"{CHECKPOINT_SECONDS}={text[:40]!r}: write seconds, or off")
+    return seconds

@@ -2,13 +2,17 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+
+from tracking.lines import escaped
 
 if TYPE_CHECKING:
     from pipelines.claims import Verdict
@@ -23,6 +27,9 @@ COLOURS = {
     "diverged": "red",
 }
 
+
+# what JSON may hold as it is but a terminal would act on, or no encoding can write
+UNPRINTED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 _page: TextIO | None = None
 
@@ -42,7 +49,7 @@ def keeping_stdout() -> Iterator[None]:
 def emit(document: Any) -> None:
     """Exactly one JSON document on standard output; a number that is not finite becomes a string."""
     text = json.dumps(finite(document), ensure_ascii=False, indent=2, default=str, allow_nan=False)
-    (_page or sys.stdout).write(text + "\n")
+    (_page or sys.stdout).write(UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def finite(value: Any) -> Any:
@@ -80,7 +87,7 @@ def console() -> Console:
 
 
 def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
-    table = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
+    table = Table(title=_plain(title), title_justify="left", show_lines=False, pad_edge=False)
     table.add_column("claim", ratio=4)
     table.add_column("verdict", no_wrap=True)
     for column in ("measured", "95% t interval", "expected", "paper"):
@@ -93,10 +100,10 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
         table.add_row(
             f"{_plain(v.id)}{_plain(origin)}: {_plain(v.statement)}{reason}",
             f"[{COLOURS[v.status]}]{v.status}[/]{mark}",
-            number(v.measured),
-            interval(v.ci),
-            number(v.expected),
-            number(v.paper),
+            _plain(number(v.measured)),
+            _plain(interval(v.ci)),
+            _plain(number(v.expected)),
+            _plain(number(v.paper)),
             str(v.seeds),
         )
     return table
@@ -128,9 +135,9 @@ def plan_table(needs: Mapping[str, Any]) -> Table:
 
 
 def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    table = Table(title=title, title_justify="left", pad_edge=False)
+    table = Table(title=_plain(title), title_justify="left", pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(_plain(column), overflow="fold")
     for row in rows:
         table.add_row(*map(_cell, row))
     return table
@@ -143,5 +150,5 @@ def _cell(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text with square brackets that rich shall not take for markup."""
-    return text.replace("[", "\\[")
+    """Text that neither rich takes for markup nor the terminal for commands."""
+    return escape(escaped(text, keep="\n"))

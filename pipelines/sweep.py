@@ -1,6 +1,7 @@
 """Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -8,15 +9,22 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pandas as pd
+
+from pipelines import stored
 from pipelines.axes import Axis, lay_out
 from pipelines.cluster import capacity, connect_ray, require_shared_store
-from pipelines.conduct import Finished, Opened, Plan, Resources, conduct
+from pipelines.conduct import LEAVING, Finished, Opened, Plan, Resources, conduct
 from pipelines.config import Config
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment
-from pipelines.records import VERDICTS, read_trials
+from pipelines.records import VERDICTS, read_stored_plan, read_trials
 from tracking import query
 from tracking.connect import Store
+from tracking.lines import quoted
+from tracking.outbox import in_use
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # of a sweep: it becomes the name of a folder
 
 
 def plan_search(experiment: Experiment, axes: dict[str, Axis], samples: int, base: Config, **details: Any) -> Plan:
@@ -60,8 +68,12 @@ def run_sweeps(
     address: str | None = None,
     title: str = "",
     ended: Callable[[Finished], Any] = lambda finished: None,
+    going_on: Sequence[Opened] = (),
 ) -> list[Finished]:
-    """Several sweeps as `run_sweep` runs one, in the same workers; `ended` gets each as soon as it is over."""
+    """Several sweeps as `run_sweep` runs one, in the same workers; `ended` gets each as soon as it is over.
+
+    Those in `going_on` are there already, and go first; what is returned has the same order.
+    """
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     names = [plan.name or f"{plan.experiment.name.partition('/')[2]}-{stamp}" for plan in plans]
     for name in names:
@@ -70,50 +82,87 @@ def run_sweeps(
             raise RequestError(
                 f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name"
             )
-    prepare(plans[0].resources, store.uri, address)
+    prepare((going_on[0].plan if going_on else plans[0]).resources, store.uri, address)
     opened = [
         Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
         for plan, name in zip(plans, names, strict=True)
     ]
-    return conduct(opened, store, outbox, title=title, ended=ended)
+    return conduct([*going_on, *opened], store, outbox, title=title, ended=ended)
 
 
 def resume_sweep(
     experiment: Experiment, name: str, store: Store, *, outbox: Path, address: str | None = None
 ) -> Finished:
-    """Run what is missing of the sweep called `name`: trials that did not end are run again from their start."""
-    found = query.runs(store, VERDICTS, tags={"sweep": name})
+    """Run what is missing of the sweep called `name`.
+
+    Trials that were cut short go on in their own runs, training from its last checkpoint. Those that failed by
+    themselves are run anew, and so are those that never began. Raises `RequestError` for an unknown sweep, one of
+    another experiment, and one that is still being run.
+    """
+    found = query.runs(store, VERDICTS, tags={"sweep": name}) if NAME.fullmatch(name) else pd.DataFrame()
     if found.empty:
         raise unknown("sweep", name, _names(store))
     sweep_run_id = str(found.run_id.iloc[0])
-    stored = store.read_json(sweep_run_id, "plan.json")
-    if stored["experiment"] != experiment.name:
-        raise RequestError(f"the sweep {name} is of {stored['experiment']}, not of {experiment.name}")
-    plan = read_plan(experiment, stored)
-    trials = read_trials(store, experiment.name, sweep_run_id)
-    over = {trial.index for trial in trials if trial.went_well or trial.status == "diverged"}
+    plan = read_plan(experiment, read_stored_plan(store, sweep_run_id, experiment))
+    if in_use(outbox, sweep_run_id):
+        raise RequestError(f"the sweep {name} is still being run by another process")
     prepare(plan.resources, store.uri, address)
-    for trial in trials:
-        if trial.index not in over:
-            store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
-    missing = [index for index in range(len(plan.configs)) if index not in over]
-    (finished,) = conduct([Opened(plan, name, sweep_run_id, missing)], store, outbox)
+    (finished,) = conduct([reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
     return finished
 
 
-def read_plan(experiment: Experiment, stored: dict[str, Any]) -> Plan:
+def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Path) -> Opened:
+    """A sweep that was begun before, with what is missing of it; raises `RequestError` while it is still being run."""
+    trials = read_trials(store, plan.experiment.name, sweep_run_id)
+    missing = {trial.index: trial for trial in trials if not (trial.went_well or trial.status == "diverged")}
+    going_on = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
+    _wait_for(sweep_run_id, name, list(going_on.values()), outbox)
+    for trial in trials:
+        if trial.index in missing and trial.run_id not in going_on.values():
+            store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
+    over = {trial.index for trial in trials} - missing.keys()
+    indices = [index for index in range(len(plan.configs)) if index not in over]
+    seconds = stored.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
+    return Opened(plan, name, sweep_run_id, indices, going_on, seconds)
+
+
+def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) -> None:
+    """Worker processes of a command that was killed need a moment to end."""
+    deadline = time.monotonic() + LEAVING
+    while any(in_use(outbox, run_id) for run_id in [sweep_run_id, *run_ids]):
+        if in_use(outbox, sweep_run_id) or time.monotonic() > deadline:
+            raise RequestError(f"the sweep {name} is still being run by another process")
+        time.sleep(0.2)
+
+
+def read_plan(experiment: Experiment, kept: dict[str, Any]) -> Plan:
     """The plan that `open_sweep` wrote down."""
     return Plan(
         experiment=experiment,
-        configs=[type(experiment.laptop).read(values) for values in stored["configs"]],
-        axes=stored["axes"],
-        scale=stored["scale"],
-        scheduler=stored["scheduler"],
-        metric=stored["metric"],
-        mode=stored["mode"],
-        resources=Resources(**stored["resources"]),
-        kind=stored["kind"],
+        configs=[type(experiment.laptop).read(values) for values in kept["configs"]],
+        axes=kept["axes"],
+        scale=kept["scale"],
+        scheduler=kept["scheduler"],
+        metric=kept["metric"],
+        mode=kept["mode"],
+        resources=Resources(**kept["resources"]),
+        kind=kept["kind"],
     )
+
+
+def written_plan(plan: Plan) -> dict[str, Any]:
+    """A plan as `plan.json` holds it: all that it takes to run the sweep again."""
+    return {
+        "experiment": plan.experiment.name,
+        "configs": [config.model_dump(mode="json") for config in plan.configs],
+        "axes": plan.axes,
+        "scale": plan.scale,
+        "scheduler": plan.scheduler,
+        "metric": plan.metric,
+        "mode": plan.mode,
+        "resources": asdict(plan.resources),
+        "kind": plan.kind,
+    }
 
 
 def _names(store: Store) -> list[str]:
@@ -122,9 +171,9 @@ def _names(store: Store) -> list[str]:
 
 
 def check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+    if not NAME.fullmatch(name):
         raise RequestError(
-            f"--name {name[:40]!r}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
+            f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
         )
 
 
@@ -158,19 +207,5 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             **plan.tags,
         },
     )
-    store.log_json(
-        sweep_run_id,
-        {
-            "experiment": experiment.name,
-            "configs": [config.model_dump(mode="json") for config in plan.configs],
-            "axes": plan.axes,
-            "scale": plan.scale,
-            "scheduler": plan.scheduler,
-            "metric": plan.metric,
-            "mode": plan.mode,
-            "resources": asdict(plan.resources),
-            "kind": plan.kind,
-        },
-        "plan.json",
-    )
+    store.log_json(sweep_run_id, written_plan(plan), "plan.json")
     return sweep_run_id

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -18,11 +19,15 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from modules.learners import Diverged as LossDiverged
+from pipelines.checkpoints import Keeper, kept_by, newest
 from pipelines.config import Config
 from pipelines.experiment import Experiment, Scale
 from pipelines.runtime import current
 from tracking.connect import Store
-from tracking.provenance import config_hash, environment
+from tracking.errors import StoreError
+from tracking.journal import TRAINING
+from tracking.lines import escaped, line, masked
+from tracking.provenance import changes, config_hash, environment
 from tracking.record import Diverged, NullRecorder, Recorder
 
 Listener = Callable[[Mapping[str, float], int], None]
@@ -53,23 +58,32 @@ def run_trial(
     axes: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
     listeners: Sequence[Listener] = (),
+    attempt: int = 1,
 ) -> Outcome:
     """Run one trial and record it in the store, in the run `run_id` if that is open already.
+
+    With `attempt` n > 1 it goes on with a run that was cut short: training from its last checkpoint, and what is
+    recorded already is not stored again. Raises StoreError, and leaves the run as it was, where the store cannot be
+    asked for these, and Busy where another process still records the run.
 
     Whatever happens to the trial ends up in the record and in the outcome. KeyboardInterrupt and SIGTERM are recorded
     (`killed`) and raised again; everything else becomes an `Outcome`.
     """
     if current().rank > 0:
-        perform(experiment, config, NullRecorder())
+        with kept_by(Keeper(None)):
+            perform(experiment, config, NullRecorder())
         return Outcome("", "finished")
     run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
-    recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners)
+    checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
+    recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+    keeper = Keeper(recorder, checkpoint)
     status, reason, error = "finished", "", None
-    began = time.monotonic()
+    began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
     try:
         recorder.json("config", config.model_dump(mode="json"))
-        recorder.json("environment", environment(threads=config.threads))
-        perform(experiment, config, recorder)
+        _keep_environment(store, recorder, config, attempt)
+        with kept_by(keeper):
+            perform(experiment, config, recorder)
     except (Diverged, LossDiverged) as end:
         status, reason = "diverged", str(end)
     except SystemExit as end:
@@ -79,10 +93,13 @@ def run_trial(
     except (KeyboardInterrupt, Terminated) as end:
         status, reason, error = "killed", "interrupted" if isinstance(end, KeyboardInterrupt) else "terminated", end
     except Exception as end:
-        status, reason = "failed", f"{type(end).__name__}: {end}".splitlines()[0][:500]
-        recorder.text("traceback", traceback.format_exc())
+        status, reason = "failed", f"{type(end).__name__}: {end}".splitlines()[0]
+        recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
+    reason = line(reason)
     mlflow_status = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED"}.get(status, "FAILED")
     seconds = f"{time.monotonic() - began:.3f}"
+    if keeper.saved and status != "killed":
+        recorder.discard(TRAINING)
     recorder.close(mlflow_status, tags={"status": status, "reason": reason, "seconds": seconds})
     if error is not None:
         raise error
@@ -119,6 +136,35 @@ def start(
             **tags,
         },
     )
+
+
+def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float:
+    """Make a run that was cut short one that goes on; returns the seconds that it took so far, as far as is known.
+
+    Raises StoreError, and then lets go of the run.
+    """
+    try:
+        before = store.get_run(run_id).data.tags.get("seconds", "")
+        store.set_tags(run_id, {"attempt": attempt, "status": "running", "reason": "", "cut_short": ""})
+        store.reopen_run(run_id)
+    except Exception as error:
+        recorder.close("KILLED", tags={"status": "killed", "reason": f"could not be gone on with: {line(str(error))}"})
+        raise
+    return float(before) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", before) else 0.0
+
+
+def _keep_environment(store: Store, recorder: Recorder, config: Config, attempt: int) -> None:
+    """Record the environment; where it is not the one that the run began in, both, and what has changed."""
+    found = environment(threads=config.threads)
+    try:
+        first = store.read_json(recorder.run_id, "environment.json") if attempt > 1 else None
+    except StoreError:  # it may be on a machine that is gone
+        first = None
+    if not isinstance(first, dict):
+        recorder.json("environment", found)
+    elif changed := changes(first, found):
+        recorder.json(f"environment_{attempt}", found)
+        recorder.tags({"environment_changes": line("; ".join(changed))})
 
 
 def perform(experiment: Experiment, config: Config, recorder: Any) -> None:

@@ -5,12 +5,13 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pipelines.registry as registry
 from pipelines.experiment import Scale
+from tracking.lines import line
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,11 @@ class Job:
     workers: int = 1
     cpus: float = 1
     gpus: float = 0
+    going_on: dict[int, str] = field(default_factory=dict)  # runs that were cut short, by index
+    settings: dict[str, str] = field(default_factory=dict)  # environment variables of ours
 
 
-def work(assignment: dict[str, Any], jobs: list[Job]) -> dict[str, Any]:
+def work(assignment: dict[str, Any], jobs: dict[int, Job]) -> dict[str, Any]:
     """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line."""
     part, index = assignment["trial"]
     job = jobs[part]
@@ -51,12 +54,16 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
     from pipelines.runtime import current
     from tracking.connect import attach
 
+    os.environ.update(job.settings)
     experiment = registry.find(job.experiment)
     config = experiment.preset(job.scale).read(job.configs[index])
     store = attach(job.uri)
     details: dict[str, Any] = {"scale": job.scale, "name": job.names[index], "axes": job.axes}
-    run_id = ""
-    if current().rank == 0:
+    run_id, attempt = "", 1
+    if current().rank == 0 and index in job.going_on:
+        run_id = job.going_on[index]
+        attempt = 1 + int(store.get_run(run_id).data.tags.get("attempt", "1"))
+    elif current().rank == 0:
         tags = job.tags | {"trial": str(index), "workers": str(job.workers)}
         run_id = trial.start(experiment, config, store, tags=tags, **details)
     with _time_limit(job.timeout, run_id, job):
@@ -65,6 +72,7 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
             config,
             store,
             run_id=run_id,
+            attempt=attempt,
             outbox=Path(job.outbox),
             listeners=[_reporter(job.metric)] if reporting and job.metric else [],
             **details,
@@ -95,7 +103,7 @@ def _time_limit(seconds: float | None, run_id: str, job: Job) -> Iterator[None]:
         reason = f"did not end within {seconds:g} s"
         try:
             store = attach(job.uri)
-            store.set_tags(run_id, {"status": "failed", "reason": reason})
+            store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
             store.end_run(run_id, "FAILED")
         finally:
             os._exit(70)
@@ -128,7 +136,8 @@ def _data_parallel(index: int, job: Job) -> dict[str, Any]:
         try:
             trainer.fit()
         except Exception as error:  # the run itself says what happened; Ray's wrapping of it is not for the user
-            return {"run_id": "", "status": "failed", "reason": str(error).splitlines()[0]}
+            reason = line(str(error).partition("\n")[0] or type(error).__name__)
+            return {"run_id": "", "status": "failed", "reason": reason}
     return {"run_id": "", "status": "finished", "reason": ""}
 
 

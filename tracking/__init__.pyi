@@ -1,7 +1,9 @@
 from . import artifacts as artifacts
 from . import connect as connect
+from . import earlier as earlier
 from . import errors as errors
 from . import journal as journal
+from . import outbox as outbox
 from . import provenance as provenance
 from . import query as query
 from . import record as record
@@ -10,10 +12,10 @@ from . import store as store
 from .connect import attach as attach
 from .errors import RunNotFound as RunNotFound
 from .errors import StoreError as StoreError
+from .outbox import sync as sync
 from .record import Diverged as Diverged
 from .record import NullRecorder as NullRecorder
 from .record import Recorder as Recorder
-from .record import sync as sync
 from .store import Store as Store
 
 __all__ = [
@@ -26,8 +28,10 @@ __all__ = [
     "artifacts",
     "attach",
     "connect",
+    "earlier",
     "errors",
     "journal",
+    "outbox",
     "provenance",
     "query",
     "record",

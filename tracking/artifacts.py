@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .lines import quoted
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
 
+LONGEST_NAME = 255  # bytes: what file systems take
+
+
 def place(root: Path, path: str) -> Path:
-    """Return `root / path` with its parent directories made; ValueError where `path` would leave `root`."""
+    """Return `root / path` with its parent directories made; ValueError where `path` would leave `root`.
+
+    That holds for every system on which the artifact may be read again: no part can be one of Windows' paths either.
+    """
+    parts = path.split("/")
+    drive = any(re.match(r"[A-Za-z]:", part) for part in parts)
+    if not path.isprintable() or "\\" in path or drive or {"", ".", ".."} & set(parts):
+        raise ValueError(f"artifact path {quoted(path)} must be relative and stay inside the run")
+    if any(len(part.encode()) > LONGEST_NAME for part in parts):
+        raise ValueError(f"artifact path {quoted(path)}: a name has {LONGEST_NAME} bytes at most")
     target = root / path
-    if not path or Path(path).is_absolute() or ".." in Path(path).parts:
-        raise ValueError(f"artifact path {path!r} must be relative and stay inside the run")
     target.parent.mkdir(parents=True, exist_ok=True)
     return target
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -19,6 +20,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
+from .lines import line
 from .store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path, sqlite_uri
 
 LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
@@ -50,7 +52,7 @@ def attach(uri: str) -> Store:
         raise StoreError(f"there is no store at {shown(uri)}")
     try:
         return Store(uri, MlflowClient(uri))
-    except (MlflowException, sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+    except (MlflowException, sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError) as error:
         if "out-of-date database schema" in str(error):
             upgrade = f"back it up, then run: mlflow db upgrade {shown(uri)}"
             raise StoreError(f"the store at {shown(uri)} was made by another MLflow; {upgrade}") from error
@@ -61,18 +63,18 @@ def resolve(uri: str | None = None) -> str:
     """Return the absolute address of the store that `uri`, the environment or MLflow's default names."""
     if not uri:
         uri = mlflow.get_tracking_uri()
-    if uri.startswith("sqlite:"):
+    if re.match(r"sqlite(\+\w+)?:", uri, re.IGNORECASE):
         return sqlite_uri(sqlite_path(uri))
     if uri.startswith("file:") or not ("://" in uri or uri.startswith("databricks")):
-        advice = "MLflow no longer writes to plain directories; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db"
-        raise StoreError(f"{uri} is a directory store: {advice}")
+        advice = "MLflow no longer writes to those; set MLFLOW_TRACKING_URI=sqlite:///mlflow.db"
+        raise StoreError(f"the store {shown(uri)} is a plain directory: {advice}")
     return uri.rstrip("/")
 
 
 def _prepare_sqlite(path: Path, uri: str, deadline: float) -> None:
     """Make sure that `path` is an MLflow database that can be written, creating it whole where it is missing."""
     if not path.parent.is_dir():
-        raise StoreError(f"cannot use the store at {shown(uri)}: there is no directory {path.parent}")
+        raise StoreError(f"cannot use the store at {shown(uri)}: there is no directory {line(str(path.parent), 200)}")
     try:
         with _alone_in(path.parent, deadline):
             if not path.exists():
@@ -154,13 +156,13 @@ def _greet(uri: str, timeout: float) -> None:
         raise_on_status=False,
     )
     if reply.status_code in (401, 403):
-        raise StoreError(f"the server at {shown(uri)} refuses access ({reply.status_code} {reply.reason})")
+        raise StoreError(f"the server at {shown(uri)} refuses access ({reply.status_code} {line(reply.reason, 40)})")
     try:
         known = reply.status_code == 200 and isinstance(reply.json(), dict)
     except ValueError:
         known = False
     if not known:
-        raise StoreError(f"the server at {shown(uri)} is not an MLflow server ({reply.status_code} {reply.reason})")
+        raise StoreError(f"the server at {shown(uri)} is not an MLflow server ({reply.status_code})")
 
 
 def _within(seconds: float, uri: str, probe: Callable[[], None]) -> None:

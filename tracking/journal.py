@@ -6,7 +6,8 @@ numbered directories, `<outbox>/<run_id>/<n>/...`, which get their number only w
 which byte the journal is in the store; sending again what was sent stores nothing twice.
 
 Lines: `{"uri", "run_id", "experiment"}` first, then `{"t", "s", "m": {name: value}}` (milliseconds, step, metrics),
-`{"tags": {...}}`, `{"dataset": {...}}`, `{"sent": byte}` and `{"end": status, "t", "tags"}`.
+`{"tags": {...}}`, `{"dataset": {...}}`, `{"sent": byte}`, `{"discard": directory}` and `{"end": status, "t", "tags"}`.
+Where a run is gone on with, `{"attempt": n}` stands before what its n-th attempt recorded.
 """
 
 from __future__ import annotations
@@ -14,19 +15,28 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import math
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Metric
 
 from .store import Store
 
+if TYPE_CHECKING:
+    from .earlier import Earlier
+
+logger = logging.getLogger(__name__)
+
+TRAINING = "training"  # the artifact directory of checkpoints to go on from: only the newest two are worth sending
+GENERATIONS = 2
+PASSING = {"status", "reason", "seconds"}  # tags that say how an attempt ended
 POINTS_PER_REQUEST = 1000  # MLflow's bound
 DERIVED = ("final/", "best/")
 DIRECTION = {"loss": min, "error": min, "accuracy": max}  # by the first part of a metric's name: which value is best
@@ -85,6 +95,11 @@ class Journal:
             return []
         return sorted((path for path in self.spool.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
 
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the run recorded here last."""
+        return max((entry["attempt"] for _, entry in self.lines() if "attempt" in entry), default=1)
+
     def close(self) -> None:
         """Let go, so that another process can take the journal up."""
         file, self._file = self._file, -1
@@ -139,13 +154,23 @@ class Summary:
 
 
 class Delivery:
-    """Sends a journal to the store, in any number of steps, by the process that wrote it or by a later one."""
+    """Sends a journal to the store, in any number of steps, by the process that wrote it or by a later one.
 
-    def __init__(self, store: Store, journal: Journal, run_id: str) -> None:
+    `stored` is what the store holds of earlier attempts at the run. Lines up to byte `stale` are theirs: of these only
+    points that the store lacks are sent, and not how they ended.
+    """
+
+    def __init__(
+        self, store: Store, journal: Journal, run_id: str, *, stored: Earlier | None = None, stale: float = 0
+    ) -> None:
         self.store, self.journal, self.run_id = store, journal, run_id
+        self.stored, self.stale = stored, stale
         self.read = 0  # up to here the journal is in the store
         self.summary = Summary()
         self.end: dict[str, Any] | None = None
+        self.discarded: set[str] = set()
+        for entry in stored.entries() if stored is not None else ():
+            self.summary.add(entry)
         sent = max((entry["sent"] for _, entry in journal.lines() if "sent" in entry), default=0)
         for self.read, entry in journal.lines():
             if self.read > sent:
@@ -160,6 +185,7 @@ class Delivery:
         taken: list[dict[str, Any]] = []
         end = self.read
         for byte, entry in self.journal.lines(self.read):
+            entry = self._missing(entry) if byte <= self.stale else entry
             points = entry.get("m", {})
             if metrics and len(metrics) + len(points) > POINTS_PER_REQUEST:
                 break
@@ -180,9 +206,19 @@ class Delivery:
             self.journal.append({"sent": end})
         return True
 
-    def send_artifacts(self) -> None:
-        """Send what waits in the spool. Raises what the store raises."""
-        for directory in self.journal.spooled():
+    def waiting(self) -> list[Path]:
+        """The artifacts to send, oldest first; checkpoints that newer ones have replaced are dropped here."""
+        directories = self.journal.spooled()
+        training = [directory for directory in directories if (directory / TRAINING).is_dir()]
+        kept = 0 if TRAINING in self.discarded else GENERATIONS
+        for replaced in training[: max(0, len(training) - kept)]:
+            shutil.rmtree(replaced)
+            directories.remove(replaced)
+        return directories
+
+    def send_artifacts(self, directories: Sequence[Path] | None = None) -> None:
+        """Send these artifacts, or all that wait. Raises what the store raises."""
+        for directory in self.waiting() if directories is None else directories:
             self.store.log_tree(self.run_id, directory)
             shutil.rmtree(directory)
 
@@ -193,11 +229,39 @@ class Delivery:
         self._send_metrics(self.summary.metrics())
         try:
             self.send_artifacts()
+            for directory in self.discarded:
+                self._delete(directory)
         finally:  # what holds an artifact up should not leave the run running
             end = self.end or {"end": status, "t": self._last_time()}
             if self.store.get_run(self.run_id).info.status in ("RUNNING", "SCHEDULED"):
                 self.store.end_run(self.run_id, end["end"], end["t"])
         self.journal.delete()
+
+    def merge(self) -> None:
+        """Send what the store lacks to a run that a later attempt has gone on with, and delete the journal."""
+        self.stale = math.inf
+        self.discarded.add(TRAINING)  # the later attempt's own are newer
+        while self.step():
+            pass
+        self.send_artifacts()
+        self.journal.delete()
+
+    def _missing(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """A line of an earlier attempt without what the store has got, and without how that attempt ended."""
+        kept = {key: value for key, value in entry.items() if key not in ("end", "discard")}
+        if "m" in kept and self.stored is not None:
+            step = kept["s"]
+            kept["m"] = {name: v for name, v in kept["m"].items() if not self.stored.holds(name, step, v)}
+        if "tags" in kept:
+            kept["tags"] = {name: value for name, value in kept["tags"].items() if name not in PASSING}
+        return kept
+
+    def _delete(self, directory: str) -> None:
+        """Not every place where artifacts lie lets them be deleted; what stays there does no harm."""
+        try:
+            self.store.delete_artifacts(self.run_id, directory)
+        except Exception as error:
+            logger.info("run %s keeps %s: %s", self.run_id, directory, error)
 
     def _send_metrics(self, metrics: list[Metric]) -> None:
         for start in range(0, len(metrics), POINTS_PER_REQUEST):
@@ -206,6 +270,10 @@ class Delivery:
     def _notice(self, entry: dict[str, Any]) -> None:
         if "m" in entry:
             self.summary.add(entry)
+        if "attempt" in entry:
+            self.end = None
+        if "discard" in entry:
+            self.discarded.add(entry["discard"])
         if "end" in entry:
             self.end = entry
 

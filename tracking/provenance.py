@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .artifacts import plain
+from .lines import masked
 
 LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
 
@@ -92,7 +93,7 @@ def source(directory: Path) -> dict[str, Any] | None:
     return {
         "commit": commit,
         "dirty": bool(diff or new),
-        "diff": diff[:LONGEST_DIFF],
+        "diff": masked(diff)[:LONGEST_DIFF],
         "diff_sha256": hashlib.sha256(diff.encode()).hexdigest()[:16] if diff else "",
         "untracked": new.splitlines()[:200],
     }

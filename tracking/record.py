@@ -15,17 +15,19 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from . import artifacts
-from .connect import connect
-from .journal import Busy, Delivery, Journal
-from .store import Store, StoreError, first_line
+from .earlier import Earlier, same
+from .journal import TRAINING, Delivery, Journal
+from .lines import without_credentials
+from .outbox import Bound, Synced, size_of, sync
+from .store import Store, first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +37,11 @@ Listener = Callable[[Mapping[str, float], int], None]
 
 logger = logging.getLogger(__name__)
 
+__all__ = ["Diverged", "Listener", "NullRecorder", "Recorder", "Synced", "now", "sync"]
+
 NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
 STATUSES = ("FINISHED", "FAILED", "KILLED")
+PATIENCE = 20.0  # seconds for a process that recorded the run before, to end
 LONGEST_PAUSE = 10.0  # seconds between two attempts to reach a store that is away
 
 
@@ -60,6 +65,13 @@ class Recorder:
     Ctrl-C, FAILED on any other exception.
 
     `listeners` are called with (metrics, step) after each `log`, in the thread that records; what they raise is raised.
+
+    With `attempt` n > 1 it goes on with a run that n - 1 attempts have recorded before: points that are known already
+    are not stored again, and where a value differs from the known one, that one stays and the tag `differs/<metric>`
+    says so. Raises what the store raises when it is asked for them, and Busy while another process records the run.
+
+    An artifact that would let the outbox grow beyond its bound (see `tracking.outbox`) is not kept; the tag `not_kept`
+    names it.
     """
 
     def __init__(
@@ -69,6 +81,7 @@ class Recorder:
         *,
         outbox: Path,
         experiment: str = "",
+        attempt: int = 1,
         listeners: Sequence[Listener] = (),
         flush_seconds: float = 2.0,
         flush_points: int = 1000,
@@ -79,9 +92,14 @@ class Recorder:
         self._prepare(listeners)
         self._flush_seconds, self._flush_points = flush_seconds, flush_points
         outbox.mkdir(parents=True, exist_ok=True)
-        header = {"uri": store.uri, "run_id": run_id, "experiment": experiment}
-        self._journal = Journal(outbox / f"{run_id}.jsonl", header=header, patience=5.0)
-        self._delivery = Delivery(replace(store, patience=0.0), self._journal, run_id)
+        header = {"uri": without_credentials(store.uri), "run_id": run_id, "experiment": experiment}
+        self._bound = Bound(outbox)
+        self._journal = Journal(outbox / f"{run_id}.jsonl", header=header, patience=PATIENCE)
+        try:
+            self._delivery = self._going_on(store, attempt)
+        except BaseException:
+            self._journal.close()
+            raise
         self._numbers = itertools.count(1 + max((int(path.name) for path in self._journal.spooled()), default=0))
         self._waiting = 0  # points recorded since the sender was last woken
         self._process = os.getpid()
@@ -90,6 +108,15 @@ class Recorder:
         self._sender = threading.Thread(target=self._send, name=f"recorder-{run_id[:8]}", daemon=True)
         self._sender.start()
         atexit.register(self._leave)
+
+    def pass_over(self, until: int) -> None:
+        """Go on from a checkpoint of this time (`now`): what was recorded up to it is not going to be recorded again.
+
+        Listeners are told of it, so that they have heard the same as if the run had never stopped.
+        """
+        for step, values in self._earlier.pass_over(until) if self._earlier is not None else ():
+            for listener in self._listeners:
+                listener(values, step)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the values of some metrics at one step.
@@ -138,6 +165,14 @@ class Recorder:
         with self._spooling() as root:
             artifacts.write_figure(root, f"figures/{name}", figure)
 
+    def files(self) -> AbstractContextManager[Path]:
+        """Give an empty directory; what is written there inside the context is stored at the same relative paths."""
+        return self._spooling()
+
+    def discard(self, directory: str) -> None:
+        """Delete an artifact directory of this run once it has ended, where the store can."""
+        self._append({"discard": directory})
+
     def file(self, path: Path, directory: str = "") -> None:
         """Store a copy, taken now, of a file or a directory under `directory`."""
         with self._spooling() as root:
@@ -178,7 +213,7 @@ class Recorder:
             return not self._journal.path.exists()
         if tags:
             self.tags(tags)
-        self._append({"end": status, "t": _now()})
+        self._append({"end": status, "t": now()})
         atexit.unregister(self._leave)
         self._deadline = time.monotonic() + timeout
         self._stop.set()
@@ -208,6 +243,21 @@ class Recorder:
         self._listeners = tuple(listeners)
         self._names: set[str] = set()
         self._nonfinite: set[str] = set()
+        self._earlier: Earlier | None = None
+        self._differing: set[str] = set()
+        self._not_kept: list[str] = []
+
+    def _going_on(self, store: Store, attempt: int) -> Delivery:
+        """What sends the journal, which may hold what earlier attempts left there."""
+        sender = replace(store, patience=0.0)
+        if attempt == 1:
+            return Delivery(sender, self._journal, self.run_id)
+        stored = Earlier.read(store, self.run_id)
+        self._earlier = stored.joined_by(self._journal)
+        self._nonfinite = self._earlier.nonfinite()
+        delivery = Delivery(sender, self._journal, self.run_id, stored=stored, stale=self._journal.size())
+        self._journal.append({"attempt": attempt})
+        return delivery
 
     def _number(self, name: str, value: Any) -> float:
         if name not in self._names:
@@ -222,11 +272,22 @@ class Recorder:
         return float(value)
 
     def _keep(self, values: Mapping[str, float], step: int) -> None:
-        self._append({"t": _now(), "s": step, "m": values})
+        if self._earlier is not None:
+            values = {name: value for name, value in values.items() if self._is_new(name, step, value)}
+        if values:
+            self._append({"t": now(), "s": step, "m": values})
         self._waiting += len(values)
         if self._waiting >= self._flush_points:
             self._waiting = 0
             self._wake.set()
+
+    def _is_new(self, name: str, step: int, value: float) -> bool:
+        assert self._earlier is not None
+        known = self._earlier.take(name, step, value)
+        if known is not None and not same(known.value, value) and name not in self._differing:
+            self._differing.add(name)
+            self._append({"tags": {f"differs/{name}": f"step {step}: {known.value!r} became {value!r}"}})
+        return known is None
 
     def _note_nonfinite(self, name: str, step: int) -> None:
         if name not in self._nonfinite:
@@ -247,11 +308,25 @@ class Recorder:
         draft.mkdir(parents=True)
         try:
             yield draft
-            draft.rename(draft.with_name(str(next(self._numbers))))
+            if self._bound.admits(size_of(draft)):
+                draft.rename(draft.with_name(str(next(self._numbers))))
+            else:
+                self._leave_out(draft)
+            if trouble := self._bound.trouble():
+                logger.warning(trouble)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         self._wake.set()
+
+    def _leave_out(self, draft: Path) -> None:
+        paths = sorted(path.relative_to(draft) for path in draft.rglob("*") if path.is_file())
+        shutil.rmtree(draft)
+        # a checkpoint to go on from is nothing that a reader of the run would miss
+        self._not_kept += [str(path) for path in paths if path.parts[0] != TRAINING]
+        if self._not_kept:
+            shown, more = ", ".join(self._not_kept[:20]), len(self._not_kept) - 20
+            self._append({"tags": {"not_kept": shown[:4000] + (f" and {more} more" if more > 0 else "")}})
 
     def _send(self) -> None:
         """Send in the background until the run is closed, then what is left until the deadline."""
@@ -275,10 +350,12 @@ class Recorder:
         return None
 
     def _drain(self) -> None:
+        # what was recorded before an artifact must be in the store before it: a checkpoint stands for all before it
+        waiting = self._delivery.waiting()
         while not self._stop.is_set() and self._delivery.step():
             pass
         if not self._stop.is_set():
-            self._delivery.send_artifacts()
+            self._delivery.send_artifacts(waiting)
 
     def _leave(self) -> None:
         """At interpreter exit: nobody closed the run, so whatever it did was cut short."""
@@ -313,58 +390,6 @@ class NullRecorder(Recorder):
             yield Path(root)
 
 
-@dataclass
-class Synced:
-    """What `sync` did: run ids whose data is now in the store, those still being recorded, and those that failed."""
-
-    sent: list[str] = field(default_factory=list)
-    busy: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # run id: reason
-
-
-def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Synced:
-    """Send what crashed or cut-off processes left in `outbox`, end their runs (KILLED where no end was recorded).
-
-    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A run that a
-    living process still records is left alone. May be repeated freely: nothing is stored twice.
-    """
-    result = Synced()
-    stores: dict[str, Store | StoreError] = {}
-    for path in sorted(outbox.glob("*.jsonl")):
-        try:
-            journal = Journal(path)
-        except Busy:
-            result.busy.append(path.stem)
-            continue
-        except FileNotFoundError:
-            continue
-        try:
-            header = next((entry for _, entry in journal.lines() if "uri" in entry), {})
-            store = _opened(uri or header.get("uri"), stores, timeout)
-            Delivery(store, journal, path.stem).finish("KILLED")
-            result.sent.append(path.stem)
-        except Exception as error:  # one broken journal must not keep the others back
-            result.failed[path.stem] = first_line(error)
-        finally:
-            journal.close()
-    return result
-
-
-def _opened(uri: str | None, stores: dict[str, Store | StoreError], timeout: float) -> Store:
-    """Connect once to each store; one that is away is not asked again for every journal."""
-    if uri is None:
-        raise StoreError("the journal does not say which store it is for; name it")
-    if uri not in stores:
-        try:
-            stores[uri] = connect(uri, timeout=timeout, create=False)
-        except StoreError as error:
-            stores[uri] = error
-    store = stores[uri]
-    if isinstance(store, StoreError):
-        raise store
-    return store
-
-
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or len(name) > 230 or not NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
         allowed = "letters, digits, _ - . : and space, parts separated by /, at most 230 characters"
@@ -377,5 +402,6 @@ def _integer(step: Any) -> int:
     return int(step)
 
 
-def _now() -> int:
+def now() -> int:
+    """The time as points carry it: milliseconds since the epoch."""
     return time.time_ns() // 1_000_000

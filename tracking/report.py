@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import functools
+import hashlib
 import math
 import re
 from collections import Counter
@@ -11,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from .lines import escaped
 
 STATUSES = ("holds", "fails", "untested")
 
@@ -25,17 +29,11 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     `expected`, `paper`, `where`, `seeds`; its values are numbers, texts or dicts of named parts. What is absent is
     shown as absent. Raises KeyError for an entry without a name.
     """
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {"parts": parts, "duration": duration, "number": number}
+    template, style_hash = _template()
     sections = [_section(entry) for entry in entries]
     verdicts = Counter(claim["status"] for section in sections for claim in section["claims"])
-    page = templates.get_template("report.html").render(
+    page = template.render(
+        style_hash=style_hash,
         sections=sections,
         systems=_by_system(sections),
         statuses=[(status, verdicts[status]) for status in STATUSES],
@@ -48,6 +46,28 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     path = out / "index.html"
     path.write_text(page, encoding="utf-8")
     return path
+
+
+@functools.cache
+def _template() -> tuple[Template, str]:
+    """The page's template, and the digest of its style by which the page's policy allows it and no other."""
+    folder = Path(__file__).parent / "templates"
+    templates = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_visible,
+    )
+    templates.filters |= {"parts": parts, "duration": duration, "number": number}
+    style = (folder / "report.html").read_text(encoding="utf-8").partition("<style>")[2].partition("</style>")[0]
+    return templates.get_template("report.html"), base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+
+
+def _visible(value: Any) -> Any:
+    """Text in which what would not be seen, or would turn the direction of writing, is written out."""
+    return escaped(value, keep="\n\t") if type(value) is str else value
 
 
 def parts(value: Any) -> list[tuple[str, str]]:
@@ -76,7 +96,7 @@ def number(value: Any) -> str:
 
 def duration(seconds: float | None) -> str:
     """Return seconds as people say them: 4.2 s, 3 min 20 s, 2 h 5 min."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 60:
         return f"{seconds:.3g} s"

@@ -8,7 +8,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +19,14 @@ import requests
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from . import artifacts
 from .errors import RunNotFound, StoreError
+from .lines import line, quoted, without_credentials
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +49,7 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 logging.getLogger("mlflow.store.db.utils").addFilter(lambda record: record.levelno == logging.WARNING)
+logging.getLogger("mlflow.utils.databricks_utils").setLevel(logging.ERROR)  # that no credentials are there we say
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,19 @@ class Store:
         """End a run as FINISHED, FAILED or KILLED, at `end_time` (milliseconds since the epoch) or now."""
         self._call(self.client.set_terminated, run_id, status, end_time)
 
+    def reopen_run(self, run_id: str) -> None:
+        """Make a run that had ended one that goes on."""
+        self._call(self.client.update_run, run_id, "RUNNING")
+
     def get_run(self, run_id: str) -> Run:
         """Return the run. Raises RunNotFound, for an id that could not be one too."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,255}", run_id):
+            raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}")
         try:
             return self._call(self.client.get_run, run_id)
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-                raise RunNotFound(f"there is no run {run_id!r} in {shown(self.uri)}") from error
+                raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}") from error
             raise
 
     def set_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
@@ -179,11 +189,23 @@ class Store:
         if entry not in known:
             self.set_tags(run_id, {tag: json.dumps([*known, entry])})
 
-    def download(self, run_id: str, path: str) -> Path:
-        """Return a local path of an artifact, a file or a directory. Raises RunNotFound or StoreError."""
+    def artifact_paths(self, run_id: str, directory: str) -> list[str]:
+        """Return the paths of the files and directories in an artifact directory; none where it is missing."""
+        return [entry.path for entry in self._call(self.client.list_artifacts, run_id, directory)]
+
+    def delete_artifacts(self, run_id: str, path: str) -> None:
+        """Delete an artifact, a file or a directory. Raises MlflowException where they cannot be deleted."""
+        repository = get_artifact_repository(self.get_run(run_id).info.artifact_uri, tracking_uri=self.uri)
+        self._call(repository.delete_artifacts, path)
+
+    def download(self, run_id: str, path: str, into: Path | None = None) -> Path:
+        """Return a local path of an artifact, a file or a directory: a copy in the directory `into`, where given.
+
+        Raises RunNotFound or StoreError.
+        """
         self.get_run(run_id)
         try:
-            return Path(self._call(self.client.download_artifacts, run_id, path))
+            return Path(self._call(self.client.download_artifacts, run_id, path, str(into) if into else None))
         except (OSError, MlflowException) as error:
             raise StoreError(f"run {run_id} has no artifact {path!r}") from error
 
@@ -191,7 +213,7 @@ class Store:
         """Return what `log_json` stored. Raises RunNotFound or StoreError."""
         try:
             return json.loads(self.download(run_id, path).read_text())
-        except (json.JSONDecodeError, IsADirectoryError) as error:
+        except (ValueError, RecursionError, OSError) as error:
             raise StoreError(f"artifact {path!r} of run {run_id} is not JSON") from error
 
     def runs_url(self, experiment_id: str) -> str:
@@ -205,7 +227,7 @@ class Store:
 
     @property
     def _ui(self) -> str:
-        return shown(self.uri) if self.uri.startswith("http") else LOCAL_UI
+        return without_credentials(self.uri) if self.uri.startswith("http") else LOCAL_UI
 
     def _artifact_location(self, experiment: str) -> str | None:
         """A SQLite store keeps artifacts beside its file, wherever the process that writes was started."""
@@ -248,8 +270,8 @@ def is_transient(error: BaseException) -> bool:
 
 
 def shown(uri: str) -> str:
-    """The address without a password that may stand in it."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)
+    """The address without a password that may stand in it, in one line."""
+    return line(uri, 200)
 
 
 def first_line(error: BaseException) -> str:
@@ -258,14 +280,22 @@ def first_line(error: BaseException) -> str:
     reasons = re.findall(
         r"(Connection refused|Name or service not known|Temporary failure in name resolution|timed out)", text
     )
-    return reasons[-1].lower() if reasons else re.sub(r"^\(\w+\.\w+\) ", "", text)
+    return reasons[-1].lower() if reasons else line(re.sub(r"^\(\w+\.\w+\) ", "", text), 300)
 
 
 def sqlite_path(uri: str) -> Path:
-    database = make_url(uri).database
-    if not database or database == ":memory:":
-        raise StoreError(f"{uri} lives in memory and would be lost; name a file: sqlite:///mlflow.db")
-    return Path(database).absolute()
+    """The file that a SQLite address names. Raises StoreError for an address that names none."""
+    try:
+        database = make_url(uri).database or ":memory:"
+        path = Path(database).absolute()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.stat(str(path).encode())  # a name that is too long, or no text
+    except (SQLAlchemyError, OSError, ValueError) as error:
+        advice = "write sqlite:///mlflow.db"
+        raise StoreError(f"the store {shown(uri)} names no file ({first_line(error)}): {advice}") from error
+    if database == ":memory:":
+        raise StoreError(f"the store {shown(uri)} lives in memory and would be lost; name a file: sqlite:///mlflow.db")
+    return path
 
 
 def sqlite_uri(path: Path) -> str:

@@ -66,7 +66,7 @@ def lines(runs: Any, axes: Any) -> None:
 
 
 class TroubleConfig(Config):
-    ending: Literal["well", "raise", "nan", "die", "exit", "hang"] = Field("well", description="how the trial ends")
+    ending: Literal["well", "raise", "tell", "nan", "die", "exit", "hang"] = Field("well", description="how it ends")
     points: int = Field(3, ge=0, description="points recorded before it does")
 
 
@@ -89,6 +89,8 @@ def trouble(config: TroubleConfig, recorder: Any) -> None:
     match config.ending:
         case "raise":
             raise ZeroDivisionError("the trial broke\nin two lines")
+        case "tell":
+            raise ConnectionError(f"refused: {dict(os.environ)}")
         case "nan":
             recorder.log({"loss/val": math.nan}, step=config.points)
         case "die":

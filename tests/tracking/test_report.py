@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import base64
+import functools
+import hashlib
 import html.parser
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tracking.report import duration, number, parts, render
 
@@ -104,6 +110,123 @@ def test_whatever_is_written_in_an_entry_is_shown_and_never_run(tmp_path):
     assert "script" not in outline.tags
     assert [link for link in outline.links if not link.startswith(("data:image/png;base64,", "#"))] == []
     assert outline.text.count(evil) > 15
+
+
+class _Skeleton(html.parser.HTMLParser):
+    """Elements and the names of their attributes, in order: what a page is, apart from what it says."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.values, self.meta = [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, tuple(name for name, _ in attributes)))
+        self.values += [(tag, name, value) for name, value in attributes if name in ("href", "src", "class", "id")]
+        self.meta += [dict(attributes)] if tag == "meta" else []
+
+    def handle_endtag(self, tag):
+        self.found.append((tag, None))
+
+    def handle_comment(self, data):
+        self.found.append(("comment", data))
+
+    def handle_decl(self, decl):
+        self.found.append(("declaration", decl))
+
+
+TEXTS = ["id", "statement", "origin", "reason", "measured", "expected", "where", "paper", "documented", "status"]
+PLACES = ["name", "system", "figure", "title", "scale", "sweep_run_id", "command", "caption", "url"]
+EVIL = st.one_of(
+    st.text(min_size=1, max_size=30),
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "<script>",
+                    "</script>",
+                    "<img src=x onerror=alert(1)>",
+                    '"',
+                    "'",
+                    "`",
+                    ">",
+                    "<",
+                    "&lt;",
+                    "&#60;",
+                    "--&gt;",
+                ),
+                *(
+                    '"onload="alert(1)',
+                    "javascript:alert(1)",
+                    "data:text/html,",
+                    "</style>",
+                    "</title>",
+                    "<!--",
+                    "]]>",
+                    "{{7*7}}",
+                ),
+                *(
+                    "{% raw %}",
+                    "\u202e",
+                    "\x1b[2J",
+                    "\x00",
+                    "<svg/onload=x>",
+                    "\ud800",
+                    "http://a' onclick='x",
+                    "<base href=//x>",
+                ),
+            ]
+        ),
+        min_size=1,
+        max_size=4,
+    ).map("".join),
+)
+
+
+def _filled(text, scale="laptop", url=None):
+    claim = _claim(**dict.fromkeys(TEXTS, text)) | {"ci": [text], "paper": {text: text}, "seeds": 3}
+    places = dict.fromkeys(PLACES, text) | {"url": url or text}
+    return _entry(**places, claims=[claim], config={text: text}, trial_run_ids=[text])
+
+
+@functools.cache
+def _plain_page():
+    with tempfile.TemporaryDirectory() as folder:
+        return _Skeleton(_page(Path(folder), _filled("plain")))
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(EVIL)
+def test_no_text_adds_an_element_or_an_attribute_to_the_page(tmp_path, text):
+    text = f"x{text}"  # what is empty is left out
+    page = _Skeleton(_page(tmp_path, _filled(text)))
+    assert page.found == _plain_page().found
+    for tag, name, value in page.values:
+        if name in ("href", "src"):
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value)
+        if name == "class":
+            assert re.fullmatch(r"[a-z]+( [a-z]+)*", value)
+        if name == "id":
+            assert re.fullmatch(r"[\w-]+", value)
+
+
+def test_an_address_is_linked_and_cannot_leave_its_attribute(tmp_path):
+    evil = 'http://x/" onclick="alert(1)" \'><script>'
+    page = _Skeleton(_page(tmp_path, _filled("plain", url=evil)))
+    assert page.found == _Skeleton(_page(tmp_path, _filled("plain", url="http://x/"))).found
+    assert ("a", "href", evil) in page.values
+
+
+def test_the_page_allows_its_own_style_and_pictures_and_nothing_else(tmp_path):
+    page = _page(tmp_path, _entry())
+    (policy,) = [m["content"] for m in _Skeleton(page).meta if m.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    own = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    none = dict.fromkeys(["default-src", "base-uri", "form-action"], "'none'")
+    assert rules == none | {"img-src": "data:", "style-src": f"'sha256-{own}'"}
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+    assert " style=" not in page
 
 
 def test_what_is_absent_is_shown_as_absent(tmp_path):

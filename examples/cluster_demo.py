@@ -1,0 +1,176 @@
+"""A sweep that loses its MLflow server and one of its machines, beside the same sweep left alone.
+
+A Ray cluster of three nodes on this machine (a head that runs no trial, two workers of one CPU) and an MLflow server
+take 48 trials of Figure 2 of the neural feature ansatz: learning rate x width x weight decay. Then the same again, and
+while it runs the server is killed for half a minute and one worker node for good. At the end every point of every
+metric of the two sweeps is compared.
+
+    make demo-cluster
+"""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import requests
+
+EXPERIMENT = "neural_feature_ansatz/init_scale"
+AXES = ["lr=0.0125,0.025,0.05,0.1", "width=32,64,128", "weight_decay=0,1e-4,1e-3,1e-2"]
+KEYS = ["trial", "metric", "step"]
+
+
+class Server:
+    """An MLflow server on loopback, with a store and artifacts of its own."""
+
+    def __init__(self, home: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.home, self.uri = home, f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--backend-store-uri", f"sqlite:///{self.home}/server.db", "--workers", "1"]
+        command += ["--artifacts-destination", str(self.home / "artifacts")]
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        until(self._answers, 120, "the MLflow server answers")
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            return requests.get(f"{self.uri}/health", timeout=5).ok
+        except requests.ConnectionError:
+            return False
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[str, Callable[[], None]]]:
+    """The address of a Ray cluster of three nodes, and what kills one of its workers at once."""
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    try:
+        yield made.address, lambda: made.remove_node(workers[0], allow_graceful=False)
+    finally:
+        made.shutdown()
+
+
+def sweep(name: str, address: str, home: Path, *more: str) -> "subprocess.Popen[str]":
+    """Start the sweep called `name`, or go on with it."""
+    featurelab = str(Path(sys.executable).with_name("featurelab"))
+    command = [featurelab, "sweep", EXPERIMENT, "--address", address, "--json", *more]
+    return subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True)
+
+
+def until(true: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"gave up waiting until {what}")
+        time.sleep(0.3)
+
+
+def trials(name: str, uri: str) -> pd.DataFrame:
+    """Runs of the sweep so far: run_id, trial, status."""
+    from tracking import query
+    from tracking.connect import connect
+
+    found = query.runs(connect(uri), EXPERIMENT, tags={"sweep": name})
+    if found.empty:
+        return pd.DataFrame(columns=["run_id", "trial", "status"])
+    found = found[~found["tags.sweep_run_id"].str.startswith("superseded")]
+    return found.rename(columns={"tags.trial": "trial", "tags.status": "status"})[["run_id", "trial", "status"]]
+
+
+def points(name: str, uri: str) -> pd.DataFrame:
+    """Every stored point: trial, metric, step, value."""
+    from tracking import query
+    from tracking.connect import connect
+
+    runs = trials(name, uri)
+    found = query.histories(connect(uri), list(runs.run_id))
+    return found.merge(runs, on="run_id")[[*KEYS, "value"]]
+
+
+def finished(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, _ = process.communicate(timeout=1800)
+    return json.loads(out) if out else {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="a new folder for the server's store")
+    parser.add_argument("--over", nargs="*", default=AXES, help="axes of the sweep")
+    args = parser.parse_args()
+    home = args.out.absolute()
+    home.mkdir(parents=True)
+    server = Server(home)
+    os.environ["MLFLOW_TRACKING_URI"] = server.uri
+    over = [word for axis in args.over for word in ("--over", axis)]
+    try:
+        with cluster() as (address, kill_node):
+            print(f"a cluster of three nodes at {address}, MLflow at {server.uri}", flush=True)
+            began = time.monotonic()
+            total = len(finished(sweep("calm", address, home, *over, "--name", "calm"))["trials"])
+            print(f"calm: {total} trials in {time.monotonic() - began:.0f} s", flush=True)
+
+            began = time.monotonic()
+            process = sweep("stormy", address, home, *over, "--name", "stormy")
+            done = lambda: int((trials("stormy", server.uri).status == "finished").sum())  # noqa: E731
+            until(lambda: done() >= total // 6, 600, "a sixth of the trials is done")
+            print(f"stormy: the MLflow server is killed after {done()} trials", flush=True)
+            server.kill()
+            time.sleep(30)
+            server.start()
+            print("stormy: the server is back after 30 s", flush=True)
+            until(lambda: done() >= total // 2, 600, "half of the trials are done")
+            print(f"stormy: a worker node is killed after {done()} trials", flush=True)
+            kill_node()
+            finished(process)
+            if process.returncode:
+                print("stormy: going on with --resume", flush=True)
+                finished(sweep("stormy", address, home, "--resume", "stormy"))
+            print(f"stormy: over after {time.monotonic() - began:.0f} s", flush=True)
+        raise SystemExit(said(server.uri, total))
+    finally:
+        server.kill()
+
+
+def said(uri: str, total: int) -> int:
+    """Compare the two sweeps, point by point; returns the exit status."""
+    calm, stormy = points("calm", uri), points("stormy", uri)
+    twice = int(calm.duplicated(KEYS).sum() + stormy.duplicated(KEYS).sum())
+    both = calm.merge(stormy, on=KEYS, how="outer", suffixes=("_calm", "_stormy"), indicator=True)
+    lost, added = int((both["_merge"] == "left_only").sum()), int((both["_merge"] == "right_only").sum())
+    differing = int((both["_merge"].eq("both") & both.value_calm.ne(both.value_stormy)).sum())
+    ended = {name: trials(name, uri).status.value_counts().to_dict() for name in ("calm", "stormy")}
+    print(f"trials of {total} each: {ended}")
+    print(
+        f"points: {len(calm)} calm, {len(stormy)} stormy; {lost} lost, {added} more, {twice} twice, {differing} differ"
+    )
+    well = not (lost or added or twice or differing) and all(ended[name] == {"finished": total} for name in ended)
+    print("identical" if well else "NOT identical")
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    main()
