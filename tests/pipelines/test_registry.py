@@ -66,9 +66,9 @@ def test_every_file_of_a_system_that_declares_experiments_is_in_the_registry():
     [
         ("neural_feature_ansatz/init_scal", "did you mean neural_feature_ansatz/init_scale?"),
         ("neural_feature_ansats/init_scale", "did you mean neural_feature_ansatz/init_scale?"),
-        ("init_scale", "neural_feature_ansatz/"),
-        ("", "there is neural_feature_ansatz/"),
-        ("x" * 300, "there is neural_feature_ansatz/"),
+        ("init_scale", "did you mean neural_feature_ansatz/init_scale?"),
+        ("", "there is "),
+        ("x" * 300, "there is "),
         ("a\nb/c", "'a\\nb/c'"),
     ],
 )
