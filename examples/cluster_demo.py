@@ -78,7 +78,8 @@ def sweep(name: str, address: str, home: Path, *more: str) -> "subprocess.Popen[
     """Start the sweep called `name`, or go on with it."""
     featurelab = str(Path(sys.executable).with_name("featurelab"))
     command = [featurelab, "sweep", EXPERIMENT, "--address", address, "--json", *more]
-    return subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True)
+    with (home / f"{name}.log").open("ab") as log:  # Ray has much to say about a node that dies
+        return subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:
@@ -98,7 +99,8 @@ def trials(name: str, uri: str) -> pd.DataFrame:
     if found.empty:
         return pd.DataFrame(columns=["run_id", "trial", "status"])
     found = found[~found["tags.sweep_run_id"].str.startswith("superseded")]
-    return found.rename(columns={"tags.trial": "trial", "tags.status": "status"})[["run_id", "trial", "status"]]
+    found = found[["run_id", "tags.trial", "tags.status"]]
+    return found.set_axis(["run_id", "trial", "status"], axis="columns")
 
 
 def points(name: str, uri: str) -> pd.DataFrame:
@@ -146,9 +148,8 @@ def main() -> None:
             print(f"stormy: a worker node is killed after {done()} trials", flush=True)
             kill_node()
             finished(process)
-            if process.returncode:
-                print("stormy: going on with --resume", flush=True)
-                finished(sweep("stormy", address, home, "--resume", "stormy"))
+            said_so = [line for line in (home / "stormy.log").read_text().splitlines() if "going on elsewhere" in line]
+            print("\n".join(f"stormy: {line}" for line in said_so), flush=True)
             print(f"stormy: over after {time.monotonic() - began:.0f} s", flush=True)
         raise SystemExit(said(server.uri, total))
     finally:

@@ -50,6 +50,13 @@ def _has_token() -> bool:
     return named or (Path.home() / ".ray" / "auth_token").is_file()
 
 
+def alive() -> set[str]:
+    """The ids of the machines that are part of the cluster now."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
 def capacity() -> dict[str, float]:
     """CPUs and GPUs that the cluster has, or can grow to where it scales by itself."""
     import ray

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pandas as pd
 from mlflow.entities import Metric
 
-from pipelines.cluster import capacity
+from pipelines.cluster import alive, capacity
 from pipelines.config import Config
 from pipelines.errors import RequestError, tell
 from pipelines.experiment import Experiment, Scale
@@ -31,7 +31,7 @@ Mode = Literal["min", "max"]
 TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
 
 STATUSES = ("finished", "stopped", "diverged", "failed", "killed")  # in which a trial may end
-LOST = "node has died"  # what Ray says of a trial whose machine is gone
+NOTICED = 40.0  # seconds after which Ray has noticed that a machine is gone
 ROUNDS = 3  # how often a trial may lose its machine before it is given up
 LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
 
@@ -141,7 +141,7 @@ def _conduct(
     began: list[float] = [0.0] * len(sweeps)
     closing: dict[int, Future[Finished]] = {}
     errors: dict[tuple[int, int], str] = {}
-    killed = terminated = False
+    killed = terminated = several = False
 
     def close(part: int) -> Finished:
         found = {index: error for (of, index), error in errors.items() if of == part}
@@ -154,12 +154,12 @@ def _conduct(
             ended(finished)
         return finished
 
-    def lost(part: int) -> list[int]:
-        return [index for (of, index), error in errors.items() if of == part and LOST in error]
+    def died(part: int) -> list[int]:
+        return [index for (of, index) in errors if of == part]
 
     def elsewhere(part: int) -> Opened:
         """What is to be run again of a sweep, all of whose trials are over."""
-        indices, sweep = lost(part), sweeps[part]
+        indices, sweep = died(part), sweeps[part]
         trials = settle(sweep.plan, sweep.run_id, store, outbox, {}, killed=False)
         for index in indices:
             del errors[part, index]
@@ -178,17 +178,23 @@ def _conduct(
             began[part] = min(began[part] or time.monotonic(), time.monotonic())
 
         def over(part: int) -> None:
-            if not lost(part):
+            if not (several and died(part)):  # else it is seen first whether a machine is gone
                 closing[part] = aside.submit(close, part)
 
         try:
             if any(sweep.indices for sweep in sweeps):
                 signal.signal(signal.SIGTERM, terminate)  # Ray, once started, would answer it with an abort
+                machines = alive()
+                several = len(machines) > 1
                 _tune(dict(enumerate(sweeps)), store, outbox, errors, title, start, over)
-            for _ in range(ROUNDS):
-                if again := {part: elsewhere(part) for part in range(len(sweeps)) if lost(part)}:
+                for _ in range(ROUNDS):
+                    parts = [part for part in range(len(sweeps)) if part not in closing and died(part)]
+                    if not parts or not _gone(machines):
+                        break
+                    machines = alive()
+                    again = {part: elsewhere(part) for part in parts}
                     number = sum(len(sweep.indices) for sweep in again.values())
-                    tell(f"{number} trial{'s' * (number > 1)} lost their machine: going on elsewhere")
+                    tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: going on elsewhere")
                     _tune(again, store, outbox, errors, title, start, over)
         except KeyboardInterrupt:
             killed = True
@@ -204,6 +210,16 @@ def _conduct(
                     closing[part] = aside.submit(close, part)
             results = [closing[part].result() for part in range(len(sweeps))]
     return results
+
+
+def _gone(machines: set[str]) -> bool:
+    """Whether one of these machines is gone; Ray needs a while to notice."""
+    deadline = time.monotonic() + NOTICED
+    while not machines - alive():
+        if len(machines) < 2 or time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 def _tune(
