@@ -142,7 +142,7 @@ def test_an_unreachable_place_is_named_soon(name: str, answers: dict[str, "Futur
         (["rerun", "0123456789abcdef0123456789abcdef"], ["0123456789abcdef"]),
         (["rerun", "../x"], ["../x"]),
         (["rerun", ""], ["''"]),
-        (["judge", "a" * 300], ["a" * 300]),
+        (["judge", "a" * 300], ["a" * 30]),
         (["rerun", "a'b\"c"], ['b"c']),
         (["compare", "one", "two"], ["one"]),
         (["report"], ["featurelab reproduce"]),
