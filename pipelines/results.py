@@ -35,8 +35,9 @@ class Results:
         return replace(self, trials=trials, points=self.points[self.points.run_id.isin(trials.run_id)])
 
     def by_seed(self) -> "Iterator[tuple[int, Results]]":
-        for seed in sorted(self._column("seed").unique()) if len(self.trials) else []:
-            yield int(seed), self.where(seed=seed)
+        seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
+        for seed in sorted(seeds):
+            yield seed, self.where(seed=seed)
 
     def values(self, name: str) -> list[Any]:
         """The values that a config field takes, in the order of the grid."""

@@ -1,0 +1,140 @@
+"""Secrets stay in the environment, pages are served to this machine alone, and hostile arguments do no harm."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from commandline import TINY, CommandLine, ended
+
+Pages = tuple[CommandLine, int, "subprocess.Popen[str]"]
+SCALE = "neural_feature_ansatz/init_scale"
+SECRETS = {
+    "MLFLOW_TRACKING_TOKEN": "token-of-mlflow-7f3a",
+    "MLFLOW_TRACKING_USERNAME": "user-of-mlflow-7f3a",
+    "MLFLOW_TRACKING_PASSWORD": "password-of-mlflow-7f3a",
+    "HF_TOKEN": "hf_token7f3a7f3a",
+    "AWS_ACCESS_KEY_ID": "AKIA7F3A7F3A7F3A",
+    "AWS_SECRET_ACCESS_KEY": "secret/of+aws7f3a",
+    "RAY_AUTH_TOKEN": "token-of-ray-7f3a",
+}
+IN_ADDRESS = "password-in-address-7f3a"
+
+
+def holding(folder: Path, words: list[bytes]) -> Iterator[tuple[Path, bytes]]:
+    """Files that hold one of these words, also within archives such as checkpoints and compressed arrays."""
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        contents = [path.read_bytes()]
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                contents += [archive.read(name) for name in archive.namelist()]
+        yield from ((path, word) for word in words for content in contents if word in content)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_served(port: int, process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            assert process.poll() is None, "it ended"
+            time.sleep(0.2)
+    raise TimeoutError(f"nothing is served at {port}")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[Pages]:
+    """A store with a run in it, and `featurelab ui` over it."""
+    here = CommandLine(tmp_path_factory.mktemp("pages"), environment)
+    here("run", "stranger/curves", "steps=2")
+    port = free_port()
+    process = here.start("ui", "--port", str(port))
+    wait_until_served(port, process)
+    yield here, port, process
+    process.terminate()
+    assert ended(process).code == 128 + signal.SIGTERM
+    with pytest.raises(requests.ConnectionError):  # nothing of it is left
+        requests.get(f"http://127.0.0.1:{port}/health", timeout=5)
+
+
+def test_pages_are_served_to_this_machine_alone(pages: Pages) -> None:
+    _, port, _ = pages
+    listening = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
+    ]
+    ours = {
+        words[1].rpartition(":")[0] for words in listening if words[1].endswith(f":{port:04X}") and words[3] == "0A"
+    }
+    assert ours == {"0100007F"}  # 127.0.0.1
+    command = Path("/proc")
+    lines = [path.read_bytes() for path in command.glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
+    serving = [line for line in lines if b"mlflow" in line and str(port).encode() in line]
+    assert serving
+    assert not any(b"sqlite" in line for line in serving if b"-m\0mlflow\0ui" in line)  # it could hold a password
+    query = {"max_results": 10}
+    url = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search"
+    found = requests.get(url, params=query, timeout=30).json()["experiments"]
+    assert "stranger/curves" in {experiment["name"] for experiment in found}
+
+
+def test_secrets_are_recorded_and_shown_nowhere(pages: Pages) -> None:
+    over, port, _ = pages
+    address = f"http://me:{IN_ADDRESS}@127.0.0.1:{port}"
+    here = over.elsewhere(over.home.with_name("secrets"), MLFLOW_TRACKING_URI=address, **SECRETS)
+    said = [
+        here("run", SCALE, *TINY, "--json"),
+        here("run", "stranger/troubles", "ending=tell", code=1),
+        here("judge", "0123456789abcdef", code=2),
+        here("ui", code=2),
+        here.elsewhere(here.home, MLFLOW_TRACKING_URI=address.replace(str(port), "1"))("judge", "x", code=2),
+    ]
+    words = [*SECRETS.values(), IN_ADDRESS]
+    assert [word for answer in said for word in words if word in answer.out + answer.err] == []
+    (failed,) = [run for run in here.runs("stranger/troubles") if run.data.tags["status"] == "failed"]
+    assert "ConnectionError" in failed.data.tags["reason"]
+    traces = list(over.home.rglob("traceback.txt"))
+    assert [trace for trace in traces if "ConnectionError" in trace.read_text()]
+    assert {path.suffix for path, _ in holding(over.home, [b"state_dict"])} == {".ckpt"}  # it is looked into archives
+    known = [word.encode() for word in words if word != SECRETS["MLFLOW_TRACKING_USERNAME"]]
+    assert list(holding(over.home, known)) == list(holding(here.home, known)) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", SCALE, b"lr=\xff\xfe\x1b[2J"],
+        ["run", SCALE, "lr=" + "[" * 100_000],
+        ["sweep", SCALE, "--over", "lr=__import__('os').system('touch x')"],
+        ["sweep", SCALE, "--over", "lr=" + "1," * 50_000 + "x"],
+        ["show", "../../../../etc/passwd"],
+        ["judge", "\u202e\n\t\x1b]0;x\x07"],
+    ],
+)
+def test_hostile_arguments_are_refused_in_one_line(featurelab: CommandLine, arguments: list[str | bytes]) -> None:
+    command = [Path(sys.executable).parent / "featurelab", *arguments]
+    options = {"cwd": featurelab.home, "env": featurelab.environment, "capture_output": True, "timeout": 120}
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, **options)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    line = done.stderr.decode()
+    assert line.startswith("featurelab: ")
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    assert len(line) < 520
+    assert list(featurelab.home.iterdir()) == []
