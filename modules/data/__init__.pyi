@@ -32,7 +32,6 @@ from .public_sources import source as source
 from .random_fields import class_clouds as class_clouds
 from .random_fields import random_fields as random_fields
 from .relabel import Relabelled as Relabelled
-from .relabel import class_indices as class_indices
 from .relabel import coarse_groups as coarse_groups
 from .relabel import fine_labels as fine_labels
 from .relabel import groups_from_pairs as groups_from_pairs
@@ -93,7 +92,6 @@ __all__ = [
     "chain_egop",
     "check",
     "class_clouds",
-    "class_indices",
     "class_rows",
     "coarse_groups",
     "crop_and_flip",

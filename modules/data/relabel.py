@@ -11,6 +11,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from modules.measures.collapse import class_indices
+
 from .tensors import TensorData, stream
 
 Treatment = Literal["original", "coarse", "random_coarse", "fine"]
@@ -63,18 +65,6 @@ def fine_labels(labels: Tensor, classes: int, *, seed: int, name: str = "train")
         raise ValueError(f"labels must lie in [0, {classes}), got {int(labels.min())} to {int(labels.max())}")
     halves = stream(seed, f"fine {name}").integers(0, 2, len(labels))
     return labels + classes * torch.from_numpy(halves)
-
-
-def class_indices(targets: Tensor) -> Tensor:
-    """Integer classes (n,) of integer labels (n,) or of rows (n, C >= 2) whose largest entry marks the class.
-
-    Raises ValueError for anything else.
-    """
-    if targets.ndim == 1 and not targets.is_floating_point():
-        return targets.long()
-    if targets.ndim == 2 and targets.shape[1] > 1:
-        return targets.argmax(1)
-    raise ValueError(f"targets of shape {tuple(targets.shape)} and type {targets.dtype} name no classes")
 
 
 class Relabelled(TensorData):

@@ -8,7 +8,6 @@ from modules.data import (
     NuisanceMixture,
     Relabelled,
     TensorData,
-    class_indices,
     coarse_groups,
     fine_labels,
     groups_from_pairs,
@@ -107,12 +106,15 @@ def test_given_groups_are_taken():
     assert torch.equal(data.train[1], data.original[0] // 5)
 
 
-def test_one_hot_classes_are_understood():
-    eye = torch.eye(10)[torch.arange(40) % 10]
-    assert torch.equal(class_indices(eye), torch.arange(40) % 10)
-    assert torch.equal(class_indices(2 * eye - 1), torch.arange(40) % 10)
-    with pytest.raises(ValueError, match="name no classes"):
-        class_indices(torch.randn(4))
+def test_one_hot_targets_are_taken_for_the_classes_they_mark():
+    plain = base()
+    rows = [torch.eye(10)[y] for y in (plain.train[1], plain.test[1])]
+    marked = TensorData((plain.train[0], rows[0]), (plain.test[0], 2 * rows[1] - 1))
+    one, other = (Relabelled(data, "coarse", classes=10, coarse=5, seed=1) for data in (plain, marked))
+    assert torch.equal(one.train[1], other.train[1])
+    assert torch.equal(one.original[1], other.original[1])
+    with pytest.raises(ValueError, match="class indices"):
+        Relabelled(TensorData((plain.train[0], torch.randn(len(rows[0])))), "coarse", classes=10, coarse=5, seed=1)
 
 
 @pytest.mark.parametrize(
