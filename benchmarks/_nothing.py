@@ -1,0 +1,57 @@
+"""An experiment whose trials do nothing but record numbers that are known beforehand."""
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from pipelines.axes import choice, loguniform
+from pipelines.claims import at_most
+from pipelines.config import Config
+from pipelines.experiment import Experiment
+
+
+class NothingConfig(Config):
+    lr: float = Field(0.1, gt=0, description="there to be swept")
+    points: int = Field(1, ge=1, description="points of each curve")
+    curves: int = Field(1, ge=1, description="metrics beside the loss")
+
+
+at_all = Experiment(
+    name="nothing/at_all",
+    figure="Fig. 0",
+    title="known numbers",
+    laptop=NothingConfig(),
+    paper=NothingConfig(),
+    grid={"seed": [0]},
+    sweep_axes={"lr": loguniform(1e-4, 1.0), "seed": choice(0, 1)},
+    metric="loss/val",
+    minutes=0.1,
+)
+
+
+def curves(config: NothingConfig) -> dict[str, np.ndarray]:
+    """What a trial records: values by metric, at steps 0, 1, ..."""
+    steps = np.arange(config.points)
+    known = {"loss/val": config.lr + 1 / (1 + steps + config.seed % 7)}
+    return known | {f"known/{number}": np.cos(config.lr * (steps + number)) for number in range(config.curves - 1)}
+
+
+@at_all.trial
+def trial(config: NothingConfig, recorder: Any) -> None:
+    known = curves(config)
+    for step in range(config.points):
+        recorder.log({name: float(values[step]) for name, values in known.items()}, step=step)
+
+
+@at_all.claim("falls", says="the loss falls", expect=at_most(0.0), origin="ours", seeds=2)
+def fall(runs: Any) -> float:
+    curve = runs.curve("loss/val")
+    return float(curve.iloc[-1] - curve.iloc[0])
+
+
+@at_all.draw(rows=1, cols=1, size=(4, 3))
+def mean_loss(runs: Any, axes: Any) -> None:
+    for seed, of_seed in runs.by_seed():
+        axes[0, 0].plot(of_seed.curve("loss/val"), label=f"seed {seed}")
+    axes[0, 0].set(xlabel="step", ylabel="loss")

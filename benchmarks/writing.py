@@ -1,0 +1,139 @@
+"""How many runs and points a store takes in a second, by the number of processes that write to it at once.
+
+Each writer makes runs as our trials do: a run with its tags and params, 200 points in a request of their own, the end.
+The stores are a SQLite file, an MLflow server over one (as `mlflow server` is started by `ray_cluster.yaml`), and one
+over PostgreSQL where FEATURELAB_DATABASE names an empty database (`postgresql://user:password@host/name`).
+
+    python -m benchmarks.writing [--json] [--writers 1 2 8 32] [--seconds 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+WRITERS = (1, 2, 8, 32)
+SECONDS = 10.0
+POINTS = 200
+DATABASE = "FEATURELAB_DATABASE"
+
+
+def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> None:
+    """Make runs for so many seconds, and say how many."""
+    from mlflow.entities import Metric
+
+    from tracking.connect import attach
+
+    store = attach(uri)
+    tags = {"config": json.dumps({"lr": 0.1, "width": 64, "seed": 0}), "status": "running", "sweep": "benchmark"}
+
+    def run() -> None:
+        run_id = store.start_run("benchmark/writing", f"writer {number}", tags=tags, params={"lr": 0.1, "seed": 0})
+        points = [Metric(f"m{i}", float(step), 1000 + step, step) for i in range(10) for step in range(POINTS // 10)]
+        store.log_metrics(run_id, points, {"status": "finished"})
+        store.end_run(run_id)
+
+    run()  # what is done once is not counted
+    barrier.wait()
+    made, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        run()
+        made += 1
+    counts.put(made)
+
+
+def at_once(uri: str, writers: int, seconds: float) -> float:
+    """Runs a second by so many writers."""
+    from tracking.connect import connect
+
+    connect(uri)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tracking.connect", "mlflow.store.tracking.sqlalchemy_store"])
+    barrier, counts = context.Barrier(writers), context.Queue()
+    processes = [context.Process(target=write, args=(uri, n, seconds, barrier, counts)) for n in range(writers)]
+    for process in processes:
+        process.start()
+    made = sum(counts.get(timeout=600) for _ in processes)
+    for process in processes:
+        process.join()
+    return made / seconds
+
+
+@contextmanager
+def server(folder: Path, database: str) -> Iterator[str]:
+    """The address of an MLflow server over this database."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
+    environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": database, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+    uri = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(600):
+            try:
+                if requests.get(f"{uri}/health", timeout=5).ok:
+                    break
+            except requests.ConnectionError:
+                time.sleep(0.2)
+        yield uri
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def measure(numbers: list[int], seconds: float) -> dict[str, Any]:
+    rows = []
+
+    def row(store: str, uri: str) -> None:
+        for writers in numbers:
+            rate = at_once(uri, writers, seconds)
+            rows.append({"method": store, "writers": writers, "runs_a_second": rate, "points_a_second": POINTS * rate})
+            print(store, writers, f"{rate:.1f} runs a second", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        row("SQLite file", f"sqlite:///{folder / 'mlflow.db'}")
+        with server(folder, f"sqlite:///{folder / 'server.db'}") as uri:
+            row("server, SQLite", uri)
+        if os.environ.get(DATABASE):
+            with server(folder, os.environ[DATABASE]) as uri:
+                row("server, PostgreSQL", uri)
+    return {"points_a_run": POINTS, "methods": rows}
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument("--writers", type=int, nargs="+", default=WRITERS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each writes")
+    args = parser.parse_args(argv)
+    found = measure(args.writers, args.seconds)
+    if args.json:
+        print(json.dumps(found))
+        return
+    for row in found["methods"]:
+        print(
+            f"{row['method']:20}{row['writers']:4} writers{row['runs_a_second']:8.1f} runs,"
+            f"{row['points_a_second']:9.0f} points a second"
+        )
+
+
+if __name__ == "__main__":
+    main()
