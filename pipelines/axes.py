@@ -5,12 +5,12 @@ import json
 import math
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.config import Config, parse_value
-from pipelines.errors import RequestError
+from pipelines.errors import RequestError, unknown
 from tracking.lines import quoted, shortened
 
 MOST_TRIALS = 100_000  # of one sweep: a mistyped axis shall not fill the memory
@@ -90,6 +90,24 @@ def _law(law: str, arguments: tuple[Any, ...]) -> Drawn:
     if law == "loguniform" and arguments[0] <= 0:
         raise RequestError(f"{written}: loguniform needs numbers above 0")
     return Drawn(law, arguments)
+
+
+def parse_axes(pairs: Iterable[str], model: type[Config]) -> dict[str, Axis]:
+    """`["lr=0.1,0.3", "width=choice(64,128)"]` as axes by setting.
+
+    Raises `RequestError` for a pair without `=`, an unknown setting or one given twice, and as `parse_axis` does.
+    """
+    axes: dict[str, Axis] = {}
+    for pair in pairs:
+        name, sign, domain = pair.partition("=")
+        if not sign:
+            raise RequestError(f"--over {quoted(pair)} is not of the form key=DOMAIN")
+        if name not in model.model_fields:
+            raise unknown("setting", name, model.model_fields)
+        if name in axes:
+            raise RequestError(f"--over {name} is given twice")
+        axes[name] = parse_axis(domain)
+    return axes
 
 
 def parse_axis(text: str) -> Axis:

@@ -1,7 +1,6 @@
 """The `featurelab` command."""
 
 import functools
-import math
 import signal
 import sys
 import warnings
@@ -14,20 +13,19 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from pipelines import registry
-from pipelines.axes import parse_axis
-from pipelines.config import parse_overrides
+from pipelines.axes import parse_axes
+from pipelines.config import parse_overrides, read_settings
 from pipelines.data_cli import Json
 from pipelines.data_cli import app as data_app
-from pipelines.errors import RequestError, tell, unknown
+from pipelines.errors import RequestError, Unsettled, tell
 from pipelines.experiment import Scale
 from pipelines.folders import folder, outbox
 from pipelines.lazy import lazy
 from pipelines.pages import serve
-from tracking.errors import StoreError
-from tracking.lines import line, quoted, without_credentials
+from tracking.errors import StoreError, disk_full
+from tracking.lines import line, without_credentials
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
-conducting = lazy("pipelines.conduct")
 connecting = lazy("tracking.connect")
 examining = lazy("pipelines.doctor")
 planning = lazy("pipelines.plan")
@@ -35,6 +33,7 @@ reading = lazy("pipelines.records")
 recording = lazy("tracking.record")
 reporting = lazy("tracking.report")
 reproducing = lazy("pipelines.reproduce")
+resourcing = lazy("pipelines.resources")
 repeating = lazy("pipelines.rerun")
 showing = lazy("pipelines.show")
 sweeping = lazy("pipelines.sweep")
@@ -56,6 +55,8 @@ app.add_typer(data_app, name="data")
 Address = Annotated[
     str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")
 ]
+GPUs = Annotated[float, typer.Option(help="GPUs: a fraction shares one, several train data-parallel.")]
+From = Annotated[Path | None, typer.Option("--config", help="YAML or JSON file of settings; KEY=VALUE and --over win.")]
 AtScale = Annotated[Scale, typer.Option("--scale", help="Which preset.")]
 
 
@@ -110,13 +111,15 @@ def show(experiment: str, scale: AtScale = "laptop", as_json: Json = False) -> N
 def run(
     experiment: str,
     settings: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
+    config_file: From = None,
     scale: AtScale = "laptop",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would need, and stop.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run one trial."""
     found = registry.find(experiment)
-    config = found.preset(scale).but(**parse_overrides(settings or [], type(found.laptop)))
+    overrides = parse_overrides(settings or [], type(found.laptop))
+    config = found.preset(scale).but(**_settings(config_file, found) | overrides)
     if dry_run:
         needs = planning.dry_run(found, config, scale)
         if as_json:
@@ -159,10 +162,15 @@ def sweep(
     samples: Annotated[int | None, typer.Option(help="Draws of the random axes for each listed point.")] = None,
     metric: Annotated[str, typer.Option(help="What ranks the trials. Default: the experiment's own.")] = "",
     mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether more or less of it is better.")] = None,
+    config_file: From = None,
     scheduler: Annotated[Literal["fifo", "asha"], typer.Option(help="asha stops poor trials early.")] = "fifo",
-    cpus_per_trial: Annotated[float, typer.Option(help="CPUs, and as many threads.")] = 1,
-    gpus_per_trial: Annotated[float, typer.Option(help="GPUs; a fraction shares one.")] = 0,
-    workers_per_trial: Annotated[int, typer.Option(help="Data-parallel processes a trial.")] = 1,
+    cpus_per_trial: Annotated[
+        float | None, typer.Option(help="CPUs, and as many threads. Default: one a process.")
+    ] = None,
+    gpus_per_trial: GPUs = 0,
+    workers_per_trial: Annotated[
+        int | None, typer.Option(help="Data-parallel processes. Default: one for each GPU.")
+    ] = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial is given up.")] = None,
     address: Address = None,
     name: str = "",
@@ -172,34 +180,20 @@ def sweep(
 ) -> None:
     """Sweep an experiment over settings."""
     found = registry.find(experiment)
-    seconds = 1.0 if trial_timeout is None else trial_timeout
-    above = 0 < cpus_per_trial < math.inf and 0 < workers_per_trial < 2**31 and 0 < seconds < math.inf
-    if not above or not 0 <= gpus_per_trial < math.inf:
-        raise RequestError(
-            "--cpus-per-trial, --workers-per-trial and --trial-timeout must be above 0, --gpus-per-trial not below"
-        )
     kept = outbox()
-    resources = conducting.Resources(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
+    resources = resourcing.Resources.of_trial(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
     if resume:
         store = connecting.connect(create=False)
         done = sweeping.resume_sweep(found, resume, store, outbox=kept, address=address)
         metric, direction = metric or found.metric, mode or found.mode
     else:
-        axes = {}
-        for text in over or []:
-            key, sign, domain = text.partition("=")
-            if not sign:
-                raise RequestError(f"--over {quoted(text)} is not of the form key=DOMAIN")
-            if key not in type(found.laptop).model_fields:
-                raise unknown("setting", key, type(found.laptop).model_fields)
-            if key in axes:
-                raise RequestError(f"--over {key} is given twice")
-            axes[key] = parse_axis(domain)
+        axes = parse_axes(over or [], type(found.laptop))
+        own = {"threads": min(max(1, int(resources.cpus)), 1024)}
         plan = sweeping.plan_search(
             found,
             axes,
             samples if samples is not None else (1 if axes else 16),
-            found.preset(scale).but(threads=min(max(1, int(cpus_per_trial)), 1024)),
+            found.preset(scale).but(**own | _settings(config_file, found)),
             scale=scale,
             name=name,
             scheduler=scheduler,
@@ -233,6 +227,7 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.")] = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew where it was interrupted before.")] = False,
+    gpus_per_trial: GPUs = 0,
     scale: AtScale = "laptop",
     address: Address = None,
     as_json: Json = False,
@@ -240,9 +235,10 @@ def reproduce(
     """Run the grids of figures, judge their claims, draw them."""
     chosen = registry.select(names or [], headline)
     kept = outbox()
+    resources = resourcing.Resources.of_trial(gpus=gpus_per_trial)
     for experiment in chosen:
         planning.require_data(experiment, experiment.configs(scale))
-    sweeping.prepare(conducting.Resources(), connecting.resolve(), address)
+    sweeping.prepare(resources, connecting.resolve(), address)
     store = connecting.connect()
     if scale == "laptop":
         minutes = sum(experiment.minutes for experiment in chosen)
@@ -256,7 +252,8 @@ def reproduce(
         if not as_json:
             _print_verdicts(one)
 
-    judged = reproducing.reproduce(chosen, scale, store, outbox=kept, address=address, show=show, fresh=fresh)
+    options = {"outbox": kept, "address": address, "resources": resources, "show": show, "fresh": fresh}
+    judged = reproducing.reproduce(chosen, scale, store, **options)
     _finish(judged, as_json)
 
 
@@ -346,6 +343,10 @@ def doctor(as_json: Json = False) -> None:
     raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
 
 
+def _settings(path: Path | None, experiment: Any) -> dict[str, Any]:
+    return read_settings(path, type(experiment.laptop)) if path else {}
+
+
 def _print_verdicts(judged: Any) -> None:
     title = f"{judged.experiment.name}: {judged.trials} trials in {judged.seconds:.0f} s, sweep {judged.sweep_run_id}"
     showing.console().print(showing.verdict_table(title, judged.verdicts))
@@ -373,6 +374,9 @@ def main() -> None:
     except (RequestError, StoreError) as error:
         tell(f"featurelab: {line(str(error))}")
         code = 2
+    except Unsettled as error:
+        tell(f"featurelab: {line(str(error))}")
+        code = 1
     except TyperException as error:
         if text := error.format_message():
             tell(f"featurelab: {line(text)}")
@@ -385,6 +389,9 @@ def main() -> None:
         if "mlflow" in sys.modules and isinstance(error, sys.modules["mlflow"].MlflowException):
             tell(f"featurelab: the store refuses: {line(str(error))}")
             code = 2
+        elif full := disk_full(error):
+            tell(f"featurelab: {full}")
+            code = 1
         elif "pipelines.trial" in sys.modules and isinstance(error, trying.Terminated):
             code = TERMINATED
         else:

@@ -2,6 +2,9 @@
 
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,14 +13,16 @@ from pipelines.errors import RequestError
 from tracking.lines import line, quoted
 
 PATIENCE = 10.0
+NO_MEMORY = "the memory of its machine ran out"
 
 
 def connect_ray(address: str | None) -> None:
-    """Start or join Ray; raises `RequestError` with one line when nothing answers at `address` within seconds."""
+    """Start or join Ray; raises `RequestError` with one line when nothing answers at `address`, or not to our token."""
     # Tune's own signal handler, loggers and checks would talk past our records and our command line
     os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
+    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")  # of all trials at once; ours are in the store
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", "30")
     os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -40,9 +45,28 @@ def connect_ray(address: str | None) -> None:
     if target != "auto":
         _check_listening(target)
     try:
-        ray.init(address=target, **quiet)
+        with _one_line_at_most():
+            ray.init(address=target, **quiet)
     except Exception as error:
+        if isinstance(error, ray.exceptions.AuthenticationError) or "InvalidAuthToken" in str(error.__cause__):
+            wanted = "the token of the Ray cluster is wanted in ~/.ray/auth_token or RAY_AUTH_TOKEN"
+            raise RequestError(f"{wanted} (--address {line(target, 80)})") from None
         raise RequestError(f"no Ray cluster at {line(target, 80)}: {line(str(error), 200)}") from None
+
+
+@contextmanager
+def _one_line_at_most() -> Iterator[None]:
+    """Hold standard error back, and drop it where an exception says it all: Ray writes a line for each attempt."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        held.seek(0)
+        os.write(2, held.read())
 
 
 def _has_token() -> bool:
@@ -65,6 +89,26 @@ def capacity() -> dict[str, float]:
     largest = state.get_max_resources_from_cluster_config() or {}
     here = ray.cluster_resources()
     return {kind: max(here.get(kind, 0), largest.get(kind, 0)) for kind in ("CPU", "GPU")}
+
+
+def survive_lack_of_memory() -> None:
+    """Let a sweep lose only those trials that Ray ends because the memory of their machine runs out.
+
+    Tune takes what Ray (2.60) raises then for an error of its own, and would end with all trials.
+    """
+    from ray.air.execution._internal.actor_manager import RayActorManager
+    from ray.exceptions import OutOfMemoryError, RayActorError
+
+    known = RayActorManager._actor_task_failed
+    if known.__module__ == __name__:
+        return
+
+    def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, OutOfMemoryError):
+            exception = RayActorError(error_msg=NO_MEMORY)
+        known(self, tracked_actor_task, exception)
+
+    RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
 def require_shared_store(uri: str) -> None:

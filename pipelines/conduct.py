@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import tempfile
 import time
@@ -16,15 +17,17 @@ from typing import Any, Literal
 import pandas as pd
 from mlflow.entities import Metric
 
-from pipelines.cluster import alive, capacity
+from pipelines.cluster import NO_MEMORY, alive, survive_lack_of_memory
 from pipelines.config import Config
-from pipelines.errors import RequestError, tell
+from pipelines.errors import RequestError, Unsettled, tell
 from pipelines.experiment import Experiment, Scale
 from pipelines.records import TrialRecord, read_trials
+from pipelines.resources import Resources, at_once, requests
 from pipelines.runtime import SETTINGS
 from pipelines.worker import Job, work
-from tracking.connect import Store
+from tracking.connect import Store, StoreError
 from tracking.journal import Busy
+from tracking.lines import line
 from tracking.outbox import Bound, alone, sync
 
 Mode = Literal["min", "max"]
@@ -34,16 +37,6 @@ STATUSES = ("finished", "stopped", "diverged", "failed", "killed")  # in which a
 NOTICED = 40.0  # seconds after which Ray has noticed that a machine is gone
 ROUNDS = 3  # how often a trial may lose its machine before it is given up
 LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What each trial may use: CPUs and GPUs (fractions too) for each of its workers, and a time limit in seconds."""
-
-    cpus: float = 1
-    gpus: float = 0
-    workers: int = 1
-    timeout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,8 @@ def conduct(
     whose machine is lost go on elsewhere, in their own runs and from their last checkpoint; those that end their own
     process do not, since they would do so again.
 
-    Raises `RequestError` where another process on this machine conducts one of them.
+    Raises `RequestError` where another process on this machine conducts one of them, `Unsettled` where the store could
+    not be told in the end what became of one.
     """
     with ExitStack() as held:
         for sweep in sweeps:
@@ -208,8 +202,20 @@ def _conduct(
             for part in range(len(sweeps)):
                 if part not in closing:
                     closing[part] = aside.submit(close, part)
-            results = [closing[part].result() for part in range(len(sweeps))]
+            results = _results(sweeps, closing, killed=killed)
     return results
+
+
+def _results(sweeps: Sequence[Opened], closing: Mapping[int, Future[Finished]], *, killed: bool) -> list[Finished]:
+    try:
+        return [closing[part].result() for part in range(len(sweeps))]
+    except StoreError as error:
+        again = "the same command" if sweeps[0].plan.kind == "reproduce" else f"--resume {sweeps[0].name}"
+        said = f"{error}; what was recorded is kept: featurelab sync sends it, {again} runs what is missing"
+        if not killed:
+            raise Unsettled(said) from None
+        tell(f"featurelab: {said}")
+        return []
 
 
 def _gone(machines: set[str]) -> bool:
@@ -242,15 +248,16 @@ def _tune(
     chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
     bound = Bound(outbox)
+    survive_lack_of_memory()
     watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over, bound.trouble)
     with watching as progress, tempfile.TemporaryDirectory() as folder:
         tune.Tuner(
-            tune.with_resources(tune.with_parameters(work, jobs=jobs), _request(resources)),
+            tune.with_resources(tune.with_parameters(work, jobs=jobs), requests(jobs)),
             param_space={"trial": tune.grid_search(chosen)},
             tune_config=tune.TuneConfig(
                 reuse_actors=resources.workers == 1,
                 scheduler=_scheduler(plan),
-                max_concurrent_trials=_at_once(resources),
+                max_concurrent_trials=at_once(resources),
             ),
             run_config=tune.RunConfig(name=first.name, storage_path=folder, verbose=0, callbacks=[progress]),
         ).fit()
@@ -275,22 +282,6 @@ def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
         going_on=dict(sweep.going_on),
         settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
     )
-
-
-def _request(resources: Resources) -> dict[str, float]:
-    if resources.workers > 1:
-        # the trial itself only waits for its workers, which ask for their own; but Ray wants some request, be it a byte
-        return {"CPU": 0, "memory": 1}
-    return {"CPU": resources.cpus, "GPU": resources.gpus}
-
-
-def _at_once(resources: Resources) -> int | None:
-    """Data-parallel trials ask for their workers one by one: more at once than fit whole would wait on each other."""
-    if resources.workers == 1:
-        return None
-    have = capacity()
-    asked = {"CPU": resources.cpus * resources.workers, "GPU": resources.gpus * resources.workers}
-    return max(1, int(min(have[kind] / number for kind, number in asked.items() if number)))
 
 
 def _scheduler(plan: Plan) -> Any:
@@ -318,28 +309,35 @@ def settle(
     """
     ours = {trial.run_id for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
     deadline = time.monotonic() + LEAVING
-    while ours & set(sync(outbox).busy) and time.monotonic() < deadline:
+    while ours & set((sent := sync(outbox)).busy) and time.monotonic() < deadline:
         time.sleep(0.2)
-    end, said = ("KILLED", "the sweep was interrupted") if killed else ("FAILED", "its worker process died")
+    end = "KILLED" if killed else "FAILED"
     for trial in read_trials(store, plan.experiment.name, sweep_run_id):
         if trial.status == "running":
+            said = "the sweep was interrupted" if killed else _why(errors.get(trial.index, ""))
+            if trial.run_id in sent.failed:
+                said = f"what it recorded could not be sent: {sent.failed[trial.run_id]}"
             store.set_tags(trial.run_id, {"status": end.lower(), "reason": said, "cut_short": "true"})
         if trial.status == "running" or trial.mlflow_status == "RUNNING":
             store.end_run(trial.run_id, end)
     trials = {trial.index: trial for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
     for index, config in enumerate(plan.configs):
         if index not in trials:
-            reason = "the sweep was interrupted before it began" if killed else _last_line(errors.get(index, ""))
+            reason = "the sweep was interrupted before it began" if killed else _why(errors.get(index, ""))
             values = config.model_dump(mode="json")
             status = "killed" if killed else "failed"
             trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
     return [trials[index] for index in sorted(trials)]
 
 
-def _last_line(error: str) -> str:
-    """What a traceback comes to."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it could not be started"
+def _why(error: str) -> str:
+    """Why a trial did not come to its end by itself, from what Ray says: the state of its process, or a traceback."""
+    if NO_MEMORY in error:
+        return NO_MEMORY
+    if not error or re.search("^The actor ", error, re.MULTILINE):
+        return "its worker process died"
+    last = [text for text in error.splitlines() if text.strip()][-1]
+    return line(re.sub(r"^[\w.]+\.StoreError: ", "", last), 300)
 
 
 def _close_sweep(sweep: Opened, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:

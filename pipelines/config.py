@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipelines.errors import RequestError, unknown
 from tracking.lines import quoted
 
+MOST_BYTES = 100_000  # of a file of settings
 LARGEST = 2**63  # beyond it no number fits a tensor or a column of the store
 DEEPEST = 8  # lists in lists: more than any setting has, and so few that nothing recurses without end
 
@@ -95,6 +97,51 @@ def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]
     return values
 
 
+def read_settings(path: Path, model: type[Config]) -> dict[str, Any]:
+    """The settings in a YAML or JSON file: one mapping of names to values, which pydantic converts later.
+
+    Raises `RequestError`, with one line that names the file, where it cannot be read, is not such a mapping, names an
+    unknown field or one twice, or uses what a list of settings has no use for: aliases, tags, several documents.
+    """
+    import yaml
+
+    shown = quoted(str(path))
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise RequestError(f"{shown} has more than {MOST_BYTES:,} bytes")
+        text = content.decode()
+        if _depth(text) > DEEPEST:
+            raise RequestError(f"{shown} is nested too deep")
+        if next((t for t in yaml.scan(text) if isinstance(t, yaml.AliasToken | yaml.TagToken)), None):
+            raise RequestError(f"{shown} uses an alias or a tag: write plain values")
+        node = yaml.compose(text, yaml.SafeLoader)
+        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        values = yaml.safe_load(text)
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        raise RequestError(f"{shown} is not YAML" + (f" in line {place.line + 1}" if place else "")) from None
+    if not isinstance(values, dict):
+        raise RequestError(f"{shown} is not a mapping: write a line like lr: 0.1 for each setting")
+    for name in values:
+        if name not in model.model_fields:
+            raise unknown("setting", str(name), model.model_fields)
+        if names.count(name) > 1:
+            raise RequestError(f"{name} is given twice in {shown}")
+        if _levels(values[name]) > DEEPEST:
+            raise RequestError(f"{name} in {shown} is nested too deep")
+    return values
+
+
+def _levels(value: Any) -> int:
+    """How deep a value of lists and mappings is nested."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_levels, parts), default=0)
+
+
 def parse_value(text: str) -> Any:
     """A value as written on a command line: none, a JSON list, or text that pydantic converts to the field's type."""
     if text.lower() in ("none", "null"):
@@ -111,7 +158,7 @@ def parse_value(text: str) -> Any:
 
 def _depth(text: str) -> int:
     """How deep brackets are nested."""
-    return max(itertools.accumulate((c in "[{") - (c in "]}") for c in text))
+    return max(itertools.accumulate((c in "[{") - (c in "]}") for c in text), default=0)
 
 
 def _explained(error: ValidationError, model: type[Config]) -> RequestError:

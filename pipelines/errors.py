@@ -11,6 +11,10 @@ class RequestError(Exception):
     """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits 2."""
 
 
+class Unsettled(Exception):
+    """Trials ran, but the store could not be told of their end. The command line prints it and exits 1."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
     """A `RequestError` for a name that does not exist, with the nearest one that does."""
     known = sorted(known)

@@ -83,6 +83,9 @@ class SweepProgress(Callback):
         self._ended(trial, well=False)
 
     def _ended(self, trial: Any, *, well: bool) -> None:
+        # Tune keeps statistics of each metric of each trial; with many trials they are most of the driver's memory
+        trial.run_metadata.metric_analysis.clear()
+        trial.run_metadata.metric_n_steps.clear()
         self.running.discard(trial.trial_id)
         self.finished += 1
         self.unsuccessful += not well

@@ -45,7 +45,8 @@ class TrialRecord:
 def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
     """The trials of a sweep in the order of its plan; raises `RequestError` for one that is not as we record them."""
     found = query.runs(store, experiment, tags={"sweep_run_id": sweep_run_id})
-    records = [_record(row, registry.find(experiment)) for row in found.to_dict("records")]
+    declared = registry.find(experiment) if len(found) else None
+    records = [_record(row, declared) for row in found.to_dict("records") if declared]
     return sorted(records, key=lambda record: record.index)
 
 

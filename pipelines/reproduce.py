@@ -18,6 +18,7 @@ from pipelines.errors import RequestError, tell
 from pipelines.experiment import SCALES, Experiment, Scale
 from pipelines.plan import require_data
 from pipelines.records import VERDICTS, TrialRecord, compare_link, read_sweep, read_trials
+from pipelines.resources import Resources
 from pipelines.results import Results
 from pipelines.sweep import run_sweeps
 from pipelines.unfinished import Found, begun, digest
@@ -59,6 +60,7 @@ def reproduce(
     *,
     outbox: Path,
     address: str | None = None,
+    resources: Resources | None = None,
     show: Callable[[Judged], None] = lambda judged: None,
     fresh: bool = False,
 ) -> list[Judged]:
@@ -70,8 +72,9 @@ def reproduce(
     for experiment in experiments:
         configs = experiment.configs(scale)
         require_data(experiment, configs)
-        ranking: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode}
-        plans.append(Plan(experiment, configs, experiment.varied(scale), scale, kind="reproduce", **ranking))
+        details: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode, "kind": "reproduce"}
+        details["resources"] = resources or Resources()
+        plans.append(Plan(experiment, configs, experiment.varied(scale), scale, **details))
     judged: dict[str, Judged] = {}
 
     def ended(finished: Finished) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pandas as pd
 
 from pipelines import registry
-from pipelines.conduct import Plan, Resources
+from pipelines.conduct import Plan
 from pipelines.errors import RequestError
 from pipelines.records import last_values, read_sweep, read_tags, read_trials
+from pipelines.resources import Resources
 from pipelines.stored import parsed, require_settings
 from pipelines.sweep import read_plan, run_sweep
 from tracking import query
@@ -58,9 +59,10 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
     config = type(experiment.laptop).read(known.config)
     require_settings(experiment, known.config, known.axes, f"run {run_id}")
     axes, workers, scale = known.axes, known.workers, known.scale
-    again = {"rerun_of": run_id, "workers": str(workers)}
+    again = {"rerun_of": run_id, "workers": str(workers), "gpus": f"{known.gpus:g}"}
     if workers > 1:
-        plan = Plan(experiment, [config], axes, scale, resources=Resources(workers=workers), kind="rerun", tags=again)
+        resources = Resources(workers=workers, gpus=known.gpus)
+        plan = Plan(experiment, [config], axes, scale, resources=resources, kind="rerun", tags=again)
         new_id = run_sweep(plan, store, outbox=outbox, address=address).trials[0].run_id
     else:
         from pipelines.trial import run_trial  # the comparison alone needs no torch
@@ -144,7 +146,7 @@ def compare_points(
 
 def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
     """Runs side by side: the settings that differ, the last value of every metric, and where MLflow shows them."""
-    runs = [store.get_run(run_id) for run_id in dict.fromkeys(run_ids)]
+    runs = query.named(store, list(dict.fromkeys(run_ids)))
     if len(runs) < 2:
         raise RequestError("compare needs two different runs")
     configs = [parsed(run.data.tags.get("config", "{}"), f"the config of run {run.info.run_id}") for run in runs]

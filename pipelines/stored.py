@@ -52,6 +52,7 @@ class TrialTags(BaseModel):
     scale: Scale
     axes: Json[list[str]] = Field(default_factory=list)
     workers: int = Field(1, ge=1, le=MOST_WORKERS)
+    gpus: float = Field(0, ge=0, le=1)  # of each worker
     trial: int | None = Field(None, ge=0, lt=MOST_TRIALS)
     status: str = Field(pattern="^[a-z]{1,20}$")
     reason: str = ""

@@ -13,12 +13,13 @@ import pandas as pd
 
 from pipelines import stored
 from pipelines.axes import Axis, lay_out
-from pipelines.cluster import capacity, connect_ray, require_shared_store
-from pipelines.conduct import LEAVING, Finished, Opened, Plan, Resources, conduct
+from pipelines.cluster import connect_ray, require_shared_store
+from pipelines.conduct import LEAVING, Finished, Opened, Plan, conduct
 from pipelines.config import Config
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment
 from pipelines.records import VERDICTS, read_stored_plan, read_trials
+from pipelines.resources import Resources, require
 from tracking import query
 from tracking.connect import Store
 from tracking.lines import quoted
@@ -47,7 +48,7 @@ def prepare(resources: Resources, uri: str, address: str | None) -> None:
     Raises `RequestError`; writes nothing, so it is best called before a store is made.
     """
     connect_ray(address)
-    check_capacity(resources)
+    require(resources)
     require_shared_store(uri)
 
 
@@ -175,17 +176,6 @@ def check_name(name: str) -> None:
         raise RequestError(
             f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
         )
-
-
-def check_capacity(resources: Resources) -> None:
-    """Raise `RequestError` when a trial asks for more than the whole cluster has."""
-    have = capacity()
-    for kind, each, option in (("CPU", resources.cpus, "cpus"), ("GPU", resources.gpus, "gpus")):
-        if each * resources.workers > have[kind]:
-            asked = f"--{option}-per-trial {each:g}" + (
-                f" x {resources.workers} workers" if resources.workers > 1 else ""
-            )
-            raise RequestError(f"{asked}: the cluster has {have[kind]:g} {kind}")
 
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:

@@ -1,22 +1,25 @@
 """One run: the same code path alone, inside a Ray worker, and when it is repeated."""
 
+import gc
 import json
 import os
 import random
 import re
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from modules.learners import Diverged as LossDiverged
 from pipelines.checkpoints import Keeper, kept_by, newest
@@ -24,7 +27,7 @@ from pipelines.config import Config
 from pipelines.experiment import Experiment, Scale
 from pipelines.runtime import current
 from tracking.connect import Store
-from tracking.errors import StoreError
+from tracking.errors import StoreError, disk_full
 from tracking.journal import TRAINING
 from tracking.lines import escaped, line, masked
 from tracking.provenance import changes, config_hash, environment
@@ -75,15 +78,22 @@ def run_trial(
         return Outcome("", "finished")
     run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
     checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
-    recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+    try:
+        recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+    except OSError as end:
+        reason = disk_full(end) or f"it cannot be recorded: {line(str(end))}"
+        store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
+        store.end_run(run_id, "FAILED")
+        return Outcome(run_id, "failed", reason)
     keeper = Keeper(recorder, checkpoint)
-    status, reason, error = "finished", "", None
+    status, reason, error, full = "finished", "", None, ""
     began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
     try:
         recorder.json("config", config.model_dump(mode="json"))
         _keep_environment(store, recorder, config, attempt)
         with kept_by(keeper):
             perform(experiment, config, recorder)
+        recorder.check()
     except (Diverged, LossDiverged) as end:
         status, reason = "diverged", str(end)
     except SystemExit as end:
@@ -93,14 +103,19 @@ def run_trial(
     except (KeyboardInterrupt, Terminated) as end:
         status, reason, error = "killed", "interrupted" if isinstance(end, KeyboardInterrupt) else "terminated", end
     except Exception as end:
-        status, reason = "failed", f"{type(end).__name__}: {end}".splitlines()[0]
-        recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
+        full = disk_full(end)
+        status, reason = "failed", full or out_of_gpu_memory(end) or f"{type(end).__name__}: {end}".splitlines()[0]
+        if not full:
+            with suppress(OSError):
+                recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
     reason = line(reason)
     mlflow_status = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED"}.get(status, "FAILED")
     seconds = f"{time.monotonic() - began:.3f}"
-    if keeper.saved and status != "killed":
-        recorder.discard(TRAINING)
-    recorder.close(mlflow_status, tags={"status": status, "reason": reason, "seconds": seconds})
+    if keeper.saved and status != "killed" and not full:
+        with suppress(OSError):
+            recorder.discard(TRAINING)
+    cut_short = {"cut_short": "true"} if full else {}  # no fault of the trial's: it can be gone on with
+    recorder.close(mlflow_status, tags={"status": status, "reason": reason, "seconds": seconds, **cut_short})
     if error is not None:
         raise error
     return Outcome(run_id, status, reason)
@@ -190,11 +205,46 @@ def deterministic(config: Config) -> Iterator[None]:
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True)
     try:
-        with threadpool_limits(config.threads):
+        with _native_libraries(len(sys.modules)).limit(limits=config.threads):
             yield
     finally:
         torch.use_deterministic_algorithms(False)
         torch.set_num_threads(threads)
+
+
+def out_of_gpu_memory(error: BaseException) -> str:
+    """What an allocation that did not fit comes to, in one line; nothing for any other error."""
+    said = str(error)
+    if not isinstance(error, torch.OutOfMemoryError) and not re.search(r"CUDA.*(out of memory|ALLOC_FAILED)", said):
+        return ""
+    facts = re.match(
+        r"CUDA out of memory\. (Tried to allocate [\d.]+ \w+\.( GPU \d+ has [^.]*\.\d+ \w+ of which .*? is free\.)?)",
+        said,
+    )
+    return "out of GPU memory" + (f": {facts[1]}" if facts else "")
+
+
+@contextmanager
+def sharing_gpu(share: float) -> Iterator[None]:
+    """Keep this process to its share, in (0, 1), of the GPU's memory, and give back afterwards what it did not need.
+
+    A trial that takes more runs out of memory itself, and not those beside it. Nothing is done without a GPU.
+    """
+    if not share or not torch.cuda.is_available():
+        yield
+        return
+    torch.cuda.set_per_process_memory_fraction(min(share, 1.0))
+    try:
+        yield
+    finally:
+        gc.collect()  # what a failed trial held
+        torch.cuda.empty_cache()  # the next trial of this process may need less than its neighbours
+
+
+@lru_cache(1)
+def _native_libraries(modules: int) -> ThreadpoolController:
+    """The thread pools of BLAS and OpenMP that are loaded; they are looked for again once more modules are."""
+    return ThreadpoolController()
 
 
 @contextmanager

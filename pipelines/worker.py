@@ -1,5 +1,6 @@
 """What a Ray worker does: take one trial of a sweep, run it, report. Nothing else of a trial knows Ray."""
 
+import functools
 import os
 import tempfile
 import threading
@@ -12,6 +13,8 @@ from typing import Any
 import pipelines.registry as registry
 from pipelines.experiment import Scale
 from tracking.lines import line
+
+find = functools.cache(registry.find)  # looks through all installed packages, which a worker need do once
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Job:
     going_on: dict[int, str] = field(default_factory=dict)  # runs that were cut short, by index
     settings: dict[str, str] = field(default_factory=dict)  # environment variables of ours
 
+    def gpus_of(self, index: int) -> float:
+        """The GPUs that each worker of a trial asks for: none where it is told to compute on the CPU."""
+        return 0 if self.configs[index].get("device") == "cpu" else self.gpus
+
 
 def work(assignment: dict[str, Any], jobs: dict[int, Job]) -> dict[str, Any]:
     """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line."""
@@ -55,7 +62,7 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
     from tracking.connect import attach
 
     os.environ.update(job.settings)
-    experiment = registry.find(job.experiment)
+    experiment = find(job.experiment)
     config = experiment.preset(job.scale).read(job.configs[index])
     store = attach(job.uri)
     details: dict[str, Any] = {"scale": job.scale, "name": job.names[index], "axes": job.axes}
@@ -64,9 +71,9 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
         run_id = job.going_on[index]
         attempt = 1 + int(store.get_run(run_id).data.tags.get("attempt", "1"))
     elif current().rank == 0:
-        tags = job.tags | {"trial": str(index), "workers": str(job.workers)}
+        tags = job.tags | {"trial": str(index), "workers": str(job.workers), "gpus": f"{job.gpus_of(index):g}"}
         run_id = trial.start(experiment, config, store, tags=tags, **details)
-    with _time_limit(job.timeout, run_id, job):
+    with _time_limit(job.timeout, run_id, job), trial.sharing_gpu(job.gpus_of(index)):
         outcome = trial.run_trial(
             experiment,
             config,
@@ -122,14 +129,15 @@ def _data_parallel(index: int, job: Job) -> dict[str, Any]:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    gpus = job.gpus_of(index)
     with tempfile.TemporaryDirectory() as folder:
         trainer = TorchTrainer(
             _one_of_many,
             train_loop_config={"index": index, "job": job},
             scaling_config=ScalingConfig(
                 num_workers=job.workers,
-                use_gpu=job.gpus > 0,
-                resources_per_worker={"CPU": job.cpus, **({"GPU": job.gpus} if job.gpus else {})},
+                use_gpu=gpus > 0,
+                resources_per_worker={"CPU": job.cpus, **({"GPU": gpus} if gpus else {})},
             ),
             run_config=RunConfig(name=f"{job.tags['sweep']}-{index}", storage_path=folder),
         )

@@ -19,15 +19,17 @@ import logging
 import math
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Metric
 
-from .store import Store
+from .store import POINTS_PER_REQUEST, Store
 
 if TYPE_CHECKING:
     from .earlier import Earlier
@@ -36,8 +38,7 @@ logger = logging.getLogger(__name__)
 
 TRAINING = "training"  # the artifact directory of checkpoints to go on from: only the newest two are worth sending
 GENERATIONS = 2
-PASSING = {"status", "reason", "seconds"}  # tags that say how an attempt ended
-POINTS_PER_REQUEST = 1000  # MLflow's bound
+PASSING = {"status", "reason", "seconds", "cut_short"}  # tags that say how an attempt ended
 DERIVED = ("final/", "best/")
 DIRECTION = {"loss": min, "error": min, "accuracy": max}  # by the first part of a metric's name: which value is best
 
@@ -54,21 +55,29 @@ class Journal:
     def __init__(self, path: Path, *, header: Mapping[str, Any] | None = None, patience: float = 0.0) -> None:
         self.path = path
         self.spool = path.with_suffix("")
+        self._one = threading.Lock()
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if header else 0)
         self._file = os.open(path, flags, 0o600)
         self._lock(time.monotonic() + patience)
-        size = self.size()
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")  # the last writer was killed in the middle of a line
-        if header and not any("uri" in entry for _, entry in self.lines()):
-            self.append(header)
+        try:
+            self._end_cut_line()
+            if header and not any("uri" in entry for _, entry in self.lines()):
+                self.append(header)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one line, which then survives the death of this process. OSError where the disk is full."""
+        """Add one line, which then survives the death of this process. OSError, and nothing added, on a full disk."""
         line = _encode(entry).encode() + b"\n"
-        if os.write(self._file, line) < len(line):
-            os.write(self._file, b"\n")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        with self._one:  # what was cut can be taken back only while it is the end
+            try:
+                written = os.write(self._file, line)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
+            if written < len(line):
+                os.ftruncate(self._file, self.size() - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def size(self) -> int:
         """Return the length of the journal in bytes."""
@@ -113,6 +122,15 @@ class Journal:
         shutil.rmtree(self.spool, ignore_errors=True)
         self.path.unlink(missing_ok=True)
         self.close()
+
+    def _end_cut_line(self) -> None:
+        """The last writer may have been killed in the middle of a line."""
+        size = self.size()
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            try:
+                os.write(self._file, b"\n")
+            except OSError:  # a full disk
+                os.ftruncate(self._file, self.path.read_bytes().rfind(b"\n") + 1)
 
     def _lock(self, deadline: float) -> None:
         while True:
@@ -168,7 +186,9 @@ class Delivery:
         self.read = 0  # up to here the journal is in the store
         self.summary = Summary()
         self.end: dict[str, Any] | None = None
+        self.unwritten: dict[str, Any] | None = None  # the end of the run, where the journal has no room for it
         self.discarded: set[str] = set()
+        self.derived = False  # whether what the summary says is in the store
         for entry in stored.entries() if stored is not None else ():
             self.summary.add(entry)
         sent = max((entry["sent"] for _, entry in journal.lines() if "sent" in entry), default=0)
@@ -178,8 +198,11 @@ class Delivery:
             self._notice(entry)
         self.read = sent
 
-    def step(self) -> bool:
-        """Send the next lines, up to 1000 points, and say whether there were any. Raises what the store raises."""
+    def step(self, *, closing: bool = False) -> bool:
+        """Send the next lines, up to 900 points, and say whether there were any. Raises what the store raises.
+
+        With `closing`, what is derived from all points goes with the last ones.
+        """
         metrics: list[Metric] = []
         tags: dict[str, Any] = {}
         taken: list[dict[str, Any]] = []
@@ -195,15 +218,21 @@ class Delivery:
             end = byte
         if end == self.read:
             return False
-        self._send_metrics(metrics)
-        self.store.set_tags(self.run_id, tags)
+        last = closing and not self.derived and end == self.journal.size()
+        if last:
+            for entry in taken:
+                self._notice(entry)  # again below, which changes nothing
+            metrics += self.summary.metrics()
+        self.store.log_metrics(self.run_id, metrics, tags)
+        self.derived = self.derived or last
         for entry in taken:
             if "dataset" in entry:
                 self.store.log_dataset(self.run_id, **entry["dataset"])
             self._notice(entry)
         self.read = end
         if any("sent" not in entry for entry in taken):
-            self.journal.append({"sent": end})
+            with suppress(OSError):  # on a full disk: it only spares sending again
+                self.journal.append({"sent": end})
         return True
 
     def waiting(self) -> list[Path]:
@@ -224,9 +253,13 @@ class Delivery:
 
     def finish(self, status: str) -> None:
         """Send everything, end the run (as the journal says, else with `status`), and delete the journal."""
-        while self.step():
+        while self.step(closing=True):
             pass
-        self._send_metrics(self.summary.metrics())
+        if self.unwritten:
+            self.store.set_tags(self.run_id, self.unwritten["tags"])
+            self._notice(self.unwritten)
+        if not self.derived:
+            self.store.log_metrics(self.run_id, self.summary.metrics())
         try:
             self.send_artifacts()
             for directory in self.discarded:
@@ -262,10 +295,6 @@ class Delivery:
             self.store.delete_artifacts(self.run_id, directory)
         except Exception as error:
             logger.info("run %s keeps %s: %s", self.run_id, directory, error)
-
-    def _send_metrics(self, metrics: list[Metric]) -> None:
-        for start in range(0, len(metrics), POINTS_PER_REQUEST):
-            self.store.log_metrics(self.run_id, metrics[start : start + POINTS_PER_REQUEST])
 
     def _notice(self, entry: dict[str, Any]) -> None:
         if "m" in entry:

@@ -13,12 +13,13 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .connect import connect, resolve
 from .earlier import Earlier
+from .errors import disk_full
 from .journal import Busy, Delivery, Journal
 from .lines import without_credentials
 from .store import Store, StoreError, first_line
@@ -57,7 +58,8 @@ class Bound:
         self._look()
         full = self._used + size > self.limit
         if full:
-            (self.outbox / FULL).touch()
+            with suppress(OSError):  # on a full disk: the others will find out themselves
+                (self.outbox / FULL).touch()
         else:
             self._used += size
             if self._used < FILLING * self.limit:
@@ -168,6 +170,9 @@ def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Sync
             result.busy.append(path.stem)
             continue
         except FileNotFoundError:
+            continue
+        except OSError as error:
+            result.failed[path.stem] = disk_full(error) or first_line(error)
             continue
         try:
             header = next((entry for _, entry in journal.lines() if "uri" in entry), {})

@@ -70,6 +70,9 @@ class Recorder:
     are not stored again, and where a value differs from the known one, that one stays and the tag `differs/<metric>`
     says so. Raises what the store raises when it is asked for them, and Busy while another process records the run.
 
+    Where the disk of the outbox is full, what records raises OSError, and so does all that is recorded after it: there
+    is no gap before the last point. The run ends as FAILED then, and what was recorded before is sent.
+
     An artifact that would let the outbox grow beyond its bound (see `tracking.outbox`) is not kept; the tag `not_kept`
     names it.
     """
@@ -191,6 +194,11 @@ class Recorder:
             _check_name(name)
         self._append({"tags": {name: str(value) for name, value in tags.items()}})
 
+    def check(self) -> None:
+        """Raise OSError where something could not be recorded: whoever passed over that shall not go on regardless."""
+        if self._gap is not None:
+            raise OSError(self._gap.errno, self._gap.strerror, self._gap.filename)
+
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what is recorded so far, artifacts too, and say whether all of it arrived within `timeout` seconds."""
         deadline, target = time.monotonic() + timeout, self._journal.size()
@@ -211,9 +219,15 @@ class Recorder:
             raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
         if self._stop.is_set():
             return not self._journal.path.exists()
-        if tags:
-            self.tags(tags)
-        self._append({"end": status, "t": now()})
+        for name in tags or {}:
+            _check_name(name)
+        if self._gap is not None and status == "FINISHED":
+            status = "FAILED"
+        end = {"end": status, "t": now(), "tags": {name: str(value) for name, value in (tags or {}).items()}}
+        try:
+            self._journal.append(end)
+        except OSError:
+            self._delivery.unwritten = end
         atexit.unregister(self._leave)
         self._deadline = time.monotonic() + timeout
         self._stop.set()
@@ -246,6 +260,7 @@ class Recorder:
         self._earlier: Earlier | None = None
         self._differing: set[str] = set()
         self._not_kept: list[str] = []
+        self._gap: OSError | None = None  # what kept something from being recorded
 
     def _going_on(self, store: Store, attempt: int) -> Delivery:
         """What sends the journal, which may hold what earlier attempts left there."""
@@ -297,7 +312,12 @@ class Recorder:
     def _append(self, entry: Mapping[str, Any]) -> None:
         if self._stop.is_set():
             raise ValueError(f"run {self.run_id} is closed")
-        self._journal.append(entry)
+        self.check()
+        try:
+            self._journal.append(entry)
+        except OSError as error:
+            self._gap = error
+            raise
 
     @contextmanager
     def _spooling(self) -> Iterator[Path]:

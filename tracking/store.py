@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from . import artifacts
-from .errors import RunNotFound, StoreError
+from .errors import RunNotFound, StoreError, disk_full
 from .lines import line, quoted, without_credentials
 
 if TYPE_CHECKING:
@@ -34,14 +34,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,255}")
 LOCAL_UI = "http://127.0.0.1:5000"
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow 3 opens it as a GenAI project
 ITEMS_PER_REQUEST = 100  # MLflow's bound on params and tags
+POINTS_PER_REQUEST = 900  # with tags beside them; MLflow's bound on all together is 1000
 TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
+
+_ids: dict[tuple[str, str], str] = {}  # of experiments, by store and name: a worker starts many runs in each
 
 # We retry ourselves, within bounds that the caller chose; MLflow's own loop would wait for minutes. Its address lines
 # on standard output would spoil `--json`, and it logs a traceback for every busy moment.
 for _name, _value in {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # it would send statistics home unasked
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
@@ -86,9 +91,17 @@ class Store:
         self, experiment: str, run_name: str, *, tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
     ) -> str:
         """Start a run in the experiment of that name (made if need be) and return its id."""
-        experiment_id = self.experiment_id(experiment)
+        run_id = self._create_run(experiment, run_name, tags)
+        items = [Param(key, str(value)) for key, value in params.items()]
+        for start in range(0, len(items), ITEMS_PER_REQUEST):
+            self._call(self.client.log_batch, run_id, params=items[start : start + ITEMS_PER_REQUEST])
+        return run_id
+
+    def _create_run(self, experiment: str, run_name: str, tags: Mapping[str, Any]) -> str:
         token = uuid.uuid4().hex
         labels = {key: str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
+        known = _ids.get((self.uri, experiment))
+        experiment_id = _ids[self.uri, experiment] = known or self.experiment_id(experiment)
         tried = False
 
         def create() -> str:
@@ -100,11 +113,13 @@ class Store:
             tried = True
             return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info.run_id
 
-        run_id = self._call(create)
-        items = [Param(key, str(value)) for key, value in params.items()]
-        for start in range(0, len(items), ITEMS_PER_REQUEST):
-            self._call(self.client.log_batch, run_id, params=items[start : start + ITEMS_PER_REQUEST])
-        return run_id
+        try:
+            return self._call(create)
+        except MlflowException:
+            del _ids[self.uri, experiment]
+            if not known:
+                raise
+            return self._create_run(experiment, run_name, tags)  # it has been deleted since we last looked
 
     def end_run(self, run_id: str, status: str = "FINISHED", end_time: int | None = None) -> None:
         """End a run as FINISHED, FAILED or KILLED, at `end_time` (milliseconds since the epoch) or now."""
@@ -116,7 +131,7 @@ class Store:
 
     def get_run(self, run_id: str) -> Run:
         """Return the run. Raises RunNotFound, for an id that could not be one too."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,255}", run_id):
+        if not RUN_ID.fullmatch(run_id):
             raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}")
         try:
             return self._call(self.client.get_run, run_id)
@@ -127,13 +142,15 @@ class Store:
 
     def set_tags(self, run_id: str, tags: Mapping[str, Any]) -> None:
         """Set tags, replacing those of the same name."""
-        items = [RunTag(key, str(value)) for key, value in tags.items()]
-        for start in range(0, len(items), ITEMS_PER_REQUEST):
-            self._call(self.client.log_batch, run_id, tags=items[start : start + ITEMS_PER_REQUEST])
+        self.log_metrics(run_id, [], tags)
 
-    def log_metrics(self, run_id: str, metrics: Sequence[Metric]) -> None:
-        """Send up to 1000 points. Sending the same points again stores nothing twice."""
-        self._call(self.client.log_batch, run_id, metrics=metrics)
+    def log_metrics(self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}) -> None:
+        """Send points, and tags with them. Sending the same points again stores nothing twice."""
+        labels = [RunTag(key, str(value)) for key, value in tags.items()]
+        while metrics or labels:
+            some, few = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST]
+            self._call(self.client.log_batch, run_id, metrics=some, tags=few)
+            metrics, labels = metrics[len(some) :], labels[len(few) :]
 
     def log_dataset(
         self, run_id: str, name: str, digest: str, profile: Mapping[str, Any], context: str = "train"
@@ -252,6 +269,8 @@ class Store:
         try:
             return again(call, *args, **kwargs)
         except Exception as error:
+            if is_full(error):
+                raise StoreError(f"the store at {shown(self.uri)} cannot be written: the disk is full") from error
             if not is_transient(error):
                 raise
             raise StoreError(f"the store at {shown(self.uri)} cannot be reached: {first_line(error)}") from error
@@ -267,6 +286,11 @@ def is_transient(error: BaseException) -> bool:
         return True
     code = error.error_code if isinstance(error, MlflowException) else None
     return code in TRANSIENT_CODES and "(sqlite3." not in str(error)
+
+
+def is_full(error: BaseException) -> bool:
+    """Say whether the disk of the store, or the one where the artifacts lie, is full."""
+    return "database or disk is full" in str(error) or bool(disk_full(error))
 
 
 def shown(uri: str) -> str:

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
@@ -17,6 +19,8 @@ FEATURELAB = Path(sys.executable).parent / "featurelab"
 TINY = ["n_train=32", "n_test=16", "dim=8", "width=16", "rank=3", "steps=20", "measure_every=10"]
 OVER_TINY = [part for setting in TINY for part in ("--over", setting)]
 SECRET = "hunter2-xyz"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,22 @@ def ended(process: "subprocess.Popen[str]", timeout: float = 60) -> Said:
         out, err = process.communicate()
         raise AssertionError(f"did not end within {timeout:g} s: {out}\n{err}") from None
     return Said(process.returncode, out, err, time.monotonic() - began)
+
+
+def until(condition: Callable[[], T], patience: float = 120) -> T:
+    """Wait until the condition gives something that is true, and return it."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    raise TimeoutError(f"waited {patience:g} s for nothing")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def clean_environment(**changes: str) -> dict[str, str]:

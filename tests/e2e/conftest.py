@@ -1,4 +1,4 @@
-"""A stranger's installed package of experiments, a small Ray cluster, and a fresh directory for each command line."""
+"""Installed packages of experiments, a small Ray cluster, an MLflow server, a fresh directory for each command line."""
 
 import shutil
 import socket
@@ -10,30 +10,58 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, clean_environment
+from commandline import CommandLine, clean_environment, free_port
+from mlflow_server import Server
+
+
+def installed(site: Path, name: str) -> Path:
+    """Install the file `<name>_lab.py` into a folder as a package of experiments: importable, with its entry point."""
+    shutil.copy(Path(__file__).with_name(f"{name}_lab.py"), site)
+    facts = site / f"{name}_lab-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-lab\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[featurelab.experiments]\n{name} = {name}_lab\n")
+    return site
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the stranger's package is installed: importable, with its entry point."""
-    site = tmp_path_factory.mktemp("site")
-    shutil.copy(Path(__file__).with_name("stranger_lab.py"), site)
-    facts = site / "stranger_lab-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger-lab\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[featurelab.experiments]\nstranger = stranger_lab\n")
-    return clean_environment(PYTHONPATH=str(site))
+    """An environment in which the stranger's package is installed."""
+    return clean_environment(PYTHONPATH=str(installed(tmp_path_factory.mktemp("site"), "stranger")))
+
+
+@pytest.fixture(scope="session")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which `patient_lab` is installed, with checkpoints every half second."""
+    site = installed(tmp_path_factory.mktemp("patient"), "patient")
+    return clean_environment(PYTHONPATH=str(site), FEATURELAB_CHECKPOINT_SECONDS="0.5")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running MLflow server; a test that stops it starts it again."""
+    running = Server(tmp_path_factory.mktemp("server"), free_port())
+    running.start()
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")
 def cluster(environment: dict[str, str]) -> Iterator[str]:
     """The address of a Ray cluster of four CPUs, as a machine elsewhere would offer it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     ray = Path(sys.executable).parent / "ray"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
-    command = [ray, "start", "--head", "--block", "--num-cpus=4", "--include-dashboard=false", f"--temp-dir={folder}"]
+    command = [
+        ray,
+        "start",
+        "--head",
+        "--block",
+        "--num-cpus=4",
+        "--num-gpus=2",
+        "--include-dashboard=false",
+        f"--temp-dir={folder}",
+    ]
     command += ["--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
     with open(Path(folder) / "head.log", "w") as log:
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)

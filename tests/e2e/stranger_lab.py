@@ -66,7 +66,9 @@ def lines(runs: Any, axes: Any) -> None:
 
 
 class TroubleConfig(Config):
-    ending: Literal["well", "raise", "tell", "nan", "die", "exit", "hang"] = Field("well", description="how it ends")
+    ending: Literal["well", "raise", "tell", "nan", "die", "exit", "hang", "eat"] = Field(
+        "well", description="how it ends"
+    )
     points: int = Field(3, ge=0, description="points recorded before it does")
 
 
@@ -99,6 +101,11 @@ def trouble(config: TroubleConfig, recorder: Any) -> None:
             raise SystemExit(3)
         case "hang":
             time.sleep(600)
+        case "eat":
+            eaten = []
+            for _ in range(40):  # 5 GiB
+                eaten.append(b"x" * 2**27)
+                time.sleep(0.05)
     recorder.log({"loss/val": 0.0}, step=config.points)
 
 
@@ -122,3 +129,34 @@ noise = Experiment(
 def draw_unseeded(config: NoiseConfig, recorder: Any) -> None:
     unseeded = int.from_bytes(os.urandom(6))
     recorder.log({"noise": config.scale * unseeded, "steady": config.scale}, step=0)
+
+
+class DeviceConfig(Config):
+    gigabytes: int = Field(1, ge=0, description="GPU memory that it wants, of nine that are free")
+
+
+devices = Experiment(
+    name="stranger/devices",
+    figure="none",
+    title="which GPU a trial has, and from when to when",
+    laptop=DeviceConfig(),
+    paper=DeviceConfig(),
+    grid={"seed": [0]},
+    metric="gpu",
+    minutes=0.1,
+)
+
+
+@devices.trial
+def look_around(config: DeviceConfig, recorder: Any) -> None:
+    import ray
+    import torch
+
+    recorder.log({"began": time.time(), "gpu": int((ray.get_gpu_ids() or [-1])[0])}, step=0)
+    time.sleep(0.5)
+    if config.gigabytes > 9:  # as CUDA says it
+        raise torch.OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {config.gigabytes}.00 GiB. GPU 0 has a total capacity of 15.00 GiB "
+            "of which 9.00 GiB is free. Including non-PyTorch memory, this process has 6.00 GiB memory in use."
+        )
+    recorder.log({"ended": time.time()}, step=1)

@@ -6,33 +6,16 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commandline import CommandLine, clean_environment, ended
+from commandline import CommandLine, ended, until
 from mlflow.entities import Run
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """The command, its sweeps on a Ray of their own, with `patient_lab` installed and checkpoints every half second."""
-    site = tmp_path_factory.mktemp("patient")
-    shutil.copy(Path(__file__).with_name("patient_lab.py"), site)
-    facts = site / "patient_lab-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: patient-lab\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[featurelab.experiments]\npatient = patient_lab\n")
-    environment = clean_environment(PYTHONPATH=str(site), FEATURELAB_CHECKPOINT_SECONDS="0.5")
-    return CommandLine(tmp_path_factory.mktemp("resumed"), environment)
-
-
-def until(condition: Any, patience: float = 120) -> Any:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.1)
-    raise TimeoutError(f"waited {patience:g} s for nothing")
+def home(tmp_path_factory: pytest.TempPathFactory, patient: dict[str, str]) -> CommandLine:
+    """The command, its sweeps on a Ray of their own."""
+    return CommandLine(tmp_path_factory.mktemp("resumed"), patient)
 
 
 def recording(outbox: Path, run_id: str) -> int:

@@ -1,66 +1,10 @@
 """Results on an MLflow server: written over HTTP, and kept on this machine while the server is away."""
 
 import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import pytest
-import requests
 from commandline import CommandLine, ended
-
-
-@dataclass
-class Server:
-    """An `mlflow server` process that can be stopped and started again."""
-
-    home: Path
-    port: int
-    process: Any = field(default=None)
-
-    @property
-    def uri(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.home / 'server.db'}"]
-        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-        with open(self.home / "server.log", "ab") as log:
-            self.process = subprocess.Popen(
-                command, cwd=self.home, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            try:
-                if requests.get(f"{self.uri}/health", timeout=5).ok:
-                    return
-            except requests.ConnectionError:
-                time.sleep(0.2)
-        raise RuntimeError((self.home / "server.log").read_text())
-
-    def stop(self) -> None:
-        if self.process:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = Server(tmp_path_factory.mktemp("server"), port)
-    server.start()
-    yield server
-    server.stop()
+from mlflow_server import Server
 
 
 def test_a_figure_is_reproduced_and_judged_over_http(lab: CommandLine, server: Server) -> None:

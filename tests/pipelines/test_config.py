@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from pipelines.config import Config, Streams, parse_overrides, parse_value, stream_seed
+from pipelines.config import Config, Streams, parse_overrides, parse_value, read_settings, stream_seed
 from pipelines.errors import RequestError
 
 
@@ -170,6 +170,41 @@ def test_overrides_are_split_at_the_first_equals_sign():
 def test_malformed_overrides_are_refused(pairs, says):
     with pytest.raises(RequestError) as error:
         parse_overrides(pairs, Fit)
+    assert says in one_line(error)
+
+
+def test_a_file_of_settings_means_what_the_same_settings_mean_when_typed(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text("lr: 1e-3  # typed as people type it\nwidth: 128\nspeeds: [1, 2.5]\n")
+    found = Fit().but(**read_settings(path, Fit))
+    assert found == Fit().but(**parse_overrides(["lr=1e-3", "width=128", "speeds=[1, 2.5]"], Fit))
+    path.write_text('{"lr": 0.001, "width": 128, "speeds": [1, 2.5]}')
+    assert Fit().but(**read_settings(path, Fit)) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is not a mapping"),
+        ("- lr", "is not a mapping"),
+        ("lr: 1\n---\nlr: 2", "is not YAML in line 2"),
+        ("lr: 1\nwidth: [1", "is not YAML in line"),
+        ("widht: 3", "unknown setting 'widht': did you mean width?"),
+        ("1: 3", "unknown setting '1'"),
+        ("lr: 1\nlr: 2", "lr is given twice in"),
+        ("lr: &a 1\nwidth: *a", "uses an alias or a tag"),
+        ("lr: !!float 1", "uses an alias or a tag"),
+        ("speeds: [[[[[[[[[1]]]]]]]]]", "is nested too deep"),
+        ("speeds:\n  " + "- " * 9 + "1", "is nested too deep"),
+        ("\0", "is not YAML"),
+        ("lr: \ud800", "it is no text"),
+    ],
+)
+def test_files_that_are_no_settings_are_refused(tmp_path, content, says):
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(RequestError) as error:
+        read_settings(path, Fit)
     assert says in one_line(error)
 
 

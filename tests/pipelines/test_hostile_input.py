@@ -1,11 +1,14 @@
 """Whatever is typed, the command line answers a wrong request with one harmless line, status 2, and writes nothing."""
 
+import hashlib
+import json
 import os
 import socket
 from collections.abc import Callable
 
 import pytest
-from hostile import Commands, accept, commands, texts
+import yaml
+from hostile import LONG, Commands, accept, commands, texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +90,42 @@ def test_settings(commands: Commands) -> None:
         return [f"{key} = ", f"{key}.", shown(key), shown(value), shown(request[2]), "ption"]
 
     all_refused(commands, requests, named)
+
+
+def test_files_of_settings(commands: Commands) -> None:
+    values = st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), texts),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+        max_leaves=6,
+    )
+    mappings = st.dictionaries(st.one_of(st.sampled_from(FIELDS), texts), values, min_size=1, max_size=3)
+    lines = st.lists(st.tuples(st.sampled_from(FIELDS), texts).map(": ".join), min_size=1, max_size=3).map("\n".join)
+    written = st.one_of(mappings.map(json.dumps), mappings.map(yaml.safe_dump), lines, texts)
+    deep = st.sampled_from(["[", "{a: ", "- ", "{", "lr: ["]).map(lambda part: part * 30_000)
+    tagged = st.sampled_from(FIELDS).map(lambda name: f"{name}: !!python/object/apply:os.system ['touch x']")
+    laughing = st.just("lr: &a [1, 1]\nwidth: &b [*a, *a]\nseed: [*b, *b]")
+    contents = st.one_of(
+        st.one_of(written, deep, tagged, laughing).map(lambda text: text.encode("utf-8", "surrogatepass")),
+        st.binary(max_size=40),
+    )
+
+    def request(content: bytes) -> list[str]:
+        path = commands.home.parent / f"settings-{hashlib.sha256(content).hexdigest()[:16]}.yaml"
+        path.write_bytes(content)
+        return ["run", SCALE, f"--config={path}"]
+
+    named = [*(f"{name} = " for name in FIELDS), *(f"{name}." for name in FIELDS), "unknown setting", "settings-"]
+    all_refused(commands, contents.map(request), lambda _: named)
+
+
+def test_files_of_settings_that_cannot_be_read(commands: Commands) -> None:
+    (commands.home.parent / "large.yaml").write_text("# " + LONG * "x" + "\nlr: 0.1\n")
+    for name, says in (("absent.yaml", "no such file"), ("large.yaml", "more than 100,000 bytes"), ("", "a directory")):
+        path = commands.home.parent / name
+        for command in (["run", SCALE], ["sweep", SCALE]):
+            said = commands.refusal(*command, f"--config={path}")
+            assert said is not None
+            assert says in said.lower()
 
 
 def test_settings_given_twice(commands: Commands) -> None:

@@ -59,7 +59,18 @@ EVIL = [
     ),
 ]
 TAGS_OF_SWEEPS = ["experiment", "scale", "sweep", "status", "seconds", "verdict", "kind", "axes", "sweep_run_id"]
-TAGS_OF_TRIALS = ["experiment", "scale", "config", "axes", "workers", "trial", "status", "reason", "mlflow.runName"]
+TAGS_OF_TRIALS = [
+    "experiment",
+    "scale",
+    "config",
+    "axes",
+    "workers",
+    "gpus",
+    "trial",
+    "status",
+    "reason",
+    "mlflow.runName",
+]
 
 
 class LineConfig(Config):

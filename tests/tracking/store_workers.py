@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Metric
 
 from tracking.connect import attach, connect
+from tracking.record import Recorder
 
 
 def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return what each gave."""
     context = multiprocessing.get_context("forkserver")
     # what each process would load for itself; the server that forks them does not see this directory
-    context.set_forkserver_preload(["tracking.connect", "mlflow.store.tracking.sqlalchemy_store"])
+    context.set_forkserver_preload(["tracking.record", "mlflow.store.tracking.sqlalchemy_store"])
     barrier, answers = context.Barrier(count), context.Queue()
     processes = [
         context.Process(target=_answer, args=(work, number, arguments, barrier, answers)) for number in range(count)
@@ -48,4 +51,15 @@ def write_points(number: int, uri: str) -> str:
     for step in range(10):
         store.log_metrics(run_id, [Metric(f"m{i}", number + i / 7, 1000 + step, step) for i in range(20)])
     store.end_run(run_id)
+    return run_id
+
+
+def record_points(number: int, uri: str, outbox: str) -> str:
+    """Record 20 metrics at 40 steps in a run of its own, as trials do, and return its id."""
+    store = attach(uri)
+    run_id = store.start_run("system/figure", f"writer {number}")
+    with Recorder(store, run_id, outbox=Path(outbox), flush_seconds=0.2) as recorder:
+        for step in range(40):
+            recorder.log({f"m{i}": number + i / 7 + step for i in range(20)}, step)
+            time.sleep(0.02)
     return run_id

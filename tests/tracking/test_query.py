@@ -9,6 +9,7 @@ from mlflow.entities import Metric
 
 from tracking import query
 from tracking.connect import attach
+from tracking.store import RunNotFound
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +65,11 @@ def test_runs_are_chosen_by_experiment_tag_and_status(both, side):
 
 
 def test_runs_beyond_one_page_are_all_read(both, monkeypatch):
-    search = both[0].client.search_runs
+    search = both[1].client.search_runs
     monkeypatch.setattr(
-        both[0].client, "search_runs", lambda *args, max_results, **kwargs: search(*args, max_results=5, **kwargs)
+        both[1].client, "search_runs", lambda *args, max_results, **kwargs: search(*args, max_results=5, **kwargs)
     )
-    assert len(query.runs(both[0], ["query/a", "query/b"])) == 12
+    assert len(query.runs(both[1], ["query/a", "query/b"])) == 12
 
 
 @pytest.mark.parametrize("metrics", [None, ["loss/train"], ["nfa/0", "only"], ["absent"], []])
@@ -93,6 +94,18 @@ def test_histories_are_what_was_recorded_from_both_sides(both, metrics, derived,
     assert len(got) == len(expected)
     assert list(read.columns) == query.HISTORY
     assert got == sorted(got, key=lambda row: (row[0], row[1], row[2], row[4]))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_runs_are_found_by_their_ids_in_the_order_asked_for(both, side, monkeypatch):
+    monkeypatch.setattr(query, "RUNS_PER_REQUEST", 5)
+    ids = _ids(both[0])[::-1]
+    runs = query.named(both[side], [*ids, ids[3]])
+    assert [run.info.run_id for run in runs] == [*ids, ids[3]]
+    assert runs[0].data.metrics == both[side].get_run(ids[0]).data.metrics
+    for strange in ("0" * 32, "it's", ""):
+        with pytest.raises(RunNotFound):
+            query.named(both[side], [ids[0], strange])
 
 
 def test_histories_take_few_requests(both, monkeypatch):

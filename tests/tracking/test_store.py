@@ -36,6 +36,15 @@ def test_an_experiment_is_made_once_marked_for_model_training_and_restored(store
     assert store.client.get_experiment(first).lifecycle_stage == "active"
 
 
+def test_a_run_is_started_in_an_experiment_that_was_deleted_since_the_last_one(store):
+    first = store.start_run("system/figure", "first")
+    experiment_id = store.get_run(first).info.experiment_id
+    store.client.delete_experiment(experiment_id)
+    second = store.start_run("system/figure", "second")
+    assert store.get_run(second).info.experiment_id == experiment_id
+    assert store.client.get_experiment(experiment_id).lifecycle_stage == "active"
+
+
 def test_an_experiment_that_others_made_gets_the_mark(store):
     made = store.client.create_experiment("system/figure")
     assert store.experiment_id("system/figure") == made

@@ -1,0 +1,71 @@
+"""An MLflow server on loopback that can be killed and started again."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+Points = dict[int, Counter[tuple[str, int, float | None]]]  # by trial: metric, step and value, as often as stored
+
+
+@dataclass
+class Server:
+    """An `mlflow server` process that can be stopped and started again."""
+
+    home: Path
+    port: int
+    process: Any = field(default=None)
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.home / 'server.db'}"]
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        with open(self.home / "server.log", "ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.home, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            try:
+                if requests.get(f"{self.uri}/health", timeout=5).ok:
+                    return
+            except requests.ConnectionError:
+                time.sleep(0.2)
+        raise RuntimeError((self.home / "server.log").read_text())
+
+    def stop(self) -> None:
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stored(self, sweep: str) -> Points:
+        """By trial of a sweep, every row of the table of points, as often as it is there; None for nan.
+
+        What is derived from others is left out, and runs that were replaced by others of the same trial.
+        """
+        named = "SELECT run_uuid FROM tags WHERE key = 'sweep' AND value = ?"
+        replaced = "SELECT run_uuid FROM tags WHERE key = 'sweep_run_id' AND value LIKE 'superseded%'"
+        query = f"""
+            SELECT CAST(place.value AS INTEGER), m.key, m.step, CASE WHEN m.is_nan THEN NULL ELSE m.value END
+            FROM metrics m JOIN tags place ON place.run_uuid = m.run_uuid AND place.key = 'trial'
+            WHERE m.run_uuid IN ({named}) AND m.run_uuid NOT IN ({replaced})
+            AND m.key NOT LIKE 'final/%' AND m.key NOT LIKE 'best/%'"""
+        found: Points = {}
+        with closing(sqlite3.connect(self.home / "server.db")) as database:
+            for trial, *point in database.execute(query, (sweep,)):
+                found.setdefault(trial, Counter())[tuple(point)] += 1
+        return found

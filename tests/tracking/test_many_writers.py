@@ -1,0 +1,28 @@
+"""As many recorders at once as a workstation has cores: every point is in the SQLite file once, and none waits long."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from store_workers import at_once, record_points
+
+
+def test_thirty_two_processes_record_in_one_database_and_each_point_is_stored_once(store, tmp_path):
+    outbox = tmp_path / "outbox"
+    run_ids = at_once(32, record_points, store.uri, str(outbox))
+    with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
+        points = "SELECT run_uuid, key, step, value FROM metrics WHERE key NOT LIKE 'final/%'"
+        rows = database.execute(points).fetchall()
+        names = dict(database.execute("SELECT run_uuid, name FROM runs WHERE status = 'FINISHED'").fetchall())
+        final = database.execute("SELECT COUNT(*) FROM metrics WHERE key LIKE 'final/%'").fetchone()
+    assert set(run_ids) == set(names)
+    expected = {
+        (f"writer {number}", f"m{i}", step, number + i / 7 + step)
+        for number in range(32)
+        for i in range(20)
+        for step in range(40)
+    }
+    assert len(rows) == len(expected) == 25_600
+    assert {(names[run], *point) for run, *point in rows} == expected
+    assert final == (32 * 20,)
+    assert list(outbox.iterdir()) == []
