@@ -3,8 +3,8 @@
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,6 +79,29 @@ def alive() -> set[str]:
     import ray
 
     return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+
+
+def elsewhere(call: Callable[..., Any], *arguments: Any, patience: float) -> list[Any]:
+    """What `call(*arguments)` gives on each other machine of the cluster; those that fail or do not answer in
+    `patience` seconds are left out."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    if not ray.is_initialized():
+        return []
+    here = ray.get_runtime_context().get_node_id()
+    task = ray.remote(num_cpus=0, max_retries=0)(call)
+    asked = [
+        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(machine, soft=False)).remote(*arguments)
+        for machine in alive() - {here}
+    ]
+    if not asked:
+        return []
+    answers = []
+    for answer in ray.wait(asked, num_returns=len(asked), timeout=patience)[0]:
+        with suppress(ray.exceptions.RayError, OSError):
+            answers.append(ray.get(answer))
+    return answers
 
 
 def capacity() -> dict[str, float]:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pandas as pd
 from mlflow.entities import Metric
 
-from pipelines.cluster import NO_MEMORY, alive, survive_lack_of_memory
+from pipelines.cluster import NO_MEMORY, alive, connect_ray, elsewhere, survive_lack_of_memory
 from pipelines.config import Config
 from pipelines.errors import RequestError, Unsettled, tell
 from pipelines.experiment import Experiment, Scale
@@ -151,7 +151,7 @@ def _conduct(
     def died(part: int) -> list[int]:
         return [index for (of, index) in errors if of == part]
 
-    def elsewhere(part: int) -> Opened:
+    def remainder(part: int) -> Opened:
         """What is to be run again of a sweep, all of whose trials are over."""
         indices, sweep = died(part), sweeps[part]
         trials = settle(sweep.plan, sweep.run_id, store, outbox, {}, killed=False)
@@ -186,7 +186,7 @@ def _conduct(
                     if not parts or not _gone(machines):
                         break
                     machines = alive()
-                    again = {part: elsewhere(part) for part in parts}
+                    again = {part: remainder(part) for part in parts}
                     number = sum(len(sweep.indices) for sweep in again.values())
                     tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: going on elsewhere")
                     _tune(again, store, outbox, errors, title, start, over)
@@ -194,7 +194,11 @@ def _conduct(
             killed = True
             import ray
 
-            ray.shutdown()
+            address = ray.get_runtime_context().gcs_address if several else ""
+            ray.shutdown()  # which ends the workers
+            if address:
+                with suppress(RequestError):
+                    connect_ray(address)  # for what they leave on other machines
             if terminated:
                 raise SystemExit(TERMINATED) from None
             raise
@@ -307,20 +311,25 @@ def settle(
 
     Returns all trials of the plan; one that never came to open a run has an empty run id.
     """
-    ours = {trial.run_id for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
-    deadline = time.monotonic() + LEAVING
-    while ours & set((sent := sync(outbox)).busy) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    end = "KILLED" if killed else "FAILED"
-    for trial in read_trials(store, plan.experiment.name, sweep_run_id):
-        if trial.status == "running":
-            said = "the sweep was interrupted" if killed else _why(errors.get(trial.index, ""))
-            if trial.run_id in sent.failed:
-                said = f"what it recorded could not be sent: {sent.failed[trial.run_id]}"
-            store.set_tags(trial.run_id, {"status": end.lower(), "reason": said, "cut_short": "true"})
-        if trial.status == "running" or trial.mlflow_status == "RUNNING":
+
+    def read() -> list[TrialRecord]:
+        return read_trials(store, plan.experiment.name, sweep_run_id)
+
+    found = read()
+    if left := {trial.run_id for trial in found if _goes_on(trial)}:
+        unsent = send_rest(outbox, left, LEAVING, store.uri)
+        for answer in elsewhere(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
+            unsent |= answer
+        end = "KILLED" if killed else "FAILED"
+        for trial in filter(_goes_on, read()):
+            if trial.status == "running":
+                said = "the sweep was interrupted" if killed else _why(errors.get(trial.index, ""))
+                if trial.run_id in unsent:
+                    said = f"what it recorded could not be sent: {unsent[trial.run_id]}"
+                store.set_tags(trial.run_id, {"status": end.lower(), "reason": said, "cut_short": "true"})
             store.end_run(trial.run_id, end)
-    trials = {trial.index: trial for trial in read_trials(store, plan.experiment.name, sweep_run_id)}
+        found = read()
+    trials = {trial.index: trial for trial in found}
     for index, config in enumerate(plan.configs):
         if index not in trials:
             reason = "the sweep was interrupted before it began" if killed else _why(errors.get(index, ""))
@@ -328,6 +337,22 @@ def settle(
             status = "killed" if killed else "failed"
             trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
     return [trials[index] for index in sorted(trials)]
+
+
+def _goes_on(trial: TrialRecord) -> bool:
+    return trial.status == "running" or trial.mlflow_status == "RUNNING"
+
+
+def send_rest(outbox: Path, run_ids: set[str], patience: float, uri: str) -> dict[str, str]:
+    """Send what is in the journals of this machine, once those of these runs are let go of or patience is at an end.
+
+    Returns why some could not be sent, by run. `uri` is the store's address as those who may write to it know it.
+    """
+    os.environ.setdefault("MLFLOW_TRACKING_URI", uri)
+    deadline = time.monotonic() + patience
+    while run_ids & set((sent := sync(outbox)).busy) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return sent.failed
 
 
 def _why(error: str) -> str:

@@ -1,5 +1,6 @@
 """A cluster of three machines and an MLflow server: machines and the server are killed, and every point is counted."""
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -193,3 +194,20 @@ def test_what_was_begun_on_one_machine_is_not_gone_on_with_on_several_without_a_
         assert said.err.count("\n") == 1
     assert [(run.info.run_id, dict(run.data.tags)) for run in apart.runs("patient/curves")] == runs
     assert len(apart.runs("verdicts")) == 1
+
+
+def test_an_interrupted_sweep_leaves_no_point_behind_on_any_machine(
+    here: CommandLine, machines: Machines, server: Server, undisturbed: Points
+) -> None:
+    process = here.start("sweep", "patient/training", *SEEDS, "--name", "interrupted", "--json")
+    wait_for_checkpoints(here, "interrupted")
+    process.send_signal(signal.SIGINT)
+    said = ended(process, timeout=120)
+    assert (said.code, said.out) == (130, "")
+    for machine in machines.workers:
+        left = Path(f"/proc/{machine.pid}/root{machines.disk}")  # as that machine sees it
+        assert list(left.glob("*.jsonl")) == []
+    runs = runs_of(here, "patient/training", "interrupted")
+    assert {run.info.status for run in runs} <= {"KILLED", "FINISHED"}
+    here("sweep", "patient/training", "--resume", "interrupted", "--json")
+    assert server.stored("interrupted") == undisturbed

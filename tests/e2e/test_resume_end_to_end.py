@@ -89,7 +89,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_o
 def test_a_sweep_whose_machine_died_goes_on_from_the_store_alone(home: CommandLine) -> None:
     here = home.elsewhere(home.home / "machine")
     outbox = here.home / ".featurelab" / "outbox"
-    axes = ["--over", "level=1,2,3,4", "--over", "points=60"]
+    axes = ["--over", "level=1,2,3,4", "--over", "points=150"]
     process = here.start("sweep", "patient/curves", *axes, "--name", "cut", "--cpus-per-trial", "1", "--json")
     here.wait_for_point("patient/curves", "final/loss/val")
     refused = here("sweep", "patient/curves", "--resume", "cut", code=2)
@@ -109,7 +109,7 @@ def test_a_sweep_whose_machine_died_goes_on_from_the_store_alone(home: CommandLi
     assert set(before) <= {trial["run_id"] for trial in resumed["trials"]}
     assert len(here.runs("patient/curves")) == 4
     for trial in resumed["trials"]:
-        curve = [(step, trial["config"]["level"] + 1 / step) for step in range(1, 61)]
+        curve = [(step, trial["config"]["level"] + 1 / step) for step in range(1, 151)]
         assert here.history(trial["run_id"], "loss/val") == curve
     assert {run.info.status for run in here.runs("patient/curves")} == {"FINISHED"}
 
