@@ -75,12 +75,12 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
             own = {"trial": str(index), "config": json.dumps(values), "config_hash": config_hash(values)}
             own |= {"status": "finished", "seconds": "1.0", "mlflow.runName": plan.label(config)}
             labels += [(key, value, run_id) for key, value in (tags | own).items()]
+            params += [(axis, str(values[axis]), run_id) for axis in plan.axes]
             place = str(pattern["artifact_uri"]).replace(first, run_id)
             if index:
                 runs.append(
                     tuple((pattern | {"run_uuid": run_id, "name": plan.label(config), "artifact_uri": place}).values())
                 )
-                params += [(axis, str(values[axis]), run_id) for axis in plan.axes]
             for name, curve in curves(config).items():
                 points += [(name, float(v), 1000 + step, run_id, step, 0) for step, v in enumerate(curve)]
                 last = (1000 + POINTS - 1, POINTS - 1, 0, run_id)

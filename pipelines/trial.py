@@ -30,8 +30,9 @@ from tracking.connect import Store
 from tracking.errors import StoreError, disk_full
 from tracking.journal import TRAINING
 from tracking.lines import escaped, line, masked
+from tracking.null import NullRecorder
 from tracking.provenance import changes, config_hash, environment
-from tracking.record import Diverged, NullRecorder, Recorder
+from tracking.record import Diverged, Recorder
 
 Listener = Callable[[Mapping[str, float], int], None]
 
@@ -89,6 +90,7 @@ def run_trial(
     status, reason, error, full = "finished", "", None, ""
     began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
     try:
+        recorder.params(params(experiment, config, scale, axes))
         recorder.json("config", config.model_dump(mode="json"))
         _keep_environment(store, recorder, config, attempt)
         with kept_by(keeper):
@@ -131,14 +133,11 @@ def start(
     axes: Sequence[str],
     tags: Mapping[str, str],
 ) -> str:
-    """Open the MLflow run of a trial and return its id. Params are the axes and what differs from the preset."""
+    """Open the MLflow run of a trial and return its id."""
     values = config.model_dump(mode="json")
-    differing = config.differences(experiment.preset(scale))
-    params = {field: values[field] for field in dict.fromkeys([*axes, *differing])}
     return store.start_run(
         experiment.name,
-        name or config.label(list(params) or ["seed"]),
-        params={field: json.dumps(value) if isinstance(value, list) else str(value) for field, value in params.items()},
+        name or config.label(list(params(experiment, config, scale, axes)) or ["seed"]),
         tags={
             "system": experiment.system,
             "experiment": experiment.name,
@@ -151,6 +150,13 @@ def start(
             **tags,
         },
     )
+
+
+def params(experiment: Experiment, config: Config, scale: Scale, axes: Sequence[str]) -> dict[str, str]:
+    """The params of a trial: the axes, and what differs from the preset."""
+    values = config.model_dump(mode="json")
+    fields = dict.fromkeys([*axes, *config.differences(experiment.preset(scale))])
+    return {name: json.dumps(values[name]) if isinstance(values[name], list) else str(values[name]) for name in fields}
 
 
 def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float:

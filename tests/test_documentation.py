@@ -20,7 +20,7 @@ from pipelines.reproduce import judge
 from pipelines.sweep import open_sweep
 from pipelines.trial import run_trial
 from tracking.connect import connect
-from tracking.record import NullRecorder
+from tracking.null import NullRecorder
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,9 +12,9 @@ from . import store as store
 from .connect import attach as attach
 from .errors import RunNotFound as RunNotFound
 from .errors import StoreError as StoreError
+from .null import NullRecorder as NullRecorder
 from .outbox import sync as sync
 from .record import Diverged as Diverged
-from .record import NullRecorder as NullRecorder
 from .record import Recorder as Recorder
 from .store import Store as Store
 

@@ -6,8 +6,9 @@ numbered directories, `<outbox>/<run_id>/<n>/...`, which get their number only w
 which byte the journal is in the store; sending again what was sent stores nothing twice.
 
 Lines: `{"uri", "run_id", "experiment"}` first, then `{"t", "s", "m": {name: value}}` (milliseconds, step, metrics),
-`{"tags": {...}}`, `{"dataset": {...}}`, `{"sent": byte}`, `{"discard": directory}` and `{"end": status, "t", "tags"}`.
-Where a run is gone on with, `{"attempt": n}` stands before what its n-th attempt recorded.
+`{"tags": {...}}`, `{"params": {...}}`, `{"dataset": {...}}`, `{"sent": byte}`, `{"discard": directory}` and
+`{"end": status, "t", "tags"}`. Where a run is gone on with, `{"attempt": n}` stands before what its n-th attempt
+recorded.
 """
 
 from __future__ import annotations
@@ -199,12 +200,13 @@ class Delivery:
         self.read = sent
 
     def step(self, *, closing: bool = False) -> bool:
-        """Send the next lines, up to 900 points, and say whether there were any. Raises what the store raises.
+        """Send the next lines, up to 800 points, and say whether there were any. Raises what the store raises.
 
         With `closing`, what is derived from all points goes with the last ones.
         """
         metrics: list[Metric] = []
         tags: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         taken: list[dict[str, Any]] = []
         end = self.read
         for byte, entry in self.journal.lines(self.read):
@@ -214,6 +216,7 @@ class Delivery:
                 break
             metrics += [_metric(name, value, entry["t"], entry["s"]) for name, value in points.items()]
             tags |= entry.get("tags", {})
+            params |= entry.get("params", {})
             taken.append(entry)
             end = byte
         if end == self.read:
@@ -223,7 +226,7 @@ class Delivery:
             for entry in taken:
                 self._notice(entry)  # again below, which changes nothing
             metrics += self.summary.metrics()
-        self.store.log_metrics(self.run_id, metrics, tags)
+        self.store.log_metrics(self.run_id, metrics, tags, params)
         self.derived = self.derived or last
         for entry in taken:
             if "dataset" in entry:
@@ -251,8 +254,11 @@ class Delivery:
             self.store.log_tree(self.run_id, directory)
             shutil.rmtree(directory)
 
-    def finish(self, status: str) -> None:
-        """Send everything, end the run (as the journal says, else with `status`), and delete the journal."""
+    def finish(self, status: str, *, running: bool = False) -> None:
+        """Send everything, end the run (as the journal says, else with `status`), and delete the journal.
+
+        A run that has ended already is left as it is; with `running`, it is known that this one has not.
+        """
         while self.step(closing=True):
             pass
         if self.unwritten:
@@ -266,7 +272,7 @@ class Delivery:
                 self._delete(directory)
         finally:  # what holds an artifact up should not leave the run running
             end = self.end or {"end": status, "t": self._last_time()}
-            if self.store.get_run(self.run_id).info.status in ("RUNNING", "SCHEDULED"):
+            if running or self.store.get_run(self.run_id).info.status in ("RUNNING", "SCHEDULED"):
                 self.store.end_run(self.run_id, end["end"], end["t"])
         self.journal.delete()
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -37,7 +36,7 @@ Listener = Callable[[Mapping[str, float], int], None]
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Diverged", "Listener", "NullRecorder", "Recorder", "Synced", "now", "sync"]
+__all__ = ["Diverged", "Listener", "Recorder", "Synced", "now", "sync"]
 
 NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
 STATUSES = ("FINISHED", "FAILED", "KILLED")
@@ -188,6 +187,12 @@ class Recorder:
         plain = {key: artifacts.jsonable(value) for key, value in profile.items()}
         self._append({"dataset": {"name": name, "digest": digest, "profile": plain, "context": context}})
 
+    def params(self, params: Mapping[str, Any]) -> None:
+        """Set params of the run, which MLflow does not let change. ValueError for an impossible name."""
+        for name in params:
+            _check_name(name)
+        self._append({"params": {name: str(value) for name, value in params.items()}})
+
     def tags(self, tags: Mapping[str, Any]) -> None:
         """Set tags of the run. ValueError for an impossible name."""
         for name in tags:
@@ -337,7 +342,6 @@ class Recorder:
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-        self._wake.set()
 
     def _leave_out(self, draft: Path) -> None:
         paths = sorted(path.relative_to(draft) for path in draft.rglob("*") if path.is_file())
@@ -351,10 +355,11 @@ class Recorder:
     def _send(self) -> None:
         """Send in the background until the run is closed, then what is left until the deadline."""
         failures = 0
+        self._wake.wait(self._flush_seconds)  # a short trial is sent in one request
         while time.monotonic() < self._deadline:
             try:
                 if self._stop.is_set():
-                    return self._delivery.finish("KILLED")
+                    return self._delivery.finish("KILLED", running=True)
                 self._drain()
                 failures = 0
             except Exception as error:
@@ -381,33 +386,6 @@ class Recorder:
         """At interpreter exit: nobody closed the run, so whatever it did was cut short."""
         if os.getpid() == self._process:  # not in a forked child
             self.close("KILLED", timeout=15.0)
-
-
-class NullRecorder(Recorder):
-    """Checks what it is given as a Recorder does, and keeps nothing: for the other ranks of a distributed fit."""
-
-    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
-        self.run_id = ""
-        self._prepare(listeners)
-
-    def flush(self, timeout: float = 30.0) -> bool:
-        return True
-
-    def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
-        if status not in STATUSES:
-            raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
-        return True
-
-    def _keep(self, values: Mapping[str, float], step: int) -> None:
-        pass
-
-    def _append(self, entry: Mapping[str, Any]) -> None:
-        pass
-
-    @contextmanager
-    def _spooling(self) -> Iterator[Path]:
-        with TemporaryDirectory() as root:
-            yield Path(root)
 
 
 def _check_name(name: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import requests
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunInfo, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from sqlalchemy.engine import URL, make_url
@@ -38,10 +38,12 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,255}")
 LOCAL_UI = "http://127.0.0.1:5000"
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow 3 opens it as a GenAI project
 ITEMS_PER_REQUEST = 100  # MLflow's bound on params and tags
-POINTS_PER_REQUEST = 900  # with tags beside them; MLflow's bound on all together is 1000
+POINTS_PER_REQUEST = 800  # with tags and params beside them; MLflow's bound on all together is 1000
 TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 
 _ids: dict[tuple[str, str], str] = {}  # of experiments, by store and name: a worker starts many runs in each
+
+_places: dict[str, str] = {}  # of the artifacts of runs that this process started and that have not ended
 
 # We retry ourselves, within bounds that the caller chose; MLflow's own loop would wait for minutes. Its address lines
 # on standard output would spoil `--json`, and it logs a traceback for every busy moment.
@@ -92,9 +94,7 @@ class Store:
     ) -> str:
         """Start a run in the experiment of that name (made if need be) and return its id."""
         run_id = self._create_run(experiment, run_name, tags)
-        items = [Param(key, str(value)) for key, value in params.items()]
-        for start in range(0, len(items), ITEMS_PER_REQUEST):
-            self._call(self.client.log_batch, run_id, params=items[start : start + ITEMS_PER_REQUEST])
+        self.log_metrics(run_id, [], params=params)
         return run_id
 
     def _create_run(self, experiment: str, run_name: str, tags: Mapping[str, Any]) -> str:
@@ -104,17 +104,19 @@ class Store:
         experiment_id = _ids[self.uri, experiment] = known or self.experiment_id(experiment)
         tried = False
 
-        def create() -> str:
+        def create() -> RunInfo:
             nonlocal tried
             if tried:  # the answer may have been lost after the run was made: do not make a second one
                 made = self.client.search_runs([experiment_id], f"tags.`mlflow.startToken` = '{token}'", max_results=1)
                 if made:
-                    return made[0].info.run_id
+                    return made[0].info
             tried = True
-            return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info.run_id
+            return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info
 
         try:
-            return self._call(create)
+            info = self._call(create)
+            _places[info.run_id] = info.artifact_uri
+            return info.run_id
         except MlflowException:
             del _ids[self.uri, experiment]
             if not known:
@@ -124,6 +126,7 @@ class Store:
     def end_run(self, run_id: str, status: str = "FINISHED", end_time: int | None = None) -> None:
         """End a run as FINISHED, FAILED or KILLED, at `end_time` (milliseconds since the epoch) or now."""
         self._call(self.client.set_terminated, run_id, status, end_time)
+        _places.pop(run_id, None)
 
     def reopen_run(self, run_id: str) -> None:
         """Make a run that had ended one that goes on."""
@@ -144,13 +147,16 @@ class Store:
         """Set tags, replacing those of the same name."""
         self.log_metrics(run_id, [], tags)
 
-    def log_metrics(self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}) -> None:
-        """Send points, and tags with them. Sending the same points again stores nothing twice."""
+    def log_metrics(
+        self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
+    ) -> None:
+        """Send points, and tags and params with them. Sending the same again stores nothing twice."""
         labels = [RunTag(key, str(value)) for key, value in tags.items()]
-        while metrics or labels:
-            some, few = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST]
-            self._call(self.client.log_batch, run_id, metrics=some, tags=few)
-            metrics, labels = metrics[len(some) :], labels[len(few) :]
+        settings = [Param(key, str(value)) for key, value in params.items()]
+        while metrics or labels or settings:
+            some, few, fixed = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST], settings[:ITEMS_PER_REQUEST]
+            self._call(self.client.log_batch, run_id, metrics=some, params=fixed, tags=few)
+            metrics, labels, settings = metrics[len(some) :], labels[len(few) :], settings[len(fixed) :]
 
     def log_dataset(
         self, run_id: str, name: str, digest: str, profile: Mapping[str, Any], context: str = "train"
@@ -181,7 +187,11 @@ class Store:
 
     def log_tree(self, run_id: str, root: Path) -> None:
         """Store everything under `root` at the same relative paths."""
-        self._call(self.client.log_artifacts, run_id, str(root))
+        if run_id in _places:
+            repository = get_artifact_repository(_places[run_id], tracking_uri=self.uri)
+            self._call(repository.log_artifacts, str(root))
+        else:
+            self._call(self.client.log_artifacts, run_id, str(root))
 
     def log_figure(self, run_id: str, figure: Figure, stem: str) -> None:
         """Store a matplotlib figure as `<stem>.png` and `<stem>.svg`."""

@@ -15,7 +15,7 @@ from machines import Machines
 from mlflow_server import Points, Server
 
 from pipelines.trial import perform
-from tracking.record import NullRecorder
+from tracking.null import NullRecorder
 
 SEEDS = ["--over", "seed=0,1,2,3"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tracking.record import NullRecorder
+from tracking.null import NullRecorder
 
 
 class Kept(NullRecorder):

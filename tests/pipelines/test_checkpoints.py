@@ -20,6 +20,7 @@ from pipelines.trial import run_trial
 from tracking import query
 from tracking.connect import connect
 from tracking.journal import TRAINING
+from tracking.store import Store
 
 EPOCHS = 6
 
@@ -276,7 +277,7 @@ def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, o
     undisturbed, disturbed = Watched(minibatches, cut_in=None), Watched(minibatches)
     whole = undisturbed.run(store, outbox).run_id
     with monkeypatch.context() as patched:
-        patched.setattr(store.client, "log_artifacts", full)
+        patched.setattr(Store, "log_tree", full)
         patched.setattr("tracking.record.LONGEST_PAUSE", 0.2)
         patched.setattr("tracking.record.Recorder.close.__kwdefaults__", {"tags": None, "timeout": 1.0}, raising=False)
         run_id = cut_short(store, outbox, disturbed)

@@ -14,6 +14,7 @@ import pytest
 
 from tracking.journal import Busy
 from tracking.record import Recorder, now, sync
+from tracking.store import Store
 
 
 @pytest.fixture
@@ -175,9 +176,9 @@ def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over
             (root / "training").mkdir()
             (root / "training" / f"{number % 2}.ckpt").write_text(str(number))
 
-    send = store.client.log_artifacts
+    send = Store.log_tree
     sent = []
-    monkeypatch.setattr(store.client, "log_artifacts", lambda *a: (sent.append(a), send(*a)))
+    monkeypatch.setattr(Store, "log_tree", lambda *a: (sent.append(a), send(*a)))
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "_drain", lambda self: None)  # as while the store is away
         recorder = Recorder(store, run_id, outbox=outbox)
@@ -195,13 +196,13 @@ def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over
 
 
 def test_points_are_in_the_store_before_the_checkpoint_that_stands_for_them(store, run_id, outbox, monkeypatch):
-    send, seen = store.client.log_artifacts, []
+    send, seen = Store.log_tree, []
 
     def watched(*arguments):
         seen.append(len(store.client.get_metric_history(run_id, "loss/train")))
         return send(*arguments)
 
-    monkeypatch.setattr(store.client, "log_artifacts", watched)
+    monkeypatch.setattr(Store, "log_tree", watched)
     with Recorder(store, run_id, outbox=outbox, flush_seconds=0.01) as recorder:
         for number in range(1, 20):
             record(recorder, 10 * number, start=10 * (number - 1))

@@ -29,14 +29,15 @@ class Sink:
     """Stands for a server: keeps each point under what makes it one, as MLflow does."""
 
     def __init__(self):
-        self.points, self.tags, self.requests = {}, {}, []
+        self.points, self.tags, self.params, self.requests = {}, {}, {}, []
         self.store = Store("http://sink", self)
 
-    def log_batch(self, run_id, metrics=(), tags=()):
-        assert len(metrics) + len(tags) <= 1000
-        assert len(tags) <= 100
+    def log_batch(self, run_id, metrics=(), params=(), tags=()):
+        assert len(metrics) + len(tags) + len(params) <= 1000
+        assert max(len(tags), len(params)) <= 100
         self.requests.append(len(metrics))
         self.tags |= {tag.key: tag.value for tag in tags}
+        self.params |= {param.key: param.value for param in params}
         for m in metrics:
             self.points[m.key, m.step, m.timestamp, repr(m.value)] = m.value
 
@@ -107,13 +108,15 @@ def test_a_long_journal_is_sent_in_requests_that_mlflow_takes(tmp_path):
         journal.append({"t": 1, "s": step, "m": {f"m{i}": 0.5 for i in range(7)}})
     journal.append({"t": 1, "s": 500, "m": {f"m{i}": 0.5 for i in range(2500)}})
     journal.append({"tags": {f"t{i}": i for i in range(250)}})
+    journal.append({"params": {f"p{i}": i for i in range(150)}})
     delivery = Delivery(sink.store, journal, "r")
     while delivery.step():
         pass
     journal.close()
     assert sum(sink.requests) == len(sink.points) == 500 * 7 + 2500
-    assert len(sink.requests) <= 10
+    assert len(sink.requests) <= 12
     assert sink.tags == {f"t{i}": str(i) for i in range(250)}
+    assert sink.params == {f"p{i}": str(i) for i in range(150)}
 
 
 @settings(deadline=None)

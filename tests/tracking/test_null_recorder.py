@@ -6,7 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from tracking.record import Diverged, NullRecorder
+from tracking.null import NullRecorder
+from tracking.record import Diverged
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "../a", "a/./b", "a=b", "a\n", "x" * 231, 3])

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from tracking.connect import attach
 from tracking.record import Diverged, Recorder, sync
+from tracking.store import Store
 
 
 @pytest.fixture
@@ -350,7 +351,7 @@ def test_artifacts_that_cannot_be_sent_are_kept_and_do_not_hold_metrics_back(sto
     def full(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr(store.client, "log_artifacts", full)
+    monkeypatch.setattr(Store, "log_tree", full)
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=0.05)
     recorder.array("weights", w=np.ones(2))
     recorder.log({"loss/train": 1.0}, 0)
@@ -358,6 +359,7 @@ def test_artifacts_that_cannot_be_sent_are_kept_and_do_not_hold_metrics_back(sto
     assert store.get_run(run_id).data.metrics["final/loss/train"] == 1.0
     assert store.get_run(run_id).info.status == "FINISHED"
     assert list(outbox.glob("*/*/arrays/weights.npz")) != []
+    monkeypatch.undo()
     assert sync(outbox).sent == [run_id]
     assert np.load(store.download(run_id, "arrays/weights.npz"))["w"].tolist() == [1, 1]
 

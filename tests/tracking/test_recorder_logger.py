@@ -9,7 +9,8 @@ import pytorch_lightning as pl  # noqa: E402
 from pytorch_lightning.utilities import rank_zero_only  # noqa: E402
 
 from tracking.lightning import RecorderLogger  # noqa: E402
-from tracking.record import Diverged, NullRecorder, Recorder  # noqa: E402
+from tracking.null import NullRecorder  # noqa: E402
+from tracking.record import Diverged, Recorder  # noqa: E402
 
 
 class Line(pl.LightningModule):
