@@ -242,6 +242,7 @@ def _tune(
     over: Callable[[int], None],
 ) -> None:
     """Run the trials; `errors` gets, by (sweep, index), what Ray says of those that it could not run."""
+    import ray
     from ray import tune
 
     from pipelines.progress import SweepProgress
@@ -256,7 +257,7 @@ def _tune(
     watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over, bound.trouble)
     with watching as progress, tempfile.TemporaryDirectory() as folder:
         tune.Tuner(
-            tune.with_resources(tune.with_parameters(work, jobs=jobs), requests(jobs)),
+            tune.with_resources(tune.with_parameters(work, jobs=[ray.put(jobs)]), requests(jobs)),
             param_space={"trial": tune.grid_search(chosen)},
             tune_config=tune.TuneConfig(
                 reuse_actors=resources.workers == 1,

@@ -62,14 +62,19 @@ def requests(jobs: Mapping[int, Job]) -> Callable[[Mapping[str, Any]], Any]:
     """What each trial asks of Ray. One that is to compute on the CPU leaves the GPUs to those beside it."""
     from ray import tune
 
+    # Tune takes a copy of what this function holds for every trial: no more than it needs
+    shares = {part: (job.workers, job.cpus, job.gpus) for part, job in jobs.items()}
+    without = {
+        (part, i) for part, job in jobs.items() if job.gpus for i in range(len(job.configs)) if not job.gpus_of(i)
+    }
+
     def request(assignment: Mapping[str, Any]) -> Any:
-        part, index = assignment["trial"]
-        job = jobs[part]
-        if job.workers > 1:
+        workers, cpus, gpus = shares[assignment["trial"][0]]
+        if workers > 1:
             # it only waits for its workers, which ask for their own; but Ray wants some request, be it a byte
             return tune.PlacementGroupFactory([{"CPU": 0, "memory": 1}])
-        gpus = job.gpus_of(index)
-        return tune.PlacementGroupFactory([{"CPU": job.cpus, **({"GPU": gpus} if gpus else {})}])
+        on_gpu = gpus and tuple(assignment["trial"]) not in without
+        return tune.PlacementGroupFactory([{"CPU": cpus, **({"GPU": gpus} if on_gpu else {})}])
 
     return request
 

@@ -42,10 +42,13 @@ class Job:
         return 0 if self.configs[index].get("device") == "cpu" else self.gpus
 
 
-def work(assignment: dict[str, Any], jobs: dict[int, Job]) -> dict[str, Any]:
-    """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line."""
+def work(assignment: dict[str, Any], jobs: list[Any]) -> dict[str, Any]:
+    """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line.
+
+    `jobs` holds the reference to {job: Job}, in a list so that Ray leaves it to us to look it up: once in each worker.
+    """
     part, index = assignment["trial"]
-    job = jobs[part]
+    job = _looked_up(jobs[0])[part]
     if job.workers > 1:
         return _data_parallel(index, job)
     result = _run(index, job, reporting=job.metric is not None)
@@ -54,6 +57,13 @@ def work(assignment: dict[str, Any], jobs: dict[int, Job]) -> dict[str, Any]:
         # result of the trial that uses this process next
         raise SystemExit(0)
     return result
+
+
+@functools.lru_cache(1)
+def _looked_up(jobs: Any) -> dict[int, Job]:
+    import ray
+
+    return ray.get(jobs)
 
 
 def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
