@@ -60,6 +60,7 @@ def counted(here: CommandLine, run_id: str) -> int:
     return len(curve)
 
 
+@pytest.mark.heavy
 def test_a_trial_that_fills_the_disk_of_the_outbox_fails_alone_and_goes_on_once_there_is_room(
     lab: CommandLine, disk: Callable[[int], Disk]
 ) -> None:

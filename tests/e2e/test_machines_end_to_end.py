@@ -196,6 +196,7 @@ def test_what_was_begun_on_one_machine_is_not_gone_on_with_on_several_without_a_
     assert len(apart.runs("verdicts")) == 1
 
 
+@pytest.mark.heavy
 def test_an_interrupted_sweep_leaves_no_point_behind_on_any_machine(
     here: CommandLine, machines: Machines, server: Server, undisturbed: Points
 ) -> None:
