@@ -251,6 +251,7 @@ def _tune(
     plan, resources = first.plan, first.plan.resources
     jobs = {part: _job(sweep, store, outbox) for part, sweep in sweeps.items()}
     chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
+    assignments = iter(chosen)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
     bound = Bound(outbox)
     survive_lack_of_memory()
@@ -258,8 +259,10 @@ def _tune(
     with watching as progress, tempfile.TemporaryDirectory() as folder:
         tune.Tuner(
             tune.with_resources(tune.with_parameters(work, jobs=[ray.put(jobs)]), requests(jobs)),
-            param_space={"trial": tune.grid_search(chosen)},
+            # not a grid: Tune would copy all of it for every trial
+            param_space={"trial": tune.sample_from(lambda spec: next(assignments))},
             tune_config=tune.TuneConfig(
+                num_samples=len(chosen),
                 reuse_actors=resources.workers == 1,
                 scheduler=_scheduler(plan),
                 max_concurrent_trials=at_once(resources),
