@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.config import Config, parse_value
-from pipelines.errors import RequestError, unknown
+from pipelines.config import Config, by_setting, parse_value
+from pipelines.errors import RequestError
 from tracking.lines import quoted, shortened
 
 MOST_TRIALS = 100_000  # of one sweep: a mistyped axis shall not fill the memory
@@ -95,19 +95,9 @@ def _law(law: str, arguments: tuple[Any, ...]) -> Drawn:
 def parse_axes(pairs: Iterable[str], model: type[Config]) -> dict[str, Axis]:
     """`["lr=0.1,0.3", "width=choice(64,128)"]` as axes by setting.
 
-    Raises `RequestError` for a pair without `=`, an unknown setting or one given twice, and as `parse_axis` does.
+    Raises `RequestError` as `by_setting` and `parse_axis` do.
     """
-    axes: dict[str, Axis] = {}
-    for pair in pairs:
-        name, sign, domain = pair.partition("=")
-        if not sign:
-            raise RequestError(f"--over {quoted(pair)} is not of the form key=DOMAIN")
-        if name not in model.model_fields:
-            raise unknown("setting", name, model.model_fields)
-        if name in axes:
-            raise RequestError(f"--over {name} is given twice")
-        axes[name] = parse_axis(domain)
-    return axes
+    return {name: parse_axis(domain) for name, domain in by_setting(pairs, model, "key=DOMAIN").items()}
 
 
 def parse_axis(text: str) -> Axis:

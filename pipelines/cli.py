@@ -119,7 +119,7 @@ def run(
     """Run one trial."""
     found = registry.find(experiment)
     overrides = parse_overrides(settings or [], type(found.laptop))
-    config = found.preset(scale).but(**_settings(config_file, found) | overrides)
+    config = found.preset(scale).but(**read_settings(config_file, type(found.laptop)) | overrides)
     if dry_run:
         needs = planning.dry_run(found, config, scale)
         if as_json:
@@ -193,7 +193,7 @@ def sweep(
             found,
             axes,
             samples if samples is not None else (1 if axes else 16),
-            found.preset(scale).but(**own | _settings(config_file, found)),
+            found.preset(scale).but(**own | read_settings(config_file, type(found.laptop))),
             scale=scale,
             name=name,
             scheduler=scheduler,
@@ -341,10 +341,6 @@ def doctor(as_json: Json = False) -> None:
         for check in checks:
             tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
     raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
-
-
-def _settings(path: Path | None, experiment: Any) -> dict[str, Any]:
-    return read_settings(path, type(experiment.laptop)) if path else {}
 
 
 def _print_verdicts(judged: Any) -> None:

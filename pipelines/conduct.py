@@ -320,8 +320,9 @@ def settle(
         return read_trials(store, plan.experiment.name, sweep_run_id)
 
     found = read()
-    if left := {trial.run_id for trial in found if _goes_on(trial)}:
-        unsent = send_rest(outbox, left, LEAVING, store.uri)
+    left = {trial.run_id for trial in found if _goes_on(trial)}
+    unsent = send_rest(outbox, left, LEAVING, store.uri)
+    if left:
         for answer in elsewhere(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
             unsent |= answer
         end = "KILLED" if killed else "FAILED"
@@ -352,9 +353,8 @@ def send_rest(outbox: Path, run_ids: set[str], patience: float, uri: str) -> dic
 
     Returns why some could not be sent, by run. `uri` is the store's address as those who may write to it know it.
     """
-    os.environ.setdefault("MLFLOW_TRACKING_URI", uri)
     deadline = time.monotonic() + patience
-    while run_ids & set((sent := sync(outbox)).busy) and time.monotonic() < deadline:
+    while run_ids & set((sent := sync(outbox, known=uri)).busy) and time.monotonic() < deadline:
         time.sleep(0.2)
     return sent.failed
 

@@ -82,27 +82,37 @@ class Config(BaseModel):
 def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]:
     """`["lr=0.1", "speeds=[1,2]"]` as `{"lr": "0.1", "speeds": [1, 2]}`; pydantic converts the strings later.
 
-    Raises `RequestError` for a pair without `=`, an unknown field, or one given twice.
+    Raises `RequestError` as `by_setting` does.
     """
-    values: dict[str, Any] = {}
+    return {name: parse_value(text) for name, text in by_setting(pairs, model).items()}
+
+
+def by_setting(pairs: Iterable[str], model: type[Config], form: str = "key=value") -> dict[str, str]:
+    """What is written after the `=` of each pair, by setting.
+
+    Raises `RequestError` for a pair without `=`, an unknown setting, or one given twice.
+    """
+    texts: dict[str, str] = {}
     for pair in pairs:
         name, found, text = pair.partition("=")
         if not found:
-            raise RequestError(f"{quoted(pair)} is not of the form key=value")
+            raise RequestError(f"{quoted(pair)} is not of the form {form}")
         if name not in model.model_fields:
             raise unknown("setting", name, model.model_fields)
-        if name in values:
+        if name in texts:
             raise RequestError(f"{name} is given twice")
-        values[name] = parse_value(text)
-    return values
+        texts[name] = text
+    return texts
 
 
-def read_settings(path: Path, model: type[Config]) -> dict[str, Any]:
-    """The settings in a YAML or JSON file: one mapping of names to values, which pydantic converts later.
+def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
+    """The settings in a YAML or JSON file, none without a file: names and values, which pydantic converts later.
 
     Raises `RequestError`, with one line that names the file, where it cannot be read, is not such a mapping, names an
     unknown field or one twice, or uses what a list of settings has no use for: aliases, tags, several documents.
     """
+    if path is None:
+        return {}
     import yaml
 
     shown = quoted(str(path))

@@ -154,12 +154,13 @@ class Synced:
     failed: dict[str, str] = field(default_factory=dict)  # run id: reason
 
 
-def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Synced:
+def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, timeout: float = 15.0) -> Synced:
     """Send what crashed or cut-off processes left in `outbox`, end their runs (KILLED where no end was recorded).
 
-    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A run that a
-    living process still records is left alone. Where a run was gone on with elsewhere, it gets what it lacks once that
-    attempt has ended. May be repeated freely: nothing is stored twice.
+    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). Journals
+    hold no credentials: they are taken from `known`, by default the address of this environment, where it is the same
+    store's. A run that a living process still records is left alone. Where a run was gone on with elsewhere, it gets
+    what it lacks once that attempt has ended. May be repeated freely: nothing is stored twice.
     """
     result = Synced()
     stores: dict[str, Store | StoreError] = {}
@@ -176,7 +177,7 @@ def sync(outbox: Path, uri: str | None = None, *, timeout: float = 15.0) -> Sync
             continue
         try:
             header = next((entry for _, entry in journal.lines() if "uri" in entry), {})
-            store = _opened(uri or _address(header.get("uri")), stores, timeout)
+            store = _opened(uri or _address(header.get("uri"), known), stores, timeout)
             (result.sent if _deliver(store, journal, path.stem) else result.busy).append(path.stem)
         except Exception as error:  # one broken journal must not keep the others back
             result.failed[path.stem] = first_line(error)
@@ -202,10 +203,10 @@ def _deliver(store: Store, journal: Journal, run_id: str) -> bool:
     return True
 
 
-def _address(recorded: str | None) -> str | None:
-    """The address in a journal, which never holds credentials, with those of this environment if they are for it."""
+def _address(recorded: str | None, known: str | None) -> str | None:
+    """The address in a journal, which never holds credentials, with those of the known one if they are for it."""
     try:
-        here = resolve()
+        here = known or resolve()
     except StoreError:
         return recorded
     return here if without_credentials(here) == recorded else recorded

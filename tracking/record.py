@@ -6,7 +6,6 @@ import atexit
 import itertools
 import logging
 import math
-import numbers
 import os
 import random
 import re
@@ -27,6 +26,7 @@ from .journal import TRAINING, Delivery, Journal
 from .lines import without_credentials
 from .outbox import Bound, Synced, size_of, sync
 from .store import Store, first_line
+from .values import check_name, integer, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 
 __all__ = ["Diverged", "Listener", "Recorder", "Synced", "now", "sync"]
 
-NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 PATIENCE = 20.0  # seconds for a process that recorded the run before, to end
 LONGEST_PAUSE = 10.0  # seconds between two attempts to reach a store that is away
@@ -129,7 +128,7 @@ class Recorder:
         """
         values = {name: self._number(name, value) for name, value in metrics.items()}
         if type(step) is not int:
-            step = _integer(step)
+            step = integer(step)
         self._keep(values, step)
         diverged: Diverged | None = None
         for name, value in values.items():
@@ -190,13 +189,13 @@ class Recorder:
     def params(self, params: Mapping[str, Any]) -> None:
         """Set params of the run, which MLflow does not let change. ValueError for an impossible name."""
         for name in params:
-            _check_name(name)
+            check_name(name)
         self._append({"params": {name: str(value) for name, value in params.items()}})
 
     def tags(self, tags: Mapping[str, Any]) -> None:
         """Set tags of the run. ValueError for an impossible name."""
         for name in tags:
-            _check_name(name)
+            check_name(name)
         self._append({"tags": {name: str(value) for name, value in tags.items()}})
 
     def check(self) -> None:
@@ -225,7 +224,7 @@ class Recorder:
         if self._stop.is_set():
             return not self._journal.path.exists()
         for name in tags or {}:
-            _check_name(name)
+            check_name(name)
         if self._gap is not None and status == "FINISHED":
             status = "FAILED"
         end = {"end": status, "t": now(), "tags": {name: str(value) for name, value in (tags or {}).items()}}
@@ -281,15 +280,9 @@ class Recorder:
 
     def _number(self, name: str, value: Any) -> float:
         if name not in self._names:
-            _check_name(name)
+            check_name(name)
             self._names.add(name)
-        if type(value) is float:
-            return value
-        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-            value = value.item()
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise TypeError(f"metric {name!r} must be a number, not {type(value).__name__} ({value!r:.60})")
-        return float(value)
+        return value if type(value) is float else number(name, value)
 
     def _keep(self, values: Mapping[str, float], step: int) -> None:
         if self._earlier is not None:
@@ -386,18 +379,6 @@ class Recorder:
         """At interpreter exit: nobody closed the run, so whatever it did was cut short."""
         if os.getpid() == self._process:  # not in a forked child
             self.close("KILLED", timeout=15.0)
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or len(name) > 230 or not NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
-        allowed = "letters, digits, _ - . : and space, parts separated by /, at most 230 characters"
-        raise ValueError(f"{name!r:.260} cannot be the name of a metric or tag: {allowed}")
-
-
-def _integer(step: Any) -> int:
-    if isinstance(step, bool) or not isinstance(step, numbers.Integral):
-        raise TypeError(f"step must be an integer, not {type(step).__name__} ({step!r:.60})")
-    return int(step)
 
 
 def now() -> int:

@@ -115,7 +115,8 @@ class Store:
 
         try:
             info = self._call(create)
-            _places[info.run_id] = info.artifact_uri
+            if not self.uri.startswith("databricks"):  # where it takes a profile too
+                _places[info.run_id] = info.artifact_uri
             return info.run_id
         except MlflowException:
             del _ids[self.uri, experiment]

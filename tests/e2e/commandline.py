@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -126,12 +125,6 @@ def until(condition: Callable[[], T], patience: float = 120) -> T:
             return found
         time.sleep(0.1)
     raise TimeoutError(f"waited {patience:g} s for nothing")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def clean_environment(**changes: str) -> dict[str, str]:

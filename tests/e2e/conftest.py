@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, clean_environment, free_port
-from mlflow_server import Server
+from commandline import CommandLine, clean_environment
+from mlflow_server import Server, free_port
 
 
 def installed(site: Path, name: str) -> Path:
@@ -40,7 +40,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running MLflow server; a test that stops it starts it again."""
-    running = Server(tmp_path_factory.mktemp("server"), free_port())
+    running = Server(tmp_path_factory.mktemp("server"))
     running.start()
     yield running
     running.stop()

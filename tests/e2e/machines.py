@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from commandline import free_port
+from mlflow_server import free_port
 
 RAY = Path(sys.executable).parent / "ray"
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 from commandline import TINY, CommandLine, ended
+from mlflow_server import free_port
 
 Pages = tuple[CommandLine, int, "subprocess.Popen[str]"]
 SCALE = "neural_feature_ansatz/init_scale"
@@ -38,12 +38,6 @@ def holding(folder: Path, words: list[bytes]) -> Iterator[tuple[Path, bytes]]:
             with zipfile.ZipFile(path) as archive:
                 contents += [archive.read(name) for name in archive.namelist()]
         yield from ((path, word) for word in words for content in contents if word in content)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_served(port: int, process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:

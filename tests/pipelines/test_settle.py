@@ -72,3 +72,20 @@ def test_a_run_whose_points_wait_for_a_store_that_has_moved_says_so(store, sweep
     assert trials[0].reason.endswith("connection refused")
     assert (trials[0].cut_short, trials[1].reason) == (True, "its worker process died")
     assert (tmp_path / "outbox" / f"{runs[0]}.jsonl").exists()
+
+
+def test_what_an_earlier_crash_left_is_sent_even_where_every_trial_came_to_its_end(store, sweep, tmp_path, monkeypatch):
+    plan, sweep_run_id, runs = sweep
+    experiment = store.get_run(runs[0]).info.experiment_id
+    earlier = store.client.create_run(experiment).info.run_id
+    left = Recorder(replace(attach("http://127.0.0.1:9"), patience=0.0), earlier, outbox=tmp_path)
+    left.log({"loss/train": 0.5}, 0)
+    assert not left.close(timeout=0.1)
+    journal = tmp_path / f"{earlier}.jsonl"
+    journal.write_text(journal.read_text().replace("http://127.0.0.1:9", store.uri))  # the store is reached again
+    for run_id in runs:
+        store.set_tags(run_id, {"status": "finished"})
+        store.end_run(run_id, "FINISHED")
+    settle(plan, sweep_run_id, store, tmp_path, {}, killed=False)
+    assert store.get_run(earlier).data.metrics["loss/train"] == 0.5
+    assert not journal.exists()

@@ -1,7 +1,8 @@
-"""An MLflow server on loopback that can be killed and started again."""
+"""A port of this machine that is free, and an MLflow server there that can be killed and started again."""
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -17,12 +18,18 @@ import requests
 Points = dict[int, Counter[tuple[str, int, float | None]]]  # by trial: metric, step and value, as often as stored
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @dataclass
 class Server:
-    """An `mlflow server` process that can be stopped and started again."""
+    """An `mlflow server` process over the database `mlflow.db` in its home."""
 
     home: Path
-    port: int
+    port: int = field(default_factory=free_port)
     process: Any = field(default=None)
 
     @property
@@ -31,8 +38,8 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.home / 'server.db'}"]
-        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.home / 'mlflow.db'}"]
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "OMP_NUM_THREADS": "1"}
         with open(self.home / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.home, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -65,7 +72,7 @@ class Server:
             WHERE m.run_uuid IN ({named}) AND m.run_uuid NOT IN ({replaced})
             AND m.key NOT LIKE 'final/%' AND m.key NOT LIKE 'best/%'"""
         found: Points = {}
-        with closing(sqlite3.connect(self.home / "server.db")) as database:
+        with closing(sqlite3.connect(self.home / "mlflow.db")) as database:
             for trial, *point in database.execute(query, (sweep,)):
                 found.setdefault(trial, Counter())[tuple(point)] += 1
         return found
