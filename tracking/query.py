@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ BULK_ENDPOINT = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 RUNS_PER_REQUEST = 100  # the server's bound
 POINTS_PER_ANSWER = 25_000  # the server cuts an answer here without saying so
 RUNS_PER_QUERY = 500
+ROWS_AT_ONCE = 1000
 
 
 def runs(
@@ -152,13 +154,16 @@ def _runs_in_database(
             query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(ids))
             for run_id, key, value, *is_nan in _tuples(session, query):
                 if run_id in rows and not (kind == "tags" and key.startswith("mlflow.")):
-                    rows[run_id][f"{kind}.{key}"] = float("nan") if any(is_nan) else value
+                    # one string for all runs: thousands of them have the same two dozen names
+                    rows[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
     return list(rows.values())
 
 
-def _tuples(session: Any, query: Any) -> list[tuple[Any, ...]]:
+def _tuples(session: Any, query: Any) -> Iterator[tuple[Any, ...]]:
     """All rows, as the database's driver gives them: what SQLAlchemy wraps each in takes longer than all else."""
-    return session.connection().execute(query).cursor.fetchall()
+    cursor = session.connection().execute(query).cursor
+    while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        yield from rows
 
 
 def _from_database(session_maker: Any, run_ids: list[str], metrics: Sequence[str] | None) -> pd.DataFrame:
@@ -173,7 +178,7 @@ def _from_database(session_maker: Any, run_ids: list[str], metrics: Sequence[str
             query = select(*columns).where(Point.run_uuid.in_(some))
             if metrics is not None:
                 query = query.where(Point.key.in_(metrics))
-            rows = _tuples(session, query)
+            rows = list(_tuples(session, query))
             tables += [pd.DataFrame(rows, columns=tables[0].columns)] if rows else []
     table = pd.concat(tables[1:] or tables, ignore_index=True)
     return table.assign(value=table["value"].mask(table["is_nan"].astype(bool))).drop(columns="is_nan")
