@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pipelines import registry, stored
@@ -44,10 +45,9 @@ class TrialRecord:
 
 def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
     """The trials of a sweep in the order of its plan; raises `RequestError` for one that is not as we record them."""
-    found = query.runs(store, experiment, tags={"sweep_run_id": sweep_run_id})
-    declared = registry.find(experiment) if len(found) else None
-    records = [_record(row, declared) for row in found.to_dict("records") if declared]
-    return sorted(records, key=lambda record: record.index)
+    found = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
+    declared = cache(registry.find)  # asked only where there is a trial: who reads it may not have the experiment
+    return sorted((_record(row, declared(experiment)) for row in found), key=lambda record: record.index)
 
 
 def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:

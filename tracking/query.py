@@ -37,6 +37,22 @@ def runs(
     `experiment` is a name, several, or None for all; `tags` and `status` must be equal. MLflow's own tags are left out.
     Nothing found gives an empty table with the first six columns.
     """
+    found = list(rows(store, experiment, tags=tags, status=status))
+    if not found:
+        return pd.DataFrame(found, columns=COLUMNS)
+    names = {name for row in found for name in row} - set(COLUMNS)
+    order = sorted(names, key=lambda name: (KINDS.index(name.partition(".")[0]), name))
+    return pd.DataFrame(found, columns=[*COLUMNS, *order]).sort_values(["start", "run_id"], ignore_index=True)
+
+
+def rows(
+    store: Store,
+    experiment: str | Sequence[str] | None = None,
+    *,
+    tags: Mapping[str, Any] | None = None,
+    status: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `runs` as they come, each with what its run has: not all of them are held at once."""
     names = [experiment] if isinstance(experiment, str) else experiment
     known = {e.experiment_id: e.name for e in _pages(store.client.search_experiments, view_type=ViewType.ALL)}
     chosen = [id_ for id_, name in known.items() if names is None or name in names]
@@ -46,14 +62,9 @@ def runs(
         clauses.append(f"attributes.status = {_quoted(status)}")
     session_maker = _database(store)
     if session_maker:
-        rows = _runs_in_database(session_maker, {id_: known[id_] for id_ in chosen}, wanted, status)
+        yield from _runs_in_database(session_maker, {id_: known[id_] for id_ in chosen}, wanted, status)
     else:
-        rows = [_row(run, known) for run in _search(store, chosen, " and ".join(clauses))]
-    if not rows:
-        return pd.DataFrame(rows, columns=COLUMNS)
-    found = {name for row in rows for name in row} - set(COLUMNS)
-    order = sorted(found, key=lambda name: (KINDS.index(name.partition(".")[0]), name))
-    return pd.DataFrame(rows, columns=[*COLUMNS, *order]).sort_values(["start", "run_id"], ignore_index=True)
+        yield from (_row(run, known) for run in _search(store, chosen, " and ".join(clauses)))
 
 
 def named(store: Store, run_ids: Sequence[str]) -> list[Run]:
@@ -133,30 +144,30 @@ def _database(store: Store) -> Any:
 
 def _runs_in_database(
     session_maker: Any, experiments: Mapping[str, str], tags: Mapping[str, str], status: str | None
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """Rows as `_row` makes them, from a query for each table; MLflow's own search builds an object for each value."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
-    ids: Any = select(SqlRun.run_uuid).where(SqlRun.experiment_id.in_([int(id_) for id_ in experiments]))
-    ids = ids.where(SqlRun.lifecycle_stage == "active")
-    for key, value in tags.items():
-        ids = ids.where(SqlRun.run_uuid.in_(select(SqlTag.run_uuid).where(SqlTag.key == key, SqlTag.value == value)))
-    if status:
-        ids = ids.where(SqlRun.status == status)
     columns = (SqlRun.run_uuid, SqlRun.experiment_id, SqlRun.name, SqlRun.status, SqlRun.start_time, SqlRun.end_time)
-    rows: dict[str, dict[str, Any]] = {}
+    wanted: Any = select(*columns).where(SqlRun.experiment_id.in_([int(id_) for id_ in experiments]))
+    wanted = wanted.where(SqlRun.lifecycle_stage == "active")
+    for key, value in tags.items():
+        tagged = select(SqlTag.run_uuid).where(SqlTag.key == key, SqlTag.value == value)
+        wanted = wanted.where(SqlRun.run_uuid.in_(tagged))
+    if status:
+        wanted = wanted.where(SqlRun.status == status)
     with session_maker() as session:
-        for run_id, experiment_id, *rest in _tuples(session, select(*columns).where(SqlRun.run_uuid.in_(ids))):
-            rows[run_id] = _facts(run_id, experiments[str(experiment_id)], *rest)
-        for kind, table in zip(KINDS, (SqlTag, SqlParam, SqlLatestMetric), strict=True):
-            flag = (SqlLatestMetric.is_nan,) if table is SqlLatestMetric else ()
-            query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(ids))
-            for run_id, key, value, *is_nan in _tuples(session, query):
-                if run_id in rows and not (kind == "tags" and key.startswith("mlflow.")):
-                    # one string for all runs: thousands of them have the same two dozen names
-                    rows[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
-    return list(rows.values())
+        for some in _chunks(list(_tuples(session, wanted)), RUNS_PER_QUERY):
+            found = {run_id: _facts(run_id, experiments[str(of)], *rest) for run_id, of, *rest in some}
+            for kind, table in zip(KINDS, (SqlTag, SqlParam, SqlLatestMetric), strict=True):
+                flag = (SqlLatestMetric.is_nan,) if table is SqlLatestMetric else ()
+                query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(list(found)))
+                for run_id, key, value, *is_nan in _tuples(session, query):
+                    if not (kind == "tags" and key.startswith("mlflow.")):
+                        # one string for all runs: thousands of them have the same two dozen names
+                        found[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
+            yield from found.values()
 
 
 def _tuples(session: Any, query: Any) -> Iterator[tuple[Any, ...]]:
@@ -230,7 +241,7 @@ def _curves(store: Store, run_ids: list[str], metric: str) -> list[tuple[Any, ..
     return rows
 
 
-def _chunks(items: list[str], size: int) -> Iterator[list[str]]:
+def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
