@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,8 @@ def server(folder: Path, database: str) -> Iterator[str]:
     uri = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
+            if process.poll() is not None:
+                raise SystemExit(f"the MLflow server ended:\n{(folder / 'server.log').read_text()[-2000:]}")
             try:
                 if requests.get(f"{uri}/health", timeout=5).ok:
                     break
@@ -94,7 +96,8 @@ def server(folder: Path, database: str) -> Iterator[str]:
                 time.sleep(0.2)
         yield uri
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         process.wait()
 
 
