@@ -3,9 +3,9 @@
 A SQLite store is filled with one sweep of N trials, 200 points each, the rows that recording them would make (written
 to MLflow's tables at once, or filling it would take longer than the rest). Then each command of ours that reads many
 runs is timed in this process, and beside it what one would otherwise do: ask MLflow's client for each curve of each
-run (for `judge`), and for each run (for `compare`).
+run (for `judge`), and for each run (for `compare`). With `--server` all of it goes through an MLflow server.
 
-    python -m benchmarks.store [--json] [--runs 100 1000 10000]
+    python -m benchmarks.store [--json] [--server] [--runs 100 1000 10000]
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from benchmarks._installed import installed
+from benchmarks._server import server
 
 RUNS = (100, 1000, 10_000)
 POINTS, CURVES = 20, 10
@@ -124,13 +125,15 @@ def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callabl
     }
 
 
-def measure(numbers: list[int]) -> dict[str, Any]:
+def measure(numbers: list[int], through_server: bool = False) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for number in numbers:
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory() as name, ExitStack() as running:
             folder = Path(name)
             uri = f"sqlite:///{folder / 'mlflow.db'}"
             sweep, ids = fill(uri, number)
+            if through_server:
+                uri = running.enter_context(server(folder, uri))
             for question, answer in ask(uri, sweep, ids, folder).items():
                 start = time.perf_counter()
                 answer()
@@ -145,10 +148,11 @@ def measure(numbers: list[int]) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
+    parser.add_argument("--server", action="store_true", help="ask an MLflow server over the file, not the file")
     parser.add_argument("--runs", type=int, nargs="+", default=RUNS)
     args = parser.parse_args(argv)
     with installed():
-        found = measure(args.runs)
+        found = measure(args.runs, args.server)
     if args.json:
         print(json.dumps(found))
         return

@@ -13,18 +13,13 @@ import argparse
 import json
 import multiprocessing
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import requests
+from benchmarks._server import server
 
 WRITERS = (1, 2, 8, 32)
 SECONDS = 10.0
@@ -71,34 +66,6 @@ def at_once(uri: str, writers: int, seconds: float) -> float:
     for process in processes:
         process.join()
     return made / seconds
-
-
-@contextmanager
-def server(folder: Path, database: str) -> Iterator[str]:
-    """The address of an MLflow server over this database."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--artifacts-destination", str(folder / "artifacts")]
-    environment = os.environ | {"MLFLOW_BACKEND_STORE_URI": database, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with (folder / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, start_new_session=True)
-    uri = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            if process.poll() is not None:
-                raise SystemExit(f"the MLflow server ended:\n{(folder / 'server.log').read_text()[-2000:]}")
-            try:
-                if requests.get(f"{uri}/health", timeout=5).ok:
-                    break
-            except requests.ConnectionError:
-                time.sleep(0.2)
-        yield uri
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
 
 
 def measure(numbers: list[int], seconds: float) -> dict[str, Any]:
