@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commandline import CommandLine, clean_environment
+from machines import end
 from mlflow_server import Server, free_port
 
 
@@ -48,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def cluster(environment: dict[str, str]) -> Iterator[str]:
-    """The address of a Ray cluster of four CPUs, as a machine elsewhere would offer it."""
+    """The address of a Ray cluster of two CPUs and two GPUs, as a machine elsewhere would offer it."""
     address = f"127.0.0.1:{free_port()}"
     ray = Path(sys.executable).parent / "ray"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
@@ -57,7 +58,7 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
         "start",
         "--head",
         "--block",
-        "--num-cpus=4",
+        "--num-cpus=2",
         "--num-gpus=2",
         "--include-dashboard=false",
         f"--temp-dir={folder}",
@@ -73,12 +74,7 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
             assert head.poll() is None, (Path(folder) / "head.log").read_text()
             time.sleep(0.1)
     yield address
-    head.terminate()
-    try:
-        head.wait(20)
-    except subprocess.TimeoutExpired:
-        head.kill()
-        head.wait()
+    end(head)
     shutil.rmtree(folder, ignore_errors=True)
 
 

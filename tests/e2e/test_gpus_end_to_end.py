@@ -12,7 +12,9 @@ from commandline import CommandLine, Said
 @pytest.fixture(scope="module")
 def packed(lab: CommandLine) -> Said:
     axes = ["--over", "device=auto,cpu", "--over", "gigabytes=1,20", "--over", "seed=0,1"]
-    return lab("sweep", "stranger/devices", *axes, "--gpus-per-trial", "0.5", "--json", code=1)
+    return lab(
+        "sweep", "stranger/devices", *axes, "--cpus-per-trial", "0.5", "--gpus-per-trial", "0.5", "--json", code=1
+    )
 
 
 def by_device(lab: CommandLine, said: Said) -> dict[str, list[dict[str, Any]]]:
@@ -52,7 +54,8 @@ def test_a_trial_that_is_out_of_gpu_memory_says_so_and_the_others_go_on(lab: Com
 
 
 def test_more_gpus_than_there_are_is_refused(lab: CommandLine) -> None:
-    said = lab("sweep", "stranger/devices", "--over", "seed=0", "--gpus-per-trial", "4", code=2)
+    asked = ["sweep", "stranger/devices", "--over", "seed=0", "--cpus-per-trial", "2"]
+    said = lab(*asked, "--gpus-per-trial", "4", code=2)
     assert said.err == "featurelab: --gpus-per-trial 4: the cluster has 2 GPU\n"
-    said = lab("sweep", "stranger/devices", "--over", "seed=0", "--gpus-per-trial", "1.5", code=2)
+    said = lab(*asked, "--gpus-per-trial", "1.5", code=2)
     assert said.err.count("\n") == 1

@@ -175,7 +175,7 @@ def test_missing_data_are_named_with_how_to_fetch_them(featurelab: CommandLine) 
 def test_more_cpus_than_the_machine_has_are_refused(lab: CommandLine) -> None:
     here = lab.elsewhere(lab.home / "cpus")
     said = here("sweep", "stranger/curves", "--cpus-per-trial", "4096", code=2)
-    check_answer(said, ["--cpus-per-trial 4096", "the cluster has 4 CPU"])
+    check_answer(said, ["--cpus-per-trial 4096", "the cluster has 2 CPU"])
     assert here.runs("verdicts") == here.runs("stranger/curves") == []
 
 
