@@ -86,6 +86,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_o
     assert os.listdir(outbox) == []
 
 
+@pytest.mark.heavy
 def test_a_sweep_whose_machine_died_goes_on_from_the_store_alone(home: CommandLine) -> None:
     here = home.elsewhere(home.home / "machine")
     outbox = here.home / ".featurelab" / "outbox"
