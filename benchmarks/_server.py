@@ -34,6 +34,8 @@ def server(folder: Path, database: str) -> Iterator[str]:
                     break
             except requests.ConnectionError:
                 time.sleep(0.2)
+        else:
+            raise SystemExit(f"the MLflow server at {uri} does not answer")
         yield uri
     finally:
         with suppress(ProcessLookupError):

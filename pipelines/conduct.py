@@ -126,7 +126,9 @@ def conduct(
             if sweep.seconds is not None:
                 store.reopen_run(sweep.run_id)
                 store.set_tags(sweep.run_id, {"status": "running"})
-        return _conduct(sweeps, store, outbox, title, ended)
+        results = _conduct(sweeps, store, outbox, title, ended)
+        sync(outbox, known=store.uri)  # what earlier crashes left, once: a store that is away costs seconds
+        return results
 
 
 def _conduct(
@@ -320,9 +322,8 @@ def settle(
         return read_trials(store, plan.experiment.name, sweep_run_id)
 
     found = read()
-    left = {trial.run_id for trial in found if _goes_on(trial)}
-    unsent = send_rest(outbox, left, LEAVING, store.uri)
-    if left:
+    if left := {trial.run_id for trial in found if _goes_on(trial)}:
+        unsent = send_rest(outbox, left, LEAVING, store.uri)
         for answer in elsewhere(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
             unsent |= answer
         end = "KILLED" if killed else "FAILED"

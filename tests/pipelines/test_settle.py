@@ -6,7 +6,7 @@ import pytest
 
 from pipelines import registry
 from pipelines.cluster import NO_MEMORY
-from pipelines.conduct import Plan, settle
+from pipelines.conduct import Opened, Plan, conduct, settle
 from pipelines.sweep import open_sweep
 from pipelines.trial import start
 from tracking.connect import attach, connect
@@ -74,7 +74,7 @@ def test_a_run_whose_points_wait_for_a_store_that_has_moved_says_so(store, sweep
     assert (tmp_path / "outbox" / f"{runs[0]}.jsonl").exists()
 
 
-def test_what_an_earlier_crash_left_is_sent_even_where_every_trial_came_to_its_end(store, sweep, tmp_path, monkeypatch):
+def test_the_end_of_a_sweep_sends_what_an_earlier_crash_left(store, sweep, tmp_path):
     plan, sweep_run_id, runs = sweep
     experiment = store.get_run(runs[0]).info.experiment_id
     earlier = store.client.create_run(experiment).info.run_id
@@ -86,6 +86,6 @@ def test_what_an_earlier_crash_left_is_sent_even_where_every_trial_came_to_its_e
     for run_id in runs:
         store.set_tags(run_id, {"status": "finished"})
         store.end_run(run_id, "FINISHED")
-    settle(plan, sweep_run_id, store, tmp_path, {}, killed=False)
+    conduct([Opened(plan, "cut", sweep_run_id, indices=[])], store, tmp_path)
     assert store.get_run(earlier).data.metrics["loss/train"] == 0.5
     assert not journal.exists()
