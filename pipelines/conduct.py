@@ -248,6 +248,7 @@ def _tune(
     from ray import tune
 
     from pipelines.progress import SweepProgress
+    from pipelines.schedulers import Asha, Fifo
 
     first = next(iter(sweeps.values()))
     plan, resources = first.plan, first.plan.resources
@@ -266,7 +267,7 @@ def _tune(
             tune_config=tune.TuneConfig(
                 num_samples=len(chosen),
                 reuse_actors=resources.workers == 1,
-                scheduler=_scheduler(plan),
+                scheduler=Asha(plan.metric, plan.mode) if plan.scheduler == "asha" else Fifo(),
                 max_concurrent_trials=at_once(resources),
             ),
             run_config=tune.RunConfig(name=first.name, storage_path=folder, verbose=0, callbacks=[progress]),
@@ -291,22 +292,6 @@ def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
         gpus=resources.gpus,
         going_on=dict(sweep.going_on),
         settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
-    )
-
-
-def _scheduler(plan: Plan) -> Any:
-    from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
-
-    if plan.scheduler == "fifo":
-        return FIFOScheduler()
-    # one iteration is one report of the metric, so that trials are compared after equally many measurements
-    return ASHAScheduler(
-        time_attr="training_iteration",
-        metric=plan.metric,
-        mode=plan.mode,
-        grace_period=3,
-        reduction_factor=3,
-        max_t=100_000,
     )
 
 

@@ -5,15 +5,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ray.tune import Callback
+from ray.tune.progress_reporter import TrialProgressCallback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pipelines.errors import tell
 
 
-class SweepProgress(Callback):
-    """A Tune callback that counts trials and, on a terminal, shows the count as a bar on standard error."""
+class SweepProgress(TrialProgressCallback):
+    """A Tune callback that counts trials and, on a terminal, shows the count as a bar on standard error.
+
+    It takes the place of the callback that it derives from, which Tune would add and which keeps every trial.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,9 @@ class SweepProgress(Callback):
         if line := self.trouble():
             tell(f"featurelab: {line}")
 
+    def on_trial_result(self, *args: Any, **info: Any) -> None:
+        pass  # what trials report goes into the store
+
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.running.add(trial.trial_id)
         part = trial.config["trial"][0]
@@ -83,9 +89,6 @@ class SweepProgress(Callback):
         self._ended(trial, well=False)
 
     def _ended(self, trial: Any, *, well: bool) -> None:
-        # Tune keeps statistics of each metric of each trial; with many trials they are most of the driver's memory
-        trial.run_metadata.metric_analysis.clear()
-        trial.run_metadata.metric_n_steps.clear()
         self.running.discard(trial.trial_id)
         self.finished += 1
         self.unsuccessful += not well

@@ -1,5 +1,10 @@
 """Searches: draws, early stopping, and trials of several processes."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from commandline import OVER_TINY, CommandLine
 
@@ -60,3 +65,23 @@ def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> 
     assert len(lab.runs("neural_feature_ansatz/init_scale")) == 2
     again = lab("rerun", two["run_id"], "--json").document
     assert (again["identical"], again["differences"]) == (True, [])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["stranger/troubles", "--over", "ending=well,die", "--over", "points=0,1,2,3,4,5"],
+        ["stranger/curves", "--over", f"seed={','.join(map(str, range(20)))}", "--scheduler", "asha"],
+    ],
+    ids=["fifo", "asha"],
+)
+def test_the_driver_lets_go_of_trials_that_are_over(lab: CommandLine, asked: list[str]) -> None:
+    waiting, running, just_ended = 2, 2, 2
+    environment = lab.environment | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting)}
+    command = [sys.executable, str(Path(__file__).with_name("counting.py")), "sweep", *asked]
+    done = subprocess.run(command, cwd=lab.home, env=environment, capture_output=True, text=True, timeout=300)
+    found = re.search(r"of (\d+) trials at most (\d+) at once", done.stderr)
+    assert found, done.stderr
+    trials, most = map(int, found.groups())
+    assert trials >= 12
+    assert most <= waiting + running + just_ended

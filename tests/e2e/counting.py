@@ -1,0 +1,42 @@
+"""The `featurelab` command, which also tells how many trials Ray Tune kept in memory at most."""
+
+import gc
+import sys
+import weakref
+from typing import Any
+
+from pipelines import conduct
+from pipelines.cli import main
+
+kept: "weakref.WeakSet[Any]" = weakref.WeakSet()
+counts = [0]
+tune = conduct._tune
+
+
+def counted(*arguments: Any) -> None:
+    from ray.tune.experiment import Trial  # Ray reads its settings when it is imported: not before they are made
+
+    from pipelines.progress import SweepProgress
+
+    make, start = Trial.__init__, SweepProgress.on_trial_start
+
+    def made(trial: Trial, *args: Any, **options: Any) -> None:
+        make(trial, *args, **options)
+        kept.add(trial)
+
+    def started(progress: SweepProgress, *args: Any, **options: Any) -> None:
+        start(progress, *args, **options)
+        if len(kept) > max(counts):  # some may be garbage
+            gc.collect()
+        counts.append(len(kept))
+
+    Trial.__init__, SweepProgress.on_trial_start = made, started  # type: ignore[method-assign]
+    tune(*arguments)
+
+
+if __name__ == "__main__":
+    conduct._tune = counted
+    try:
+        main()
+    finally:
+        print(f"of {len(counts) - 1} trials at most {max(counts)} at once", file=sys.stderr)
