@@ -24,6 +24,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def wait_until_served(port: int, process: "subprocess.Popen[Any]", patience: float = 120) -> None:
+    """Wait until the MLflow server that this process started answers at its port."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            assert process.poll() is None, f"it ended with status {process.returncode}"
+            time.sleep(0.2)
+    raise TimeoutError(f"nothing is served at {port}")
+
+
 @dataclass
 class Server:
     """An `mlflow server` process over the database `mlflow.db` in its home."""
@@ -44,14 +57,7 @@ class Server:
             self.process = subprocess.Popen(
                 command, cwd=self.home, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            try:
-                if requests.get(f"{self.uri}/health", timeout=5).ok:
-                    return
-            except requests.ConnectionError:
-                time.sleep(0.2)
-        raise RuntimeError((self.home / "server.log").read_text())
+        wait_until_served(self.port, self.process)
 
     def stop(self) -> None:
         if self.process:

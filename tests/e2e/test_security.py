@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 from commandline import TINY, CommandLine, ended
-from mlflow_server import free_port
+from mlflow_server import free_port, wait_until_served
 
 Pages = tuple[CommandLine, int, "subprocess.Popen[str]"]
 SCALE = "neural_feature_ansatz/init_scale"
@@ -38,18 +37,6 @@ def holding(folder: Path, words: list[bytes]) -> Iterator[tuple[Path, bytes]]:
             with zipfile.ZipFile(path) as archive:
                 contents += [archive.read(name) for name in archive.namelist()]
         yield from ((path, word) for word in words for content in contents if word in content)
-
-
-def wait_until_served(port: int, process: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            if requests.get(f"http://127.0.0.1:{port}/health", timeout=5).ok:
-                return
-        except requests.ConnectionError:
-            assert process.poll() is None, "it ended"
-            time.sleep(0.2)
-    raise TimeoutError(f"nothing is served at {port}")
 
 
 @pytest.fixture(scope="module")
