@@ -67,11 +67,12 @@ def fit(
     Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
     """
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
+    from pipelines.checkpointing import begin
     from pipelines.checkpoints import keeper
 
     digest = _name_data(data, recorder)
     owner = keeper()
-    saving, going_on = owner.begin(f"{digest} {steps} {epochs}") if owner else (None, None)
+    saving, going_on = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
     callbacks = [*([saving] if saving else []), *probes]
     trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:

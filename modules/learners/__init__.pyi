@@ -2,6 +2,7 @@ from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
 from .deep_rfm import collapse_metrics as collapse_metrics
+from .losses import Diverged as Diverged
 from .losses import Forward as Forward
 from .losses import Loss as Loss
 from .losses import accuracy as accuracy
@@ -21,7 +22,6 @@ from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
-from .supervised import Diverged as Diverged
 from .supervised import Supervised as Supervised
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy

@@ -12,6 +12,17 @@ Batch = tuple[Tensor, Tensor]
 Loss = Callable[[Forward, Batch], Tensor]
 
 
+class Diverged(Exception):
+    """The training loss stopped being finite; `step` optimiser steps had been taken when it was computed."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"the training loss is not finite after {step} steps")
+        self.step = step
+
+    def __reduce__(self) -> tuple[type["Diverged"], tuple[int]]:
+        return type(self), (self.step,)  # so that it survives the way home from a worker process
+
+
 def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Tensor:
     """factor * (1/n) sum_a sum_c (f_c(x_a) - y_ac)^2: mean over samples, sum over outputs; no 1/2 unless factor=0.5.
 

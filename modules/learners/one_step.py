@@ -11,7 +11,7 @@ from torch import Tensor
 
 from modules.nets import TwoLayer
 
-from .supervised import Diverged
+from .losses import Diverged
 
 
 def half_squared_loss(net: TwoLayer, x: Tensor, y: Tensor) -> Tensor:

@@ -7,19 +7,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from .losses import Batch, Loss, accuracy, loss
+from .losses import Batch, Diverged, Loss, accuracy, loss
 from .optimizers import Schedule
-
-
-class Diverged(Exception):
-    """The training loss stopped being finite; `step` optimiser steps had been taken when it was computed."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(f"the training loss is not finite after {step} steps")
-        self.step = step
-
-    def __reduce__(self) -> tuple[type["Diverged"], tuple[int]]:
-        return type(self), (self.step,)  # so that it survives the way home from a worker process
 
 
 class Supervised(pl.LightningModule):

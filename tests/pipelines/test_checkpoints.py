@@ -12,7 +12,7 @@ from interrupting import Cut, Watched, cut_short, points
 from torch.utils.data import DataLoader, TensorDataset
 
 from modules import data, learners, nets, probes
-from pipelines import checkpoints
+from pipelines import checkpointing
 from pipelines.checkpoints import newest
 from pipelines.config import Config
 from pipelines.fit import fit
@@ -31,7 +31,7 @@ def store(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def saving_every_epoch(monkeypatch):
     monkeypatch.setenv("FEATURELAB_CHECKPOINT_SECONDS", "0")
-    monkeypatch.setattr(checkpoints, "LEAST_SHARE", 0)
+    monkeypatch.setattr(checkpointing, "LEAST_SHARE", 0)
 
 
 @pytest.fixture
