@@ -204,17 +204,18 @@ def deterministic(config: Config) -> Iterator[None]:
     """
     # cuBLAS reads this when it is first used: without it, its reductions may differ from run to run
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")  # of torch.compile, which reads it when it is imported
     random.seed(config.streams.order)
     np.random.seed(config.streams.order % 2**32)  # noqa: NPY002 - the legacy generator is what others may use
     torch.manual_seed(config.streams.order)
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` imports torch.compile: 2 s
     try:
         with _native_libraries(len(sys.modules)).limit(limits=config.threads):
             yield
     finally:
-        torch.use_deterministic_algorithms(False)
+        torch.set_deterministic_debug_mode("default")
         torch.set_num_threads(threads)
 
 
