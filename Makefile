@@ -24,12 +24,13 @@ reproduce: $(READY)
 reproduce-all: $(READY)
 	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
 
-# Files in their order: those that start clusters come first, and the last ones to run are short.
+# Files in their order: those that start clusters come first, and the last ones to run are short. Three processes on two
+# cores, because the first ones mostly wait.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(READY)
 	$(BIN)/ruff check .
