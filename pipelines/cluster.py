@@ -25,7 +25,7 @@ def connect_ray(address: str | None) -> None:
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")  # of all trials at once; ours are in the store
     os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", "30")
     os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
-    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # with the other one Tune would leave `SweepProgress` out
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics home unasked

@@ -77,7 +77,8 @@ def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> 
 )
 def test_the_driver_lets_go_of_trials_that_are_over(lab: CommandLine, asked: list[str]) -> None:
     waiting, running, just_ended = 2, 2, 2
-    environment = lab.environment | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting)}
+    # the second, set by a user, would have Tune leave out our callback
+    environment = lab.environment | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting), "RAY_AIR_NEW_OUTPUT": "1"}
     command = [sys.executable, str(Path(__file__).with_name("counting.py")), "sweep", *asked]
     done = subprocess.run(command, cwd=lab.home, env=environment, capture_output=True, text=True, timeout=300)
     found = re.search(r"of (\d+) trials at most (\d+) at once", done.stderr)
