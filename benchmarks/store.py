@@ -11,6 +11,7 @@ run (for `judge`), and for each run (for `compare`). With `--server` all of it g
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
@@ -60,7 +61,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     from tracking.provenance import config_hash
     from tracking.store import sqlite_path
 
-    ids = [first] + [f"{index:032x}" for index in range(1, len(plan.configs))]
+    ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]
     with closing(sqlite3.connect(sqlite_path(store.uri))) as database, database:
         database.execute(
             "UPDATE runs SET status = 'FINISHED', end_time = start_time + 1000 WHERE run_uuid = ?", [first]

@@ -124,17 +124,20 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:
-    """The results of these trials, histories in bulk and arrays when asked for."""
+    """The results of these trials: a metric of all of them at once, and arrays, each when first asked for."""
     rows = [{"run_id": t.run_id, "status": t.status, **_tupled(t.config)} for t in trials]
     frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
-    points = query.histories(store, [trial.run_id for trial in trials])
+
+    @cache
+    def read(metric: str) -> pd.DataFrame:
+        return query.histories(store, [trial.run_id for trial in trials], [metric])
 
     @cache
     def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
         with np.load(store.download(run_id, f"arrays/{name}.npz"), allow_pickle=False) as file:
             return dict(file)
 
-    return Results(frame, points, load)
+    return Results(frame, read, load)
 
 
 def _tupled(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,12 +18,12 @@ class Results:
 
     Args:
         trials: one row a trial: `run_id`, `status`, and every config field as a column.
-        points: one row a recorded value: `run_id`, `metric`, `step`, `value`.
+        read: `read(metric)` fetches what all trials recorded of it, one value a row: `run_id`, `step`, `value`.
         load: `load(run_id, name)` fetches the named arrays a trial kept.
     """
 
     trials: pd.DataFrame
-    points: pd.DataFrame
+    read: Callable[[str], pd.DataFrame]
     load: Callable[[str, str], Arrays]
 
     def where(self, **config: Any) -> "Results":
@@ -31,8 +31,7 @@ class Results:
         keep = np.ones(len(self.trials), dtype=bool)
         for name, value in config.items():
             keep &= np.array([v == value for v in self._column(name)], dtype=bool)
-        trials = self.trials[keep]
-        return replace(self, trials=trials, points=self.points[self.points.run_id.isin(trials.run_id)])
+        return replace(self, trials=self.trials[keep])
 
     def by_seed(self) -> "Iterator[tuple[int, Results]]":
         seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
@@ -42,6 +41,10 @@ class Results:
     def values(self, name: str) -> list[Any]:
         """The values that a config field takes, in the order of the grid."""
         return list(dict.fromkeys(self._column(name)))
+
+    def has(self, metric: str, **where: Any) -> bool:
+        """Whether any of the matching trials recorded this metric."""
+        return bool(self.read(metric).run_id.isin(self.where(**where).trials.run_id).any())
 
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
@@ -83,7 +86,8 @@ class Results:
         ended = chosen.trials[chosen.trials.status != "finished"]
         if len(ended):
             raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")
-        points = chosen.points[chosen.points.metric == metric]
+        points = self.read(metric)
+        points = points[points.run_id.isin(chosen.trials.run_id)]
         if points.empty:
             raise Missing(f"no {metric}{_written(where)}")
         return points

@@ -131,7 +131,7 @@ def cost(config: RFMConfig) -> Cost:
 def trusted(runs: Any, metric: str, **where: Any) -> "np.ndarray":
     """A metric in layers 1, 2, ... as far as the regressions interpolate; `Missing` where fewer than two do."""
     curve = runs.curve(metric, **where)
-    if "krr_residual/layer" in set(runs.where(**where).points.metric):
+    if runs.has("krr_residual/layer", **where):
         good = (runs.curve("krr_residual/layer", **where).reindex(curve.index) <= INACCURATE).cummin()
         curve = curve[good]
     if len(curve) < 2:

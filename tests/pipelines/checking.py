@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from keeping import Kept
+from madeup import Table
 from matplotlib.figure import Figure
 
 from modules.learners import Diverged
@@ -47,9 +48,15 @@ def performed(experiment: Experiment, configs: Iterable[Config], say: Any = None
     frame = pd.DataFrame(rows, dtype=object)
     return Results(
         frame,
-        pd.DataFrame(points, columns=["run_id", "metric", "step", "value"]),
+        Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])),
         lambda run_id, name: arrays[run_id][name],
     )
+
+
+def recorded(results: Results) -> pd.DataFrame:
+    """Everything that trials of `performed` recorded: `run_id`, `metric`, `step`, `value`."""
+    assert isinstance(results.read, Table)
+    return results.read.points
 
 
 def shuffled(results: Results, seed: int = 0) -> Results:
@@ -62,7 +69,8 @@ def shuffled(results: Results, seed: int = 0) -> Results:
             for part, value in results.load(run_id, name).items()
         }
 
-    return replace(results, points=results.points.assign(value=rng.random(len(results.points))), load=load)
+    points = recorded(results)
+    return replace(results, read=Table(points.assign(value=rng.random(len(points)))), load=load)
 
 
 def drawn(experiment: Experiment, results: Results) -> Figure:

@@ -1,6 +1,7 @@
 """Results that nobody measured: for claims, drawings and the view on results."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,16 @@ import pandas as pd
 from pipelines.results import Results
 
 Curve = float | Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What trials recorded, one value a row (`run_id`, `metric`, `step`, `value`), as `Results` reads it."""
+
+    points: pd.DataFrame
+
+    def __call__(self, metric: str) -> pd.DataFrame:
+        return self.points[self.points.metric == metric]
 
 
 def results(
@@ -30,4 +41,4 @@ def results(
         return arrays(by_id[run_id], name)
 
     frame = pd.DataFrame(rows, dtype=object)
-    return Results(frame, pd.DataFrame(points, columns=["run_id", "metric", "step", "value"]), load)
+    return Results(frame, Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])), load)

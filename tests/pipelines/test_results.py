@@ -38,7 +38,7 @@ def test_trials_are_chosen_by_number_by_none_and_by_tuple(runs):
     assert len(runs.where(speeds=(3.0, 4.0)).trials) == 12
     one = runs.where(lr=0.3, decay=None, speeds=(1.0, 2.0), seed=2)
     assert len(one.trials) == 1
-    assert set(one.points.run_id) == set(one.trials.run_id)
+    assert set(one.curves("loss")) == set(one.trials.run_id)
     assert one.final("loss") == 0.3 + 100 + 2000
     assert len(runs.where(decay=3.0).trials) == 0
     assert len(runs.where().trials) == len(CONFIGS)

@@ -26,7 +26,8 @@ def both(server):
         for name in ("loss/train", "nfa/0", "best/loss/train", "final/loss/train")[: 2 + 2 * (number % 3)]:
             database.log_metrics(run_id, [Metric(name, math.sin(s + number), 1000 + s, s) for s in steps])
         if number == 3:
-            database.log_metrics(run_id, [Metric("nfa/0", math.nan, 2000, 99), Metric("only", 1.0, 1, -4)])
+            strange = [Metric("nfa/0", math.nan, 2000, 99), Metric("only", 0.0, 1, -4), Metric("wide", math.inf, 1, 0)]
+            database.log_metrics(run_id, strange, tags={"empty": ""}, params={"none": ""})
         if number != 4:
             database.end_run(run_id, "FINISHED" if number != 5 else "FAILED")
     return database, attach(server.uri)
@@ -65,11 +66,14 @@ def test_runs_are_chosen_by_experiment_tag_and_status(both, side):
 
 
 def test_runs_beyond_one_page_are_all_read(both, monkeypatch):
-    search = both[1].client.search_runs
-    monkeypatch.setattr(
-        both[1].client, "search_runs", lambda *args, max_results, **kwargs: search(*args, max_results=5, **kwargs)
-    )
-    assert len(query.runs(both[1], ["query/a", "query/b"])) == 12
+    asked = []
+    send = query.http_request_safe
+    monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+    at_once = query.runs(both[1], ["query/a", "query/b"], status="FINISHED")
+    assert len(asked) == 1
+    monkeypatch.setattr(query, "RUNS_PER_PAGE", 1)
+    pd.testing.assert_frame_equal(query.runs(both[1], ["query/a", "query/b"], status="FINISHED"), at_once)
+    assert len(asked) > 10
 
 
 @pytest.mark.parametrize("metrics", [None, ["loss/train"], ["nfa/0", "only"], ["absent"], []])
@@ -109,10 +113,10 @@ def test_runs_are_found_by_their_ids_in_the_order_asked_for(both, side, monkeypa
 
 
 def test_histories_take_few_requests(both, monkeypatch):
-    asked = []
+    ids, asked = _ids(both[1]), []
     send = query.http_request_safe
     monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
-    query.histories(both[1], _ids(both[1]), ["loss/train", "nfa/0"])
+    query.histories(both[1], ids, ["loss/train", "nfa/0"])
     assert len(asked) == 2
 
 

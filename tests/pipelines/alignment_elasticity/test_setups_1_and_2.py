@@ -1,7 +1,7 @@
 """The figures on synthetic data: run small, and one step of the paper's presets at its widths."""
 
 import pytest
-from checking import check_figure, performed
+from checking import check_figure, performed, recorded
 
 from pipelines import registry
 from pipelines.alignment_elasticity.recall import LOGARITHMIC
@@ -56,7 +56,7 @@ def test_presets_of_the_paper_take_their_step_at_its_widths(name):
     config = figure.paper.but(**{k: v for k, v in fewer.items() if k in fields})
     results = performed(figure, [config])
     assert results.trials.status.tolist() == ["finished"]
-    assert results.points.value.notna().all()
+    assert recorded(results).value.notna().all()
 
 
 def test_the_paper_s_presets_are_its_numbers():
@@ -70,7 +70,7 @@ def test_the_paper_s_presets_are_its_numbers():
 def test_a_trial_repeats_to_the_last_digit():
     figure = experiment("recall")
     config = figure.laptop.but(**SMALL)
-    first, second = (performed(figure, [config]).points.value.tolist() for _ in range(2))
+    first, second = (recorded(performed(figure, [config])).value.tolist() for _ in range(2))
     assert first == second
 
 

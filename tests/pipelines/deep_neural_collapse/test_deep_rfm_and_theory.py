@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from checking import check_figure, performed
+from checking import check_figure, performed, recorded
+from madeup import Table
 from publicfiles import public_images  # noqa: F401
 
 from pipelines import registry
@@ -73,9 +74,9 @@ def test_layers_behind_one_that_does_not_interpolate_are_left_out():
     found = experiment("deep_rfm_relu")
     results = performed(found, [found.laptop.but(n_train=20, width=16, depth=4)])
     assert len(trusted(results, "nc1/projected")) == 4
-    torn = results.points.copy()
+    torn = recorded(results).copy()
     torn.loc[(torn.metric == "krr_residual/layer") & (torn.step == 3), "value"] = 2e-8
-    kept = trusted(replace(results, points=torn), "nc1/projected")
+    kept = trusted(replace(results, read=Table(torn)), "nc1/projected")
     assert kept.tolist() == results.curve("nc1/projected").loc[:2].tolist()
     with pytest.raises(Missing, match="no nc3"):
         trusted(results, "nc3/projected")

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from checking import check_figure, performed, shuffled, small
+from checking import check_figure, performed, recorded, shuffled, small
+from madeup import Table
 from publicfiles import public_images  # noqa: F401
 
 from modules import data, learners, nets
@@ -87,11 +88,11 @@ def test_clusters_do_not_reach_the_loss():
 def test_verdicts_turn_with_the_measurements():
     """Claims that compare networks read the networks that they name."""
     results = performed(FEWER_SEEDS, small(FEWER_SEEDS, **SMALL))
-    points = results.points.copy()
+    points = recorded(results).copy()
     widths = dict(zip(results.trials.run_id, results.trials.width, strict=True))
     chosen = points.metric.str.startswith("msdr/")
     points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(widths).astype(float)
-    rising = dataclasses.replace(results, points=points)
+    rising = dataclasses.replace(results, read=Table(points))
     verdicts = {claim.id: claim.judge(rising).status for claim in mixture.by_width.claims}
     assert verdicts == {
         "c15_width_raises_msdr": "holds",
@@ -104,10 +105,10 @@ def test_verdicts_turn_with_the_measurements():
 def test_the_slope_of_a_power_law_is_its_exponent():
     results = performed(theorem.figure, small(theorem.figure, dim=64, width=4, lr=0.5, measurements=1))
     powers = results.trials.set_index("run_id").noise_to_signal.astype(float) ** -3
-    points = results.points.copy()
+    points = recorded(results).copy()
     chosen = points.metric.str.startswith("separation/")
     points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(powers)
-    cubic = dataclasses.replace(results, points=points).where(seed=0)
+    cubic = dataclasses.replace(results, read=Table(points)).where(seed=0)
     assert theorem.slope(cubic, "separation/mean") == pytest.approx(3.0)
     noise = theorem.slope(shuffled(results).where(seed=0), "separation/mean")
     assert abs(noise - 3.0) > 0.1
@@ -115,5 +116,5 @@ def test_the_slope_of_a_power_law_is_its_exponent():
 
 def test_trials_of_one_seed_are_repeated_to_the_bit():
     config = similar_pairs.figure.laptop.but(**SMALL, dim=16, width=8)
-    first, second = (performed(similar_pairs.figure, [config]).points.value.to_numpy() for _ in range(2))
+    first, second = (recorded(performed(similar_pairs.figure, [config])).value.to_numpy() for _ in range(2))
     assert np.array_equal(first, second)

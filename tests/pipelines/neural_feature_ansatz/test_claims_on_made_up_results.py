@@ -44,8 +44,7 @@ def only(runs, fields, *, without=False):
     chosen = np.ones(len(runs.trials), dtype=bool)
     for field, value in fields.items():
         chosen &= np.array([v == value for v in runs.trials[field]])
-    trials = runs.trials[~chosen if without else chosen]
-    return replace(runs, trials=trials, points=runs.points[runs.points.run_id.isin(trials.run_id)])
+    return replace(runs, trials=runs.trials[~chosen if without else chosen])
 
 
 def verdicts(name, runs):
