@@ -19,6 +19,7 @@ from mlflow.entities import Metric
 
 from pipelines.cluster import NO_MEMORY, alive, connect_ray, elsewhere, survive_lack_of_memory
 from pipelines.config import Config
+from pipelines.driver import heartbeat, introduction
 from pipelines.errors import RequestError, Unsettled, tell
 from pipelines.experiment import Experiment, Scale
 from pipelines.records import TrialRecord, read_trials
@@ -125,7 +126,8 @@ def conduct(
         for sweep in sweeps:
             if sweep.seconds is not None:
                 store.reopen_run(sweep.run_id)
-                store.set_tags(sweep.run_id, {"status": "running"})
+                store.set_tags(sweep.run_id, {"status": "running"} | introduction())
+        held.enter_context(heartbeat(sweeps[0].run_id, store))
         results = _conduct(sweeps, store, outbox, title, ended)
         sync(outbox, known=store.uri)  # what earlier crashes left, once: a store that is away costs seconds
         return results

@@ -16,6 +16,7 @@ from pipelines.axes import Axis, lay_out
 from pipelines.cluster import connect_ray, require_shared_store
 from pipelines.conduct import LEAVING, Finished, Opened, Plan, conduct
 from pipelines.config import Config
+from pipelines.driver import introduction, where_run
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment
 from pipelines.records import VERDICTS, read_stored_plan, read_trials
@@ -105,8 +106,8 @@ def resume_sweep(
         raise unknown("sweep", name, _names(store))
     sweep_run_id = str(found.run_id.iloc[0])
     plan = read_plan(experiment, read_stored_plan(store, sweep_run_id, experiment))
-    if in_use(outbox, sweep_run_id):
-        raise RequestError(f"the sweep {name} is still being run by another process")
+    if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
+        raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
     (finished,) = conduct([reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
     return finished
@@ -194,6 +195,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             "kind": plan.kind,
             "status": "running",
             "axes": ",".join(plan.axes),
+            **introduction(),
             **plan.tags,
         },
     )

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from pipelines.conduct import Opened, Plan
+from pipelines.driver import where_run
 from pipelines.errors import tell
 from pipelines.records import VERDICTS
 from pipelines.sweep import reopened, written_plan
 from tracking import query
 from tracking.connect import Store
-from tracking.outbox import in_use
 
 CUT = ("running", "killed")  # the status of a sweep that did not come to its end
 
@@ -44,7 +44,7 @@ def begun(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
     if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(found.columns):
         return Found([], [], list(plans))
     newest = [_newest(found[found["tags.plan_digest"] == digest(plan)]) for plan in plans]
-    cut = {row["run_id"] for row in newest if row["tags.status"] in CUT and not in_use(outbox, row["run_id"])}
+    cut = {row["run_id"] for row in newest if row["tags.status"] in CUT and not _runs(row, store, outbox)}
     commands = {row["tags.command"] for row in newest if row["run_id"] in cut}
     going_on: list[Opened] = []
     complete: list[str] = []
@@ -88,6 +88,14 @@ def _sources(trial: Any) -> set[Path]:
 def _newest(rows: pd.DataFrame) -> Mapping[Any, Any]:
     """The last one, since runs come oldest first; without any, one that is nowhere."""
     return rows.iloc[-1].to_dict() if len(rows) else dict.fromkeys(("run_id", "tags.status", "tags.command"), "")
+
+
+def _runs(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
+    """Whether a sweep is being run right now, which is said."""
+    tags = {name: row.get(f"tags.{name}") for name in ("driver", "status")}
+    if where := where_run(row["run_id"], tags, store, outbox):
+        tell(f"{row['tags.experiment']} is being run {where}: this command runs it too")
+    return bool(where)
 
 
 def _say(going_on: Sequence[Opened], complete: Sequence[str]) -> None:

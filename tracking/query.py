@@ -58,7 +58,7 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of `runs` as they come, each with what its run has: not all of them are held at once."""
     names = [experiment] if isinstance(experiment, str) else experiment
-    known = _pages(store.client.search_experiments, view_type=ViewType.ALL)
+    known = _pages(store, store.client.search_experiments, view_type=ViewType.ALL)
     chosen = {e.experiment_id: e.name for e in known if names is None or e.name in names}
     wanted = {key: str(value) for key, value in (tags or {}).items()}
     clauses = [f"tags.`{key}` = {_quoted(value)}" for key, value in wanted.items()]
@@ -97,16 +97,16 @@ def histories(
 
 
 def _found(store: Store, run_ids: list[str]) -> Iterator[Run]:
-    experiments = [e.experiment_id for e in _pages(store.client.search_experiments, view_type=ViewType.ALL)]
+    experiments = [e.experiment_id for e in _pages(store, store.client.search_experiments, view_type=ViewType.ALL)]
     condition = f"attributes.run_id IN ({', '.join(map(_quoted, run_ids))})"
     query = {"experiment_ids": experiments, "filter_string": condition, "run_view_type": ViewType.ALL}
-    return _pages(store.client.search_runs, max_results=RUNS_PER_PAGE, **query)
+    return _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **query)
 
 
-def _pages(search: Any, **query: Any) -> Iterator[Any]:
+def _pages(store: Store, search: Any, **query: Any) -> Iterator[Any]:
     token = None
     while True:
-        page = search(**query, page_token=token)
+        page = store.patiently(search, **query, page_token=token)
         yield from page
         token = page.token
         if not token:
@@ -147,7 +147,7 @@ def _runs_on_server(store: Store, experiments: Mapping[str, str], clauses: list[
 def _ask(store: Store, endpoint: str, method: str, **query: Any) -> Any:
     """What a server answers, as the JSON that it is."""
     credentials = store.client._tracking_client.store.get_host_creds()
-    return http_request_safe(credentials, endpoint, method, **query).json()
+    return store.patiently(http_request_safe, credentials, endpoint, method, **query).json()
 
 
 def _row(run: Mapping[str, Any], experiments: Mapping[str, str]) -> dict[str, Any]:
@@ -263,7 +263,8 @@ def _curves(store: Store, run_ids: list[str], metric: str) -> list[tuple[Any, ..
             complete = {point["run_id"] for point in points} - {last}
             if not complete:  # this one run alone fills an answer
                 rows += [
-                    (last, metric, m.step, m.value, m.timestamp) for m in store.client.get_metric_history(last, metric)
+                    (last, metric, m.step, m.value, m.timestamp)
+                    for m in store.patiently(store.client.get_metric_history, last, metric)
                 ]
                 missing.discard(last)
                 continue

@@ -61,7 +61,7 @@ logging.getLogger("mlflow.utils.databricks_utils").setLevel(logging.ERROR)  # th
 
 @dataclass(frozen=True)
 class Store:
-    """A place where runs are kept. Writes that meet a busy store are repeated for up to `patience` seconds.
+    """A place where runs are kept. What meets a busy store is repeated for up to `patience` seconds.
 
     Every method raises StoreError once patience is at an end, MlflowException at once for what repeating cannot mend.
     """
@@ -72,21 +72,21 @@ class Store:
 
     def experiment_id(self, name: str) -> str:
         """Return the id of the experiment `name`: found, restored if it was deleted, or created."""
-        found = self._call(self.client.get_experiment_by_name, name)
+        found = self.patiently(self.client.get_experiment_by_name, name)
         if found is None:
             try:
                 where = self._artifact_location(name)
-                return self._call(self.client.create_experiment, name, artifact_location=where, tags=EXPERIMENT_TAGS)
+                return self.patiently(self.client.create_experiment, name, artifact_location=where, tags=EXPERIMENT_TAGS)
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-            found = self._call(self.client.get_experiment_by_name, name)  # another process was faster
+            found = self.patiently(self.client.get_experiment_by_name, name)  # another process was faster
             assert found is not None
         if found.lifecycle_stage == "deleted":
-            self._call(self.client.restore_experiment, found.experiment_id)
+            self.patiently(self.client.restore_experiment, found.experiment_id)
         for key, value in EXPERIMENT_TAGS.items():
             if found.tags.get(key) != value:
-                self._call(self.client.set_experiment_tag, found.experiment_id, key, value)
+                self.patiently(self.client.set_experiment_tag, found.experiment_id, key, value)
         return found.experiment_id
 
     def start_run(
@@ -114,7 +114,7 @@ class Store:
             return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info
 
         try:
-            info = self._call(create)
+            info = self.patiently(create)
             if not self.uri.startswith("databricks"):  # where it takes a profile too
                 _places[info.run_id] = info.artifact_uri
             return info.run_id
@@ -126,19 +126,19 @@ class Store:
 
     def end_run(self, run_id: str, status: str = "FINISHED", end_time: int | None = None) -> None:
         """End a run as FINISHED, FAILED or KILLED, at `end_time` (milliseconds since the epoch) or now."""
-        self._call(self.client.set_terminated, run_id, status, end_time)
+        self.patiently(self.client.set_terminated, run_id, status, end_time)
         _places.pop(run_id, None)
 
     def reopen_run(self, run_id: str) -> None:
         """Make a run that had ended one that goes on."""
-        self._call(self.client.update_run, run_id, "RUNNING")
+        self.patiently(self.client.update_run, run_id, "RUNNING")
 
     def get_run(self, run_id: str) -> Run:
         """Return the run. Raises RunNotFound, for an id that could not be one too."""
         if not RUN_ID.fullmatch(run_id):
             raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}")
         try:
-            return self._call(self.client.get_run, run_id)
+            return self.patiently(self.client.get_run, run_id)
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}") from error
@@ -156,7 +156,7 @@ class Store:
         settings = [Param(key, str(value)) for key, value in params.items()]
         while metrics or labels or settings:
             some, few, fixed = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST], settings[:ITEMS_PER_REQUEST]
-            self._call(self.client.log_batch, run_id, metrics=some, params=fixed, tags=few)
+            self.patiently(self.client.log_batch, run_id, metrics=some, params=fixed, tags=few)
             metrics, labels, settings = metrics[len(some) :], labels[len(few) :], settings[len(fixed) :]
 
     def log_dataset(
@@ -166,7 +166,7 @@ class Store:
         text = json.dumps(profile, default=artifacts.plain)
         source = json.dumps({"name": name})
         data = Dataset(name, digest, source_type="code", source=source, profile=text)
-        self._call(self.client.log_inputs, run_id, [DatasetInput(data, [InputTag("mlflow.data.context", context)])])
+        self.patiently(self.client.log_inputs, run_id, [DatasetInput(data, [InputTag("mlflow.data.context", context)])])
 
     def log_json(self, run_id: str, obj: Any, path: str) -> None:
         """Store `obj` as JSON at `path`."""
@@ -184,15 +184,15 @@ class Store:
             raise FileNotFoundError(f"{local} does not exist")
         send = self.client.log_artifacts if Path(local).is_dir() else self.client.log_artifact
         where = str(Path(directory) / Path(local).name) if Path(local).is_dir() else directory
-        self._call(send, run_id, str(local), where or None)
+        self.patiently(send, run_id, str(local), where or None)
 
     def log_tree(self, run_id: str, root: Path) -> None:
         """Store everything under `root` at the same relative paths."""
         if run_id in _places:
             repository = get_artifact_repository(_places[run_id], tracking_uri=self.uri)
-            self._call(repository.log_artifacts, str(root))
+            self.patiently(repository.log_artifacts, str(root))
         else:
-            self._call(self.client.log_artifacts, run_id, str(root))
+            self.patiently(self.client.log_artifacts, run_id, str(root))
 
     def log_figure(self, run_id: str, figure: Figure, stem: str) -> None:
         """Store a matplotlib figure as `<stem>.png` and `<stem>.svg`."""
@@ -219,12 +219,12 @@ class Store:
 
     def artifact_paths(self, run_id: str, directory: str) -> list[str]:
         """Return the paths of the files and directories in an artifact directory; none where it is missing."""
-        return [entry.path for entry in self._call(self.client.list_artifacts, run_id, directory)]
+        return [entry.path for entry in self.patiently(self.client.list_artifacts, run_id, directory)]
 
     def delete_artifacts(self, run_id: str, path: str) -> None:
         """Delete an artifact, a file or a directory. Raises MlflowException where they cannot be deleted."""
         repository = get_artifact_repository(self.get_run(run_id).info.artifact_uri, tracking_uri=self.uri)
-        self._call(repository.delete_artifacts, path)
+        self.patiently(repository.delete_artifacts, path)
 
     def download(self, run_id: str, path: str, into: Path | None = None) -> Path:
         """Return a local path of an artifact, a file or a directory: a copy in the directory `into`, where given.
@@ -233,7 +233,7 @@ class Store:
         """
         self.get_run(run_id)
         try:
-            return Path(self._call(self.client.download_artifacts, run_id, path, str(into) if into else None))
+            return Path(self.patiently(self.client.download_artifacts, run_id, path, str(into) if into else None))
         except (OSError, MlflowException) as error:
             raise StoreError(f"run {run_id} has no artifact {path!r}") from error
 
@@ -269,7 +269,7 @@ class Store:
             yield Path(root)
             self.log_tree(run_id, Path(root))
 
-    def _call(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def patiently(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Repeat `call` while the store is busy or away, waiting ever longer, until patience is at an end."""
         again = Retrying(
             retry=retry_if_exception(is_transient),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine, ended, until
 from mlflow.entities import Run
+from mlflow_server import Server
 
 pytestmark = pytest.mark.heavy
 
@@ -36,6 +37,29 @@ def test_a_fresh_reproduction_begins_anew_beside_the_interrupted_one(patient: di
         if run.info.run_id in old:
             assert (run.info.status, run.data.tags, points(here, run.info.run_id)) == old[run.info.run_id]
     assert here.client.get_run(interrupted.info.run_id).data.tags["status"] == "killed"
+
+
+def test_two_people_who_share_a_server_do_not_run_the_same_sweep(
+    patient: dict[str, str], server: Server, tmp_path: Path
+) -> None:
+    one, other = (
+        CommandLine(tmp_path, patient | {"MLFLOW_TRACKING_URI": server.uri}).elsewhere(tmp_path / n) for n in "ab"
+    )
+    process = one.start("reproduce", "patient/curves", "--json")
+    one.wait_for_point("patient/curves", "final/loss/val")
+    (sweep,) = one.runs("verdicts")
+    refused = other("sweep", "patient/curves", "--resume", sweep.data.tags["sweep"], code=2)
+    assert "is still being run on" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    second = other("reproduce", "patient/curves", "--json")
+    assert "is being run on" in second.err
+    first = ended(process)
+    assert first.code == 0
+    ids = {said.document["experiments"][0]["sweep_run_id"] for said in (first, second)}
+    assert len(ids) == len(one.runs("verdicts")) == 2
+    assert [run.info.status for run in runs(one)] == ["FINISHED"] * 12
+    assert {tuple(points(one, run.info.run_id)) for run in runs(one)} == {tuple(range(1, 41))}
+    assert Counter(run.data.tags["sweep_run_id"] for run in runs(one)) == dict.fromkeys(ids, 6)
 
 
 def test_a_search_that_stops_poor_trials_early_can_be_interrupted_and_gone_on_with(featurelab: CommandLine) -> None:

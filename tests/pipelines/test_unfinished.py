@@ -1,5 +1,6 @@
 """Which interrupted reproductions a command goes on with: its own, made by the same source, that nobody runs."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -70,6 +71,16 @@ def test_a_sweep_that_is_still_being_run_is_left_alone(store, plans, tmp_path):
     with alone(tmp_path, opened(plans[0], store, "running")):
         assert begun(plans[:1], store, tmp_path).missing == plans[:1]
     assert len(begun(plans[:1], store, tmp_path).going_on) == 1, "its process died"
+
+
+def test_a_sweep_that_another_machine_runs_is_left_alone_too(store, plans, tmp_path, capsys):
+    run_id = opened(plans[0], store, "running")
+    store.set_tags(run_id, {"driver": f"gpu-07 12 {'0' * 32}", "seen": str(time.time())})
+    assert begun(plans[:1], store, tmp_path).missing == plans[:1]
+    said = "neural_feature_ansatz/init_scale is being run on gpu-07, process 12 (last seen 0 s ago): this command"
+    assert capsys.readouterr().err == f"{said} runs it too\n"
+    store.set_tags(run_id, {"seen": str(time.time() - 100)})
+    assert len(begun(plans[:1], store, tmp_path).going_on) == 1, "that machine is gone"
 
 
 def test_other_settings_or_another_source_are_not_gone_on_with(store, plans, tmp_path, monkeypatch):

@@ -5,7 +5,9 @@ import random
 
 import pandas as pd
 import pytest
+import requests
 from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
 
 from tracking import query
 from tracking.connect import attach
@@ -118,6 +120,21 @@ def test_histories_take_few_requests(both, monkeypatch):
     monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
     query.histories(both[1], ids, ["loss/train", "nfa/0"])
     assert len(asked) == 2
+
+
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(both, monkeypatch):
+    send, refused = query.http_request_safe, set()
+
+    def busy(credentials, endpoint, *args, **kwargs):
+        if endpoint not in refused:
+            refused.add(endpoint)
+            raise MlflowException("busy") from requests.exceptions.RetryError("too many 500 error responses")
+        return send(credentials, endpoint, *args, **kwargs)
+
+    monkeypatch.setattr(query, "http_request_safe", busy)
+    assert len(query.runs(both[1], "query/a")) == 6
+    assert len(query.histories(both[1], _ids(both[1]), ["only"])) == 1
+    assert refused == {query.SEARCH_ENDPOINT, query.BULK_ENDPOINT}
 
 
 def test_no_runs_give_an_empty_table_with_the_right_types(both):

@@ -97,9 +97,9 @@ def test_transient_failures_are_repeated_and_others_are_not(store):
         calls.append(1)
         raise MlflowException("bad", INVALID_PARAMETER_VALUE)
 
-    assert store._call(busy) == "done"
+    assert store.patiently(busy) == "done"
     with pytest.raises(MlflowException, match="bad"):
-        store._call(wrong)
+        store.patiently(wrong)
     assert len(calls) == 1
 
 
