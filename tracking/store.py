@@ -76,7 +76,9 @@ class Store:
         if found is None:
             try:
                 where = self._artifact_location(name)
-                return self.patiently(self.client.create_experiment, name, artifact_location=where, tags=EXPERIMENT_TAGS)
+                return self.patiently(
+                    self.client.create_experiment, name, artifact_location=where, tags=EXPERIMENT_TAGS
+                )
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise

@@ -42,19 +42,17 @@ def test_a_fresh_reproduction_begins_anew_beside_the_interrupted_one(patient: di
 def test_two_people_who_share_a_server_do_not_run_the_same_sweep(
     patient: dict[str, str], server: Server, tmp_path: Path
 ) -> None:
-    one, other = (
-        CommandLine(tmp_path, patient | {"MLFLOW_TRACKING_URI": server.uri}).elsewhere(tmp_path / n) for n in "ab"
-    )
+    shared = CommandLine(tmp_path, patient | {"MLFLOW_TRACKING_URI": server.uri})
+    one, other = (shared.elsewhere(tmp_path / name) for name in ("one", "other"))
     process = one.start("reproduce", "patient/curves", "--json")
-    one.wait_for_point("patient/curves", "final/loss/val")
-    (sweep,) = one.runs("verdicts")
+    (sweep,) = until(lambda: one.runs("verdicts"))
+    beside = other.start("reproduce", "patient/curves", "--json")
     refused = other("sweep", "patient/curves", "--resume", sweep.data.tags["sweep"], code=2)
     assert "is still being run on" in refused.err
     assert len(refused.err.splitlines()) == 1
-    second = other("reproduce", "patient/curves", "--json")
+    first, second = ended(process), ended(beside)
+    assert first.code == second.code == 0
     assert "is being run on" in second.err
-    first = ended(process)
-    assert first.code == 0
     ids = {said.document["experiments"][0]["sweep_run_id"] for said in (first, second)}
     assert len(ids) == len(one.runs("verdicts")) == 2
     assert [run.info.status for run in runs(one)] == ["FINISHED"] * 12
