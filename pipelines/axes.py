@@ -97,7 +97,13 @@ def parse_axes(pairs: Iterable[str], model: type[Config]) -> dict[str, Axis]:
 
     Raises `RequestError` as `by_setting` and `parse_axis` do.
     """
-    return {name: parse_axis(domain) for name, domain in by_setting(pairs, model, "key=DOMAIN").items()}
+    axes: dict[str, Axis] = {}
+    for name, domain in by_setting(pairs, model, "key=DOMAIN").items():
+        try:
+            axes[name] = parse_axis(domain)
+        except RequestError as error:
+            raise RequestError(f"{name}: {error}") from None
+    return axes
 
 
 def parse_axis(text: str) -> Axis:

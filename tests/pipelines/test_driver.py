@@ -11,16 +11,10 @@ from pipelines import driver, registry
 from pipelines.driver import heartbeat, introduction, where_run
 from pipelines.errors import RequestError
 from pipelines.sweep import open_sweep, plan_search, resume_sweep
-from tracking.connect import connect
 from tracking.outbox import alone
 
 TOKEN = "0123456789abcdef" * 2
 PLAN = {"scale": "laptop", "name": "night"}
-
-
-@pytest.fixture
-def store(tmp_path):
-    return connect(f"sqlite:///{tmp_path / 'mlflow.db'}", timeout=60)
 
 
 @pytest.fixture

@@ -10,15 +10,9 @@ from pipelines.conduct import Plan
 from pipelines.sweep import open_sweep
 from pipelines.trial import start
 from pipelines.unfinished import begun, digest
-from tracking.connect import connect
 from tracking.outbox import alone
 
 NAMES = ["neural_feature_ansatz/init_scale", "neural_feature_ansatz/init_scale_decay_1"]
-
-
-@pytest.fixture
-def store(tmp_path):
-    return connect(f"sqlite:///{tmp_path / 'mlflow.db'}", timeout=60)
 
 
 @pytest.fixture
