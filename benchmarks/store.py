@@ -61,6 +61,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     from tracking.provenance import config_hash
     from tracking.store import sqlite_path
 
+    # spread over all first digits, as MLflow's own ids are: by them a server is asked for its runs
     ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]
     with closing(sqlite3.connect(sqlite_path(store.uri))) as database, database:
         database.execute(

@@ -134,11 +134,10 @@ def _runs_on_server(store: Store, experiments: Mapping[str, str], clauses: list[
             rows += more
         return rows
 
-    rows, token = page(clauses)
-    if not token:
-        yield from rows
+    first, more = page(clauses)
+    if not more:
+        yield from first
         return
-    del rows
     with ThreadPoolExecutor(SERVER_PROCESSES) as pool:
         for found in pool.map(pages, string.hexdigits[:16]):
             yield from found
@@ -155,7 +154,7 @@ def _row(run: Mapping[str, Any], experiments: Mapping[str, str]) -> dict[str, An
     times = int(info["start_time"]), int(info["end_time"]) if "end_time" in info else None
     row = _facts(info["run_id"], experiments[info["experiment_id"]], info.get("run_name", ""), info["status"], *times)
     for kind, convert in zip(KINDS, (str, str, float), strict=True):
-        # a value that is not finite is a text
+        # a metric that is nan comes as a text: JSON has no number for it
         row |= {f"{kind}.{each['key']}": convert(each["value"]) for each in data.get(kind, [])}
     return {name: value for name, value in row.items() if not name.startswith("tags.mlflow.")}
 

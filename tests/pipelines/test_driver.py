@@ -1,16 +1,18 @@
 """A sweep that is being run, from another machine or another folder of this one, is not run a second time."""
 
-import os
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+from mlflow_server import Server
 
 from pipelines import driver, registry
 from pipelines.driver import heartbeat, introduction, where_run
 from pipelines.errors import RequestError
 from pipelines.sweep import open_sweep, plan_search, resume_sweep
+from tracking.connect import attach
 from tracking.outbox import alone
 
 TOKEN = "0123456789abcdef" * 2
@@ -75,30 +77,45 @@ def test_one_sign_of_life_speaks_for_all_sweeps_of_a_command(sweep, store, place
     assert place().startswith("on gpu-07")
 
 
-def test_signs_of_life_come_until_the_end_and_bear_a_store_that_is_away(sweep, store, monkeypatch):
+def seen(store, run_id):
+    return float(store.get_run(run_id).data.tags["seen"])
+
+
+def sign(store, run_id):
+    """The next sign of life, 0 where none comes."""
+    store.set_tags(run_id, {"seen": "0"})
+    deadline = time.monotonic() + 10
+    while not seen(store, run_id) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return seen(store, run_id)
+
+
+def test_signs_of_life_come_until_the_end(sweep, store, monkeypatch):
     monkeypatch.setattr(driver, "BEAT", 0.05)
-
-    def seen():
-        return float(store.get_run(sweep).data.tags["seen"])
-
-    def comes():
-        store.set_tags(sweep, {"seen": "0"})
-        deadline = time.monotonic() + 10
-        while not seen() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return seen()
-
-    file = store.uri.removeprefix("sqlite:///")
     with heartbeat(sweep, store):
-        assert comes() == pytest.approx(time.time(), abs=5)
-        os.rename(file, f"{file}.away")
-        time.sleep(0.3)
-        os.rename(f"{file}.away", file)
-        assert comes()
+        assert sign(store, sweep) == pytest.approx(time.time(), abs=5)
     time.sleep(0.3)
     store.set_tags(sweep, {"seen": "0"})
     time.sleep(0.3)
-    assert seen() == 0
+    assert seen(store, sweep) == 0
+
+
+def test_signs_of_life_come_again_once_a_server_that_was_killed_is_back(template, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "BEAT", 0.05)
+    shutil.copy(template, tmp_path / "mlflow.db")
+    server = Server(tmp_path)
+    server.start()
+    try:
+        store = attach(server.uri)
+        run_id = store.start_run("verdicts", "night")
+        with heartbeat(run_id, store):
+            assert sign(store, run_id)
+            server.stop()
+            time.sleep(0.5)
+            server.start()
+            assert sign(store, run_id)
+    finally:
+        server.stop()
 
 
 def test_a_sweep_that_is_run_elsewhere_is_not_resumed(sweep, store, tmp_path):
