@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipelines.errors import RequestError
-from tracking.lines import line, quoted
+from pipelines.runtime import UMASK
+from tracking.lines import SECRET_NAME, line, quoted
 
 PATIENCE = 10.0
 NO_MEMORY = "the memory of its machine ran out"
@@ -23,7 +24,6 @@ def connect_ray(address: str | None) -> None:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
     os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")  # of all trials at once; ours are in the store
-    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", "30")
     os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # with the other one Tune would leave `SweepProgress` out
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -32,15 +32,21 @@ def connect_ray(address: str | None) -> None:
     if _has_token():
         # `ray start` protects a cluster with the token it finds, but a driver that joins would not show it unasked
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+    target = address or os.environ.get("RAY_ADDRESS") or "local"
+    if target == "local":
+        # read when Ray is imported: its servers then listen on the loopback interface alone
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
     import ray
 
     if ray.is_initialized():
         return
-    target = address or os.environ.get("RAY_ADDRESS") or "local"
+    _keep_secrets()
+    _quieten()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
-        ray.init(address="local", include_dashboard=False, **quiet)
+        with private():
+            ray.init(address="local", include_dashboard=False, **quiet)
         return
     if target != "auto":
         _check_listening(target)
@@ -52,6 +58,43 @@ def connect_ray(address: str | None) -> None:
             wanted = "the token of the Ray cluster is wanted in ~/.ray/auth_token or RAY_AUTH_TOKEN"
             raise RequestError(f"{wanted} (--address {line(target, 80)})") from None
         raise RequestError(f"no Ray cluster at {line(target, 80)}: {line(str(error), 200)}") from None
+
+
+def _keep_secrets() -> None:
+    """Keep credentials out of what Tune (2.60) tells its workers to set: it is written to logs that all can read.
+
+    Workers of this machine have this process's environment anyway; others have their own.
+    """
+    from ray.tune.execution import class_cache
+
+    named = class_cache.ENV_VARS_TO_PROPAGATE
+    named.difference_update([name for name in named if SECRET_NAME.search(name)])
+
+
+def _quieten() -> None:
+    """Leave out what Ray (2.60) prints, dumps of its state among it, where a process of its own dies: we say so."""
+    from ray._private import worker
+
+    worker.print_to_stdstream = lambda *args, **options: None
+
+
+@contextmanager
+def private() -> Iterator[None]:
+    """Inside, files are made for this user alone: Ray's token, which lets anybody run code here, and its logs.
+
+    What Ray starts inherits that; trials go back to the mask that is noted here.
+    """
+    token = Path.home() / ".ray" / "auth_token"
+    with suppress(OSError):
+        if token.stat().st_mode & 0o077:
+            token.chmod(0o600)
+    before = os.umask(0o077)
+    os.environ[UMASK] = f"{before:o}"
+    try:
+        yield
+    finally:
+        os.umask(before)
+        del os.environ[UMASK]
 
 
 @contextmanager
@@ -72,6 +115,18 @@ def _one_line_at_most() -> Iterator[None]:
 def _has_token() -> bool:
     named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     return named or (Path.home() / ".ray" / "auth_token").is_file()
+
+
+def fallen() -> str:
+    """Which of the processes of Ray that this one has started are dead; empty while all live.
+
+    Without its raylet, Ray (2.60) ends the driver's process too, some ten seconds later and without a word to it.
+    """
+    from ray._private import worker
+
+    node: Any = worker._global_node
+    dead = sorted({kind for kind, _ in node.dead_processes()} & {"raylet", "gcs_server"}) if node else []
+    return f"Ray's {' and '.join(dead)} died" if dead else ""
 
 
 def alive() -> set[str]:

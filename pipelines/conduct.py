@@ -2,101 +2,40 @@
 
 import logging
 import os
-import re
-import signal
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
 
-from pipelines.cluster import NO_MEMORY, alive, connect_ray, elsewhere, survive_lack_of_memory
-from pipelines.config import Config
+from pipelines.cluster import alive, connect_ray, fallen, survive_lack_of_memory
 from pipelines.driver import heartbeat, introduction
-from pipelines.errors import RequestError, Unsettled, tell
-from pipelines.experiment import Experiment, Scale
-from pipelines.records import TrialRecord, read_trials
-from pipelines.resources import Resources, at_once, requests
+from pipelines.errors import RequestError, RunError, tell
+from pipelines.plans import Finished, Opened
+from pipelines.ranking import Ranking
+from pipelines.records import JUDGING, TrialRecord, end_sweep, how_trials_went
+from pipelines.resources import at_once, requests
 from pipelines.runtime import SETTINGS
-from pipelines.worker import Job, work
+from pipelines.settle import Told, settle
+from pipelines.signals import Enough, Terminated, raised
+from pipelines.worker import Job
 from tracking.connect import Store, StoreError
 from tracking.journal import Busy
 from tracking.lines import line
 from tracking.outbox import Bound, alone, sync
 
-Mode = Literal["min", "max"]
-TERMINATED = 128 + signal.SIGTERM  # the exit status that shells give a process ended by SIGTERM
-
 STATUSES = ("finished", "stopped", "diverged", "failed", "killed")  # in which a trial may end
 NOTICED = 40.0  # seconds after which Ray has noticed that a machine is gone
 ROUNDS = 3  # how often a trial may lose its machine before it is given up
-LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A sweep before it runs."""
-
-    experiment: Experiment
-    configs: list[Config]
-    axes: list[str]
-    scale: Scale
-    name: str = ""
-    scheduler: Literal["fifo", "asha"] = "fifo"
-    metric: str = ""
-    mode: Mode = "min"
-    resources: Resources = field(default_factory=Resources)
-    kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
-    tags: dict[str, str] = field(default_factory=dict)
-
-    def label(self, config: Config) -> str:
-        """The name of a trial: the axes on which the trials differ."""
-        varied = [axis for axis in self.axes if len({getattr(other, axis) for other in self.configs}) > 1]
-        return config.label(varied or self.axes)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A sweep after it ran."""
-
-    sweep_run_id: str
-    name: str
-    trials: list[TrialRecord]
-    seconds: float
-
-    def as_dict(self, metric: str, mode: Mode) -> dict[str, Any]:
-        """The sweep as `featurelab sweep --json` prints it; `best` is None when no trial recorded the metric."""
-        ranked = [trial for trial in self.trials if trial.went_well and metric in trial.metrics]
-        best = (min if mode == "min" else max)(ranked, key=lambda trial: trial.metrics[metric], default=None)
-        return {
-            "sweep_run_id": self.sweep_run_id,
-            "name": self.name,
-            "trials": [trial.as_dict() for trial in self.trials],
-            "best": best.as_dict() if best else None,
-        }
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
-
-    `going_on` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
-    sweep.
-    """
-
-    plan: Plan
-    name: str
-    run_id: str
-    indices: Sequence[int]
-    going_on: Mapping[int, str] = field(default_factory=dict)
-    seconds: float | None = None
+INTERRUPTED = "the sweep was interrupted"
 
 
 def conduct(
@@ -114,8 +53,9 @@ def conduct(
     whose machine is lost go on elsewhere, in their own runs and from their last checkpoint; those that end their own
     process do not, since they would do so again.
 
-    Raises `RequestError` where another process on this machine conducts one of them, `Unsettled` where the store could
-    not be told in the end what became of one.
+    Raises `RequestError` where another process on this machine conducts one of them, `RunError` where Ray broke off,
+    where trials do not record what they shall be ranked by, or where the store could not be told in the end what
+    became of a sweep.
     """
     with ExitStack() as held:
         for sweep in sweeps:
@@ -128,152 +68,189 @@ def conduct(
                 store.reopen_run(sweep.run_id)
                 store.set_tags(sweep.run_id, {"status": "running"} | introduction())
         held.enter_context(heartbeat(sweeps[0].run_id, store))
-        results = _conduct(sweeps, store, outbox, title, ended)
+        results = Conducted(sweeps, store, outbox, title, ended).run()
         sync(outbox, known=store.uri)  # what earlier crashes left, once: a store that is away costs seconds
         return results
 
 
-def _conduct(
-    sweeps: Sequence[Opened], store: Store, outbox: Path, title: str, ended: Callable[[Finished], Any]
-) -> list[Finished]:
-    began: list[float] = [0.0] * len(sweeps)
-    closing: dict[int, Future[Finished]] = {}
-    errors: dict[tuple[int, int], str] = {}
-    killed = terminated = several = False
+class Conducted:
+    """Sweeps while they run, told apart by their place in `sweeps`."""
 
-    def close(part: int) -> Finished:
-        found = {index: error for (of, index), error in errors.items() if of == part}
-        trials = settle(sweeps[part].plan, sweeps[part].run_id, store, outbox, found, killed=killed)
-        seconds = time.monotonic() - (began[part] or time.monotonic()) + (sweeps[part].seconds or 0.0)
-        _close_sweep(sweeps[part], trials, store, seconds, killed=killed)
-        finished = Finished(sweeps[part].run_id, sweeps[part].name, trials, seconds)
-        if not killed:
+    def __init__(
+        self,
+        sweeps: Sequence[Opened],
+        store: Store,
+        outbox: Path,
+        title: str,
+        ended: Callable[[Finished], Any],
+    ) -> None:
+        self.sweeps, self.store, self.outbox, self.ended = sweeps, store, outbox, ended
+        self.title = title or sweeps[0].plan.experiment.name.partition("/")[2]
+        self.told = [Told() for _ in sweeps]
+        self.broken_off, self._advice = "", ""  # why the sweeps ended early, and what to do about it
+        self._began = [0.0] * len(sweeps)
+        self._closing: dict[int, Future[Finished]] = {}
+        self._machines: set[str] = set()
+        self._aside = ThreadPoolExecutor(1)
+        self._ranking = Ranking(store)
+
+    def run(self) -> list[Finished]:
+        error: BaseException | None = None
+        with self._aside:
+            # a SIGTERM Ray, once started, would answer with an abort, and only a KeyboardInterrupt comes out of it
+            with raised(lambda number: KeyboardInterrupt()) as signals:
+                try:
+                    if any(sweep.indices for sweep in self.sweeps):
+                        self._run_trials()
+                except BaseException as end:
+                    error = end
+                    self._break_off(end)
+            for part in range(len(self.sweeps)):
+                self._close(part)
+            results = self._results()
+        if signals:
+            raise Terminated(signals[0]) from None
+        if self.broken_off not in ("", INTERRUPTED):
+            advice = self._advice or f"what was recorded is kept, {self._again()}"
+            raise RunError(f"{self.broken_off}: {advice}") from error
+        if error is not None:
+            raise error
+        return results
+
+    def start(self, part: int) -> None:
+        """The first trial of a sweep starts."""
+        self._began[part] = self._began[part] or time.monotonic()
+
+    def trial_ended(self, part: int) -> None:
+        """A trial is over by itself; where it shows that nothing can be ranked, all are ended."""
+        try:
+            self._ranking.check(self.sweeps[part])
+        except Enough as enough:
+            self.broken_off, self._advice = str(enough), enough.advice
+            raise KeyboardInterrupt from None  # an `Exception` Ray would take for one of the trial's
+
+    def look_after_ray(self) -> None:
+        """End what runs where Ray itself is not whole any more: it would take this process with it."""
+        if reason := fallen():
+            self.broken_off = reason
+            raise KeyboardInterrupt
+
+    def over(self, part: int) -> None:
+        """The last trial of a sweep is over."""
+        if not (len(self._machines) > 1 and self.told[part].errors):  # else it is seen first whether a machine is gone
+            self._close(part)
+
+    def _run_trials(self) -> None:
+        self._machines = alive()
+        self._tune(dict(enumerate(self.sweeps)))
+        for _ in range(ROUNDS):
+            parts = [part for part, told in enumerate(self.told) if part not in self._closing and told.errors]
+            if not parts or not self._lost_a_machine():
+                return
+            self._machines = alive()
+            again = {part: self._remainder(part) for part in parts}
+            number = sum(len(sweep.indices) for sweep in again.values())
+            tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: going on elsewhere")
+            self._tune(again)
+
+    def _remainder(self, part: int) -> Opened:
+        """What is to be run again of a sweep, all of whose trials are over."""
+        sweep, died = self.sweeps[part], set(self.told[part].errors)
+        trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, self.told[part])
+        self.told[part].errors.clear()
+        going_on = {trial.index: trial.run_id for trial in trials if trial.index in died and trial.run_id}
+        return replace(sweep, indices=sorted(died), going_on=going_on)
+
+    def _lost_a_machine(self) -> bool:
+        """Whether a machine is gone; Ray needs a while to notice."""
+        deadline = time.monotonic() + NOTICED
+        while not self._machines - alive():
+            if len(self._machines) < 2 or time.monotonic() > deadline:
+                return False
+            time.sleep(0.5)
+        return True
+
+    def _tune(self, sweeps: Mapping[int, Opened]) -> None:
+        """Run the trials; `told` gets what Ray says of them."""
+        import ray
+        from ray import tune
+
+        from pipelines.progress import SweepProgress
+        from pipelines.schedulers import Asha, Fifo
+        from pipelines.trainable import Trial
+
+        first = next(iter(sweeps.values()))
+        plan, resources = first.plan, first.plan.resources
+        jobs = {part: _job(sweep, self.store, self.outbox) for part, sweep in sweeps.items()}
+        chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
+        assignments = iter(chosen)
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
+        survive_lack_of_memory()
+        watching = SweepProgress(self.title, chosen, self, Bound(self.outbox).trouble)
+        with watching as progress, tempfile.TemporaryDirectory() as folder:
+            tune.Tuner(
+                tune.with_resources(tune.with_parameters(Trial, jobs=[ray.put(jobs)]), requests(jobs)),
+                # not a grid: Tune would copy all of it for every trial
+                param_space={"trial": tune.sample_from(lambda spec: next(assignments))},
+                tune_config=tune.TuneConfig(
+                    num_samples=len(chosen),
+                    reuse_actors=resources.workers == 1,
+                    scheduler=Asha(plan.metric, plan.mode) if plan.scheduler == "asha" else Fifo(),
+                    max_concurrent_trials=at_once(resources),
+                ),
+                run_config=tune.RunConfig(
+                    name=first.name,
+                    storage_path=folder,
+                    verbose=0,
+                    callbacks=[progress],
+                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                ),
+            ).fit()
+
+    def _break_off(self, error: BaseException) -> None:
+        """End the workers, so that what they have recorded can be sent."""
+        import ray
+
+        if not self.broken_off:
+            ours = not isinstance(error, Exception)
+            self.broken_off = INTERRUPTED if ours else f"Ray broke off: {line(str(error), 300)}"
+        address = ray.get_runtime_context().gcs_address if len(self._machines) > 1 else ""
+        ray.shutdown()
+        if address:
+            with suppress(RequestError):
+                connect_ray(address)  # for what they leave on other machines
+
+    def _again(self) -> str:
+        first = self.sweeps[0]
+        again = "the same command" if first.plan.kind == "reproduce" else f"--resume {first.name}"
+        return f"{again} runs what is missing"
+
+    def _close(self, part: int) -> None:
+        if part not in self._closing:
+            self._closing[part] = self._aside.submit(self._closed, part)
+
+    def _closed(self, part: int) -> Finished:
+        sweep, began = self.sweeps[part], self._began[part] or time.monotonic()
+        options = {"broken_off": self.broken_off}
+        trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, self.told[part], **options)
+        seconds = time.monotonic() - began + (sweep.seconds or 0.0)
+        _close_sweep(sweep, trials, self.store, seconds, killed=bool(self.broken_off))
+        finished = Finished(sweep.run_id, sweep.name, trials, seconds)
+        if not self.broken_off:
             _tell_troubles(trials)
-            ended(finished)
+            self.ended(finished)
         return finished
 
-    def died(part: int) -> list[int]:
-        return [index for (of, index) in errors if of == part]
-
-    def remainder(part: int) -> Opened:
-        """What is to be run again of a sweep, all of whose trials are over."""
-        indices, sweep = died(part), sweeps[part]
-        trials = settle(sweep.plan, sweep.run_id, store, outbox, {}, killed=False)
-        for index in indices:
-            del errors[part, index]
-        return replace(
-            sweep, indices=indices, going_on={t.index: t.run_id for t in trials if t.index in indices and t.run_id}
-        )
-
-    def terminate(signum: int, frame: Any) -> None:
-        nonlocal terminated
-        terminated = True
-        raise KeyboardInterrupt  # Ray lets this one through; a SystemExit comes out of it as another
-
-    with ThreadPoolExecutor(1) as aside:
-
-        def start(part: int) -> None:
-            began[part] = min(began[part] or time.monotonic(), time.monotonic())
-
-        def over(part: int) -> None:
-            if not (several and died(part)):  # else it is seen first whether a machine is gone
-                closing[part] = aside.submit(close, part)
-
+    def _results(self) -> list[Finished]:
         try:
-            if any(sweep.indices for sweep in sweeps):
-                signal.signal(signal.SIGTERM, terminate)  # Ray, once started, would answer it with an abort
-                machines = alive()
-                several = len(machines) > 1
-                _tune(dict(enumerate(sweeps)), store, outbox, errors, title, start, over)
-                for _ in range(ROUNDS):
-                    parts = [part for part in range(len(sweeps)) if part not in closing and died(part)]
-                    if not parts or not _gone(machines):
-                        break
-                    machines = alive()
-                    again = {part: remainder(part) for part in parts}
-                    number = sum(len(sweep.indices) for sweep in again.values())
-                    tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: going on elsewhere")
-                    _tune(again, store, outbox, errors, title, start, over)
-        except KeyboardInterrupt:
-            killed = True
-            import ray
-
-            address = ray.get_runtime_context().gcs_address if several else ""
-            ray.shutdown()  # which ends the workers
-            if address:
-                with suppress(RequestError):
-                    connect_ray(address)  # for what they leave on other machines
-            if terminated:
-                raise SystemExit(TERMINATED) from None
-            raise
-        finally:
-            for part in range(len(sweeps)):
-                if part not in closing:
-                    closing[part] = aside.submit(close, part)
-            results = _results(sweeps, closing, killed=killed)
-    return results
-
-
-def _results(sweeps: Sequence[Opened], closing: Mapping[int, Future[Finished]], *, killed: bool) -> list[Finished]:
-    try:
-        return [closing[part].result() for part in range(len(sweeps))]
-    except StoreError as error:
-        again = "the same command" if sweeps[0].plan.kind == "reproduce" else f"--resume {sweeps[0].name}"
-        said = f"{error}; what was recorded is kept: featurelab sync sends it, {again} runs what is missing"
-        if not killed:
-            raise Unsettled(said) from None
-        tell(f"featurelab: {said}")
-        return []
-
-
-def _gone(machines: set[str]) -> bool:
-    """Whether one of these machines is gone; Ray needs a while to notice."""
-    deadline = time.monotonic() + NOTICED
-    while not machines - alive():
-        if len(machines) < 2 or time.monotonic() > deadline:
-            return False
-        time.sleep(0.5)
-    return True
-
-
-def _tune(
-    sweeps: Mapping[int, Opened],
-    store: Store,
-    outbox: Path,
-    errors: dict[tuple[int, int], str],
-    title: str,
-    start: Callable[[int], None],
-    over: Callable[[int], None],
-) -> None:
-    """Run the trials; `errors` gets, by (sweep, index), what Ray says of those that it could not run."""
-    import ray
-    from ray import tune
-
-    from pipelines.progress import SweepProgress
-    from pipelines.schedulers import Asha, Fifo
-
-    first = next(iter(sweeps.values()))
-    plan, resources = first.plan, first.plan.resources
-    jobs = {part: _job(sweep, store, outbox) for part, sweep in sweeps.items()}
-    chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
-    assignments = iter(chosen)
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
-    bound = Bound(outbox)
-    survive_lack_of_memory()
-    watching = SweepProgress(title or plan.experiment.name, chosen, errors, start, over, bound.trouble)
-    with watching as progress, tempfile.TemporaryDirectory() as folder:
-        tune.Tuner(
-            tune.with_resources(tune.with_parameters(work, jobs=[ray.put(jobs)]), requests(jobs)),
-            # not a grid: Tune would copy all of it for every trial
-            param_space={"trial": tune.sample_from(lambda spec: next(assignments))},
-            tune_config=tune.TuneConfig(
-                num_samples=len(chosen),
-                reuse_actors=resources.workers == 1,
-                scheduler=Asha(plan.metric, plan.mode) if plan.scheduler == "asha" else Fifo(),
-                max_concurrent_trials=at_once(resources),
-            ),
-            run_config=tune.RunConfig(name=first.name, storage_path=folder, verbose=0, callbacks=[progress]),
-        ).fit()
+            return [self._closing[part].result() for part in range(len(self.sweeps))]
+        except (StoreError, MlflowException) as error:
+            kept = f"what was recorded is kept: featurelab sync sends it, {self._again()}"
+            said = f"{line(str(error), 300)}; {kept}"
+            if not self.broken_off:
+                raise RunError(said) from None
+            tell(f"featurelab: {said}")
+            return []
 
 
 def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
@@ -297,66 +274,6 @@ def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
     )
 
 
-def settle(
-    plan: Plan, sweep_run_id: str, store: Store, outbox: Path, errors: Mapping[int, str], *, killed: bool
-) -> list[TrialRecord]:
-    """Bring every run of a sweep into a final state, with all that its journal still holds.
-
-    Returns all trials of the plan; one that never came to open a run has an empty run id.
-    """
-
-    def read() -> list[TrialRecord]:
-        return read_trials(store, plan.experiment.name, sweep_run_id)
-
-    found = read()
-    if left := {trial.run_id for trial in found if _goes_on(trial)}:
-        unsent = send_rest(outbox, left, LEAVING, store.uri)
-        for answer in elsewhere(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
-            unsent |= answer
-        end = "KILLED" if killed else "FAILED"
-        for trial in filter(_goes_on, read()):
-            if trial.status == "running":
-                said = "the sweep was interrupted" if killed else _why(errors.get(trial.index, ""))
-                if trial.run_id in unsent:
-                    said = f"what it recorded could not be sent: {unsent[trial.run_id]}"
-                store.set_tags(trial.run_id, {"status": end.lower(), "reason": said, "cut_short": "true"})
-            store.end_run(trial.run_id, end)
-        found = read()
-    trials = {trial.index: trial for trial in found}
-    for index, config in enumerate(plan.configs):
-        if index not in trials:
-            reason = "the sweep was interrupted before it began" if killed else _why(errors.get(index, ""))
-            values = config.model_dump(mode="json")
-            status = "killed" if killed else "failed"
-            trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
-    return [trials[index] for index in sorted(trials)]
-
-
-def _goes_on(trial: TrialRecord) -> bool:
-    return trial.status == "running" or trial.mlflow_status == "RUNNING"
-
-
-def send_rest(outbox: Path, run_ids: set[str], patience: float, uri: str) -> dict[str, str]:
-    """Send what is in the journals of this machine, once those of these runs are let go of or patience is at an end.
-
-    Returns why some could not be sent, by run. `uri` is the store's address as those who may write to it know it.
-    """
-    deadline = time.monotonic() + patience
-    while run_ids & set((sent := sync(outbox, known=uri)).busy) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return sent.failed
-
-
-def _why(error: str) -> str:
-    """Why a trial did not come to its end by itself, from what Ray says: the state of its process, or a traceback."""
-    if NO_MEMORY in error:
-        return NO_MEMORY
-    if not error or re.search("^The actor ", error, re.MULTILINE):
-        return "its worker process died"
-    last = [text for text in error.splitlines() if text.strip()][-1]
-    return line(re.sub(r"^[\w.]+\.StoreError: ", "", last), 300)
-
-
 def _close_sweep(sweep: Opened, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:
     sweep_run_id = sweep.run_id
     counts = Counter({status: 0 for status in STATUSES if sweep.seconds is not None})  # in place of those before
@@ -364,10 +281,13 @@ def _close_sweep(sweep: Opened, trials: list[TrialRecord], store: Store, seconds
     keep_metrics(store, sweep_run_id, {f"trials/{status}": n for status, n in counts.items()})
     rows = [{"run_id": t.run_id, "status": t.status, **t.config, **t.metrics} for t in trials]
     store.log_table(sweep_run_id, pd.DataFrame(rows), "results.csv")
-    well = not killed and all(trial.went_well for trial in trials)
-    status = "killed" if killed else "finished" if well else "incomplete"
-    store.set_tags(sweep_run_id, {"status": status, "seconds": f"{seconds:.1f}"})
-    store.end_run(sweep_run_id, "KILLED" if killed else "FINISHED" if well else "FAILED")
+    store.set_tags(sweep_run_id, {"seconds": f"{seconds:.1f}"})
+    if killed:
+        end_sweep(store, sweep_run_id, "killed")
+    elif sweep.plan.kind == "reproduce":  # which is not over before verdicts and figure are stored
+        store.set_tags(sweep_run_id, {"status": JUDGING})
+    else:
+        end_sweep(store, sweep_run_id, how_trials_went(trials))
 
 
 def _tell_troubles(trials: Sequence[TrialRecord]) -> None:

@@ -1,18 +1,23 @@
 """`featurelab data`: public datasets that paper presets read."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from pipelines.errors import RequestError, tell, unknown
 from pipelines.lazy import lazy
+from pipelines.options import Json, showing
 
 datasets = lazy("modules.data.public")
-showing = lazy("pipelines.show")
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output and nothing else there.")]
-app = typer.Typer(no_args_is_help=True, help="Public datasets that paper presets read.")
+app = typer.Typer(help="Public datasets that paper presets read.")
+
+
+@app.callback(invoke_without_command=True)
+def begin(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
 
 
 @app.command("list")

@@ -16,7 +16,7 @@ from uuid import uuid4
 from mlflow.exceptions import MlflowException
 
 from pipelines import stored
-from pipelines.records import VERDICTS
+from pipelines.records import JUDGING, VERDICTS
 from tracking import query
 from tracking.connect import Store, StoreError
 from tracking.outbox import in_use
@@ -54,7 +54,7 @@ def where_run(sweep_run_id: str, tags: Mapping[str, Any], store: Store, outbox: 
     if in_use(outbox, sweep_run_id):
         return "by another process"
     driver = DRIVER.fullmatch(str(tags.get("driver")))
-    if not driver or tags.get("status") != "running":
+    if not driver or tags.get("status") not in ("running", JUDGING):
         return ""
     host, pid = driver[1], int(driver[2])
     if host == _host() and not _lives(pid):

@@ -11,23 +11,29 @@ class RequestError(Exception):
     """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits 2."""
 
 
-class Unsettled(Exception):
-    """Trials ran, but the store could not be told of their end. The command line prints it and exits 1."""
+class RunError(Exception):
+    """The request was right and something ran, but not as it should. The command line prints it and exits 1."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
     """A `RequestError` for a name that does not exist, with the nearest one that does."""
+    return RequestError(f"unknown {kind} {quoted(name)}: {nearest(name, known)}")
+
+
+def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
+    """What to say of a name that is not among the known ones: the `most` that it may stand for, or else what there is.
+
+    >>> nearest("loss/tset", ["loss/test", "loss/train", "nfa/0"]), nearest("x", [])
+    ('did you mean loss/test?', 'there is none')
+    """
     known = sorted(known)
-    near = get_close_matches(name[:200], known, n=1, cutoff=0.5)
-    near = near or [whole for whole in known if whole.rpartition("/")[2] == name]
-    if near:
-        hint = f"did you mean {near[0]}?"
-    elif known:
-        shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-        hint = f"there is {shown}"
-    else:
-        hint = "there is none"
-    return RequestError(f"unknown {kind} {quoted(name)}: {hint}")
+    close = get_close_matches(name[:200], known, n=most, cutoff=0.5)
+    close = close or [whole for whole in known if whole.rpartition("/")[2] == name]
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    if known:
+        return f"there is {', '.join(known[:8])}" + (", ..." if len(known) > 8 else "")
+    return "there is none"
 
 
 def tell(line: str) -> None:

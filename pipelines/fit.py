@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.config import Config
 from pipelines.lazy import lazy
 from pipelines.runtime import current
+from tracking.lines import line
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -74,6 +75,10 @@ def fit(
     owner = keeper()
     saving, going_on = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
     callbacks = [*([saving] if saving else []), *probes]
+    if reached := current().reached:
+        from pipelines.watched import Watched
+
+        callbacks.append(Watched(reached))
     trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -85,6 +90,9 @@ def fit(
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
+    for probe in probes:
+        if skipped := getattr(probe, "skipped", None):
+            recorder.tags({f"skipped/{type(probe).__name__}": line("; ".join(f"{k}: {v}" for k, v in skipped.items()))})
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "last.ckpt"
         trainer.save_checkpoint(checkpoint, weights_only=True)  # in every process: they wait for one another in it

@@ -4,6 +4,7 @@ Not `lazy_loader.load`: it puts a half-made module into `sys.modules`, and in Py
 themselves, as pytorch_lightning does, break when they are loaded through it.
 """
 
+import functools
 import importlib
 from typing import Any
 
@@ -20,5 +21,7 @@ class LazyModule:
         return value
 
 
+@functools.cache
 def lazy(name: str) -> Any:
+    """The module `name`, imported when it is first used; the same object wherever it is asked for."""
     return LazyModule(name)

@@ -1,15 +1,22 @@
-"""How far a sweep is: trials done, running and failed, and the time left. Silent away from a terminal."""
+"""How far a sweep is: trials done, running and failed, and the time left: a bar, or away from a terminal some lines."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pipelines.errors import tell
+
+if TYPE_CHECKING:
+    from pipelines.conduct import Conducted
+
+
+EVERY = 30.0  # seconds between two lines where nobody watches a bar
 
 
 class SweepProgress(TrialProgressCallback):
@@ -22,28 +29,27 @@ class SweepProgress(TrialProgressCallback):
         self,
         title: str,
         trials: Sequence[tuple[int, int]],
-        errors: dict[tuple[int, int], str],
-        start: Callable[[int], None],
-        over: Callable[[int], None],
+        conducted: "Conducted",
         trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`trials` are (sweep, index); `start` and `over` are told when a sweep's first trial starts, its last ends.
+        """`trials` are (sweep, index); `conducted` is told what becomes of each.
 
         `trouble` is asked all the time for a line that the user should see.
-        `errors` is filled with what Ray says of trials that it could not run to their end.
         """
         self.running: set[str] = set()
         self.finished = 0
         self.unsuccessful = 0
-        self.errors = errors
-        self.start, self.over = start, over
+        self.conducted = conducted
         self.trouble = trouble
         self.started: set[int] = set()
+        self.ended: set[int] = set()  # sweeps of which a trial has ended since we last looked
         self.left = Counter(part for part, _ in trials)
+        self.title, self.total = title, len(trials)
+        self._began = self._said = time.monotonic()
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
             TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
@@ -65,8 +71,23 @@ class SweepProgress(TrialProgressCallback):
         self._bar.stop()
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.conducted.look_after_ray()
         if line := self.trouble():
             tell(f"featurelab: {line}")
+        if self._bar.disable and time.monotonic() - self._said >= EVERY:
+            self._said = time.monotonic()
+            tell(self.line())
+        while self.ended:
+            self.conducted.trial_ended(self.ended.pop())
+
+    def line(self) -> str:
+        """How far it is, in words."""
+        passed = time.monotonic() - self._began
+        counts = f"{len(self.running)} running, {self.unsuccessful} failed"
+        said = f"{self.title}: {self.finished} of {self.total} trials, {counts}, {_shown(passed)}"
+        if not self.finished:
+            return said
+        return f"{said}, about {_shown(passed / self.finished * (self.total - self.finished))} left"
 
     def on_trial_result(self, *args: Any, **info: Any) -> None:
         pass  # what trials report goes into the store
@@ -76,19 +97,27 @@ class SweepProgress(TrialProgressCallback):
         part = trial.config["trial"][0]
         if part not in self.started:
             self.started.add(part)
-            self.start(part)
+            self.conducted.start(part)
         self._show()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        status = (trial.last_result or {}).get("status", "stopped")
-        self._ended(trial, well=status in ("finished", "stopped"))
+        part, index = trial.config["trial"]
+        result = trial.last_result or {}
+        status = result.get("status", "stopped")  # only the last one has it
+        if status == "stopped":
+            self.conducted.told[part].stopped.add(index)
+        elif status != "finished":
+            self.conducted.told[part].reasons[index] = result["reason"]
+        self.ended.add(part)
+        self._over(trial, well=status in ("finished", "stopped"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if trial.error_file:
-            self.errors[tuple(trial.config["trial"])] = Path(trial.error_file).read_text(errors="replace")
-        self._ended(trial, well=False)
+            part, index = trial.config["trial"]
+            self.conducted.told[part].errors[index] = Path(trial.error_file).read_text(errors="replace")
+        self._over(trial, well=False)
 
-    def _ended(self, trial: Any, *, well: bool) -> None:
+    def _over(self, trial: Any, *, well: bool) -> None:
         self.running.discard(trial.trial_id)
         self.finished += 1
         self.unsuccessful += not well
@@ -96,8 +125,14 @@ class SweepProgress(TrialProgressCallback):
         part = trial.config["trial"][0]
         self.left[part] -= 1
         if not self.left[part]:
-            self.over(part)
+            self.conducted.over(part)
 
     def _show(self) -> None:
         counts = f"{len(self.running)} running, {self.unsuccessful} failed"
         self._bar.update(self._task, completed=self.finished, counts=counts)
+
+
+def _shown(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,6 +1,7 @@
 """Trials and sweeps as the store holds them."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,9 +11,13 @@ from pipelines.errors import RequestError
 from pipelines.experiment import Experiment
 from tracking import query
 from tracking.connect import Store
+from tracking.lines import line, quoted
 
 VERDICTS = "verdicts"
+SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
 DERIVED = ("final/", "best/")
+JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
+ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,10 @@ def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialR
 def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:
     """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is no sweep."""
     tags = store.get_run(sweep_run_id).data.tags
-    if not {"sweep", "experiment"} <= tags.keys() or "sweep_run_id" in tags:
+    if of := tags.get("sweep_run_id"):
+        sweep = f"of the sweep {quoted(tags.get('sweep', ''))}: featurelab judge {line(of, 80)}"
+        raise RequestError(f"{sweep_run_id} is a trial {sweep}")
+    if not {"sweep", "experiment"} <= tags.keys():
         raise RequestError(f"{sweep_run_id} is no sweep: their runs are in the MLflow experiment {VERDICTS}")
     experiment = registry.find(tags["experiment"])
     return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
@@ -70,14 +78,20 @@ def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) ->
     return plan.model_dump()
 
 
+def how_trials_went(trials: Iterable[TrialRecord]) -> str:
+    """The status of a sweep whose trials have all ended."""
+    return "finished" if all(trial.went_well for trial in trials) else "incomplete"
+
+
+def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
+    """End the run of a sweep. Our own status comes last: with it, all else is stored."""
+    store.end_run(sweep_run_id, ENDS[status])
+    store.set_tags(sweep_run_id, {"status": status})
+
+
 def read_tags(run_id: str, tags: Mapping[str, str]) -> stored.TrialTags:
     """The tags of a trial; raises `RequestError` where they are not as we record them."""
     return stored.checked(stored.TrialTags, tags, f"run {run_id}")
-
-
-def compare_link(store: Store, experiment: str, run_ids: Sequence[str]) -> str:
-    """The MLflow page that compares these runs; a hundred of them at most, beyond which it hardly loads."""
-    return store.compare_url([run_id for run_id in run_ids if run_id][:100], [store.experiment_id(experiment)])
 
 
 def last_values(metrics: Mapping[str, float]) -> dict[str, float]:

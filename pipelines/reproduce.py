@@ -13,30 +13,43 @@ import pandas as pd
 
 from pipelines import registry, stored
 from pipelines.claims import Verdict
-from pipelines.conduct import Finished, Plan, keep_metrics
+from pipelines.conduct import keep_metrics
 from pipelines.errors import RequestError, tell
 from pipelines.experiment import SCALES, Experiment, Scale
+from pipelines.links import sweep_note
+from pipelines.overview import overview
 from pipelines.plan import require_data
-from pipelines.records import VERDICTS, TrialRecord, compare_link, read_sweep, read_trials
+from pipelines.plans import Finished, Plan
+from pipelines.records import (
+    JUDGING,
+    VERDICTS,
+    TrialRecord,
+    end_sweep,
+    how_trials_went,
+    read_sweep,
+    read_trials,
+)
 from pipelines.resources import Resources
 from pipelines.results import Results
 from pipelines.sweep import run_sweeps
 from pipelines.unfinished import Found, begun, digest
 from tracking import query
 from tracking.connect import Store
+from tracking.pages import NOTE
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One experiment with its verdicts; `compare` is the MLflow page that sets its trials side by side."""
+    """A sweep with its drawing and, where its trials are those of the figure, the verdicts on the figure's claims."""
 
     experiment: Experiment
+    sweep: str
     sweep_run_id: str
-    trials: int
+    trials: list[TrialRecord]
     seconds: float
     figure: str
     verdicts: list[Verdict]
-    compare: str
+    is_the_figure: bool = True
 
     @property
     def as_documented(self) -> bool:
@@ -46,7 +59,7 @@ class Judged:
         return {
             "name": self.experiment.name,
             "sweep_run_id": self.sweep_run_id,
-            "trials": self.trials,
+            "trials": len(self.trials),
             "seconds": round(self.seconds, 1),
             "figure": self.figure,
             "claims": [verdict.as_dict() for verdict in self.verdicts],
@@ -81,7 +94,7 @@ def reproduce(
         judged[finished.sweep_run_id] = judge(finished.sweep_run_id, store)
         show(judged[finished.sweep_run_id])
 
-    title = experiments[0].name if len(experiments) == 1 else f"{len(experiments)} figures"
+    title = "" if len(experiments) == 1 else f"{len(experiments)} figures"
     found = Found([], [], plans) if fresh else begun(plans, store, outbox)
     for sweep_run_id in found.complete:
         judged[sweep_run_id] = judge(sweep_run_id, store)
@@ -98,10 +111,15 @@ def reproduce(
 def judge(sweep_run_id: str, store: Store) -> Judged:
     """Judge and draw from the store alone; verdicts and figure replace the earlier ones of this sweep.
 
-    Raises `RequestError` for a run that is not a sweep of ours.
+    The claims of a figure are about its own grid: a sweep over anything else is drawn against its axes instead. Raises
+    `RequestError` for a run that is not a sweep of ours.
     """
-    experiment, _, tags = read_sweep(store, sweep_run_id)
+    experiment, plan, tags = read_sweep(store, sweep_run_id)
     trials = read_trials(store, experiment.name, sweep_run_id)
+    seconds = stored.seconds(tags.get("seconds"))
+    if not is_the_figure(experiment, plan):
+        figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
+        return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
     results = collect(trials, store)
     verdicts = [claim.judge(results) for claim in experiment.claims]
     figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
@@ -115,12 +133,42 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         sweep_run_id,
         {
             "verdict": ", ".join(f"{number} {status}" for status, number in counts.items() if number) or "no claims",
-            "mlflow.note.content": _note(experiment, verdicts, sweep_run_id),
+            NOTE: _note(experiment, verdicts, sweep_run_id),
         },
     )
-    seconds = stored.seconds(tags.get("seconds"))
-    link = compare_link(store, experiment.name, [trial.run_id for trial in trials])
-    return Judged(experiment, sweep_run_id, len(trials), seconds, figure, verdicts, link)
+    if tags.get("status") == JUDGING:
+        end_sweep(store, sweep_run_id, how_trials_went(trials))
+    return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts)
+
+
+def is_the_figure(experiment: Experiment, plan: Mapping[str, Any]) -> bool:
+    """Whether the trials of a stored plan are those that make the figure, so that its claims are about them."""
+    if plan["kind"] == "reproduce":
+        return True
+    grid = [config.model_dump(mode="json") for config in experiment.configs(plan["scale"])]
+    return sorted(map(_as_text, plan["configs"])) == sorted(map(_as_text, grid))
+
+
+def draw_overview(
+    experiment: Experiment,
+    plan: Mapping[str, Any],
+    name: str,
+    trials: list[TrialRecord],
+    sweep_run_id: str,
+    store: Store,
+) -> str:
+    """Draw the metric that ranks a sweep against each of its axes, and describe the sweep on its page."""
+    from pipelines.drawing import style
+
+    store.set_tags(sweep_run_id, {NOTE: sweep_note(experiment, name, plan["axes"], len(trials))})
+    title, metric = f"{experiment.name}: sweep {name}", plan["metric"] or experiment.metric
+    with style():
+        store.log_figure(sweep_run_id, overview(title, trials, plan["axes"], metric, plan["mode"]), "figure")
+    return "figure.png"
+
+
+def _as_text(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:
@@ -243,25 +291,3 @@ def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) ->
         status = v.status + (" (unexpected)" if v.surprising else "")
         lines.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
     return "\n".join([*lines, "", f"`featurelab judge {sweep_run_id}` judges and draws again from what is stored."])
-
-
-def links(store: Store, port: int) -> Iterator[tuple[str, str]]:
-    """Where the MLflow pages show the verdicts and the newest sweeps."""
-    base = f"http://127.0.0.1:{port}"
-    found = query.runs(store, VERDICTS)
-    if found.empty:
-        yield "MLflow", base
-        return
-    yield "verdicts", _at(base, store.runs_url(store.experiment_id(VERDICTS)))
-    for row in found.sort_values("start", ascending=False).head(5).to_dict("records"):
-        name = str(row.get("tags.experiment"))
-        try:
-            trials = read_trials(store, name, row["run_id"])
-        except RequestError:  # an experiment of a package that is not here, or a run that is not ours
-            continue
-        if len(trials) > 1:
-            yield row["name"], _at(base, compare_link(store, name, [t.run_id for t in trials]))
-
-
-def _at(base: str, url: str) -> str:
-    return base + url[url.index("/#") :]

@@ -1,6 +1,5 @@
 """Repeat a run from its id alone, and say whether it came out the same."""
 
-import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,12 +8,12 @@ from typing import Any
 import pandas as pd
 
 from pipelines import registry
-from pipelines.conduct import Plan
 from pipelines.errors import RequestError
-from pipelines.records import last_values, read_sweep, read_tags, read_trials
+from pipelines.plans import Plan
+from pipelines.records import read_sweep, read_tags, read_trials
 from pipelines.resources import Resources
-from pipelines.stored import parsed, require_settings
-from pipelines.sweep import read_plan, run_sweep
+from pipelines.stored import require_settings
+from pipelines.sweep import run_sweep
 from tracking import query
 from tracking.connect import Store, StoreError
 from tracking.provenance import changes
@@ -81,7 +80,7 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
 
 def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
     experiment, stored, _ = read_sweep(store, run_id)
-    plan = replace(read_plan(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
+    plan = replace(Plan.read(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
     old = {trial.index: trial for trial in read_trials(store, experiment.name, run_id)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     new = {trial.index: trial for trial in finished.trials}
@@ -142,27 +141,6 @@ def compare_points(
         max_abs_diff=float(gaps.max()) if len(gaps) else (0.0 if len(matched) else math.nan),
         differences=differences or ([] if len(matched) else ["no metric was recorded by both"]),
     )
-
-
-def compare(run_ids: list[str], store: Store) -> dict[str, Any]:
-    """Runs side by side: the settings that differ, the last value of every metric, and where MLflow shows them."""
-    runs = query.named(store, list(dict.fromkeys(run_ids)))
-    if len(runs) < 2:
-        raise RequestError("compare needs two different runs")
-    configs = [parsed(run.data.tags.get("config", "{}"), f"the config of run {run.info.run_id}") for run in runs]
-    fields = list(dict.fromkeys(name for config in configs for name in config))
-    differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
-    if len({run.data.tags.get("experiment") for run in runs}) > 1:
-        differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
-    metrics = {name for run in runs for name in last_values(run.data.metrics)}
-    experiments = list(dict.fromkeys(run.info.experiment_id for run in runs))
-    return {
-        "runs": [run.info.run_id for run in runs],
-        "names": [run.info.run_name for run in runs],
-        "settings": differing,
-        "metrics": {name: [run.data.metrics.get(name) for run in runs] for name in sorted(metrics)},
-        "url": store.compare_url([run.info.run_id for run in runs], experiments),
-    }
 
 
 def _of(points: pd.DataFrame, run_id: str) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,7 +12,11 @@ from pipelines.errors import RequestError
 
 CHECKPOINT_SECONDS = "FEATURELAB_CHECKPOINT_SECONDS"
 OUTBOX_LIMIT = "FEATURELAB_OUTBOX_LIMIT"
+UMASK = "FEATURELAB_UMASK"  # of the process that started Ray, for its workers
 SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that trials elsewhere shall have too
+
+
+Reached = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Runtime:
     strategy: Any = "auto"
     plugins: tuple[Any, ...] = ()
     devices: Any = 1
+    reached: Reached | None = None  # who is told how far a fit is
 
 
 _current: ContextVar[Runtime] = ContextVar("runtime", default=Runtime())  # noqa: B039 - frozen, so safe to share

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tracking.lines import escaped
 
 if TYPE_CHECKING:
     from pipelines.claims import Verdict
+    from pipelines.experiment import Experiment
     from pipelines.records import TrialRecord  # brings mlflow and pandas, which a listing shall not wait for
 
 COLOURS = {
@@ -86,27 +88,49 @@ def console() -> Console:
     return out if out.is_terminal else Console(file=out.file, width=160)
 
 
+def experiment_table(experiments: "Sequence[Experiment]") -> Table:
+    rows = [
+        [
+            _entry(e.name + (" *" if e.headline else ""), _plain(e.title)),
+            _plain(e.figure),
+            f"{e.minutes:g}",
+            len(e.claims),
+        ]
+        for e in experiments
+    ]
+    return _table(
+        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, whole=["experiment (* headline)"]
+    )
+
+
+def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+    """Claims as `show` lists them: what each says, expects and is documented as."""
+    rows = [
+        [
+            _cell(c["documented"]),
+            _entry(c["id"], _plain(c["statement"]), _facts({"expected": c["expected"], "paper": c["paper"]})),
+        ]
+        for c in claims
+    ]
+    return _table("claims", ["documented", "claim"], rows, whole=["documented", "claim"])
+
+
 def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
-    table = Table(title=_plain(title), title_justify="left", show_lines=False, pad_edge=False)
-    table.add_column("claim", ratio=4)
-    table.add_column("verdict", no_wrap=True)
-    for column in ("measured", "95% t interval", "expected", "paper"):
-        table.add_column(column, ratio=2)
-    table.add_column("seeds", justify="right")
+    """Verdicts with what was measured: a claim never takes less than the width that its id needs."""
+    rows = []
     for v in verdicts:
-        mark = f" (documented: {v.documented})" if v.surprising else ""
         origin = "" if v.origin == "paper" else f" [{v.origin}]"
-        reason = f"\n[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
-        table.add_row(
-            f"{_plain(v.id)}{_plain(origin)}: {_plain(v.statement)}{reason}",
-            f"[{COLOURS[v.status]}]{v.status}[/]{mark}",
-            _plain(number(v.measured)),
-            _plain(interval(v.ci)),
-            _plain(number(v.expected)),
-            _plain(number(v.paper)),
-            str(v.seeds),
-        )
-    return table
+        facts = {
+            "measured": number(v.measured),
+            "95%": interval(v.ci) if v.ci is not None else None,
+            "expected": number(v.expected),
+            "paper": number(v.paper) if v.paper is not None else None,
+            "seeds": v.seeds,
+        }
+        reason = f"[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
+        mark = f"[bold]otherwise than documented: {v.documented}[/bold]" if v.surprising else ""
+        rows.append([_cell(v.status), _entry(v.id + origin, _plain(v.statement), _facts(facts), mark, reason)])
+    return _table(title, ["verdict", "claim"], rows, whole=["verdict", "claim"])
 
 
 def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: int = 30) -> Table:
@@ -114,8 +138,15 @@ def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: i
     sign = 1 if mode == "min" else -1
     ranked = sorted(trials, key=lambda trial: (metric not in trial.metrics, sign * trial.metrics.get(metric, 0)))
     title = f"{len(ranked)} trials" + (f", the best {most}" if len(ranked) > most else "")
-    rows = [[trial.name, trial.status, trial.metrics.get(metric), trial.run_id] for trial in ranked[:most]]
-    return pairs_table(title, ["trial", "status", metric, "run id"], rows)
+    rows = [
+        [
+            _cell(trial.status),
+            _cell(trial.metrics.get(metric)),
+            f"{_plain(trial.name)}\n[dim]{_plain(trial.run_id)}[/dim]",
+        ]
+        for trial in ranked[:most]
+    ]
+    return _table(title, ["status", metric, "trial"], rows, whole=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:
@@ -134,13 +165,29 @@ def plan_table(needs: Mapping[str, Any]) -> Table:
     return pairs_table(f"{needs['experiment']} at {needs['scale']} scale", ["needs", ""], rows)
 
 
-def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
+    """Any values in columns; no word is broken in the columns `whole`, of ids for one."""
+    return _table(title, columns, [[_cell(value) for value in row] for row in rows], whole)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
     table = Table(title=_plain(title), title_justify="left", pad_edge=False)
-    for column in columns:
-        table.add_column(_plain(column), overflow="fold")
+    for place, column in enumerate(columns):
+        words = [word for row in rows for word in Text.from_markup(str(row[place])).plain.split()]
+        least = max(map(len, words), default=None) if column in whole else None
+        table.add_column(_plain(column), overflow="fold", min_width=least)
     for row in rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(str, row))
     return table
+
+
+def _entry(name: str, *lines: str) -> str:
+    """What a name stands for, below it: the two side by side would leave neither enough room."""
+    return "\n".join([f"[bold]{_plain(name)}[/bold]", *filter(None, lines)])
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    return "  ".join(f"[dim]{name}[/dim] {_plain(str(value))}" for name, value in facts.items() if value is not None)
 
 
 def _cell(value: Any) -> str:

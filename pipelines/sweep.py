@@ -1,9 +1,8 @@
 """Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
 
-import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,38 @@ import pandas as pd
 from pipelines import stored
 from pipelines.axes import Axis, lay_out
 from pipelines.cluster import connect_ray, require_shared_store
-from pipelines.conduct import LEAVING, Finished, Opened, Plan, conduct
+from pipelines.conduct import conduct
 from pipelines.config import Config
 from pipelines.driver import introduction, where_run
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment
-from pipelines.records import VERDICTS, read_stored_plan, read_trials
+from pipelines.links import describe
+from pipelines.plans import Finished, Opened, Plan
+from pipelines.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
 from pipelines.resources import Resources, require
+from pipelines.settle import LEAVING
 from tracking import query
 from tracking.connect import Store
 from tracking.lines import quoted
 from tracking.outbox import in_use
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # of a sweep: it becomes the name of a folder
 
+def plan_search(
+    experiment: Experiment,
+    axes: dict[str, Axis],
+    samples: int,
+    base: Config,
+    *,
+    fixed: Collection[str] = (),
+    **details: Any,
+) -> Plan:
+    """The sweep over `axes`; every value is checked before anything runs.
 
-def plan_search(experiment: Experiment, axes: dict[str, Axis], samples: int, base: Config, **details: Any) -> Plan:
-    """The sweep over `axes` (the declared ones where none is given); every value is checked before anything runs."""
+    Where no axis is given, it is over those that the experiment declares and that are not `fixed` in `base`.
+    """
     if samples < 1:
         raise RequestError(f"--samples {samples}: needs at least 1")
-    axes = axes or dict(experiment.sweep_axes)
+    axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
     if not axes:
         raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
     if details.get("name"):
@@ -93,19 +104,20 @@ def run_sweeps(
 
 
 def resume_sweep(
-    experiment: Experiment, name: str, store: Store, *, outbox: Path, address: str | None = None
+    experiment: Experiment, name: str, store: Store, *, outbox: Path, address: str | None = None, **ranking: Any
 ) -> Finished:
     """Run what is missing of the sweep called `name`.
 
     Trials that were cut short go on in their own runs, training from its last checkpoint. Those that failed by
-    themselves are run anew, and so are those that never began. Raises `RequestError` for an unknown sweep, one of
-    another experiment, and one that is still being run.
+    themselves are run anew, and so are those that never began. A `metric` or `mode` takes the place of the plan's.
+    Raises `RequestError` for an unknown sweep, one of another experiment, and one that is still being run.
     """
-    found = query.runs(store, VERDICTS, tags={"sweep": name}) if NAME.fullmatch(name) else pd.DataFrame()
+    found = query.runs(store, VERDICTS, tags={"sweep": name}) if SWEEP_NAME.fullmatch(name) else pd.DataFrame()
     if found.empty:
         raise unknown("sweep", name, _names(store))
     sweep_run_id = str(found.run_id.iloc[0])
-    plan = read_plan(experiment, read_stored_plan(store, sweep_run_id, experiment))
+    plan = Plan.read(experiment, read_stored_plan(store, sweep_run_id, experiment))
+    plan = replace(plan, **{name: value for name, value in ranking.items() if value})
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
@@ -137,43 +149,13 @@ def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) ->
         time.sleep(0.2)
 
 
-def read_plan(experiment: Experiment, kept: dict[str, Any]) -> Plan:
-    """The plan that `open_sweep` wrote down."""
-    return Plan(
-        experiment=experiment,
-        configs=[type(experiment.laptop).read(values) for values in kept["configs"]],
-        axes=kept["axes"],
-        scale=kept["scale"],
-        scheduler=kept["scheduler"],
-        metric=kept["metric"],
-        mode=kept["mode"],
-        resources=Resources(**kept["resources"]),
-        kind=kept["kind"],
-    )
-
-
-def written_plan(plan: Plan) -> dict[str, Any]:
-    """A plan as `plan.json` holds it: all that it takes to run the sweep again."""
-    return {
-        "experiment": plan.experiment.name,
-        "configs": [config.model_dump(mode="json") for config in plan.configs],
-        "axes": plan.axes,
-        "scale": plan.scale,
-        "scheduler": plan.scheduler,
-        "metric": plan.metric,
-        "mode": plan.mode,
-        "resources": asdict(plan.resources),
-        "kind": plan.kind,
-    }
-
-
 def _names(store: Store) -> list[str]:
     found = query.runs(store, VERDICTS)
     return list(found["tags.sweep"].dropna()) if "tags.sweep" in found else []
 
 
 def check_name(name: str) -> None:
-    if not NAME.fullmatch(name):
+    if not SWEEP_NAME.fullmatch(name):
         raise RequestError(
             f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
         )
@@ -182,6 +164,7 @@ def check_name(name: str) -> None:
 def open_sweep(plan: Plan, name: str, store: Store) -> str:
     """Open the run in `verdicts` that stands for the sweep, with all it takes to run it again."""
     experiment = plan.experiment
+    describe(store, experiment)
     sweep_run_id = store.start_run(
         VERDICTS,
         f"{experiment.figure} {experiment.name}" if plan.kind == "reproduce" else name,
@@ -199,5 +182,5 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             **plan.tags,
         },
     )
-    store.log_json(sweep_run_id, written_plan(plan), "plan.json")
+    store.log_json(sweep_run_id, plan.written(), "plan.json")
     return sweep_run_id

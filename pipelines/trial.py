@@ -5,9 +5,7 @@ import json
 import os
 import random
 import re
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,15 +22,20 @@ from threadpoolctl import ThreadpoolController
 from modules.learners import Diverged as LossDiverged
 from pipelines.checkpoints import Keeper, kept_by, newest
 from pipelines.config import Config
+from pipelines.dispatch import dispatch
 from pipelines.experiment import Experiment, Scale
 from pipelines.runtime import current
+from pipelines.signals import Terminated, held_back, raised
 from tracking.connect import Store
 from tracking.errors import StoreError, disk_full
-from tracking.journal import TRAINING
+from tracking.journal import TRAINING, JournalRemoved
 from tracking.lines import escaped, line, masked
 from tracking.null import NullRecorder
 from tracking.provenance import changes, config_hash, environment
 from tracking.record import Diverged, Recorder
+
+STOPPED = "stopped early by the scheduler"
+MLFLOW = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 
 Listener = Callable[[Mapping[str, float], int], None]
 
@@ -44,10 +47,6 @@ class Outcome:
     run_id: str
     status: str
     reason: str = ""
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived; not an `Exception`, so that nothing on the way mistakes it for a failure of the trial."""
 
 
 def run_trial(
@@ -70,57 +69,68 @@ def run_trial(
     recorded already is not stored again. Raises StoreError, and leaves the run as it was, where the store cannot be
     asked for these, and Busy where another process still records the run.
 
-    Whatever happens to the trial ends up in the record and in the outcome. KeyboardInterrupt and SIGTERM are recorded
-    (`killed`) and raised again; everything else becomes an `Outcome`.
+    Whatever happens to the trial ends up in the record and in the outcome. Ctrl-C, SIGTERM and SIGHUP are recorded
+    (`killed`) and raised again, as KeyboardInterrupt or Terminated; everything else becomes an `Outcome`.
     """
     if current().rank > 0:
-        with kept_by(Keeper(None)):
+        with kept_by(Keeper(None)), raised():
             perform(experiment, config, NullRecorder())
         return Outcome("", "finished")
-    run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
-    checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
-    try:
-        recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
-    except OSError as end:
-        reason = disk_full(end) or f"it cannot be recorded: {line(str(end))}"
-        store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
-        store.end_run(run_id, "FAILED")
-        return Outcome(run_id, "failed", reason)
-    keeper = Keeper(recorder, checkpoint)
-    status, reason, error, full = "finished", "", None, ""
-    began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
-    try:
-        recorder.params(params(experiment, config, scale, axes))
-        recorder.json("config", config.model_dump(mode="json"))
-        _keep_environment(store, recorder, config, attempt)
-        with kept_by(keeper):
-            perform(experiment, config, recorder)
-        recorder.check()
-    except (Diverged, LossDiverged) as end:
-        status, reason = "diverged", str(end)
-    except SystemExit as end:
-        status, reason = (
-            ("stopped", "stopped early by the scheduler") if not end.code else ("failed", f"exit {end.code}")
-        )
-    except (KeyboardInterrupt, Terminated) as end:
-        status, reason, error = "killed", "interrupted" if isinstance(end, KeyboardInterrupt) else "terminated", end
-    except Exception as end:
-        full = disk_full(end)
-        status, reason = "failed", full or out_of_gpu_memory(end) or f"{type(end).__name__}: {end}".splitlines()[0]
-        if not full:
+    with raised(), held_back() as signals:  # a run that is opened is closed
+        run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
+        checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
+        try:
+            recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+        except OSError as end:
+            reason = disk_full(end) or f"it cannot be recorded: {line(str(end))}"
+            store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
+            store.end_run(run_id, "FAILED")
+            return Outcome(run_id, "failed", reason)
+        keeper = Keeper(recorder, checkpoint)
+        began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
+        error: BaseException | None = None
+        try:
+            with signals.let_through(), kept_by(keeper):
+                recorder.params(params(experiment, config, scale, axes))
+                recorder.json("config", config.model_dump(mode="json"))
+                _keep_environment(store, recorder, config, attempt)
+                perform(experiment, config, recorder)
+                recorder.check()
+        except BaseException as end:
+            error = end
+            if ending(end)[0] == "failed" and end is not recorder.broken:
+                with suppress(OSError):
+                    recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
+        status, reason = ending(error)
+        seconds = f"{time.monotonic() - began:.3f}"
+        # what keeps it from being recorded is no fault of the trial's: it can be gone on with
+        cut_short = {"cut_short": "true"} if error is not None and error is recorder.broken else {}
+        if keeper.saved and status != "killed" and not cut_short:
             with suppress(OSError):
-                recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
-    reason = line(reason)
-    mlflow_status = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED"}.get(status, "FAILED")
-    seconds = f"{time.monotonic() - began:.3f}"
-    if keeper.saved and status != "killed" and not full:
-        with suppress(OSError):
-            recorder.discard(TRAINING)
-    cut_short = {"cut_short": "true"} if full else {}  # no fault of the trial's: it can be gone on with
-    recorder.close(mlflow_status, tags={"status": status, "reason": reason, "seconds": seconds, **cut_short})
-    if error is not None:
-        raise error
-    return Outcome(run_id, status, reason)
+                recorder.discard(TRAINING)
+        recorder.close(MLFLOW[status], tags={"status": status, "reason": reason, "seconds": seconds, **cut_short})
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            raise error
+        return Outcome(run_id, status, reason)
+
+
+def ending(error: BaseException | None) -> tuple[str, str]:
+    """How a trial has ended that raised this, and why, in one line."""
+    match error:
+        case None:
+            return "finished", ""
+        case Diverged() | LossDiverged():
+            return "diverged", line(str(error))
+        case SystemExit():
+            return ("failed", f"exit {line(str(error.code))}") if error.code else ("stopped", STOPPED)
+        case KeyboardInterrupt():
+            return "killed", "interrupted"
+        case Terminated():
+            return "killed", "terminated"
+    known = disk_full(error) or out_of_gpu_memory(error)
+    if isinstance(error, StoreError | JournalRemoved):
+        known = known or str(error)
+    return "failed", line(known or f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def start(
@@ -176,7 +186,7 @@ def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float
 
 def _keep_environment(store: Store, recorder: Recorder, config: Config, attempt: int) -> None:
     """Record the environment; where it is not the one that the run began in, both, and what has changed."""
-    found = environment(threads=config.threads)
+    found = environment(threads=config.threads, dispatch=dispatch())
     try:
         first = store.read_json(recorder.run_id, "environment.json") if attempt > 1 else None
     except StoreError:  # it may be on a machine that is gone
@@ -192,7 +202,7 @@ def perform(experiment: Experiment, config: Config, recorder: Any) -> None:
     """The trial itself, in a process made deterministic."""
     if experiment.run_trial is None:
         raise TypeError(f"{experiment.name} declares no trial")
-    with deterministic(config), terminable():
+    with deterministic(config):
         experiment.run_trial(config, recorder)
 
 
@@ -252,20 +262,3 @@ def sharing_gpu(share: float) -> Iterator[None]:
 def _native_libraries(modules: int) -> ThreadpoolController:
     """The thread pools of BLAS and OpenMP that are loaded; they are looked for again once more modules are."""
     return ThreadpoolController()
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Turn SIGTERM into `Terminated`, so that a run that is told to stop says so; only a main thread can."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(signum: int, frame: Any) -> None:
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.conduct import Opened, Plan
 from pipelines.driver import where_run
 from pipelines.errors import tell
-from pipelines.records import VERDICTS
-from pipelines.sweep import reopened, written_plan
+from pipelines.plans import Opened, Plan
+from pipelines.records import JUDGING, VERDICTS
+from pipelines.sweep import reopened
 from tracking import query
 from tracking.connect import Store
 
@@ -44,26 +44,27 @@ def begun(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
     if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(found.columns):
         return Found([], [], list(plans))
     newest = [_newest(found[found["tags.plan_digest"] == digest(plan)]) for plan in plans]
-    cut = {row["run_id"] for row in newest if row["tags.status"] in CUT and not _runs(row, store, outbox)}
-    commands = {row["tags.command"] for row in newest if row["run_id"] in cut}
+    left = {row["run_id"] for row in newest if row["tags.status"] in (*CUT, JUDGING) and not _runs(row, store, outbox)}
+    cut = {row["run_id"] for row in newest if row["run_id"] in left and row["tags.status"] in CUT}
+    commands = {row["tags.command"] for row in newest if row["run_id"] in left}
     going_on: list[Opened] = []
     complete: list[str] = []
     missing: list[Plan] = []
     for plan, row in zip(plans, newest, strict=True):
         if row["run_id"] in cut:
             going_on.append(reopened(plan, row["tags.sweep"], row["run_id"], store, outbox))
-        elif row["tags.command"] in commands and row["tags.status"] not in CUT:
+        elif row["run_id"] in left or (row["tags.command"] in commands and row["tags.status"] not in (*CUT, JUDGING)):
             complete.append(row["run_id"])
         else:
             missing.append(plan)
-    if going_on:
+    if going_on or complete:
         _say(going_on, complete)
     return Found(going_on, complete, missing, max(commands, default=""))
 
 
 def digest(plan: Plan) -> str:
     """Stands for all that decides what the trials of a plan record: its settings and the source that runs them."""
-    total = hashlib.sha256(json.dumps(written_plan(plan), sort_keys=True).encode())
+    total = hashlib.sha256(json.dumps(plan.written(), sort_keys=True).encode())
     for path in sorted(_sources(plan.experiment.run_trial)):
         total.update(f"\n{path.name}\n".encode())
         total.update(path.read_bytes())
@@ -99,6 +100,10 @@ def _runs(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
 
 
 def _say(going_on: Sequence[Opened], complete: Sequence[str]) -> None:
+    if not going_on:
+        plural = "s" * (len(complete) > 1)
+        tell(f"the trials of {len(complete)} figure{plural} are there: judging without training (--fresh begins anew)")
+        return
     trials = sum(len(sweep.plan.configs) for sweep in going_on)
     done = trials - sum(len(sweep.indices) for sweep in going_on)
     cut = sum(len(sweep.going_on) for sweep in going_on)

@@ -4,7 +4,7 @@ import functools
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,21 +42,20 @@ class Job:
         return 0 if self.configs[index].get("device") == "cpu" else self.gpus
 
 
-def work(assignment: dict[str, Any], jobs: list[Any]) -> dict[str, Any]:
-    """The function trainable: `assignment["trial"]` is (job, index); the result is only for the progress line.
+def work(
+    assignment: dict[str, Any], jobs: Sequence[Any], report: Callable[[Mapping[str, Any]], None]
+) -> dict[str, Any]:
+    """Run the trial `assignment["trial"]`, which is (job, index); returns how it ended, for the progress line.
 
     `jobs` holds the reference to {job: Job}, in a list so that Ray leaves it to us to look it up: once in each worker.
+    A trial that a scheduler compares with others gives `report` each value of the metric; a report that raises
+    SystemExit stops it.
     """
     part, index = assignment["trial"]
     job = _looked_up(jobs[0])[part]
     if job.workers > 1:
         return _data_parallel(index, job)
-    result = _run(index, job, reporting=job.metric is not None)
-    if job.metric and result["status"] == "stopped":
-        # Ray ended this thread with an exit, which our record of it held up: what we returned would be taken for a
-        # result of the trial that uses this process next
-        raise SystemExit(0)
-    return result
+    return _run(index, job, report)
 
 
 @functools.lru_cache(1)
@@ -66,12 +65,15 @@ def _looked_up(jobs: Any) -> dict[int, Job]:
     return ray.get(jobs)
 
 
-def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
+def _run(index: int, job: Job, report: Callable[[Mapping[str, Any]], None] | None = None) -> dict[str, Any]:
     from pipelines import trial  # torch and lightning are a worker's business: the driver shall not wait for them
-    from pipelines.runtime import current
+    from pipelines.runtime import UMASK, current
     from tracking.connect import attach
+    from tracking.pages import COLOUR, colour
 
     os.environ.update(job.settings)
+    if mask := os.environ.get(UMASK):
+        os.umask(int(mask, 8))
     experiment = find(job.experiment)
     config = experiment.preset(job.scale).read(job.configs[index])
     store = attach(job.uri)
@@ -82,6 +84,7 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
         attempt = 1 + int(store.get_run(run_id).data.tags.get("attempt", "1"))
     elif current().rank == 0:
         tags = job.tags | {"trial": str(index), "workers": str(job.workers), "gpus": f"{job.gpus_of(index):g}"}
+        tags[COLOUR] = colour(index)
         run_id = trial.start(experiment, config, store, tags=tags, **details)
     with _time_limit(job.timeout, run_id, job), trial.sharing_gpu(job.gpus_of(index)):
         outcome = trial.run_trial(
@@ -91,20 +94,18 @@ def _run(index: int, job: Job, *, reporting: bool) -> dict[str, Any]:
             run_id=run_id,
             attempt=attempt,
             outbox=Path(job.outbox),
-            listeners=[_reporter(job.metric)] if reporting and job.metric else [],
+            listeners=[_reporter(job.metric, report)] if report and job.metric else [],
             **details,
         )
     return {"run_id": outcome.run_id, "status": outcome.status, "reason": outcome.reason}
 
 
-def _reporter(metric: str) -> Any:
-    from ray import tune
-
-    def report(metrics: Mapping[str, float], step: int) -> None:
+def _reporter(metric: str, report: Callable[[Mapping[str, Any]], None]) -> Callable[[Mapping[str, float], int], None]:
+    def listen(metrics: Mapping[str, float], step: int) -> None:
         if metric in metrics:
-            tune.report({metric: metrics[metric], "step": step})
+            report({metric: metrics[metric], "step": step})
 
-    return report
+    return listen
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def _one_of_many(loop: dict[str, Any]) -> None:
         devices="auto",
     )
     with running_in(place):
-        outcome = _run(loop["index"], loop["job"], reporting=False)
+        outcome = _run(loop["index"], loop["job"])
     if outcome["status"] in ("failed", "diverged"):
         # the other workers wait for this one in their next all-reduce: let Ray end them
         raise RuntimeError(outcome["reason"])

@@ -13,9 +13,9 @@ from typer.exceptions import TyperException
 from pipelines import registry
 from pipelines.axes import lay_out, parse_axis
 from pipelines.cli import app
-from pipelines.conduct import Plan
 from pipelines.config import parse_overrides
 from pipelines.experiment import Experiment
+from pipelines.plans import Plan
 from pipelines.reproduce import judge
 from pipelines.sweep import open_sweep
 from pipelines.trial import run_trial
@@ -93,7 +93,8 @@ def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> N
     names: dict[str, Any] = {"__name__": "documentation"}
     exec(compile(source, "<documentation>", "exec"), names)
     if "probe" in names:
-        assert {"nfa/0", "cnfa/0", "nfa/3"} <= names["probe"].latest().keys()
+        assert {"nfa/0", "cnfa/0", "centered_ratio/3"} <= names["probe"].latest().keys()
+        assert "nfa/3" in names["probe"].skipped
         assert {"nc1/3", "nc3/3"} <= names["collapse"].latest().keys()
     if "figure" in names:
         experiment = names["figure"]
@@ -135,7 +136,7 @@ def test_the_example_experiment_is_found_judged_and_drawn(tmp_path: Path, monkey
         outcome = run_trial(experiment, config, store, scale="laptop", outbox=tmp_path / "outbox", tags=tags)
         assert outcome.status == "finished", outcome.reason
     judged = judge(sweep_run_id, store)
-    assert judged.trials == 6
+    assert len(judged.trials) == 6
     assert [verdict.status for verdict in judged.verdicts] == ["holds"]
     assert store.download(sweep_run_id, judged.figure).stat().st_size > 10_000
 

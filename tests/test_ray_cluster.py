@@ -173,3 +173,14 @@ def test_a_driver_on_the_head_finds_token_server_and_a_lasting_outbox(template: 
 def test_what_the_head_keeps_outlives_its_container(cloud: dict[str, Any]) -> None:
     assert "--volume=/home/ubuntu/results:/home/ray/results" in cloud["docker"]["head_run_options"]
     assert cloud["head_start_ray_commands"][-1] == "bash ~/featurelab/ray_cluster_mlflow.sh ~/results"
+
+
+def test_machines_in_the_cloud_give_credentials_to_no_mere_get_request_and_encrypt_their_disks(
+    cloud: dict[str, Any],
+) -> None:
+    nodes = [kind["node_config"] for kind in cloud["available_node_types"].values()]
+    assert len(nodes) == 2
+    for node in nodes:
+        assert node["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 2}
+        assert node["BlockDeviceMappings"]
+        assert all(disk["Ebs"]["Encrypted"] is True for disk in node["BlockDeviceMappings"])

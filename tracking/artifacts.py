@@ -21,9 +21,16 @@ LONGEST_NAME = 255  # bytes: what file systems take
 
 
 def place(root: Path, path: str) -> Path:
-    """Return `root / path` with its parent directories made; ValueError where `path` would leave `root`.
+    """Return `root / path` with its parent directories made; ValueError as `checked`."""
+    target = root / checked(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
 
-    That holds for every system on which the artifact may be read again: no part can be one of Windows' paths either.
+
+def checked(path: str) -> str:
+    """Return `path`, if as an artifact's it stays inside the run, on every system on which it may be read. ValueError.
+
+    So no part can be one of Windows' paths either.
     """
     parts = path.split("/")
     drive = any(re.match(r"[A-Za-z]:", part) for part in parts)
@@ -31,9 +38,7 @@ def place(root: Path, path: str) -> Path:
         raise ValueError(f"artifact path {quoted(path)} must be relative and stay inside the run")
     if any(len(part.encode()) > LONGEST_NAME for part in parts):
         raise ValueError(f"artifact path {quoted(path)}: a name has {LONGEST_NAME} bytes at most")
-    target = root / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target
+    return path
 
 
 def plain(value: Any) -> Any:

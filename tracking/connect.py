@@ -23,6 +23,7 @@ from mlflow.utils.rest_utils import http_request
 from .lines import line
 from .store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path, sqlite_uri
 
+TABLES = {"alembic_version", "experiments", "experiment_tags", "latest_metrics", "metrics", "params", "runs", "tags"}
 LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 
 __all__ = ["RunNotFound", "Store", "StoreError", "attach", "connect", "resolve"]
@@ -31,13 +32,14 @@ __all__ = ["RunNotFound", "Store", "StoreError", "attach", "connect", "resolve"]
 def connect(uri: str | None = None, *, timeout: float = 15.0, create: bool = True) -> Store:
     """Return the store at `uri`, else at MLFLOW_TRACKING_URI, else MLflow's own default, `mlflow.db` in this directory.
 
-    Within `timeout` seconds it is certain that a server answers, or that the database can be written. A missing SQLite
-    file is created complete with its schema, by one process where several start at once, or refused if not `create`.
-    Raises StoreError, and then leaves nothing behind.
+    Within `timeout` seconds it is certain that a server answers, or that the database can be written. A missing or
+    empty SQLite file becomes a store with its whole schema, by one process where several start at once, or is refused
+    if not `create`. A database that is not exactly of this MLflow is refused. Raises StoreError, and then leaves
+    everything as it was.
     """
     uri, deadline = resolve(uri), time.monotonic() + timeout
     if uri.startswith("sqlite:") and (create or sqlite_path(uri).exists()):
-        _prepare_sqlite(sqlite_path(uri), uri, deadline)
+        _prepare_sqlite(sqlite_path(uri), uri, deadline, create)
     elif uri.startswith(("http://", "https://")):
         _within(timeout, uri, lambda: _greet(uri, timeout))
     elif uri.startswith(("postgresql", "mysql", "mssql")):
@@ -54,8 +56,7 @@ def attach(uri: str) -> Store:
         return Store(uri, MlflowClient(uri))
     except (MlflowException, sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError) as error:
         if "out-of-date database schema" in str(error):
-            upgrade = f"back it up, then run: mlflow db upgrade {shown(uri)}"
-            raise StoreError(f"the store at {shown(uri)} was made by another MLflow; {upgrade}") from error
+            raise _of_another(uri) from error
         raise StoreError(f"cannot use the store at {shown(uri)}: {first_line(error)}") from error
 
 
@@ -71,28 +72,50 @@ def resolve(uri: str | None = None) -> str:
     return uri.rstrip("/")
 
 
-def _prepare_sqlite(path: Path, uri: str, deadline: float) -> None:
+def _prepare_sqlite(path: Path, uri: str, deadline: float, create: bool) -> None:
     """Make sure that `path` is an MLflow database that can be written, creating it whole where it is missing."""
     if not path.parent.is_dir():
         raise StoreError(f"cannot use the store at {shown(uri)}: there is no directory {line(str(path.parent), 200)}")
     try:
-        with _alone_in(path.parent, deadline):
-            if not path.exists():
-                _create_sqlite(path)
-            elif path.is_file() and path.stat().st_size == 0:
-                attach(uri)  # an empty file that somebody made beforehand: MLflow fills it
+        if path.exists() and not path.is_file():
+            raise StoreError(f"cannot use the store at {shown(uri)}: it is no plain file")
+        if create:
+            with _alone_in(path.parent, deadline):
+                if not path.exists():
+                    _create_sqlite(path)
+                elif path.stat().st_size == 0:
+                    attach(uri)  # an empty file that somebody made beforehand: MLflow fills it
         for needed in (path, path.parent):  # SQLite would open it for reading, and say so only at the first write
             if not os.access(needed, os.W_OK):
                 raise PermissionError(f"{needed} is not writable")
-        with closing(sqlite3.connect(path, timeout=max(deadline - time.monotonic(), 0.1))) as database:
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            database.execute("BEGIN IMMEDIATE")
+        _require_mlflow(path, uri)
+        if create:
+            with closing(sqlite3.connect(path, timeout=max(deadline - time.monotonic(), 0.1))) as database:
+                database.execute("BEGIN IMMEDIATE")
     except TimeoutError:
         raise StoreError(f"another process is creating the store at {shown(uri)} and does not finish") from None
     except (sqlite3.Error, OSError, MlflowException, sqlalchemy.exc.SQLAlchemyError) as error:
         raise StoreError(f"cannot use the store at {shown(uri)}: {first_line(error)}") from error
-    if "experiments" not in tables:
-        raise StoreError(f"cannot use the store at {shown(uri)}: it is a database, but not one of MLflow")
+
+
+def _require_mlflow(path: Path, uri: str) -> None:
+    """Raise StoreError unless a file is a database of this MLflow, which would alter any other when it opens it."""
+    from mlflow.store.db.utils import _get_latest_schema_revision
+
+    if not path.stat().st_size:
+        raise StoreError(f"the store at {shown(uri)} is empty: nothing has been recorded there yet")
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if TABLES - tables:
+            raise StoreError(f"cannot use the store at {shown(uri)}: it is a database, but not one of MLflow")
+        versions = [version for (version,) in database.execute("SELECT version_num FROM alembic_version")]
+    if versions != [_get_latest_schema_revision()]:
+        raise _of_another(uri)
+
+
+def _of_another(uri: str) -> StoreError:
+    upgrade = f"back it up, then run: mlflow db upgrade {shown(uri)}"
+    return StoreError(f"the store at {shown(uri)} was made by another MLflow; {upgrade}")
 
 
 def _create_sqlite(path: Path) -> None:

@@ -13,6 +13,14 @@ class RunNotFound(StoreError):
     """No run has this id."""
 
 
+class RunGone(RunNotFound):
+    """A run was deleted while it was recorded."""
+
+
+class StoreGone(StoreError):
+    """The file of a store was removed or replaced while it was in use."""
+
+
 def disk_full(error: BaseException) -> str:
     """Where a disk has no room, one line that says where; nothing for any other error."""
     if not isinstance(error, OSError) or error.errno not in FULL:

@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Metric
 
+from . import artifacts
+from .files import open_own, require_plain_tree
 from .store import POINTS_PER_REQUEST, Store
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BLOCK = 2**20  # bytes read at once
 TRAINING = "training"  # the artifact directory of checkpoints to go on from: only the newest two are worth sending
 GENERATIONS = 2
 PASSING = {"status", "reason", "seconds", "cut_short"}  # tags that say how an attempt ended
@@ -50,15 +53,21 @@ class Busy(Exception):
     """Another process holds this journal."""
 
 
+class JournalRemoved(OSError):
+    """The journal is no longer the file at its path: what is added to it would be lost with this process."""
+
+
 class Journal:
-    """The journal of one run, held by this process alone until `close`. Raises Busy where another one holds it."""
+    """The journal of one run, held by this process alone until `close`.
+
+    Raises Busy where another process holds it, Planted where it is not a plain file of this user's.
+    """
 
     def __init__(self, path: Path, *, header: Mapping[str, Any] | None = None, patience: float = 0.0) -> None:
         self.path = path
         self.spool = path.with_suffix("")
         self._one = threading.Lock()
-        flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if header else 0)
-        self._file = os.open(path, flags, 0o600)
+        self._file = open_own(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if header else 0))
         self._lock(time.monotonic() + patience)
         try:
             self._end_cut_line()
@@ -69,7 +78,11 @@ class Journal:
             raise
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one line, which then survives the death of this process. OSError, and nothing added, on a full disk."""
+        """Add one line, which then survives the death of this process.
+
+        Raises OSError on a full disk and JournalRemoved, and then has added nothing.
+        """
+        self.require_in_place()
         line = _encode(entry).encode() + b"\n"
         with self._one:  # what was cut can be taken back only while it is the end
             try:
@@ -80,18 +93,23 @@ class Journal:
                 os.ftruncate(self._file, self.size() - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
+    def require_in_place(self) -> None:
+        """Raise JournalRemoved where the file that we hold is no longer the one at the path."""
+        if not self._in_place():
+            raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
+
     def size(self) -> int:
         """Return the length of the journal in bytes."""
         return os.fstat(self._file).st_size
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each whole line from byte `start` on, with the byte at which it ends. Cut lines are passed over."""
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break  # still being written
-                start += len(line)
+        read, rest = start, b""
+        while block := os.pread(self._file, BLOCK, read):  # not by its path, where it may no longer be
+            read += len(block)
+            *whole, rest = (rest + block).split(b"\n")  # the rest is still being written
+            for line in whole:
+                start += len(line) + 1
                 try:
                     entry = json.loads(line)
                 except ValueError:
@@ -110,6 +128,11 @@ class Journal:
         """Which attempt at the run recorded here last."""
         return max((entry["attempt"] for _, entry in self.lines() if "attempt" in entry), default=1)
 
+    @property
+    def changed(self) -> int:
+        """When it was last written to, in milliseconds since the epoch."""
+        return int(os.fstat(self._file).st_mtime * 1000)
+
     def close(self) -> None:
         """Let go, so that another process can take the journal up."""
         file, self._file = self._file, -1
@@ -120,9 +143,18 @@ class Journal:
         """Remove the journal and its artifacts: everything is in the store. Nothing is done once it is closed."""
         if self._file < 0:
             return
-        shutil.rmtree(self.spool, ignore_errors=True)
-        self.path.unlink(missing_ok=True)
+        if self._in_place():
+            shutil.rmtree(self.spool, ignore_errors=True)
+            self.path.unlink(missing_ok=True)
         self.close()
+
+    def _in_place(self) -> bool:
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return False
+        ours = os.fstat(self._file)
+        return (there.st_ino, there.st_dev) == (ours.st_ino, ours.st_dev)
 
     def _end_cut_line(self) -> None:
         """The last writer may have been killed in the middle of a line."""
@@ -131,7 +163,7 @@ class Journal:
             try:
                 os.write(self._file, b"\n")
             except OSError:  # a full disk
-                os.ftruncate(self._file, self.path.read_bytes().rfind(b"\n") + 1)
+                os.ftruncate(self._file, os.pread(self._file, size, 0).rfind(b"\n") + 1)
 
     def _lock(self, deadline: float) -> None:
         while True:
@@ -189,6 +221,8 @@ class Delivery:
         self.end: dict[str, Any] | None = None
         self.unwritten: dict[str, Any] | None = None  # the end of the run, where the journal has no room for it
         self.discarded: set[str] = set()
+        self.expected: set[str] = set()  # names of artifact directories that this process has spooled
+        self.finished = False
         self.derived = False  # whether what the summary says is in the store
         for entry in stored.entries() if stored is not None else ():
             self.summary.add(entry)
@@ -199,27 +233,28 @@ class Delivery:
             self._notice(entry)
         self.read = sent
 
-    def step(self, *, closing: bool = False) -> bool:
-        """Send the next lines, up to 800 points, and say whether there were any. Raises what the store raises.
+    def step(self, *, closing: bool = False, least: int = 0) -> bool:
+        """Send the next lines, up to 800 points, and say whether any were sent. Raises what the store raises.
 
-        With `closing`, what is derived from all points goes with the last ones.
+        With `closing`, what is derived from all points goes with the last ones. Nothing is sent while there are fewer
+        than `least` points.
         """
         metrics: list[Metric] = []
         tags: dict[str, Any] = {}
         params: dict[str, Any] = {}
         taken: list[dict[str, Any]] = []
-        end = self.read
+        end, full = self.read, False
         for byte, entry in self.journal.lines(self.read):
             entry = self._missing(entry) if byte <= self.stale else entry
             points = entry.get("m", {})
-            if metrics and len(metrics) + len(points) > POINTS_PER_REQUEST:
+            if full := bool(metrics) and len(metrics) + len(points) > POINTS_PER_REQUEST:
                 break
             metrics += [_metric(name, value, entry["t"], entry["s"]) for name, value in points.items()]
             tags |= entry.get("tags", {})
             params |= entry.get("params", {})
             taken.append(entry)
             end = byte
-        if end == self.read:
+        if end == self.read or not (full or len(metrics) >= least):
             return False
         last = closing and not self.derived and end == self.journal.size()
         if last:
@@ -246,13 +281,16 @@ class Delivery:
         for replaced in training[: max(0, len(training) - kept)]:
             shutil.rmtree(replaced)
             directories.remove(replaced)
+            self.expected.discard(replaced.name)
         return directories
 
     def send_artifacts(self, directories: Sequence[Path] | None = None) -> None:
         """Send these artifacts, or all that wait. Raises what the store raises."""
         for directory in self.waiting() if directories is None else directories:
+            require_plain_tree(directory)
             self.store.log_tree(self.run_id, directory)
             shutil.rmtree(directory)
+            self.expected.discard(directory.name)
 
     def finish(self, status: str, *, running: bool = False) -> None:
         """Send everything, end the run (as the journal says, else with `status`), and delete the journal.
@@ -268,13 +306,16 @@ class Delivery:
             self.store.log_metrics(self.run_id, self.summary.metrics())
         try:
             self.send_artifacts()
+            if self.expected:
+                lost = f"{len(self.expected)} were removed from the outbox before they were sent"
+                self.store.set_tags(self.run_id, {"artifacts_lost": lost})
             for directory in self.discarded:
                 self._delete(directory)
         finally:  # what holds an artifact up should not leave the run running
             end = self.end or {"end": status, "t": self._last_time()}
             if running or self.store.get_run(self.run_id).info.status in ("RUNNING", "SCHEDULED"):
                 self.store.end_run(self.run_id, end["end"], end["t"])
-        self.journal.delete()
+        self._let_go()
 
     def merge(self) -> None:
         """Send what the store lacks to a run that a later attempt has gone on with, and delete the journal."""
@@ -283,7 +324,12 @@ class Delivery:
         while self.step():
             pass
         self.send_artifacts()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.store.require_in_place()  # what has taken it may be a file that nobody finds again
         self.journal.delete()
+        self.finished = True
 
     def _missing(self, entry: dict[str, Any]) -> dict[str, Any]:
         """A line of an earlier attempt without what the store has got, and without how that attempt ended."""
@@ -308,13 +354,13 @@ class Delivery:
         if "attempt" in entry:
             self.end = None
         if "discard" in entry:
-            self.discarded.add(entry["discard"])
+            self.discarded.add(artifacts.checked(entry["discard"]))
         if "end" in entry:
             self.end = entry
 
     def _last_time(self) -> int:
         times = [t for t, _, _ in self.summary.last.values()]
-        return max(times, default=int(self.journal.path.stat().st_mtime * 1000))
+        return max(times, default=self.journal.changed)
 
 
 def _metric(name: str, value: float, t: int, step: int) -> Metric:

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 
 LONGEST_LINE = 480
 SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE)
-SECRET_PARAMETER = re.compile(r"(?i)([?&][\w-]{0,30}(?:password|passwd|pwd|token|secret|key)=)[^&\s'\"]+")
+# a parameter of MLflow's pages ends in Key and is none
+SECRET_PARAMETER = re.compile(
+    r"(?i)([?&](?!viewStateShareKey=)[\w-]{0,30}(?:password|passwd|pwd|token|secret|key)=)[^&\s'\"]+"
+)
 MOST_ADDRESSES = 20  # in one word: no more are looked at, so that no text takes long
 SHORTEST_SECRET = 8  # a shorter value would be found in words that have nothing to do with it
 

@@ -18,6 +18,10 @@ class NullRecorder(Recorder):
         self.run_id = ""
         self._prepare(listeners)
 
+    @property
+    def broken(self) -> None:
+        return None
+
     def flush(self, timeout: float = 30.0) -> bool:
         return True
 

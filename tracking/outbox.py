@@ -19,10 +19,12 @@ from pathlib import Path
 
 from .connect import connect, resolve
 from .earlier import Earlier
-from .errors import disk_full
+from .errors import RunGone, disk_full
+from .files import Planted, open_own, require_own_folder
 from .journal import Busy, Delivery, Journal
-from .lines import without_credentials
-from .store import Store, StoreError, first_line
+from .journal_lines import checked
+from .lines import quoted, without_credentials
+from .store import Store, StoreError, first_line, shown
 
 LIMIT = "FEATURELAB_OUTBOX_LIMIT"
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -59,7 +61,7 @@ class Bound:
         full = self._used + size > self.limit
         if full:
             with suppress(OSError):  # on a full disk: the others will find out themselves
-                (self.outbox / FULL).touch()
+                os.close(open_own(self.outbox / FULL, os.O_WRONLY | os.O_CREAT))
         else:
             self._used += size
             if self._used < FILLING * self.limit:
@@ -113,7 +115,7 @@ def alone(outbox: Path, name: str) -> Iterator[None]:
     outbox.mkdir(parents=True, exist_ok=True)
     path = outbox / f"{name}.lock"
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -133,7 +135,7 @@ def in_use(outbox: Path, name: str) -> bool:
     """Whether a living process on this machine holds `alone(outbox, name)`, or the journal of the run `name`."""
     for path in (outbox / f"{name}.lock", outbox / f"{name}.jsonl"):
         try:
-            handle = os.open(path, os.O_RDWR)
+            handle = open_own(path, os.O_RDWR)
         except OSError:
             continue
         try:
@@ -157,11 +159,16 @@ class Synced:
 def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, timeout: float = 15.0) -> Synced:
     """Send what crashed or cut-off processes left in `outbox`, end their runs (KILLED where no end was recorded).
 
-    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). Journals
-    hold no credentials: they are taken from `known`, by default the address of this environment, where it is the same
-    store's. A run that a living process still records is left alone. Where a run was gone on with elsewhere, it gets
-    what it lacks once that attempt has ended. May be repeated freely: nothing is stored twice.
+    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A server
+    gets what is for it only if it is the one at `known`, by default the address of this environment: a journal is input
+    like any other, and an address in it shall not be shown our credentials. A run that a living process still records
+    is left alone. Where a run was gone on with elsewhere, it gets what it lacks once that attempt has ended. May be
+    repeated freely: nothing is stored twice. Raises StoreError for an outbox of another user's.
     """
+    try:
+        require_own_folder(outbox)
+    except Planted as error:
+        raise StoreError(str(error.strerror)) from None
     result = Synced()
     stores: dict[str, Store | StoreError] = {}
     for path in sorted(outbox.glob("*.jsonl")):
@@ -173,14 +180,16 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
         except FileNotFoundError:
             continue
         except OSError as error:
-            result.failed[path.stem] = disk_full(error) or first_line(error)
+            result.failed[path.stem] = disk_full(error) or _strerror(error)
             continue
         try:
-            header = next((entry for _, entry in journal.lines() if "uri" in entry), {})
-            store = _opened(uri or _address(header.get("uri"), known), stores, timeout)
+            recorded = checked(journal)
+            store = _opened(uri or _address(recorded, known), stores, timeout)
             (result.sent if _deliver(store, journal, path.stem) else result.busy).append(path.stem)
+        except RunGone as error:
+            result.failed[path.stem] = f"{error}; featurelab sync --discard {path.stem} lets go of what it recorded"
         except Exception as error:  # one broken journal must not keep the others back
-            result.failed[path.stem] = first_line(error)
+            result.failed[path.stem] = _strerror(error)
         finally:
             journal.close()
     if not (result.busy or result.failed):
@@ -190,6 +199,7 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
 
 def _deliver(store: Store, journal: Journal, run_id: str) -> bool:
     """Send a journal, or say that a later attempt at its run is still going on."""
+    store.require_active(run_id)
     run, ours = store.get_run(run_id), journal.attempt
     latest = int(run.data.tags.get("attempt", "1"))
     stored = Earlier.read(store, run_id) if max(ours, latest) > 1 else None
@@ -203,19 +213,37 @@ def _deliver(store: Store, journal: Journal, run_id: str) -> bool:
     return True
 
 
-def _address(recorded: str | None, known: str | None) -> str | None:
+def discard(outbox: Path, run_id: str) -> None:
+    """Let go of what a run recorded and no store will take. Raises StoreError where there is no such journal, or it is
+    still being written."""
+    path = outbox / f"{run_id}.jsonl"
+    if path.parent != outbox or not path.is_file():
+        raise StoreError(f"nothing of a run {quoted(run_id)} waits in {outbox}")
+    try:
+        Journal(path).delete()
+    except (Busy, OSError) as error:
+        raise StoreError(_strerror(error)) from None
+
+
+def _address(recorded: str, known: str | None) -> str:
     """The address in a journal, which never holds credentials, with those of the known one if they are for it."""
     try:
         here = known or resolve()
     except StoreError:
-        return recorded
-    return here if without_credentials(here) == recorded else recorded
+        here = ""
+    if without_credentials(here) == recorded:
+        return here
+    if not recorded.startswith("sqlite:"):
+        raise StoreError(f"it is for the store at {shown(recorded)}: set MLFLOW_TRACKING_URI to that, to send it there")
+    return recorded
 
 
-def _opened(uri: str | None, stores: dict[str, Store | StoreError], timeout: float) -> Store:
+def _strerror(error: BaseException) -> str:
+    return error.strerror if isinstance(error, Planted) and error.strerror else first_line(error)
+
+
+def _opened(uri: str, stores: dict[str, Store | StoreError], timeout: float) -> Store:
     """Connect once to each store; one that is away is not asked again for every journal."""
-    if uri is None:
-        raise StoreError("the journal does not say which store it is for; name it")
     if uri not in stores:
         try:
             stores[uri] = connect(uri, timeout=timeout, create=False)

@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,13 @@ from .lines import masked
 LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
 
 
-def environment(threads: int | None = None) -> dict[str, Any]:
-    """Return packages, interpreter, platform, processor, GPUs, source revision and thread count.
+def environment(threads: int | None = None, dispatch: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return packages, interpreter, platform, processor, GPUs, source revision, thread count and kernels.
 
-    `threads` is the number a float sum was split over, which changes its last bits. No environment variable and no host
-    name is read. Everything but `threads` is gathered once a process.
+    `threads` is the number a float sum was split over, and `dispatch` names the kernels that made it: both change its
+    last bits. No environment variable and no host name is read. All but these two is gathered once a process.
     """
-    return {**_machine(), "threads": threads}
+    return {**_machine(), "threads": threads, **({"dispatch": dict(dispatch)} if dispatch is not None else {})}
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -40,6 +41,8 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
             lines += _package_changes(before or [], after or [])
         elif key == "git":
             lines += _source_changes(before or {}, after or {})
+        elif key == "dispatch":
+            lines += _dispatch_changes(before or {}, after or {})
         else:
             lines.append(f"{key}: {_shown(before)} -> {_shown(after)}")
     return lines
@@ -129,6 +132,13 @@ def _package_changes(old: list[str], new: list[str]) -> list[str]:
     before, after = (dict(item.split("==", 1) for item in items) for items in (old, new))
     pairs = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
     return [f"{name}: {was or 'absent'} -> {now or 'absent'}" for name, was, now in pairs if was != now]
+
+
+def _dispatch_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    if not (old and new):
+        return []  # runs of earlier versions do not say
+    pairs = [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
+    return [f"{name}: {_shown(was)} -> {_shown(now)}" for name, was, now in pairs if was != now]
 
 
 def _source_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from mlflow.entities import Run, ViewType
 from mlflow.utils.rest_utils import http_request_safe
 
 from .journal import DERIVED
-from .store import RUN_ID, Store
+from .store import RUN_ID, Store, StoreError
 
 COLUMNS = ["run_id", "experiment", "name", "status", "start", "end"]
 KINDS = ("tags", "params", "metrics")
@@ -21,6 +22,8 @@ HISTORY = ["run_id", "metric", "step", "value", "timestamp"]
 SEARCH_ENDPOINT = "/api/2.0/mlflow/runs/search"
 BULK_ENDPOINT = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 RUNS_PER_PAGE = 1000
+SEVERAL = 4  # ids are shown where a beginning is that of more than one
+WHOLE_ID = re.compile("[0-9a-f]{32}")
 RUNS_PER_REQUEST = 100  # the server's bound
 POINTS_PER_ANSWER = 25_000  # the server cuts an answer here without saying so
 RUNS_PER_QUERY = 500
@@ -77,6 +80,18 @@ def named(store: Store, run_ids: Sequence[str]) -> list[Run]:
     return [found.get(run_id) or store.get_run(run_id) for run_id in run_ids]
 
 
+def whole_id(store: Store, begins: str) -> str:
+    """Return the id of the only run whose id begins so. Raises RunNotFound for none, StoreError for several."""
+    if WHOLE_ID.fullmatch(begins) or not RUN_ID.fullmatch(begins):
+        return store.get_run(begins).info.run_id
+    session_maker = _database(store)
+    found = _ids_in_database(session_maker, begins) if session_maker else _ids_on_server(store, begins)
+    if len(found) > 1 and begins not in found:
+        several = ", ".join(run_id[: len(begins) + 8] + "..." for run_id in found)
+        raise StoreError(f"several runs begin with {begins}: {several}")
+    return found[0] if len(found) == 1 else store.get_run(begins).info.run_id
+
+
 def histories(
     store: Store, run_ids: Sequence[str], metrics: Sequence[str] | None = None, *, derived: bool = False
 ) -> pd.DataFrame:
@@ -97,10 +112,29 @@ def histories(
 
 
 def _found(store: Store, run_ids: list[str]) -> Iterator[Run]:
-    experiments = [e.experiment_id for e in _pages(store, store.client.search_experiments, view_type=ViewType.ALL)]
     condition = f"attributes.run_id IN ({', '.join(map(_quoted, run_ids))})"
-    query = {"experiment_ids": experiments, "filter_string": condition, "run_view_type": ViewType.ALL}
-    return _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **query)
+    return _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **_everywhere(store, condition))
+
+
+def _everywhere(store: Store, condition: str) -> dict[str, Any]:
+    """A search of all experiments, for deleted runs too."""
+    experiments = [e.experiment_id for e in _pages(store, store.client.search_experiments, view_type=ViewType.ALL)]
+    return {"experiment_ids": experiments, "filter_string": condition, "run_view_type": ViewType.ALL}
+
+
+def _ids_in_database(session_maker: Any, begins: str) -> list[str]:
+    from mlflow.store.tracking.dbmodels.models import SqlRun
+    from sqlalchemy import select
+
+    wanted: Any = select(SqlRun.run_uuid).where(SqlRun.run_uuid.startswith(begins, autoescape=True)).limit(SEVERAL)
+    with session_maker() as session:
+        return [run_id for (run_id,) in session.execute(wanted)]
+
+
+def _ids_on_server(store: Store, begins: str) -> list[str]:
+    wanted = _everywhere(store, f"attributes.run_id LIKE {_quoted(begins + '%')}")
+    runs = store.patiently(store.client.search_runs, max_results=SEVERAL, **wanted)
+    return [run.info.run_id for run in runs if run.info.run_id.startswith(begins)]  # _ stands for any letter
 
 
 def _pages(store: Store, search: Any, **query: Any) -> Iterator[Any]:
@@ -146,7 +180,7 @@ def _runs_on_server(store: Store, experiments: Mapping[str, str], clauses: list[
 def _ask(store: Store, endpoint: str, method: str, **query: Any) -> Any:
     """What a server answers, as the JSON that it is."""
     credentials = store.client._tracking_client.store.get_host_creds()
-    return store.patiently(http_request_safe, credentials, endpoint, method, **query).json()
+    return store.patiently(lambda: http_request_safe(credentials, endpoint, method, **query).json())
 
 
 def _row(run: Mapping[str, Any], experiments: Mapping[str, str]) -> dict[str, Any]:
@@ -172,6 +206,7 @@ def _facts(run_id: str, experiment: str, name: str, status: str, start: int, end
 
 def _database(store: Store) -> Any:
     """What opens a session with the store's database, None where the store is a server."""
+    store.require_in_place()
     return getattr(store.client._tracking_client.store, "ManagedSessionMaker", None)
 
 

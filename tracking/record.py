@@ -7,10 +7,8 @@ import itertools
 import logging
 import math
 import os
-import random
 import re
 import shutil
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import artifacts
 from .earlier import Earlier, same
-from .journal import TRAINING, Delivery, Journal
+from .errors import StoreError
+from .journal import TRAINING, Delivery, Journal, JournalRemoved
 from .lines import without_credentials
 from .outbox import Bound, Synced, size_of, sync
-from .store import Store, first_line
+from .sender import Sender
+from .store import POINTS_PER_REQUEST, Store
 from .values import check_name, integer, number
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ __all__ = ["Diverged", "Listener", "Recorder", "Synced", "now", "sync"]
 
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 PATIENCE = 20.0  # seconds for a process that recorded the run before, to end
-LONGEST_PAUSE = 10.0  # seconds between two attempts to reach a store that is away
 
 
 class Diverged(Exception):
@@ -68,8 +67,9 @@ class Recorder:
     are not stored again, and where a value differs from the known one, that one stays and the tag `differs/<metric>`
     says so. Raises what the store raises when it is asked for them, and Busy while another process records the run.
 
-    Where the disk of the outbox is full, what records raises OSError, and so does all that is recorded after it: there
-    is no gap before the last point. The run ends as FAILED then, and what was recorded before is sent.
+    Where the disk of the outbox is full or the journal is removed, what records raises OSError, and where the run or
+    the store is removed, StoreError; so does all that is recorded after it: there is no gap before the last point. The
+    run ends as FAILED then, and what was recorded before is sent, if it can be.
 
     An artifact that would let the outbox grow beyond its bound (see `tracking.outbox`) is not kept; the tag `not_kept`
     names it.
@@ -85,13 +85,13 @@ class Recorder:
         attempt: int = 1,
         listeners: Sequence[Listener] = (),
         flush_seconds: float = 2.0,
-        flush_points: int = 1000,
+        flush_points: int = POINTS_PER_REQUEST,
     ) -> None:
         if not re.fullmatch(r"[\w-]+", run_id):
             raise ValueError(f"{run_id!r} is not a run id")
         self.run_id = run_id
         self._prepare(listeners)
-        self._flush_seconds, self._flush_points = flush_seconds, flush_points
+        self._flush_points = flush_points
         outbox.mkdir(parents=True, exist_ok=True)
         header = {"uri": without_credentials(store.uri), "run_id": run_id, "experiment": experiment}
         self._bound = Bound(outbox)
@@ -104,10 +104,7 @@ class Recorder:
         self._numbers = itertools.count(1 + max((int(path.name) for path in self._journal.spooled()), default=0))
         self._waiting = 0  # points recorded since the sender was last woken
         self._process = os.getpid()
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._deadline = math.inf
-        self._sender = threading.Thread(target=self._send, name=f"recorder-{run_id[:8]}", daemon=True)
-        self._sender.start()
+        self._sender = Sender(self._delivery, flush_seconds, flush_points)
         atexit.register(self._leave)
 
     def pass_over(self, until: int) -> None:
@@ -198,20 +195,19 @@ class Recorder:
             check_name(name)
         self._append({"tags": {name: str(value) for name, value in tags.items()}})
 
+    @property
+    def broken(self) -> OSError | StoreError | None:
+        """What keeps more from being recorded: a full disk, a journal, a run or a store that was removed."""
+        return self._gap or self._sender.gone
+
     def check(self) -> None:
-        """Raise OSError where something could not be recorded: whoever passed over that shall not go on regardless."""
-        if self._gap is not None:
-            raise OSError(self._gap.errno, self._gap.strerror, self._gap.filename)
+        """Raise `broken`: whoever passed over it shall not go on regardless."""
+        if self.broken is not None:
+            raise self.broken
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Send what is recorded so far, artifacts too, and say whether all of it arrived within `timeout` seconds."""
-        deadline, target = time.monotonic() + timeout, self._journal.size()
-        while self._delivery.read < target or self._journal.spooled():
-            if time.monotonic() > deadline or not self._sender.is_alive():
-                return False
-            self._wake.set()
-            time.sleep(0.01)
-        return True
+        return self._sender.flush(timeout)
 
     def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
         """End the run and say whether everything reached the store; if not, `sync` sends the rest.
@@ -221,11 +217,11 @@ class Recorder:
         """
         if status not in STATUSES:
             raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
-        if self._stop.is_set():
-            return not self._journal.path.exists()
+        if self._sender.closed:
+            return self._delivery.finished
         for name in tags or {}:
             check_name(name)
-        if self._gap is not None and status == "FINISHED":
+        if self.broken is not None and status == "FINISHED":
             status = "FAILED"
         end = {"end": status, "t": now(), "tags": {name: str(value) for name, value in (tags or {}).items()}}
         try:
@@ -233,20 +229,13 @@ class Recorder:
         except OSError:
             self._delivery.unwritten = end
         atexit.unregister(self._leave)
-        self._deadline = time.monotonic() + timeout
-        self._stop.set()
-        self._wake.set()
-        while self._sender.is_alive() and time.monotonic() < self._deadline:
-            arrived = self._delivery.read
-            self._sender.join(0.1)
-            if self._delivery.read > arrived:
-                self._deadline = time.monotonic() + timeout
-        self._sender.join(1.0)
+        finished = self._sender.close(timeout)
         self._journal.close()
-        if self._journal.path.exists():
-            logger.warning("run %s is kept in %s until `featurelab sync`", self.run_id, self._journal.path)
-            return False
-        return True
+        if not finished:
+            kept = f"kept in {self._journal.path} until `featurelab sync`"
+            lost = isinstance(self.broken, JournalRemoved)
+            logger.warning("run %s: what the store has not got is %s", self.run_id, "lost" if lost else kept)
+        return finished
 
     def __enter__(self) -> Self:
         return self
@@ -292,7 +281,7 @@ class Recorder:
         self._waiting += len(values)
         if self._waiting >= self._flush_points:
             self._waiting = 0
-            self._wake.set()
+            self._sender.wake()
 
     def _is_new(self, name: str, step: int, value: float) -> bool:
         assert self._earlier is not None
@@ -308,11 +297,14 @@ class Recorder:
             self._append({"tags": {f"nonfinite/{name}": str(step)}})
 
     def _append(self, entry: Mapping[str, Any]) -> None:
-        if self._stop.is_set():
+        if self._sender.closed:
             raise ValueError(f"run {self.run_id} is closed")
         self.check()
+        self._guarded(self._journal.append, entry)
+
+    def _guarded(self, write: Callable[..., None], *arguments: Any) -> None:
         try:
-            self._journal.append(entry)
+            write(*arguments)
         except OSError as error:
             self._gap = error
             raise
@@ -320,14 +312,17 @@ class Recorder:
     @contextmanager
     def _spooling(self) -> Iterator[Path]:
         """Give a directory to write an artifact to, and hand it to the sender once it is complete."""
-        if self._stop.is_set():
+        if self._sender.closed:
             raise ValueError(f"run {self.run_id} is closed")
+        self._guarded(self._journal.require_in_place)
         draft = self._journal.spool / f".{uuid.uuid4().hex}"
         draft.mkdir(parents=True)
         try:
             yield draft
             if self._bound.admits(size_of(draft)):
-                draft.rename(draft.with_name(str(next(self._numbers))))
+                kept = draft.with_name(str(next(self._numbers)))
+                self._delivery.expected.add(kept.name)
+                draft.rename(kept)
             else:
                 self._leave_out(draft)
             if trouble := self._bound.trouble():
@@ -344,36 +339,6 @@ class Recorder:
         if self._not_kept:
             shown, more = ", ".join(self._not_kept[:20]), len(self._not_kept) - 20
             self._append({"tags": {"not_kept": shown[:4000] + (f" and {more} more" if more > 0 else "")}})
-
-    def _send(self) -> None:
-        """Send in the background until the run is closed, then what is left until the deadline."""
-        failures = 0
-        self._wake.wait(self._flush_seconds)  # a short trial is sent in one request
-        while time.monotonic() < self._deadline:
-            try:
-                if self._stop.is_set():
-                    return self._delivery.finish("KILLED", running=True)
-                self._drain()
-                failures = 0
-            except Exception as error:
-                if not failures:
-                    logger.warning("run %s: the store does not take its data yet (%s)", self.run_id, first_line(error))
-                failures += 1
-                pause = min(LONGEST_PAUSE, 0.25 * 2**failures) * random.uniform(0.5, 1.0)
-                if self._stop.wait(pause):
-                    time.sleep(min(pause, 0.5))
-                continue
-            self._wake.wait(self._flush_seconds)
-            self._wake.clear()
-        return None
-
-    def _drain(self) -> None:
-        # what was recorded before an artifact must be in the store before it: a checkpoint stands for all before it
-        waiting = self._delivery.waiting()
-        while not self._stop.is_set() and self._delivery.step():
-            pass
-        if not self._stop.is_set():
-            self._delivery.send_artifacts(waiting)
 
     def _leave(self) -> None:
         """At interpreter exit: nobody closed the run, so whatever it did was cut short."""

@@ -10,23 +10,26 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
 
-import requests
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunInfo, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
 from . import artifacts
-from .errors import RunNotFound, StoreError, disk_full
-from .lines import line, quoted, without_credentials
+from .answers import is_transient
+from .artifacts import checked
+from .errors import RunGone, RunNotFound, StoreError, StoreGone, disk_full
+from .lines import line, quoted
+from .places import artifact_folder, local
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,13 +38,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,255}")
-LOCAL_UI = "http://127.0.0.1:5000"
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # else MLflow 3 opens it as a GenAI project
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # as MLflow's own pages mark such
 ITEMS_PER_REQUEST = 100  # MLflow's bound on params and tags
 POINTS_PER_REQUEST = 800  # with tags and params beside them; MLflow's bound on all together is 1000
-TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 
 _ids: dict[tuple[str, str], str] = {}  # of experiments, by store and name: a worker starts many runs in each
+
+_files: dict[str, tuple[int, int]] = {}  # what the SQLite files were that this process has opened, by address
 
 _places: dict[str, str] = {}  # of the artifacts of runs that this process started and that have not ended
 
@@ -91,6 +94,11 @@ class Store:
                 self.patiently(self.client.set_experiment_tag, found.experiment_id, key, value)
         return found.experiment_id
 
+    def find_experiment(self, name: str) -> str | None:
+        """Return the id of the experiment `name`, None where there is none, without writing anything."""
+        found = self.patiently(self.client.get_experiment_by_name, name)
+        return found.experiment_id if found is not None else None
+
     def start_run(
         self, experiment: str, run_name: str, *, tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
     ) -> str:
@@ -113,7 +121,9 @@ class Store:
                 if made:
                     return made[0].info
             tried = True
-            return self.client.create_run(experiment_id, tags=labels, run_name=run_name).info
+            info = self.client.create_run(experiment_id, tags=labels, run_name=run_name).info
+            _require_run(info.run_id)
+            return info
 
         try:
             info = self.patiently(create)
@@ -139,8 +149,14 @@ class Store:
         """Return the run. Raises RunNotFound, for an id that could not be one too."""
         if not RUN_ID.fullmatch(run_id):
             raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}")
+
+        def get() -> Run:
+            run = self.client.get_run(run_id)
+            _require_run(run.info.run_id)
+            return run
+
         try:
-            return self.patiently(self.client.get_run, run_id)
+            return self.patiently(get)
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}") from error
@@ -224,9 +240,16 @@ class Store:
         return [entry.path for entry in self.patiently(self.client.list_artifacts, run_id, directory)]
 
     def delete_artifacts(self, run_id: str, path: str) -> None:
-        """Delete an artifact, a file or a directory. Raises MlflowException where they cannot be deleted."""
-        repository = get_artifact_repository(self.get_run(run_id).info.artifact_uri, tracking_uri=self.uri)
-        self.patiently(repository.delete_artifacts, path)
+        """Delete an artifact, a file or a directory. Raises MlflowException where they cannot be deleted.
+
+        On this machine's own disks nothing is deleted outside the folder of a SQLite store: the address is the store's,
+        which others may have written. Raises StoreError there.
+        """
+        uri, root = self.get_run(run_id).info.artifact_uri, self._file_folder()
+        if (place := local(uri)) and not (root and (place / checked(path)).resolve().is_relative_to(root)):
+            raise StoreError(f"the artifacts of run {run_id} do not lie in the folder of the store: {line(uri, 200)}")
+        repository = get_artifact_repository(uri, tracking_uri=self.uri)
+        self.patiently(repository.delete_artifacts, checked(path))
 
     def download(self, run_id: str, path: str, into: Path | None = None) -> Path:
         """Return a local path of an artifact, a file or a directory: a copy in the directory `into`, where given.
@@ -246,30 +269,36 @@ class Store:
         except (ValueError, RecursionError, OSError) as error:
             raise StoreError(f"artifact {path!r} of run {run_id} is not JSON") from error
 
-    def runs_url(self, experiment_id: str) -> str:
-        """Return the page of MLflow that draws every curve of an experiment."""
-        return f"{self._ui}/#/experiments/{experiment_id}/runs?compareRunsMode=CHART"
-
-    def compare_url(self, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
-        """Return the page of MLflow that sets runs, of different experiments too, side by side."""
-        runs, experiments = (quote(json.dumps(list(ids), separators=(",", ":"))) for ids in (run_ids, experiment_ids))
-        return f"{self._ui}/#/compare-runs?runs={runs}&experiments={experiments}"
-
-    @property
-    def _ui(self) -> str:
-        return without_credentials(self.uri) if self.uri.startswith("http") else LOCAL_UI
-
     def _artifact_location(self, experiment: str) -> str | None:
-        """A SQLite store keeps artifacts beside its file, wherever the process that writes was started."""
         if not self.uri.startswith("sqlite:"):
             return None
-        return str(sqlite_path(self.uri).parent / "mlruns" / re.sub(r"[^\w/-]+", "_", experiment).strip("/"))
+        return str(artifact_folder(sqlite_path(self.uri), experiment))
+
+    def _file_folder(self) -> Path | None:
+        return sqlite_path(self.uri).parent.resolve() if self.uri.startswith("sqlite:") else None
 
     @contextmanager
     def _staging(self, run_id: str) -> Iterator[Path]:
         with TemporaryDirectory() as root:
             yield Path(root)
             self.log_tree(run_id, Path(root))
+
+    def require_in_place(self) -> None:
+        """Raise StoreGone where the SQLite file is not the one that this process has opened: what it takes is lost."""
+        if self.uri.startswith("sqlite:"):
+            path = _file_of(self.uri)
+            found = _identity(path)
+            if found is None or _files.setdefault(self.uri, found) != found:
+                raise StoreGone(f"the store {line(str(path), 200)} was removed or replaced while it was in use")
+
+    def require_active(self, run_id: str) -> None:
+        """Raise RunGone where a run has been deleted."""
+        try:
+            run = self.get_run(run_id)
+        except RunNotFound as error:
+            raise RunGone(str(error)) from None
+        if run.info.lifecycle_stage == "deleted":
+            raise RunGone(f"run {run_id} was deleted from the store")
 
     def patiently(self, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Repeat `call` while the store is busy or away, waiting ever longer, until patience is at an end."""
@@ -279,6 +308,7 @@ class Store:
             stop=stop_after_delay(self.patience),
             reraise=True,
         )
+        self.require_in_place()
         try:
             return again(call, *args, **kwargs)
         except Exception as error:
@@ -289,16 +319,23 @@ class Store:
             raise StoreError(f"the store at {shown(self.uri)} cannot be reached: {first_line(error)}") from error
 
 
-def is_transient(error: BaseException) -> bool:
-    """Say whether the same request may succeed later: a locked database, no connection, an overloaded server."""
-    wrapped = error.__cause__ or error.__context__  # MLflow wraps what `requests` and SQLAlchemy raise
-    for cause in (error, wrapped):
-        if isinstance(cause, requests.ConnectionError | requests.Timeout | requests.exceptions.RetryError):
-            return True
-    if "database is locked" in str(error):
-        return True
-    code = error.error_code if isinstance(error, MlflowException) else None
-    return code in TRANSIENT_CODES and "(sqlite3." not in str(error)
+def _require_run(run_id: str) -> None:
+    """Raise what is repeated, where an answer is JSON and of no run."""
+    if not run_id:
+        raise MlflowException("the answer names no run", error_code=TEMPORARILY_UNAVAILABLE)
+
+
+@cache
+def _file_of(uri: str) -> Path:
+    return sqlite_path(uri)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_full(error: BaseException) -> bool:

@@ -86,14 +86,14 @@ class DeepRFM(LayerByLayer):
         watch: `watch(layer, stages, labels)`, with the stages `input` X_l, `projected` X_l M_l^power and `features`
             Phi_l(X_l M_l^power), gives the values to log of each layer; default: `collapse_metrics`.
 
-    Targets are rows (n, K) whose largest entry marks the class. Beside what `watch` says, each layer logs
-    `krr_residual/layer` (relative, see `measures.kernel_regression`; above 1e-8 the layer is not to be trusted),
-    `krr_cholesky/layer` (1 where Cholesky was the solver, else 0) and `participation_ratio/agop`; the predictor logs at
-    the last layer `krr_residual/predictor`, and `loss/train|test` (squared error, mean over samples and outputs) and
-    `accuracy/train|test` on the data module's sets.
+    Targets are rows (n, K), K > 1, that mark the class as `measures.class_indices` says. Beside what `watch` says, each
+    layer logs `krr_residual/layer` (relative, see `measures.kernel_regression`; where it is not `accurate`, in float64
+    above 1e-8, the layer is not to be trusted), `krr_cholesky/layer` (1 where Cholesky was the solver, else 0) and
+    `participation_ratio/agop`; the predictor logs at the last layer `krr_residual/predictor`, and `loss/train|test`
+    (squared error, mean over samples and outputs) and `accuracy/train|test` on the data module's sets.
 
     A checkpoint holds the coefficients alpha alone, from which a fit that goes on rebuilds its layers.
-    Raises ValueError for a negative power or an unknown scale.
+    Raises ValueError for a negative power or an unknown scale, and at the first layer for other targets.
     """
 
     centres: Tensor  # once there is a predictor
@@ -148,7 +148,7 @@ class DeepRFM(LayerByLayer):
         projected, features = self._stages(layer, X, transform)
         self._next = _unit_rows(features)
         stages = {"input": X, "projected": projected, "features": features}
-        return values | ratio | dict(self.watch(layer, stages, targets.argmax(1)))
+        return values | ratio | dict(self.watch(layer, stages, _classes(targets)))
 
     @torch.no_grad()
     def on_train_end(self) -> None:
@@ -166,7 +166,7 @@ class DeepRFM(LayerByLayer):
         for part, (x, y) in sets.items():
             outputs, y = self(x.to(X)), y.to(X)
             values[f"loss/{part}"] = (outputs - y).square().mean().item()
-            values[f"accuracy/{part}"] = (outputs.argmax(1) == y.argmax(1)).double().mean().item()
+            values[f"accuracy/{part}"] = (outputs.argmax(1) == _classes(y)).double().mean().item()
         self.log_at(len(self._transforms), values)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -230,7 +230,7 @@ class LinearisedDeepRFM(LayerByLayer):
         self.register_buffer("gram", torch.empty(0))
 
     def add_layer(self, layer: int, x: Tensor, targets: Tensor) -> Mapping[str, float]:
-        counts = targets.sum(0)
+        labels, counts = _classes(targets), targets.sum(0)
         if not (counts == counts[0]).all():
             raise ValueError(f"the classes must be of one size, got {counts.int().tolist()}")
         A = self.gram if self.gram.numel() else measures.lifted(x @ x.T, self.feature_ridge)
@@ -239,7 +239,6 @@ class LinearisedDeepRFM(LayerByLayer):
         else:
             kappa = measures.kappa_printed(self.ridge, self.feature_ridge)
         B = measures.linear_layer(A, targets, self.ridge)
-        labels = targets.argmax(1)
         G = B @ B.T / kappa
         self.gram = (G + G.T) / 2 + self.feature_ridge * torch.eye(len(G)).to(G)
         within, between = measures.traces_from_gram(self.gram, labels)
@@ -251,6 +250,12 @@ class LinearisedDeepRFM(LayerByLayer):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.gram = torch.empty_like(checkpoint["state_dict"]["gram"])
+
+
+def _classes(targets: Tensor) -> Tensor:
+    if targets.ndim != 2 or targets.shape[1] < 2:
+        raise ValueError(f"targets must be rows (n, K) with a column for each class, got {tuple(targets.shape)}")
+    return measures.class_indices(targets)
 
 
 def _unit_rows(x: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ from .cluster_probe import clusters_within_groups as clusters_within_groups
 from .cluster_probe import linear_probe as linear_probe
 from .collapse import ClassMoments as ClassMoments
 from .collapse import PinvCollapse as PinvCollapse
-from .collapse import class_indices as class_indices
 from .collapse import class_moments as class_moments
 from .collapse import nc1 as nc1
 from .collapse import nc1_pinv as nc1_pinv
@@ -61,7 +60,6 @@ from .gradients import TangentCovariance as TangentCovariance
 from .gradients import agop as agop
 from .gradients import layer_agop as layer_agop
 from .gradients import layer_inputs as layer_inputs
-from .gradients import layer_names as layer_names
 from .gradients import tangent_covariance as tangent_covariance
 from .gradients import tangent_features as tangent_features
 from .gram import centred_cosines as centred_cosines
@@ -87,6 +85,9 @@ from .kernel_machines import squared_distances as squared_distances
 from .kernels import layer_ntk as layer_ntk
 from .kernels import ntk as ntk
 from .kernels import ptk as ptk
+from .labels import class_indices as class_indices
+from .layers import layer_names as layer_names
+from .layers import left_out as left_out
 from .one_step_theory import GradientParts as GradientParts
 from .one_step_theory import activation_coefficients as activation_coefficients
 from .one_step_theory import alignment_theory as alignment_theory
@@ -189,6 +190,7 @@ __all__ = [
     "layer_inputs",
     "layer_names",
     "layer_ntk",
+    "left_out",
     "lifted",
     "linear_cka",
     "linear_layer",

@@ -18,7 +18,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-CHUNK = 2**22  # numbers converted to float64 at a time
+from .labels import class_indices
+
+CHUNK = 2**22  # numbers of which the moments are taken before they are merged
+BLOCK = 2**17  # numbers that a CPU converts to float64 at a time: they stay in its cache
 
 
 @dataclass(eq=False)
@@ -59,7 +62,7 @@ class ClassMoments:
         if not len(labels):
             return self
         K = self._room(int(labels.max()) + 1)
-        for x, y in _pieces(features, labels):
+        for x, y in _pieces(features, labels, CHUNK):
             self.merge(_moments(x, y, K))
         return self
 
@@ -119,26 +122,6 @@ class ClassMoments:
         self.means = torch.cat([self.means, self.means.new_zeros(extra, self.means.shape[1])])
 
 
-def class_indices(labels: Tensor) -> Tensor:
-    """Class indices (n,) from integer labels (n,) or from rows (n, K) of which the largest entry marks the class.
-
-    So one-hot and +-1 rows are taken. A column (n, 1) of +-1 means class 1 where positive. Raises ValueError for other
-    shapes, negative labels, and for (n,) numbers that are not whole.
-    """
-    if labels.ndim == 2 and labels.shape[1] > 1:
-        return labels.argmax(1)
-    if labels.ndim == 2 and labels.shape[1] == 1 and labels.is_floating_point():
-        return (labels[:, 0] > 0).long()
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be (n,) class indices or (n, K) rows, got shape {tuple(labels.shape)}")
-    indices = labels.long()
-    if labels.is_floating_point() and not torch.equal(indices.to(labels.dtype), labels):
-        raise ValueError("labels must be class indices, got numbers that are not whole")
-    if len(indices) and indices.min() < 0:
-        raise ValueError(f"labels must be class indices of at least 0, got {int(indices.min())}")
-    return indices
-
-
 def class_moments(features: Tensor, labels: Tensor, classes: int | None = None) -> ClassMoments:
     """Counts, means and scatters of features (n, ...) by class. `classes` defaults to the largest label + 1.
 
@@ -175,6 +158,7 @@ def nc1_pinv(
     labels: Tensor | None = None,
     *,
     classes: int | None = None,
+    moments: ClassMoments | None = None,
     rtol: float = 1e-6,
 ) -> Tensor:
     """(1/K) tr(Sigma_W pinv(Sigma_B)): in [0, inf), 0 where every sample is its class's mean; inf where means coincide.
@@ -183,9 +167,10 @@ def nc1_pinv(
     with mu the mean of the samples (Papyan, Han, Donoho 2020; arXiv:2306.17105, section 3). Variance outside the
     span of the class means does not count. Eigenvalues of Sigma_B below `rtol` times the largest are taken as 0.
 
-    Features (n, ...) with labels, or any iterable of (features, labels) batches that can be gone through twice. No
-    d x d matrix is formed: samples are projected on the at most K - 1 directions of the means. Raises ValueError for
-    an empty class and for batches that are not the same samples the second time.
+    Features (n, ...) with labels, or any iterable of (features, labels) batches that can be gone through twice; once
+    is enough where the `moments` of these samples are known. No d x d matrix is formed: samples are projected on the at
+    most K - 1 directions of the means. Raises ValueError for an empty class and for batches or moments that are not of
+    the same samples.
     """
     if isinstance(features, Tensor):
         if labels is None:
@@ -193,10 +178,11 @@ def nc1_pinv(
         batches: Iterable[tuple[Tensor, Tensor]] = [(features, labels)]
     else:
         batches = features
-    m = ClassMoments.empty(classes)
-    for x, y in batches:
-        m.update(x, y)
-    score = PinvCollapse(m, rtol)
+    if moments is None:
+        moments = ClassMoments.empty(classes)
+        for x, y in batches:
+            moments.update(x, y)
+    score = PinvCollapse(moments, rtol)
     for x, y in batches:
         score.update(x, y)
     return score.value()
@@ -218,7 +204,7 @@ class PinvCollapse:
         features, labels = checked(features, labels)
         if len(labels) and int(labels.max()) >= len(self.seen):
             raise ValueError(f"the second pass has a class {int(labels.max())} that the first had not")
-        for x, y in _pieces(features, labels):
+        for x, y in _blocks(features, labels):
             projected = (x.double() - self.m.means[y]) @ self.directions
             self.squares.index_add_(0, y, projected.square().sum(1))
             self.seen += torch.bincount(y, minlength=len(self.seen))
@@ -280,12 +266,13 @@ def nc4(outputs: Tensor, features: Tensor, m: ClassMoments) -> Tensor:
     m.complete()
     if outputs.shape != (len(features), len(m.counts)):
         raise ValueError(f"outputs must be {(len(features), len(m.counts))}, got {tuple(outputs.shape)}")
+    # of |x - mu_c|^2 only what depends on c, with the origin among the means: no cancellation of large norms
+    origin = m.means.mean(0)
+    means = m.means - origin
+    squares = means.square().sum(1)
     differing = 0
-    for x, predicted in _pieces(features.flatten(1), outputs.argmax(1)):
-        # of |x - mu_c|^2 only what depends on c, with the origin among the means: no cancellation of large norms
-        origin = m.means.mean(0)
-        means = m.means - origin
-        nearest = (means.square().sum(1) - 2 * (x.double() - origin) @ means.T).argmin(1)
+    for x, predicted in _blocks(features.flatten(1), outputs.argmax(1)):
+        nearest = (squares - 2 * (x.double() - origin) @ means.T).argmin(1)
         differing += int((nearest != predicted).sum())
     return m.means.new_tensor(differing / len(features))
 
@@ -307,21 +294,28 @@ def centred(means: Tensor, counts: Tensor | None = None) -> Tensor:
 
 
 def _moments(x: Tensor, y: Tensor, K: int) -> ClassMoments:
-    x, n = x.double(), len(y)
+    n = len(y)
     counts = torch.bincount(y, minlength=K).double()
     rows = torch.arange(n, device=y.device)
     first = torch.full((K,), n - 1, device=y.device).scatter_reduce_(0, y, rows, "amin")
-    origin = x[first]
-    x = x - origin[y]
+    origin = x[first].double()
+    shift, squares = origin.new_zeros(origin.shape), origin.new_zeros(K)
+    for block, classes in _blocks(x, y):
+        differences = block - origin[classes]
+        shift.index_add_(0, classes, differences)
+        squares.index_add_(0, classes, differences.square().sum(1))
     sizes = counts.clamp(min=1)
-    shift = x.new_zeros(K, x.shape[1]).index_add_(0, y, x) / sizes[:, None]
-    squares = x.new_zeros(K).index_add_(0, y, x.square().sum(1)) / sizes
-    scatter = (squares - shift.square().sum(1)).clamp(min=0)
+    shift /= sizes[:, None]
+    scatter = (squares / sizes - shift.square().sum(1)).clamp(min=0)
     return ClassMoments(counts, torch.where((counts > 0)[:, None], origin + shift, 0.0), scatter)
 
 
-def _pieces(features: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    rows = max(1, CHUNK // max(1, features.shape[1]))
+def _blocks(features: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return _pieces(features, labels, BLOCK if features.device.type == "cpu" else CHUNK)
+
+
+def _pieces(features: Tensor, labels: Tensor, numbers: int) -> Iterator[tuple[Tensor, Tensor]]:
+    rows = max(1, numbers // max(1, features.shape[1]))
     yield from zip(features.split(rows), labels.split(rows), strict=True)
 
 

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+from .compiled import as_written
+from .layers import Layer, layer_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,25 +52,7 @@ class Site(NamedTuple):
     tangent: Tensor
 
 
-def layer_names(module: nn.Module) -> dict[str, Layer]:
-    """The linear and ungrouped convolutional layers of `module`, in order, by the names used all over this package.
-
-    A name is the qualified module name less the dotted prefix that all of them share: an MLP's layers are "0", "1",
-    "2", however deep a LightningModule wraps it; a lone layer is "0". Grouped convolutions are left out, since their
-    weights do not act on one common patch space and W^T K W has no meaning for them.
-    """
-    found = {
-        tuple(name.split(".")): layer
-        for name, layer in module.named_modules()
-        if isinstance(layer, LAYERS) and getattr(layer, "groups", 1) == 1
-    }
-    parents = [path[:-1] for path in found]
-    shared = 0
-    while parents and all(len(p) > shared and p[: shared + 1] == parents[0][: shared + 1] for p in parents):
-        shared += 1
-    return {".".join(path[shared:]) or "0": layer for path, layer in found.items()}
-
-
+@as_written
 @torch.inference_mode(False)
 @torch.enable_grad()
 def agop(function: Callable[[Tensor], Tensor], inputs: Tensor, *, chunk: int | None = None) -> Tensor:
@@ -98,6 +80,7 @@ def agop(function: Callable[[Tensor], Tensor], inputs: Tensor, *, chunk: int | N
     return total.div_(len(inputs))
 
 
+@as_written
 @torch.inference_mode(False)
 @torch.enable_grad()
 def tangent_features(
@@ -119,6 +102,7 @@ def tangent_features(
     return {name: torch.cat(part) for name, part in parts.items()}
 
 
+@as_written
 @torch.inference_mode(False)
 @torch.enable_grad()
 def tangent_covariance(
@@ -136,8 +120,9 @@ def tangent_covariance(
     over its calls too. With `reference`, a copy of the initial network, also Kbar = (1/n) sum (J - J0)^T (J - J0) on
     the same inputs.
 
-    `layers` are names of `layer_names` (default: all those that the forward pass calls); `chunk` samples go through at
-    a time (default: chosen for memory). A layer that does not reach the output has K = 0. Raises ValueError for no
+    `layers` are names of `layer_names` (default: all those that the forward pass calls; `left_out` names the weights
+    that are in none of them); `chunk` samples go through at a time (default: chosen for memory). A layer that does not
+    reach the output has K = 0. Raises ValueError for no
     samples, an unknown or uncalled layer, an output that has no row a sample or does not depend on any layer,
     BatchNorm on batch statistics, and a reference that calls its layers differently; TypeError for an output that is
     no tensor.
@@ -189,6 +174,7 @@ def layer_agop(
     return {name: layer.W.T @ layer.K @ layer.W for name, layer in found.items()}
 
 
+@as_written
 @torch.no_grad()
 def layer_inputs(
     module: nn.Module, inputs: Tensor, *, layers: Sequence[str] | None = None, chunk: int | None = None

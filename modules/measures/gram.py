@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .collapse import CHUNK, checked, class_indices
+from .collapse import CHUNK, checked
+from .labels import class_indices
 
 
 def centred_cosines(features: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 BLOCK_BYTES = 256 * 2**20
-ACCURATE = 1e-8  # the residual up to which a regression counts as solved
 Solver = Literal["cholesky", "eigen"]
 
 
@@ -111,17 +110,28 @@ class Regression(NamedTuple):
 
     @property
     def accurate(self) -> bool:
-        """Whether the residual is at most 1e-8: beyond it the predictor does not interpolate and is not to be read."""
-        return self.residual <= ACCURATE
+        """Whether the residual is within `accurate_residual`: beyond it the predictor does not interpolate, and is not
+        to be read."""
+        return self.residual <= accurate_residual(self.coefficients)
+
+
+def accurate_residual(coefficients: Tensor) -> float:
+    """The residual up to which a regression on n points counts as solved: 1e-8 in float64.
+
+    In another dtype of rounding unit eps it is 1e-8 sqrt(eps / eps of float64), in float32 2.3e-4, or n eps where that
+    is more, since what rounding leaves grows in proportion to n.
+    """
+    eps = torch.finfo(coefficients.dtype).eps
+    return max(1e-8 * (eps / torch.finfo(torch.float64).eps) ** 0.5, len(coefficients) * eps)
 
 
 def kernel_regression(K: Tensor, targets: Tensor, ridge: float = 0.0) -> Regression:
     """Solve (K + mu I) alpha = Y for a PSD matrix K (n, n) and targets Y (n, outputs); mu = 0 is ridgeless.
 
     By Cholesky. Where that breaks down (a matrix that is singular in floating point: points of a class have come
-    together) or leaves a residual above 1e-8, by the eigendecomposition with eigenvalues below n eps lambda_max left
-    out, the least-squares solution of smallest norm, if its residual is the smaller one. Nothing is added to the
-    diagonal but mu. Beside K one more matrix of its size is held (three by the eigendecomposition).
+    together) or leaves a residual above `accurate_residual`, by the eigendecomposition with eigenvalues below
+    n eps lambda_max left out, the least-squares solution of smallest norm, if its residual is the smaller one. Nothing
+    is added to the diagonal but mu. Beside K one more matrix of its size is held (three by the eigendecomposition).
 
     Raises ValueError for a negative ridge, targets that are not (n, outputs), and values that are not finite.
     """

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
-from .gradients import layer_inputs, layer_names, prepared, tangent_features
+from .compiled import as_written
+from .gradients import layer_inputs, prepared, tangent_features
+from .layers import layer_names
 
 
 def ptk(J: Tensor) -> Tensor:
@@ -51,6 +53,7 @@ def layer_ntk(
     return {name: ptk(J[name]) * (X[name] @ X[name].T) for name in layers}
 
 
+@as_written
 @torch.inference_mode(False)
 def ntk(
     module: nn.Module, inputs: Tensor, *, parameters: Sequence[str] | None = None, chunk: int | None = None

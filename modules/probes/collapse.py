@@ -17,6 +17,7 @@ from modules.measures import (
     distance_blocks,
     gram_summary,
     layer_names,
+    left_out,
     msdr,
     nc1,
     nc2,
@@ -63,8 +64,9 @@ class CollapseProbe(FeatureProbe):
         passes = self.passes([module], layers, inputs, targets)
         gathered = {layer: ClassMoments.empty() for layer in layers}
         for found in passes:
+            labels = self.labelled(found)
             for layer, features in found.features[0].items():
-                gathered[layer].update(features, self.labelled(found))
+                gathered[layer].update(features, labels)
         values: dict[str, float] = {}
         second: dict[str, _Second] = {}
         for layer, everything in gathered.items():
@@ -79,8 +81,9 @@ class CollapseProbe(FeatureProbe):
             second[layer] = _Second(m, present, readout, self.quantities)
         if any(wanted.needed for wanted in second.values()):
             for found in passes:
+                labels = self.labelled(found)
                 for layer, wanted in second.items():
-                    wanted.update(found.features[0][layer], self.labelled(found))
+                    wanted.update(found.features[0][layer], labels)
             for layer, wanted in second.items():
                 values |= {f"{name}/{layer}": value for name, value in wanted.values().items()}
         return values
@@ -178,9 +181,10 @@ class GramProbe(FeatureProbe):
     def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         found = self.gathered([module], layers, inputs, targets)
+        labels = self.labelled(found)
         values = {}
         for layer, features in found.features[0].items():
-            summary = gram_summary(features, self.labelled(found))
+            summary = gram_summary(features, labels)
             values[f"gram_within/{layer}"] = summary["within"]
             values[f"gram_between/{layer}"] = summary["between"]
             values[f"gram_error/{layer}"] = summary["relative_error"]
@@ -193,8 +197,9 @@ class AttributionProbe(FeatureProbe):
     `nc1_drop_right/<layer>` at the singular values and right vectors of the weights, `nc1_drop_activation/<layer>` at
     the activation that follows, `nc1_drop/<layer>` in all. Modules do not say which activation follows a layer: it is
     taken to be `activation`, a function of the layer's outputs with its bias, ReLU by default. Layers are linear ones
-    on (n, k) inputs, by default all that the forward pass calls but the last. Raises ValueError at the first
-    measurement for a layer that is not linear. Further options and errors are those of `FeatureProbe`.
+    on (n, k) inputs, by default all that the forward pass calls but the last; `skipped` names the weights that are left
+    out by `measures.left_out`. Raises ValueError at the first measurement for a layer that is not linear. Further
+    options and errors are those of `FeatureProbe`.
     """
 
     def __init__(
@@ -208,7 +213,11 @@ class AttributionProbe(FeatureProbe):
         self.activation = activation
 
     def chosen(self, module: nn.Module, inputs: Tensor) -> list[str]:
-        return list(self.layers) if self.layers is not None else linear_calls(module, inputs)[:-1]
+        if self.layers is not None:
+            return list(self.layers)
+        called = linear_calls(module, inputs)
+        self.leave_out(left_out(module, called, (nn.Linear,)))
+        return called[:-1]
 
     @torch.no_grad()
     def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:

@@ -15,7 +15,7 @@ CHUNK = 256  # samples in one forward pass over the probe's own batch
 
 
 class Pass(NamedTuple):
-    """Features of some samples: by network and layer, with class indices (n,), or None where there are no labels."""
+    """Features of some samples: by network and layer, with labels as they were given, or None where there are none."""
 
     features: list[dict[str, Tensor]]
     labels: Tensor | None
@@ -31,9 +31,9 @@ class FeatureProbe(Probe):
     - `labels`: class indices (n,) that replace the targets, in the order of the samples; for example the original
       classes where training is on coarser ones. With `data`, that must keep its order.
 
-    Labels are class indices (n,) or rows of which the largest entry marks the class (one-hot, +-1). Further options
-    are those of `Probe`. At the first measurement raises ValueError for an unknown layer, one that is called several
-    times, and where labels are needed and there are none.
+    Labels are what `measures.class_indices` takes: class indices (n,), rows that mark the class (one-hot, +-1), or a
+    column of +-1. Further options are those of `Probe`. At the first measurement raises ValueError for an unknown
+    layer, one that is called several times, and where labels are needed and there are none, or continuous targets.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class FeatureProbe(Probe):
         if self.data is not None:
             return _Streamed(self.data, self.labels, networks, layers, inputs.device)
         labels = targets if self.labels is None else self.labels
-        return [Pass(_features(networks, layers, inputs, CHUNK), _placed(labels, inputs))]
+        return [Pass(_features(networks, layers, inputs, CHUNK), _tensor(labels))]
 
     def labelled(self, found: Pass) -> Tensor:
-        """The class indices of a pass. Raises ValueError if it has none, or not one a sample."""
+        """The class indices (n,) of a pass. Raises ValueError if it has none, not one a sample, or no classes."""
         if found.labels is None:
             raise ValueError(f"{type(self).__name__} needs labels: give inputs=(x, y), labels= or data=")
-        n = len(next(iter(found.features[0].values())))
-        if len(found.labels) != n:
-            raise ValueError(f"{len(found.labels)} labels were given for {n} samples")
-        return found.labels
+        features = next(iter(found.features[0].values()))
+        if len(found.labels) != len(features):
+            raise ValueError(f"{len(found.labels)} labels were given for {len(features)} samples")
+        return class_indices(found.labels).to(features.device)
 
     def gathered(
         self, networks: Sequence[pl.LightningModule | nn.Module], layers: Sequence[str], inputs: Tensor, targets: Any
@@ -108,7 +108,7 @@ class _Streamed:
             x = x.to(self.device)
             labels = y if self.labels is None else self.labels[seen : seen + len(x)]
             seen += len(x)
-            yield Pass(_features(self.networks, self.layers, x, len(x)), _placed(labels, x))
+            yield Pass(_features(self.networks, self.layers, x, len(x)), _tensor(labels))
 
 
 @torch.no_grad()
@@ -139,5 +139,5 @@ def _features(
     return [layer_inputs(network, inputs, layers=layers, chunk=max(1, chunk)) for network in networks]
 
 
-def _placed(labels: Any, inputs: Tensor) -> Tensor | None:
-    return class_indices(labels).to(inputs.device) if isinstance(labels, Tensor) else None
+def _tensor(labels: Any) -> Tensor | None:
+    return labels if isinstance(labels, Tensor) else None

@@ -1,6 +1,7 @@
 """The probe: a measure taken on a fixed batch at chosen steps of any fit, leaving the fit as it would be without it."""
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
+
+from modules.measures.compiled import as_written
 
 
 class Probe(pl.Callback, ABC):
@@ -26,6 +29,10 @@ class Probe(pl.Callback, ABC):
     what is not finite is left out. While measuring, the module is in evaluation mode without gradients in its
     parameters; modes, gradients and all random states are put back, so that training is the same with and without
     the probe. The history and a batch that was not given are kept in checkpoints: a resumed fit goes on with them.
+    Under torch.compile the network is measured as it was written, by the same names.
+
+    `skipped` holds what the last measurement left out, name -> why, where it was meant to cover everything of a kind;
+    empty if it left out nothing. The fit's first measurement with weights left out also warns (UserWarning).
 
     A subclass gives `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError at the first batch if
     that is neither a tensor nor a sequence that begins with inputs and targets.
@@ -45,6 +52,8 @@ class Probe(pl.Callback, ABC):
             raise ValueError(f"on must be 'step' or 'epoch', got {on!r}")
         self.every, self.on, self.prefix = every, on, prefix
         self.history: list[tuple[int, dict[str, float]]] = []
+        self.skipped: dict[str, str] = {}
+        self._warned = False
         self._given = None if inputs is None else _split(inputs)
         self._batch: tuple[Tensor, Any] | None = self._given
 
@@ -57,6 +66,7 @@ class Probe(pl.Callback, ABC):
         return self.history[-1][1] if self.history else {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.skipped, self._warned = {}, False
         if begins(trainer):
             self.history, self._batch = [], self._given
 
@@ -107,12 +117,25 @@ class Probe(pl.Callback, ABC):
     def _due(self, step: int) -> bool:
         return bool(self.history) and step // self.every > self.history[-1][0] // self.every
 
+    def leave_out(self, weights: Mapping[str, str]) -> None:
+        """Put weights that a measurement could not cover, name -> why, into `skipped`, and warn once a fit."""
+        self.skipped |= weights
+        if weights and not self._warned:
+            self._warned = True
+            names: dict[str, list[str]] = {}
+            for name, why in weights.items():
+                names.setdefault(why, []).append(name)
+            told = "; ".join(f"{_some(which)} ({why})" for why, which in names.items())
+            warnings.warn(f"{type(self).__name__} leaves out {told}: see its `skipped`", stacklevel=2)
+
+    @as_written
     def _take(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         step = trainer.global_step
         if not trainer.is_global_zero or (self.history and self.history[-1][0] == step):
             return
         assert self._batch is not None
         inputs, targets = self._batch = _on_device(self._batch, module.device)
+        self.skipped = {}
         with _undisturbed(module), trainer.precision_plugin.forward_context():
             found = self.measure(module, inputs, targets)
         values = {f"{self.prefix}{name}": float(value) for name, value in found.items()}
@@ -144,7 +167,9 @@ class Measure(Probe):
 
     def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> Mapping[str, float]:
         value = self.function(module, inputs)
-        return value if isinstance(value, Mapping) else {self.name: float(value)}
+        if isinstance(value, Tensor):
+            value = value.item()
+        return value if isinstance(value, Mapping) else {self.name: value}
 
     @property
     def state_key(self) -> str:
@@ -172,6 +197,10 @@ def _undisturbed(module: nn.Module) -> Iterator[None]:
                 param.grad = gradient
             for part, training in modes:
                 part.training = training
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _split(batch: Any) -> tuple[Tensor, Any]:

@@ -1,6 +1,7 @@
 """Probes that compare the network with another one, by default with itself as it stood when the fit began."""
 
 import copy
+import types
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -56,6 +57,14 @@ class ReferenceProbe(Probe):
 def frozen(module: nn.Module) -> nn.Module:
     """A copy in evaluation mode whose parameters have and take no gradients."""
     copied = copy.deepcopy(module).eval().requires_grad_(False)
+    copies = dict(copied.named_modules())
+    twins = {part: copies[name] for name, part in module.named_modules() if name in copies}
+    for part, twin in twins.items():
+        for name, value in vars(part).items():
+            written = getattr(value, "_torchdynamo_orig_callable", None)
+            # deepcopy leaves functions as they are, so that a method under torch.compile would run the original network
+            if isinstance(written, types.MethodType) and written.__self__ in twins:
+                setattr(twin, name, types.MethodType(written.__func__, twins[written.__self__]))
     for param in copied.parameters():
         param.grad = None
     return copied

@@ -1,1 +1,1 @@
-"""Yang, Steinhardt, Hu 2023: last-layer features keep the fine structure of the input after neural collapse."""
+"""Yang, Steinhardt, Hu 2023, arXiv:2306.17105: collapsed features keep the fine structure of the input."""

@@ -159,10 +159,11 @@ def structure(H: "torch.Tensor", task: "Relabelled") -> "tuple[dict[str, float],
     D = measures.class_distances(measures.class_moments(H, parts, len(task.groups)))
     blocks = measures.distance_blocks(D, task.groups)
     values = {f"class_distance/{part}": blocks[part] for part in ("same", "twin", "other")}
+    m = measures.class_moments(H, y, task.outputs)
     return values | {
         "msdr/head": measures.msdr(D, task.groups),
-        "nc1_pinv/head": measures.nc1_pinv(H, y, classes=task.outputs).item(),
-        "nc2/head": measures.nc2(measures.class_moments(H, y, task.outputs)).item(),
+        "nc1_pinv/head": measures.nc1_pinv(H, y, moments=m).item(),
+        "nc2/head": measures.nc2(m).item(),
     }, D
 
 

@@ -10,7 +10,7 @@ from pipelines.cli import main
 
 kept: "weakref.WeakSet[Any]" = weakref.WeakSet()
 counts = [0]
-tune = conduct._tune
+tune = conduct.Conducted._tune
 
 
 def counted(*arguments: Any) -> None:
@@ -35,7 +35,7 @@ def counted(*arguments: Any) -> None:
 
 
 if __name__ == "__main__":
-    conduct._tune = counted
+    conduct.Conducted._tune = counted  # type: ignore[method-assign]
     try:
         main()
     finally:

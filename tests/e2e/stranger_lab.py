@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -63,6 +64,26 @@ def at_zero(runs: Any) -> float:
 @curves.draw(rows=1, cols=1, size=(3, 2))
 def lines(runs: Any, axes: Any) -> None:
     axes[0, 0].plot(runs.curves("loss/val"))
+
+
+surprise = Experiment(
+    name="stranger/surprise",
+    figure="none",
+    title="a claim that comes out otherwise than documented",
+    laptop=CurveConfig(level=1.0, steps=3),
+    paper=CurveConfig(),
+    grid={"seed": [0, 1, 2]},
+    metric="loss/val",
+    minutes=0.1,
+)
+surprise.trial(curve)
+
+
+@surprise.claim("too_good", says="the curve ends at zero", expect=at_most(0.0))
+def ends_at_zero(runs: Any) -> float:
+    while Path("pondering").exists():  # a judge that takes its time
+        time.sleep(0.05)
+    return runs.final("loss/val")
 
 
 class TroubleConfig(Config):

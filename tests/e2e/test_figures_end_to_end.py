@@ -81,22 +81,61 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
     assert {run.info.run_id for run in lab.runs(NAME)} == before
     table = lab("judge", said["sweep_run_id"])
     assert "levels_are_apart" in table.out
-    link, counts = table.err.splitlines()
-    assert link.startswith("compare: ")
-    assert all(run_id in link for run_id in before)
+    charts, axes, served, counts = table.err.splitlines()
+    sweep = lab.client.get_run(said["sweep_run_id"]).data.tags["sweep"]
+    assert re.fullmatch(r"charts: http://127.0.0.1:5000/#/experiments/\d+/runs\?searchFilter=.*" + sweep + ".*", charts)
+    assert re.fullmatch(r"parallel coordinates: http.*&viewStateShareKey=sweep-\w+", axes)
+    assert all("workflowType=machine_learning" in link and len(link) < 250 for link in (charts, axes))
+    assert served == "MLflow: nothing serves MLflow's pages here: featurelab ui does"
     assert counts == "1 holds, 1 fails, 0 untested"
 
 
 def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, reproduced: Said) -> None:
-    (said,) = reproduced.document["experiments"]
     here = lab.elsewhere(lab.home / "worse")
-    command = ["sweep", NAME, "--over", "level=1,1.5", "--over", "seed=0,1,2", "--json"]
+    said = here("reproduce", "stranger/surprise", "--json", code=1)
+    (claim,) = said.document["experiments"][0]["claims"]
+    assert (claim["status"], claim["documented"]) == ("fails", "holds")
+    assert "otherwise than documented: stranger/surprise too_good fails" in said.err
+    sweep = said.document["experiments"][0]["sweep_run_id"]
+    assert here("judge", sweep, "--json", code=1).document["experiments"][0]["claims"] == [claim]
+
+
+def test_a_sweep_that_is_not_the_figure_s_grid_is_drawn_against_its_axes_and_not_judged(
+    lab: CommandLine, reproduced: Said
+) -> None:
+    here = lab.elsewhere(lab.home / "free")
+    command = ["sweep", NAME, "--over", "level=1,1.5", "--over", "seed=0,1,2", "--name", "mine", "--json"]
     sweep = here(*command).document["sweep_run_id"]
-    judged = here("judge", sweep, "--json", code=1)
-    statuses = {claim["id"]: claim["status"] for claim in judged.document["experiments"][0]["claims"]}
-    assert statuses == {"levels_are_apart": "untested", "never_true": "fails"}
-    assert f"otherwise than documented: {NAME} levels_are_apart untested" in judged.err
-    assert said["claims"][0]["status"] == "holds"
+    drawn = Path(here.client.download_artifacts(sweep, "figure.svg")).read_text()
+    assert "stranger/curves: sweep mine" in drawn
+    assert all(word in drawn for word in ("level", "seed", "loss/val", "median"))
+    assert "losses that are known beforehand" not in drawn, "the figure's title"
+    judged = here("judge", sweep, "--json")
+    (one,) = judged.document["experiments"]
+    assert (one["claims"], one["figure"], one["trials"]) == ([], "figure.png", 6)
+    assert "not the figure's grid" in here("judge", sweep).err
+    assert "verdict" not in here.client.get_run(sweep).data.tags
+    here("report", code=2)
+
+
+def test_a_sweep_over_just_the_figure_s_grid_is_the_figure(lab: CommandLine) -> None:
+    here = lab.elsewhere(lab.home / "same")
+    sweep = here("sweep", NAME, "--over", "level=1,2", "--over", "seed=0,1,2", "--json").document["sweep_run_id"]
+    (judged,) = here("judge", sweep, "--json").document["experiments"]
+    assert [claim["status"] for claim in judged["claims"]] == ["holds", "fails"]
+
+
+def test_judging_a_trial_names_its_sweep_and_a_beginning_of_an_id_is_enough(lab: CommandLine, reproduced: Said) -> None:
+    (said,) = reproduced.document["experiments"]
+    sweep = said["sweep_run_id"]
+    trials = [run.info.run_id for run in lab.runs(NAME) if run.data.tags["sweep_run_id"] == sweep]
+    name = lab.client.get_run(sweep).data.tags["sweep"]
+    refused = lab("judge", trials[0], code=2).err
+    assert refused == f"featurelab: {trials[0]} is a trial of the sweep '{name}': featurelab judge {sweep}\n"
+    assert lab("judge", sweep[:10], "--json").document == {"experiments": [said]}
+    compared = lab("compare", trials[0][:12], trials[1], "--json").document
+    assert compared["runs"] == trials[:2]
+    assert "there is no run" in lab("compare", "ffffff", trials[0], code=2).err
 
 
 def test_failed_trials_leave_claims_untested_not_wrong(lab: CommandLine) -> None:

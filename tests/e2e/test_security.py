@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,3 +120,48 @@ def test_hostile_arguments_are_refused_in_one_line(featurelab: CommandLine, argu
     assert line[:-1].isprintable()
     assert len(line) < 520
     assert list(featurelab.home.iterdir()) == []
+
+
+def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_to_this_machine_alone(
+    featurelab: CommandLine, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / ".ray").mkdir(parents=True)
+    token = home / ".ray" / "auth_token"
+    token.write_text("0123456789abcdef" * 4)
+    token.chmod(0o644)
+    here = featurelab.elsewhere(tmp_path / "desk", HOME=str(home), RAY_TMPDIR=tempfile.mkdtemp(dir="/tmp"), **SECRETS)
+    del here.environment["RAY_AUTH_TOKEN"]
+    before = listening()
+    process = here.start("sweep", "stranger/curves", "--over", "seed=0,1", "steps=100", "pause=0.05")
+    here.wait_for_point("stranger/curves", "loss/val", runs=2)
+    opened = listening() - before
+    assert ended(process).code == 0
+    assert len(opened) >= 3, "those of Ray"
+    loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+    assert {address for address, _ in opened} <= loopback
+    assert token.stat().st_mode & 0o777 == 0o600
+    logs = Path(here.environment["RAY_TMPDIR"])
+    assert list(holding(logs, [b"stranger"])), "the logs are looked into"
+    assert list(holding(logs, [word.encode() for word in SECRETS.values()])) == []
+    assert not [path for path in logs.rglob("*.log") if path.stat().st_mode & 0o077]
+    (run, _) = here.runs("stranger/curves")
+    written = [path for path in (here.home / "mlruns").rglob("*.json") if run.info.run_id in str(path)]
+    assert written
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in written), "what trials write is as it was"
+
+
+def test_the_first_token_of_ray_is_made_for_this_user_alone(featurelab: CommandLine, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    here = featurelab.elsewhere(tmp_path / "desk", HOME=str(home))
+    here("sweep", "stranger/curves", "--over", "seed=0,1", "steps=1")
+    token = home / ".ray" / "auth_token"
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.parent.stat().st_mode & 0o777 == 0o700
+
+
+def listening() -> set[tuple[str, str]]:
+    """The addresses and ports of this machine at which something listens."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {(words[1].rpartition(":")[0], words[1].rpartition(":")[2]) for words in lines if words[3] == "0A"}

@@ -22,7 +22,7 @@ def over(domain: str) -> list[str]:
 WRONG: dict[str, tuple[list[str], list[str]]] = {
     "command": (["runn"], ["runn"]),
     "option": (["run", SCALE, "--sacle", "paper"], ["--sacle", "--scale"]),
-    "missing argument": (["run"], ["experiment"]),
+    "missing argument": (["run"], ["EXPERIMENT"]),
     "experiment": (["run", "neural_feature_ansatz/init_scal"], ["did you mean neural_feature_ansatz/init_scale?"]),
     "no experiment": (["show", ""], ["unknown experiment ''"]),
     "system of an experiment": (["show", "neural_feature_ansats/init_scale"], ["did you mean"]),

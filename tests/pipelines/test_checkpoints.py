@@ -213,7 +213,7 @@ def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, o
     whole = undisturbed.run(store, outbox).run_id
     with monkeypatch.context() as patched:
         patched.setattr(Store, "log_tree", full)
-        patched.setattr("tracking.record.LONGEST_PAUSE", 0.2)
+        patched.setattr("tracking.sender.LONGEST_PAUSE", 0.2)
         patched.setattr("tracking.record.Recorder.close.__kwdefaults__", {"tags": None, "timeout": 1.0}, raising=False)
         run_id = cut_short(store, outbox, disturbed)
     assert store.artifact_paths(run_id, TRAINING) == []

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import os
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -219,3 +221,18 @@ def test_labels_say_what_varies_the_seed_last():
     assert Fit(lr=0.25, seed=3).label(["seed", "lr", "width"]) == "lr=0.25 width=64 seed=3"
     assert Fit(lr=1 / 3).label(["lr"]) == "lr=0.3333"
     assert Fit().label([]) == "preset"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_settings_are_read_from_plain_files_alone(kind, tmp_path):
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(RequestError, match="is no plain file"):
+        read_settings(path, Config)
+
+
+def test_settings_may_be_reached_through_a_link(tmp_path):
+    (tmp_path / "settings.yaml").write_text("seed: 3\n")
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "settings.yaml")
+    assert read_settings(tmp_path / "link.yaml", Config) == {"seed": 3}

@@ -14,9 +14,10 @@ from mlflow.entities import RunTag
 
 from pipelines import cli, trial
 from pipelines.claims import above
-from pipelines.conduct import Plan, settle
 from pipelines.config import Config
 from pipelines.experiment import Experiment
+from pipelines.plans import Plan
+from pipelines.settle import Told, settle
 from pipelines.sweep import open_sweep
 from tracking.connect import Store, attach, connect
 
@@ -160,7 +161,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
             tags = {"sweep": "shared", "sweep_run_id": sweep, "kind": "reproduce", "trial": str(index)}
             options: dict[str, Any] = {"scale": "laptop", "outbox": home / "outbox", "axes": ["slope", "seed"]}
             ids.append(trial.run_trial(lines, config, store, tags=tags, **options).run_id)
-        settle(plan, sweep, store, home / "outbox", {}, killed=False)
+        settle(plan, sweep, store, home / "outbox", Told())
         commands = Commands(home)
         assert commands("judge", sweep).code == 0
         patch.setattr("pipelines.trial.run_trial", accept)
@@ -171,7 +172,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
 
 
 @pytest.fixture
-def swept(original: tuple[Commands, Path, str, list[str]]) -> Swept:
+def swept(original: tuple[Commands, Path, str, list[str]], monkeypatch: pytest.MonkeyPatch) -> Swept:
     commands, home, sweep, ids = original
     store = attach(f"sqlite:///{home / 'mlflow.db'}")
     store.client._tracking_client.store.engine.dispose()
@@ -179,6 +180,7 @@ def swept(original: tuple[Commands, Path, str, list[str]]) -> Swept:
         (home / name).unlink(missing_ok=True)
     shutil.rmtree(home / "mlruns")
     shutil.copy(home / "kept.db", home / "mlflow.db")
+    monkeypatch.setattr("tracking.store._files", {})  # this other file is what we mean
     shutil.copytree(home / "kept", home / "mlruns")
     return Swept(commands, store, sweep, ids)
 
@@ -199,7 +201,7 @@ def asked(swept: Swept) -> dict[str, Answer]:
 
 @pytest.fixture(autouse=True)
 def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "serve", accept)
+    monkeypatch.setattr(cli.results_cli.paging, "serve", accept)
 
 
 def test_an_untouched_store_is_read(swept: Swept) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipelines import registry, unfinished
-from pipelines.conduct import Plan
+from pipelines.plans import Plan
 from pipelines.sweep import open_sweep
 from pipelines.trial import start
 from pipelines.unfinished import begun, digest

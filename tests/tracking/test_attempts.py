@@ -14,6 +14,7 @@ import pytest
 
 from tracking.journal import Busy
 from tracking.record import Recorder, now, sync
+from tracking.sender import Sender
 from tracking.store import Store
 
 
@@ -51,6 +52,7 @@ import os, signal, sys
 from pathlib import Path
 from tracking.connect import attach
 from tracking.record import Recorder
+from tracking.sender import Sender
 uri, run_id, outbox, flush = sys.argv[1:]
 recorder = Recorder(attach(uri), run_id, outbox=Path(outbox), flush_seconds=60, flush_points=10**9)
 for step in range(100):
@@ -180,7 +182,7 @@ def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over
     sent = []
     monkeypatch.setattr(Store, "log_tree", lambda *a: (sent.append(a), send(*a)))
     with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "_drain", lambda self: None)  # as while the store is away
+        patched.setattr(Sender, "_drain", lambda self, everything: None)  # as while the store is away
         recorder = Recorder(store, run_id, outbox=outbox)
         for number in range(5):
             saved(recorder, number)

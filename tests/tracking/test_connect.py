@@ -19,6 +19,7 @@ from mlflow.tracking._tracking_service.utils import _get_default_tracking_uri
 from store_workers import at_once, connect_and_name
 
 from tracking.connect import attach, connect, resolve
+from tracking.places import copied_from
 from tracking.store import Store, StoreError, sqlite_path
 
 
@@ -65,12 +66,23 @@ def _foreign(path: Path) -> None:
     database.close()
 
 
+def _other_tracker(path: Path) -> None:
+    """A database of another program that calls things as MLflow does."""
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE experiments (name TEXT)")
+        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO alembic_version VALUES ('0123456789ab')")
+    database.close()
+
+
 UNUSABLE = {
-    "missing_directory": ("sqlite:///{}/missing/mlflow.db", lambda home: None, "no directory"),
-    "parent_is_a_file": ("sqlite:///{}/file/mlflow.db", lambda home: (home / "file").touch(), "no directory"),
-    "directory_in_place_of_the_file": ("sqlite:///{}/d", lambda home: (home / "d").mkdir(), "unable to open"),
+    "missing_directory": ("sqlite:///{}/missing/mlflow.db", lambda home: None, "no directory|no store"),
+    "parent_is_a_file": ("sqlite:///{}/file/mlflow.db", lambda home: (home / "file").touch(), "no directory|no store"),
+    "directory_in_place_of_the_file": ("sqlite:///{}/d", lambda home: (home / "d").mkdir(), "no plain file"),
     "not_a_database": ("sqlite:///{}/t", lambda home: (home / "t").write_text("notes " * 99), "not a database"),
     "another_database": ("sqlite:///{}/o.db", lambda home: _foreign(home / "o.db"), "not one of MLflow"),
+    "another_tracker": ("sqlite:///{}/o.db", lambda home: _other_tracker(home / "o.db"), "not one of MLflow"),
+    "fifo": ("sqlite:///{}/f", lambda home: os.mkfifo(home / "f"), "no plain file"),
     "cannot_be_written": ("sqlite:////proc/mlflow.db", lambda home: None, "/proc/mlflow.db"),
     "in_memory": ("sqlite:///:memory:", lambda home: None, "memory"),
     "plain_directory": ("file://{}", lambda home: None, "sqlite:///mlflow.db"),
@@ -80,14 +92,15 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_an_unusable_store_is_refused_in_one_line_and_nothing_is_created(case, tmp_path):
+def test_an_unusable_store_is_refused_in_one_line_and_nothing_is_created_or_changed(case, create, tmp_path):
     uri, prepare, reason = UNUSABLE[case]
     prepare(tmp_path)
     before = {path: path.read_bytes() if path.is_file() else b"" for path in tmp_path.rglob("*")}
     start = time.monotonic()
     with pytest.raises(StoreError, match=reason) as caught:
-        connect(uri.format(tmp_path), timeout=5)
+        connect(uri.format(tmp_path), timeout=5, create=create)
     assert time.monotonic() - start < 8
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -165,13 +178,53 @@ def test_a_locked_database_is_waited_for_until_the_timeout(template, tmp_path):
     assert isinstance(connect(uri, timeout=20), Store)
 
 
-def test_a_store_of_another_mlflow_is_refused_with_the_remedy(template, tmp_path):
-    shutil.copy(template, tmp_path / "mlflow.db")
-    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+@pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
+def test_a_store_of_another_mlflow_is_refused_with_the_remedy_and_not_migrated(template, tmp_path, create):
+    path = Path(shutil.copy(template, tmp_path / "mlflow.db"))
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
         database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
+        database.execute("DROP TABLE issues")  # as one that this version has not got yet: MLflow would add it
     database.close()
+    before = path.read_bytes()
     with pytest.raises(StoreError, match=re.escape(f"mlflow db upgrade sqlite:///{tmp_path}/mlflow.db")):
-        connect(f"sqlite:///{tmp_path}/mlflow.db")
+        connect(f"sqlite:///{tmp_path}/mlflow.db", create=create)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["mlflow.db"]
+
+
+def test_an_empty_file_is_left_empty_when_only_reading(tmp_path):
+    (tmp_path / "mlflow.db").touch()
+    with pytest.raises(StoreError, match="is empty: nothing has been recorded there yet"):
+        connect(f"sqlite:///{tmp_path}/mlflow.db", create=False)
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("mlflow.db", 0)]
+
+
+def test_a_copied_store_is_known_by_the_places_of_its_artifacts(template, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    path = Path(shutil.copy(template, here / "mlflow.db"))
+    store = attach(f"sqlite:///{path}")
+    store.experiment_id("system/figure with space")
+    elsewhere = {"other": "s3://bucket/mlruns/other", "data": str(tmp_path / "data"), "file": "file:///data/mlruns/x"}
+    for name, location in elsewhere.items():
+        store.client.create_experiment(name, artifact_location=location)
+    (tmp_path / "template").mkdir()
+    store.client._tracking_client.store.engine.dispose()
+    with sqlite3.connect(path) as database:  # the template was made in another folder
+        database.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (f"{here}/mlruns/0",))
+    database.close()
+    assert copied_from(path) == ""
+    shutil.copytree(here, tmp_path / "there")
+    copied = copied_from(tmp_path / "there" / "mlflow.db")
+    assert copied == (
+        f"the store {tmp_path}/there/mlflow.db is a copy: artifacts of its experiments are read and written in "
+        f"{here}/mlruns"
+    )
+    shutil.rmtree(here)
+    assert copied_from(tmp_path / "there" / "mlflow.db") == copied
+    (tmp_path / "here").symlink_to(tmp_path / "there")
+    assert copied_from(tmp_path / "there" / "mlflow.db") == "", "the same folder by another name"
 
 
 def test_a_real_server_answers(server):

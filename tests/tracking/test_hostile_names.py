@@ -199,11 +199,15 @@ def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environmen
         raise StoreError("away")
 
     monkeypatch.setattr("tracking.outbox.connect", connect)
-    for here in (address, "http://me:hunter2-hunter2@other.example:5000"):
-        journal.write_text(text)
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", here)
-        assert sync(tmp_path / "outbox").failed == {journal.stem: "away"}
-    assert asked == [address, "http://store.example:5000"]
+    journal.write_text(text)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert sync(tmp_path / "outbox").failed == {journal.stem: "away"}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2-hunter2@other.example:5000")
+    advice = "set MLFLOW_TRACKING_URI to that, to send it there"
+    assert sync(tmp_path / "outbox").failed == {
+        journal.stem: f"it is for the store at http://store.example:5000: {advice}"
+    }
+    assert asked == [address], "no other server is shown credentials, or even asked"
 
 
 def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:

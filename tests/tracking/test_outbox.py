@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -93,14 +94,14 @@ def test_a_full_outbox_takes_points_and_no_artifacts_and_says_so_twice(
 
 
 def test_checkpoints_of_a_store_that_is_away_do_not_fill_the_outbox(away, run_id, outbox, monkeypatch):
-    monkeypatch.setattr("tracking.record.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("tracking.sender.LONGEST_PAUSE", 0.05)
     recorder = Recorder(away, run_id, outbox=outbox, flush_seconds=0.01)
     for number in range(30):
         with recorder.files() as root:
             (root / "training").mkdir()
             (root / "training" / f"{number % 2}.ckpt").write_bytes(bytes(M))
         assert size_of(outbox) < 12 * M
-        recorder._stop.wait(0.05)
+        time.sleep(0.05)
     recorder.close("KILLED", timeout=0.2)
 
 

@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 
 from tracking import query
 from tracking.connect import attach
-from tracking.store import RunNotFound
+from tracking.store import RunNotFound, StoreError
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +142,24 @@ def test_no_runs_give_an_empty_table_with_the_right_types(both):
         table = query.histories(store, [])
         assert table.empty
         assert table.dtypes["value"] == "float64"
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["database", "server"])
+def test_a_run_is_found_by_as_much_of_its_id_as_is_unique(both, kind):
+    store = both[kind]
+    ids = sorted(run.run_id for run in query.runs(store, ["query/a", "query/b"]).itertuples())
+    for run_id in ids:
+        assert query.whole_id(store, run_id) == run_id
+        unique = next(n for n in range(1, 33) if sum(other.startswith(run_id[:n]) for other in ids) == 1)
+        assert query.whole_id(store, run_id[: max(unique, 8)]) == run_id
+    for none in ("zzzz", "_" * 8, "%", "", "0" * 32, "x" * 500, ids[0][:4] + "_" + ids[0][5:8]):
+        with pytest.raises(RunNotFound):
+            query.whole_id(store, none)
+
+
+def test_a_beginning_of_several_ids_names_them(store):
+    runs = [store.start_run("system/figure", str(number)) for number in range(40)]
+    letter = next(run_id[0] for run_id in runs if sum(other[0] == run_id[0] for other in runs) > 1)
+    with pytest.raises(StoreError, match=f"several runs begin with {letter}: {letter}") as caught:
+        query.whole_id(store, letter)
+    assert len(str(caught.value)) < 200

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from mlflow import MlflowClient
 
 from tracking.connect import attach
 from tracking.record import Diverged, Recorder, sync
@@ -78,6 +79,23 @@ def test_points_arrive_while_the_run_goes_on(store, run_id, outbox):
     assert len(_points(store, run_id, "loss/train")) == 11
     assert store.get_run(run_id).info.status == "RUNNING"
     assert recorder.close()
+
+
+def test_requests_are_full_while_more_is_being_recorded(store, run_id, outbox, monkeypatch):
+    send, sizes = MlflowClient.log_batch, []
+
+    def log_batch(client, run, metrics=(), **more):
+        sizes.append(len(metrics))
+        send(client, run, metrics=metrics, **more)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    with Recorder(store, run_id, outbox=outbox, flush_seconds=60) as recorder:
+        for step in range(500):
+            recorder.log({f"m{i}": float(step) for i in range(20)}, step)
+            time.sleep(0.002)  # slower than it is sent
+    assert sum(sizes) == 500 * 20 + 20  # and the last values
+    assert sizes[:-1] == [800] * (len(sizes) - 1)
+    assert len(sizes) == 13
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.int64(3), np.array(2.0), 7])

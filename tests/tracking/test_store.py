@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-import urllib.parse
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +14,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from store_workers import at_once, write_points
 
+from tracking.answers import is_transient
 from tracking.connect import attach
-from tracking.store import RunNotFound, StoreError, is_transient
+from tracking.store import RunNotFound, StoreError
 
 
 @pytest.fixture(params=["sqlite", "server"])
@@ -191,15 +191,6 @@ def test_the_dataset_of_a_run_is_named_with_digest_and_profile(any_store):
         {"n": 7},
     )
     assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "test")]
-
-
-def test_links_point_to_the_pages_of_mlflow(store, server):
-    url = store.compare_url(["r1", "r2"], ["1", "2"])
-    page, query = url.split("?")
-    assert page == "http://127.0.0.1:5000/#/compare-runs"
-    decoded = {key: json.loads(value) for key, value in urllib.parse.parse_qsl(query)}
-    assert decoded == {"runs": ["r1", "r2"], "experiments": ["1", "2"]}
-    assert attach(server.uri).runs_url("7") == f"{server.uri}/#/experiments/7/runs?compareRunsMode=CHART"
 
 
 def test_eight_processes_write_to_one_store_and_lose_nothing(store, tmp_path):

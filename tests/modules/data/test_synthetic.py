@@ -37,7 +37,8 @@ def test_one_seed_gives_the_same_bits_and_another_seed_other_data(make):
 def test_training_set_does_not_depend_on_the_size_of_the_test_set(kind):
     small, large = MAKERS[kind](3, 0), MAKERS[kind](50, 0)
     assert all(torch.equal(a, b) for a, b in zip(small.train, large.train, strict=True))
-    assert torch.equal(small.test[0], large.test[0][:3])
+    # but for rounding: some processors multiply matrices of few rows in another order
+    torch.testing.assert_close(small.test[0], large.test[0][:3], rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(

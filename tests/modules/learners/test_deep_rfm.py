@@ -149,6 +149,21 @@ def test_minibatches_are_refused():
         made(1, task=mixture(batch_size=20))
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [(lambda y: y + 0.1 * torch.rand_like(y), "rows .* must hold"), (lambda y: y[:, :1], "a column for each class")],
+    ids=["continuous", "column"],
+)
+@pytest.mark.parametrize("linear", [False, True], ids=["DeepRFM", "LinearisedDeepRFM"])
+def test_targets_that_mark_no_class_are_refused(change, complaint, linear):
+    task = mixture()
+    x, y = task.train
+    task.train = x, change((y + 1) / 2)
+    learner = learners.LinearisedDeepRFM(0.3, 1.0) if linear else None
+    with pytest.raises(ValueError, match=complaint):
+        made(1, task=task, learner=learner)
+
+
 @pytest.mark.parametrize(("options", "named"), [({"power": -1.0}, "power"), ({"agop_scale": "trace"}, "agop_scale")])
 def test_impossible_options_are_refused_by_name(options, named):
     with pytest.raises(ValueError, match=named):

@@ -206,19 +206,31 @@ def test_coinciding_means_give_infinity_and_not_nan():
     assert measures.nc2(measures.class_moments(x, y)).isnan()
 
 
-def test_labels_may_be_indices_or_rows_that_mark_the_class():
-    y = torch.tensor([0, 2, 1, 2])
-    rows = torch.eye(3)[y]
-    for labels in (y, y.int(), y.float(), rows, 2 * rows - 1):
-        assert torch.equal(measures.class_indices(labels), y)
-    assert measures.class_indices(torch.tensor([[1.0], [-1.0]])).tolist() == [1, 0]
-    for labels, complaint in [
-        (torch.tensor([0.5]), "not whole"),
-        (torch.tensor([-1]), "at least 0, got -1"),
-        (torch.zeros(2, 2, 2), "got shape"),
-    ]:
-        with pytest.raises(ValueError, match=complaint):
-            measures.class_indices(labels)
+def test_nc1_pinv_takes_moments_that_are_known_and_does_not_compute_them_again(monkeypatch):
+    import modules.measures.collapse as collapse
+
+    x, y = classes(4, sizes=[5, 9, 2])
+    expected, m = measures.nc1_pinv(x, y), measures.class_moments(x, y)
+    monkeypatch.setattr(collapse, "_moments", None)
+    assert measures.nc1_pinv(x, y, moments=m) == expected
+    assert measures.nc1_pinv([(x[:7], y[:7]), (x[7:], y[7:])], moments=m).item() == pytest.approx(expected.item())
+    with pytest.raises(ValueError, match="the second pass saw 15 samples, the first 16"):
+        measures.nc1_pinv(x[1:], y[1:], moments=m)
+
+
+@given(seeds, st.sampled_from([torch.float32, torch.float64]), st.integers(1, 400))
+@settings(max_examples=30, deadline=None)
+def test_how_much_goes_through_the_cache_at_a_time_changes_no_bit(seed, dtype, block):
+    import modules.measures.collapse as collapse
+
+    x, y = classes(seed, sizes=[30, 1, 20, 9])
+    x = x.to(dtype)
+    whole = measures.class_moments(x, y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collapse, "BLOCK", block)
+        cut = measures.class_moments(x, y)
+    assert torch.equal(cut.means, whole.means)
+    assert torch.equal(cut.scatter, whole.scatter)
 
 
 def test_wrong_samples_are_refused():
@@ -263,6 +275,7 @@ def test_large_features_are_taken_in_pieces(monkeypatch):
     x, y = classes(2, sizes=[5, 6, 7])
     expected, score = measures.class_moments(x, y), measures.nc1_pinv(x, y)
     monkeypatch.setattr(collapse, "CHUNK", 13)
+    monkeypatch.setattr(collapse, "BLOCK", 7)
     m = measures.class_moments(x, y)
     torch.testing.assert_close(m.means, expected.means, rtol=1e-13, atol=1e-13)
     torch.testing.assert_close(m.scatter, expected.scatter, rtol=1e-12, atol=0)

@@ -133,6 +133,45 @@ def test_a_singular_matrix_is_solved_in_least_squares_and_the_residual_says_how_
     )
 
 
+@pytest.fixture
+def decompositions(monkeypatch):
+    """The sizes of what has been decomposed."""
+    sizes = []
+    eigh = torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda K: sizes.append(len(K)) or eigh(K))
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("kernel", "condition"), [(measures.Laplace(2.0), 1e3), (measures.Laplace(20.0), 2e4)], ids=["well", "moderately"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_is_decomposed_where_cholesky_solves_as_well_as_the_dtype_can(kernel, condition, dtype, decompositions):
+    x, y = points(400, 5), points(400, 3, seed=1)
+    values = torch.linalg.eigvalsh(kernel(x))
+    assert condition / 3 < values[-1] / values[0] < condition * 3
+    solved = measures.kernel_regression(kernel(x).to(dtype), y.to(dtype))
+    assert (solved.solver, solved.accurate, decompositions) == ("cholesky", True, [])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_singular_matrix_is_decomposed_in_any_dtype(dtype, decompositions):
+    x, y = points(20, 3).repeat(2, 1).to(dtype), points(20, 2, seed=1).repeat(2, 1).to(dtype)
+    solved = measures.kernel_regression(measures.Laplace(2.0)(x), y)
+    assert (solved.solver, solved.accurate, decompositions) == ("eigen", True, [40])
+    torn = measures.kernel_regression(measures.Laplace(2.0)(x), points(40, 2, seed=1).to(dtype))
+    assert not torn.accurate
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "limit"), [(torch.float64, 10**6, 1e-8), (torch.float32, 10, 2.3e-4), (torch.float32, 20000, 2.4e-3)]
+)
+def test_accurate_means_as_small_a_residual_as_the_dtype_can_reach(dtype, n, limit):
+    coefficients = torch.zeros(n, 1, dtype=dtype)
+    for residual in (0.98 * limit, 1.02 * limit):
+        assert measures.Regression(coefficients, residual, "cholesky").accurate == (residual < limit)
+
+
 def test_the_arguments_are_left_as_they_were():
     x, y = points(6, 3), points(6, 2, seed=1)
     K = KERNELS[0](x)

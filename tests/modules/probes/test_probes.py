@@ -121,13 +121,15 @@ def test_ansatz_probe_reports_the_decomposition_against_the_network_at_the_start
     expected = {}
     for index, (layer, now) in enumerate(found.items()):
         scores = decomposition(now.W, initial.layers[index].weight.detach(), now.K, now.Kbar)
-        expected |= {f"{name}/{layer}": value for name, value in scores.items()}
-    assert len(expected) >= 15
+        # at the readout, a number, an alignment is 1 whatever was learned
+        expected |= {f"{name}/{layer}": value for name, value in scores.items() if layer != "2" or "ratio" in name}
+    assert len(expected) == 14
     assert probe.latest() == pytest.approx(expected, rel=1e-9)
     measured = [line for line in logger.lines if any("nfa" in name for name in line[1])]
     assert measured == probe.history
     assert steps(probe) == [0, 5, 10]
-    assert set(probe.history[0][1]) == {f"{name}/{i}" for name in ("nfa", "centered_ratio") for i in range(3)}
+    first = {f"{name}/{i}" for name in ("nfa", "centered_ratio") for i in range(3)}
+    assert set(probe.history[0][1]) == first - {"nfa/2"}
 
 
 def test_ansatz_probe_computes_only_what_is_asked(monkeypatch):
@@ -153,8 +155,9 @@ def test_ansatz_probe_takes_a_reference_of_ones_own():
     probe = AnsatzProbe(every=1, reference=zero, quantities=["nfa", "cnfa", "centered_ratio"])
     trainer(probe, max_steps=2).fit(module, DATA)
     for _, values in probe.history:  # with W0 = 0 nothing is taken away
-        for layer in "012":
+        for layer in "01":
             assert values[f"cnfa/{layer}"] == pytest.approx(values[f"nfa/{layer}"], abs=1e-12)
+        for layer in "012":
             assert values[f"centered_ratio/{layer}"] == pytest.approx(1.0)
 
 

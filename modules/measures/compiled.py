@@ -1,0 +1,32 @@
+"""Networks under torch.compile: compiled code calls no hooks of its layers, so measuring runs what was compiled as it
+was written."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def as_written(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, inside which nothing is compiled and compiled modules and functions run as if they were not."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        if "torch._dynamo" not in sys.modules:  # nothing is compiled, and importing it takes seconds
+            return function(*args, **kwargs)
+        # outside a frame that is being compiled, where the stance could not be changed
+        return torch.compiler.disable(_eagerly)(function, *args, **kwargs)
+
+    return run
+
+
+def _eagerly(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    with torch.compiler.set_stance("force_eager"):
+        return function(*args, **kwargs)

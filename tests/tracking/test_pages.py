@@ -1,0 +1,142 @@
+"""Links into MLflow's pages, what they show, and who serves them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tracking import pages
+from tracking.connect import attach
+from tracking.lines import masked
+
+
+def query_of(link):
+    route, _, query = link.partition("#")[2].partition("?")
+    return route, {name: values[0] for name, values in parse_qs(query, strict_parsing=True).items()}
+
+
+def test_every_link_opens_the_pages_of_model_training():
+    links = [
+        pages.charts_link("3", "night"),
+        pages.charts_link("3"),
+        pages.view_link("3", "sweep-1"),
+        pages.compare_link(["a", "b"], ["1", "2"]),
+    ]
+    for link in links:
+        assert urlsplit(f"http://host{link}").query == "", "before the # it is not read"
+        assert query_of(link)[1]["workflowType"] == "machine_learning"
+        assert masked(f"http://host{link}") == f"http://host{link}", "nothing in it is taken for a secret"
+
+
+def test_a_link_to_charts_filters_by_the_sweep():
+    route, query = query_of(pages.charts_link("3", "night-1.0"))
+    assert route == "/experiments/3/runs"
+    assert (query["searchFilter"], query["compareRunsMode"]) == ('tags.sweep="night-1.0"', "CHART")
+    assert len(pages.charts_link("3", "night-1.0")) < 130
+
+
+def test_a_filter_of_a_link_finds_the_runs_of_the_sweep(store):
+    for sweep in ("night", "day"):
+        store.start_run("system/figure", sweep, tags={"sweep": sweep})
+    wanted = query_of(pages.charts_link("1", "night"))[1]["searchFilter"]
+    (run,) = store.client.search_runs([store.find_experiment("system/figure")], wanted)
+    assert run.info.run_name == "night"
+
+
+def test_a_view_has_the_axes_and_the_ranking_metric_first(store):
+    experiment = store.experiment_id("system/figure")
+    metrics = ["loss/train", "loss/test", "nfa/0", "final/loss/test", "best/loss/test", "catapult"]
+    options = {"lower_first": True, "metrics": metrics}
+    key = pages.keep_view(store, experiment, "0" * 32, "night", ["lr", "width"], "loss/test", **options)
+    tag = store.client.get_experiment(experiment).tags[pages.VIEW + key]
+    assert len(tag) < 20_000, "MLflow's bound"
+    envelope = json.loads(tag)
+    assert envelope["name"] == "night"
+    assert abs(envelope["createdAt"] / 1000 - time.time()) < 60
+    state = json.loads(envelope["state"])
+    (chart,) = state["compareRunCharts"]
+    assert (chart["type"], chart["selectedParams"], chart["selectedMetrics"]) == (
+        "PARALLEL",
+        ["lr", "width"],
+        ["loss/test"],
+    )
+    sections = [section["name"] for section in state["compareRunSections"]]
+    assert sections == ["sweep", "loss", "Model metrics", "nfa", "best/loss", "final/loss"]
+    assert chart["metricSectionId"] == state["compareRunSections"][0]["uuid"]
+    assert {section["name"] for section in state["compareRunSections"] if not section["display"]} == {
+        "best/loss",
+        "final/loss",
+    }
+    assert (state["searchFilter"], state["orderByKey"], state["orderByAsc"]) == (
+        'tags.sweep="night"',
+        "metrics.`loss/test`",
+        True,
+    )
+
+
+def test_only_the_newest_of_our_views_are_kept_and_none_of_others(store):
+    experiment = store.experiment_id("system/figure")
+    mine = pages.VIEW + "0123456789abcdef"
+    store.client.set_experiment_tag(experiment, mine, "{}")
+    for number in range(25):
+        pages.keep_view(store, experiment, f"{number:032x}"[::-1], f"n{number}", ["lr"], "loss", lower_first=True)
+    tags = store.client.get_experiment(experiment).tags
+    assert mine in tags
+    ours = [json.loads(value)["name"] for name, value in tags.items() if name.startswith(pages.VIEW + pages.OURS)]
+    assert sorted(ours) == sorted(f"n{number}" for number in range(5, 25))
+    again = pages.keep_view(store, experiment, f"{24:032x}"[::-1], "n24", ["lr"], "loss", lower_first=True)
+    tags = store.client.get_experiment(experiment).tags
+    assert len([name for name in tags if name.startswith(pages.VIEW + pages.OURS)]) == 20
+    assert pages.VIEW + again in tags
+
+
+def test_a_description_is_ours_until_somebody_writes_another(store):
+    experiment = store.experiment_id("system/figure")
+
+    def note():
+        return store.client.get_experiment(experiment).tags[pages.NOTE]
+
+    pages.describe(store, experiment, "Fig. 2 `featurelab reproduce`", "`featurelab")
+    pages.describe(store, experiment, "Fig. 2, better: `featurelab reproduce`", "`featurelab")
+    assert note() == "Fig. 2, better: `featurelab reproduce`"
+    store.client.set_experiment_tag(experiment, pages.NOTE, "mine")
+    pages.describe(store, experiment, "Fig. 2 `featurelab reproduce`", "`featurelab")
+    assert note() == "mine"
+
+
+def test_neighbouring_colours_are_apart():
+    colours = [pages.colour(index) for index in range(200)]
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+    assert len(set(colours)) == 200
+    numbers = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours]
+    for place, mine in enumerate(numbers):
+        for other in numbers[max(0, place - 6) : place]:
+            assert sum(abs(a - b) for a, b in zip(mine, other, strict=True)) > 40
+
+
+def test_links_name_the_port_of_the_server_that_serves_this_store(server, store, monkeypatch):
+    served = attach(f"sqlite:///{server.home / 'mlflow.db'}")
+    run_id = served.start_run("system/figure", "run")
+    monkeypatch.setattr(pages, "PORT", 9)
+    assert pages.served(served, run_id) == "", "nothing is known of it"
+    pages.serving(served, server.port)
+    assert pages.served(served, run_id) == server.uri
+    assert pages.served(served, "0" * 32) == "", "it serves another store"
+    pages.serving(store, server.port)
+    assert pages.served(store, store.start_run("system/figure", "run")) == ""
+    pages.serving(served, None)
+    assert pages.served(served, run_id) == ""
+    monkeypatch.setattr(pages, "PORT", server.port)
+    assert pages.served(served, run_id) == server.uri, "MLflow's own port is tried too"
+    assert pages.served(attach(server.uri), run_id) == server.uri
+
+
+@pytest.mark.parametrize("note", ["", "x", "99999999", "-1", "\x00"])
+def test_a_note_of_a_port_that_is_none_is_passed_over(store, note):
+    pages.serving(store, 1)
+    pages._note(store).write_text(note)
+    assert pages.served(store, "0" * 32) == ""

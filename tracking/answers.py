@@ -1,0 +1,49 @@
+"""What a server answers, told apart from what stands in its way: a proxy's page, half an answer, nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+from mlflow.exceptions import MlflowException, RestException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+from mlflow.utils import rest_utils
+
+API = "/api/2.0/mlflow/"
+TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
+BROKEN = (
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.RetryError,
+    requests.exceptions.ChunkedEncodingError,
+    requests.exceptions.ContentDecodingError,
+    requests.exceptions.JSONDecodeError,
+)
+
+_verify = rest_utils.verify_rest_response
+
+
+def _verified(response: Any, endpoint: str, *args: Any, **options: Any) -> Any:
+    # MLflow (3.17) takes an empty answer for a success, so that points which nobody has stored would count as sent
+    if response.status_code == 200 and not response.text.strip() and endpoint.startswith(API):
+        raise MlflowException(f"the answer to {endpoint} is empty", error_code=TEMPORARILY_UNAVAILABLE)
+    return _verify(response, endpoint, *args, **options)
+
+
+rest_utils.verify_rest_response = _verified
+
+
+def is_transient(error: BaseException) -> bool:
+    """Say whether the same request may succeed later: a locked database, no connection, an overloaded server.
+
+    So may one whose answer was not MLflow's own, which always is JSON, whatever its status.
+    """
+    wrapped = error.__cause__ or error.__context__  # MLflow wraps what `requests` and SQLAlchemy raise
+    if isinstance(error, BROKEN) or isinstance(wrapped, BROKEN):
+        return True
+    if "database is locked" in str(error):
+        return True
+    if not isinstance(error, MlflowException) or "(sqlite3." in str(error):
+        return False
+    garbled = not isinstance(error, RestException) and str(error).startswith("API request to ")
+    return garbled or error.error_code in TRANSIENT_CODES
