@@ -118,7 +118,7 @@ def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
     shown = quoted(str(path))
     try:
         if path.exists() and not path.is_file():  # reading a pipe or a device may never end
-            raise RequestError(f"{shown} is no plain file")
+            raise RequestError(f"{shown} is {'a directory' if path.is_dir() else 'no plain file'}")
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:

@@ -127,6 +127,17 @@ def until(condition: Callable[[], T], patience: float = 120) -> T:
     raise TimeoutError(f"waited {patience:g} s for nothing")
 
 
+def below(pid: int, name: str = "") -> list[int]:
+    """The processes, with this in their command, that a process has started, or those that it has started."""
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+            found += below(int(child), name)
+    return found
+
+
 def clean_environment(**changes: str) -> dict[str, str]:
     """This process's environment without what would point the command elsewhere."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_"))}

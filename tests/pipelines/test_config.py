@@ -223,12 +223,14 @@ def test_labels_say_what_varies_the_seed_last():
     assert Fit().label([]) == "preset"
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_settings_are_read_from_plain_files_alone(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "says"), [("pipe", "is no plain file"), ("device", "is no plain file"), ("folder", "is a directory")]
+)
+def test_settings_are_read_from_plain_files_alone(kind, says, tmp_path):
     path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
     if kind == "pipe":
         os.mkfifo(path)
-    with pytest.raises(RequestError, match="is no plain file"):
+    with pytest.raises(RequestError, match=says):
         read_settings(path, Config)
 
 
