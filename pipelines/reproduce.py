@@ -16,7 +16,7 @@ from pipelines.claims import Verdict
 from pipelines.conduct import keep_metrics
 from pipelines.errors import RequestError, tell
 from pipelines.experiment import SCALES, Experiment, Scale
-from pipelines.links import sweep_note
+from pipelines.links import reproduction_note, sweep_note
 from pipelines.overview import overview
 from pipelines.plan import require_data
 from pipelines.plans import Finished, Plan
@@ -133,7 +133,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         sweep_run_id,
         {
             "verdict": ", ".join(f"{number} {status}" for status, number in counts.items() if number) or "no claims",
-            NOTE: _note(experiment, verdicts, sweep_run_id),
+            NOTE: reproduction_note(experiment, verdicts, sweep_run_id),
         },
     )
     if tags.get("status") == JUDGING:
@@ -279,15 +279,3 @@ def _flat(verdict: Verdict) -> dict[str, Any]:
     return {
         key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()
     }
-
-
-def _note(experiment: Experiment, verdicts: list[Verdict], sweep_run_id: str) -> str:
-    """The description that the MLflow page of the run shows: the verdict table in Markdown."""
-    from pipelines.show import number
-
-    lines = [f"**{experiment.figure}. {experiment.title}**", "", "| claim | verdict | measured | expected | paper |"]
-    lines.append("|---|---|---|---|---|")
-    for v in verdicts:
-        status = v.status + (" (unexpected)" if v.surprising else "")
-        lines.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
-    return "\n".join([*lines, "", f"`featurelab judge {sweep_run_id}` judges and draws again from what is stored."])

@@ -18,7 +18,7 @@ from pipelines.config import Config
 from pipelines.driver import introduction, where_run
 from pipelines.errors import RequestError, unknown
 from pipelines.experiment import Experiment
-from pipelines.links import describe
+from pipelines.links import describe, describe_verdicts
 from pipelines.plans import Finished, Opened, Plan
 from pipelines.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
 from pipelines.resources import Resources, require
@@ -27,6 +27,7 @@ from tracking import query
 from tracking.connect import Store
 from tracking.lines import quoted
 from tracking.outbox import in_use
+from tracking.pages import source
 
 
 def plan_search(
@@ -165,6 +166,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
     """Open the run in `verdicts` that stands for the sweep, with all it takes to run it again."""
     experiment = plan.experiment
     describe(store, experiment)
+    describe_verdicts(store)
     sweep_run_id = store.start_run(
         VERDICTS,
         f"{experiment.figure} {experiment.name}" if plan.kind == "reproduce" else name,
@@ -178,6 +180,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             "kind": plan.kind,
             "status": "running",
             "axes": ",".join(plan.axes),
+            **source(f"featurelab {plan.kind} {plan.tags.get('rerun_of', experiment.name)}"),
             **introduction(),
             **plan.tags,
         },

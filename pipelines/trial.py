@@ -31,6 +31,7 @@ from tracking.errors import StoreError, disk_full
 from tracking.journal import TRAINING, JournalRemoved
 from tracking.lines import escaped, line, masked
 from tracking.null import NullRecorder
+from tracking.pages import source
 from tracking.provenance import changes, config_hash, environment
 from tracking.record import Diverged, Recorder
 
@@ -93,7 +94,7 @@ def run_trial(
             with signals.let_through(), kept_by(keeper):
                 recorder.params(params(experiment, config, scale, axes))
                 recorder.json("config", config.model_dump(mode="json"))
-                _keep_environment(store, recorder, config, attempt)
+                _keep_environment(store, recorder, experiment, config, attempt)
                 perform(experiment, config, recorder)
                 recorder.check()
         except BaseException as end:
@@ -184,7 +185,7 @@ def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float
     return float(before) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", before) else 0.0
 
 
-def _keep_environment(store: Store, recorder: Recorder, config: Config, attempt: int) -> None:
+def _keep_environment(store: Store, recorder: Recorder, experiment: Experiment, config: Config, attempt: int) -> None:
     """Record the environment; where it is not the one that the run began in, both, and what has changed."""
     found = environment(threads=config.threads, dispatch=dispatch())
     try:
@@ -193,6 +194,7 @@ def _keep_environment(store: Store, recorder: Recorder, config: Config, attempt:
         first = None
     if not isinstance(first, dict):
         recorder.json("environment", found)
+        recorder.tags(source(f"featurelab run {experiment.name}", (found["git"] or {}).get("commit", "")))
     elif changed := changes(first, found):
         recorder.json(f"environment_{attempt}", found)
         recorder.tags({"environment_changes": line("; ".join(changed))})

@@ -88,6 +88,12 @@ def colour(index: int) -> str:
     )
 
 
+def source(command: str, commit: str = "") -> dict[str, str]:
+    """Tags that fill the column `Source` of the pages: the command that makes a run, the commit it was made at."""
+    named = {"mlflow.source.type": "LOCAL", "mlflow.source.name": command}
+    return named | ({"mlflow.source.git.commit": commit} if commit else {})
+
+
 def describe(store: Store, experiment_id: str, text: str, mark: str) -> None:
     """Give an experiment a description, unless somebody wrote one of their own: `mark` stands in all of ours."""
     known = store.patiently(store.client.get_experiment, experiment_id).tags.get(NOTE, mark)

@@ -73,6 +73,29 @@ def test_the_verdicts_run_holds_the_figure_and_the_verdicts(lab: CommandLine, re
     assert {trial.data.tags["sweep_run_id"] for trial in lab.runs(NAME)} == {said["sweep_run_id"]}
 
 
+def test_the_pages_describe_the_figure_its_sweep_and_where_they_come_from(lab: CommandLine, reproduced: Said) -> None:
+    sweep = reproduced.document["experiments"][0]["sweep_run_id"]
+    tags = lab.client.get_run(sweep).data.tags
+    note = tags["mlflow.note.content"]
+    assert "**Fig. 1: losses that are known beforehand.**" in note
+    assert "| the level-1 curve ends below the level-2 curve (difference) | holds | -1 | ≤ -0.9 |" in note
+    assert f"`featurelab reproduce {NAME}`" in note
+    assert f"`featurelab judge {sweep}`" in note
+    assert tags["mlflow.source.name"] == f"featurelab reproduce {NAME}"
+    run = lab.runs(NAME)[0]
+    trial = run.data.tags
+    assert trial["mlflow.source.name"] == f"featurelab run {NAME}"
+    record = json.loads(
+        Path(lab.client.download_artifacts(lab.runs(NAME)[0].info.run_id, "environment.json")).read_text()
+    )
+    assert trial.get("mlflow.source.git.commit") == (record["git"] or {}).get("commit")
+    page = lab.client.get_experiment_by_name(NAME).tags["mlflow.note.content"]
+    assert page.startswith("Fig. 1: losses that are known beforehand. [Charts](#/experiments/")
+    assert page.endswith(f"`featurelab reproduce {NAME}`")
+    verdicts = lab.client.get_experiment_by_name("verdicts").tags["mlflow.note.content"]
+    assert verdicts.startswith("One run for each sweep")
+
+
 def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, reproduced: Said) -> None:
     (said,) = reproduced.document["experiments"]
     before = {run.info.run_id for run in lab.runs(NAME)}
@@ -110,6 +133,8 @@ def test_a_sweep_that_is_not_the_figure_s_grid_is_drawn_against_its_axes_and_not
     assert "stranger/curves: sweep mine" in drawn
     assert all(word in drawn for word in ("level", "seed", "loss/val", "median"))
     assert "losses that are known beforehand" not in drawn, "the figure's title"
+    note = here.client.get_run(sweep).data.tags["mlflow.note.content"]
+    assert note.startswith("Sweep `mine`: 6 trials over level, seed, in the setting of Fig. 1: losses that are known")
     judged = here("judge", sweep, "--json")
     (one,) = judged.document["experiments"]
     assert (one["claims"], one["figure"], one["trials"]) == ([], "figure.png", 6)
