@@ -21,7 +21,7 @@ training = Experiment(
     name="patient/training",
     figure="Fig. 1",
     title="a network that is trained slowly",
-    laptop=PatientConfig(points=150, pause=0.03),
+    laptop=PatientConfig(points=150, pause=0.05),
     paper=PatientConfig(),
     grid={"seed": [0]},
     sweep_axes={"seed": choice(0, 1)},
