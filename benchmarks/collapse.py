@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from torch import Tensor
 
-from modules import measures
+from featurelab.modules import measures
 
 SAMPLES, DIM, CLASSES = 50_000, 512, 10
 Problem = tuple[Tensor, Tensor, Tensor]  # features, labels, weights of the readout

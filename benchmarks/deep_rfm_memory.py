@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-from modules import data, learners, measures, nets  # noqa: E402
+from featurelab.modules import data, learners, measures, nets  # noqa: E402
 
 CLASSES, DIM, WIDTH = 10, 64, 512
 

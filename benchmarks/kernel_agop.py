@@ -30,7 +30,7 @@ import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 from torch.func import jacrev, vmap  # noqa: E402
 
-from modules import measures  # noqa: E402
+from featurelab.modules import measures  # noqa: E402
 
 POINTS, DIM, OUTPUTS, BANDWIDTH = 1000, 64, 10, 2.0
 

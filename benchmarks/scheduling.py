@@ -90,10 +90,10 @@ def _empty(config: dict[str, Any]) -> dict[str, Any]:
 
 def featurelab(trials: int, folder: Path) -> tuple[float, float]:
     """A sweep of the trial in `benchmarks._nothing`."""
-    from pipelines import registry
-    from pipelines.axes import Listed
-    from pipelines.sweep import plan_search, run_sweep
-    from tracking.connect import connect
+    from featurelab.pipelines.engine.experiment import registry
+    from featurelab.pipelines.engine.experiment.axes import Listed
+    from featurelab.pipelines.engine.sweep.begin import plan_search, run_sweep
+    from featurelab.tracking.store.connect import connect
 
     experiment = registry.find("nothing/at_all")
     store = connect(f"sqlite:///{folder / 'mlflow.db'}")
@@ -149,7 +149,7 @@ def measure(numbers: list[int]) -> dict[str, Any]:
 def _alone(side: str, trials: int) -> dict[str, float]:
     import ray
 
-    from pipelines.cluster import connect_ray  # our settings for Ray, for all sides
+    from featurelab.pipelines.engine.sweep.cluster import connect_ray  # our settings for Ray, for all sides
 
     os.environ["RAY_ADDRESS"] = "local"
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

@@ -32,11 +32,11 @@ ASKED = 100  # runs that the other way is timed on: it asks for each, so that it
 
 def fill(uri: str, number: int) -> tuple[str, list[str]]:
     """Make a sweep of this many trials; the id of its run, and those of the trials."""
-    from pipelines import registry
-    from pipelines.axes import Listed, loguniform
-    from pipelines.sweep import open_sweep, plan_search
-    from pipelines.trial import start
-    from tracking.connect import connect
+    from featurelab.pipelines.engine.experiment import registry
+    from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
+    from featurelab.pipelines.engine.sweep.begin import open_sweep, plan_search
+    from featurelab.pipelines.engine.trial.run import start
+    from featurelab.tracking.store.connect import connect
 
     experiment = registry.find("nothing/at_all")
     base = experiment.laptop.but(points=POINTS, curves=CURVES)
@@ -58,8 +58,8 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     import sqlite3
 
     from benchmarks._nothing import curves
-    from tracking.provenance import config_hash
-    from tracking.store import sqlite_path
+    from featurelab.tracking.provenance import config_hash
+    from featurelab.tracking.store.store import sqlite_path
 
     # spread over all first digits, as MLflow's own ids are: by them a server is asked for its runs
     ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]
@@ -104,11 +104,11 @@ def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callabl
     """The questions, ours and, for some, what one would otherwise do."""
     from mlflow import MlflowClient
 
-    from pipelines.records import read_trials
-    from pipelines.reproduce import judge, report_entries
-    from pipelines.rerun import compare
-    from tracking.connect import attach
-    from tracking.report import render
+    from featurelab.pipelines.engine.sweep.records import read_trials
+    from featurelab.pipelines.engine.verdict.reproduce import judge, report_entries
+    from featurelab.pipelines.engine.verdict.rerun import compare
+    from featurelab.tracking.report import render
+    from featurelab.tracking.store.connect import attach
 
     store, client = attach(uri), MlflowClient(uri)
     few = ids[:: max(1, len(ids) // COMPARED)][:COMPARED]

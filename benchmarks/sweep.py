@@ -44,10 +44,10 @@ METRICS = ["loss/train", "loss/test", "nfa/0", "nfa/1", "cnfa/0", "cnfa/1"]
 
 def featurelab(folder: Path, rates: Sequence[float]) -> float:
     """Sweep through our own machinery; seconds from the start of the Tuner to the last result stored."""
-    from pipelines import registry
-    from pipelines.axes import Axis, Listed
-    from pipelines.sweep import plan_search, run_sweep
-    from tracking.connect import connect
+    from featurelab.pipelines.engine.experiment import registry
+    from featurelab.pipelines.engine.experiment.axes import Axis, Listed
+    from featurelab.pipelines.engine.sweep.begin import plan_search, run_sweep
+    from featurelab.tracking.store.connect import connect
 
     experiment = registry.find(EXPERIMENT)
     axes: dict[str, Axis] = {"lr": Listed(tuple(rates)), "init_scale": Listed(SCALES)}
@@ -87,8 +87,8 @@ def _fit_one(config: dict[str, Any]) -> None:
     from pytorch_lightning.loggers import MLFlowLogger
     from ray import tune
 
-    from modules import data, learners, nets, probes
-    from pipelines.config import Config
+    from featurelab.modules import data, learners, nets, probes
+    from featurelab.pipelines.engine.experiment.config import Config
 
     streams = Config().streams  # of seed 0, so that both sides have the same data and initial weights
     task = data.ChainMonomials(SMALL["n_train"], SMALL["n_test"], SMALL["dim"], 5, seed=streams.data)
@@ -130,8 +130,8 @@ def _start_ray() -> None:
 
 def _stored(folder: Path) -> dict[str, Any]:
     """What a sweep left in its store: how many runs and points, the final test losses, and how long our trials took."""
-    from tracking import query
-    from tracking.connect import attach
+    from featurelab.tracking.store import query
+    from featurelab.tracking.store.connect import attach
 
     store = attach(f"sqlite:///{folder / 'mlflow.db'}")
     runs = query.runs(store, EXPERIMENT, status="FINISHED")

@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from modules import measures, nets  # noqa: E402
+from featurelab.modules import measures, nets  # noqa: E402
 
 WIDTH, HIDDEN, OUTPUTS, SAMPLES, MORE_SAMPLES = 256, 5, 10, 2000, 8000
 

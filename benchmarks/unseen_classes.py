@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from torch import Tensor
 
-from modules import data, learners, measures, nets
+from featurelab.modules import data, learners, measures, nets
 
 SIZE, SAMPLES, CLASSES, LENGTH = 512, 400, 300, 5.0
 

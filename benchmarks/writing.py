@@ -31,7 +31,7 @@ def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> N
     """Make runs for so many seconds, and say how many."""
     from mlflow.entities import Metric
 
-    from tracking.connect import attach
+    from featurelab.tracking.store.connect import attach
 
     store = attach(uri)
     tags = {"config": json.dumps({"lr": 0.1, "width": 64, "seed": 0}), "status": "running", "sweep": "benchmark"}
@@ -53,11 +53,11 @@ def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> N
 
 def at_once(uri: str, writers: int, seconds: float) -> float:
     """Runs a second by so many writers."""
-    from tracking.connect import connect
+    from featurelab.tracking.store.connect import connect
 
     connect(uri)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tracking.connect", "mlflow.store.tracking.sqlalchemy_store"])
+    context.set_forkserver_preload(["featurelab.tracking.store.connect", "mlflow.store.tracking.sqlalchemy_store"])
     barrier, counts = context.Barrier(writers), context.Queue()
     processes = [context.Process(target=write, args=(uri, n, seconds, barrier, counts)) for n in range(writers)]
     for process in processes:

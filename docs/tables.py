@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pipelines import registry
-from pipelines.show import interval, number
+from featurelab.pipelines.engine.command.terminal import interval, number
+from featurelab.pipelines.engine.experiment import registry
 
 FOLDER = Path(__file__).parent
 

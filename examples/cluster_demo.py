@@ -92,8 +92,8 @@ def until(true: Callable[[], bool], seconds: float, what: str) -> None:
 
 def trials(name: str, uri: str) -> pd.DataFrame:
     """Runs of the sweep so far: run_id, trial, status."""
-    from tracking import query
-    from tracking.connect import connect
+    from featurelab.tracking.store import query
+    from featurelab.tracking.store.connect import connect
 
     found = query.runs(connect(uri), EXPERIMENT, tags={"sweep": name})
     if found.empty:
@@ -105,8 +105,8 @@ def trials(name: str, uri: str) -> pd.DataFrame:
 
 def points(name: str, uri: str) -> pd.DataFrame:
     """Every stored point: trial, metric, step, value."""
-    from tracking import query
-    from tracking.connect import connect
+    from featurelab.tracking.store import query
+    from featurelab.tracking.store.connect import connect
 
     runs = trials(name, uri)
     found = query.histories(connect(uri), list(runs.run_id))

@@ -1,4 +1,4 @@
-"""The arrows modules <- pipelines -> tracking, and that a listing of experiments costs next to nothing."""
+"""The arrows between packages and rooms, and that a listing of experiments costs next to nothing."""
 
 import re
 import subprocess
@@ -12,14 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-PACKAGES = ("modules", "pipelines", "tracking")
+ENGINE = "featurelab.pipelines.engine"
 HEAVY = ("torch", "pytorch_lightning", "ray", "mlflow", "pandas", "matplotlib", "sklearn", "scipy")
 
 
 @pytest.fixture(scope="module")
 def graph():
     return grimp.build_graph(
-        *PACKAGES, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        "featurelab", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
     )
 
 
@@ -31,49 +31,52 @@ def test_layer_contracts_hold(tmp_path):
 
 def ours(graph):
     return {
-        module: {other for other in graph.find_modules_directly_imported_by(module) if other.startswith(PACKAGES)}
+        module: {other for other in graph.find_modules_directly_imported_by(module) if other.startswith("featurelab.")}
         for module in graph.modules
-        if module.startswith(PACKAGES)
+        if module.startswith("featurelab.")
     }
 
 
 def test_no_module_imports_itself_in_a_circle(graph):
     arrows = ours(graph)
-    assert "pipelines.trial" in arrows
-    assert "pipelines.config" in arrows["pipelines.trial"]
+    assert f"{ENGINE}.experiment.config" in arrows[f"{ENGINE}.trial.run"]
     TopologicalSorter(arrows).prepare()  # raises CycleError, which names the circle
 
 
-def test_no_subpackage_imports_itself_in_a_circle():
+def test_no_folder_imports_itself_in_a_circle():
     """Names come lazily out of a package's `__init__`, so circles through it show only with the package as one node."""
-    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
-    folders = [m for m in graph.modules if m.count(".") == 1 and graph.find_children(m)]
-    assert {"modules.probes", "modules.measures", "pipelines.neural_feature_ansatz"} <= set(folders)
-    for folder in folders:
+    graph = grimp.build_graph("featurelab", exclude_type_checking_imports=True, cache_dir=None)
+    folders = {module for module in graph.modules if graph.find_children(module)}
+    deepest = folders - {module.rpartition(".")[0] for module in folders}
+    known = {"featurelab.modules.probes", "featurelab.pipelines.neural_feature_ansatz", f"{ENGINE}.sweep"}
+    assert known <= deepest
+    for folder in deepest:
         graph.squash_module(folder)
-    arrows = ours(graph)
-    assert "modules.measures" in arrows["modules.probes"]
+    arrows = {module: others for module, others in ours(graph).items() if module != ENGINE}
+    assert "featurelab.modules.measures" in arrows["featurelab.modules.probes"]
     TopologicalSorter(arrows).prepare()
 
 
 def test_of_tracking_only_the_lightning_logger_imports_torch_or_lightning(graph):
     for heavy in ("torch", "pytorch_lightning"):
-        inside = {m for m in graph.find_modules_that_directly_import(heavy) if m.startswith("tracking")}
-        assert inside <= {"tracking.lightning"}
-    assert graph.find_modules_that_directly_import("pytorch_lightning") & {"tracking.lightning"}
+        inside = {m for m in graph.find_modules_that_directly_import(heavy) if m.startswith("featurelab.tracking")}
+        assert inside <= {"featurelab.tracking.lightning"}
+    assert graph.find_modules_that_directly_import("pytorch_lightning") & {"featurelab.tracking.lightning"}
 
 
-def test_of_the_pipelines_only_the_scheduling_imports_ray(graph):
+def test_only_the_room_of_sweeps_imports_ray_and_the_command_that_shuts_it_down(graph):
     importers = graph.find_modules_that_directly_import("ray")
-    assert "pipelines.conduct" in importers
-    assert not {m for m in importers if m.count(".") > 1}, "a system's package knows no Ray"
-    knows_nothing = {f"pipelines.{name}" for name in ("experiment", "trial", "fit", "claims", "results", "registry")}
-    assert not importers & knows_nothing
+    assert f"{ENGINE}.sweep.conduct" in importers
+    assert {m for m in importers if not m.startswith(f"{ENGINE}.sweep.")} <= {f"{ENGINE}.command.cli"}
 
 
-DECLARE = "from pipelines import registry; [(e.describe('paper'), e.configs('laptop')) for e in registry.experiments()]"
-LIST = "from pipelines.cli import app; app(['list'], standalone_mode=False)"
-SHOW = "from pipelines.cli import app; app(['show', 'neural_feature_ansatz/init_scale'], standalone_mode=False)"
+DECLARE = (
+    "from featurelab.pipelines.engine.experiment import registry; "
+    "[(e.describe('paper'), e.configs('laptop')) for e in registry.experiments()]"
+)
+CLI = "from featurelab.pipelines.engine.command.cli import app"
+LIST = f"{CLI}; app(['list'], standalone_mode=False)"
+SHOW = f"{CLI}; app(['show', 'neural_feature_ansatz/init_scale'], standalone_mode=False)"
 
 
 @pytest.mark.parametrize("code", [DECLARE, LIST, SHOW], ids=["declare", "list", "show"])

@@ -10,17 +10,17 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
-from pipelines import registry
-from pipelines.axes import lay_out, parse_axis
-from pipelines.cli import app
-from pipelines.config import parse_overrides
-from pipelines.experiment import Experiment
-from pipelines.plans import Plan
-from pipelines.reproduce import judge
-from pipelines.sweep import open_sweep
-from pipelines.trial import run_trial
-from tracking.connect import connect
-from tracking.null import NullRecorder
+from featurelab.pipelines.engine.command.cli import app
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.axes import lay_out, parse_axis
+from featurelab.pipelines.engine.experiment.config import parse_overrides
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep.begin import open_sweep
+from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.trial.run import run_trial
+from featurelab.pipelines.engine.verdict.judge import judge
+from featurelab.tracking.outbox.null import NullRecorder
+from featurelab.tracking.store.connect import connect
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from .lines import quoted
+from featurelab.tracking.lines import quoted
 
 
 class Planted(OSError):

@@ -7,7 +7,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from .record import Recorder
+from featurelab.tracking.outbox.record import Recorder
 
 
 class RecorderLogger(Logger):

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .lines import without_credentials
-from .store import Store, sqlite_path
+from featurelab.tracking.lines import without_credentials
+from featurelab.tracking.store.store import Store, sqlite_path
 
 PORT = 5000
 NOTE = "mlflow.note.content"

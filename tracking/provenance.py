@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .artifacts import plain
-from .lines import masked
+from featurelab.tracking.lines import masked
+from featurelab.tracking.store.artifacts import plain
 
 LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from .lines import escaped
+from featurelab.tracking.lines import escaped
 
 STATUSES = ("holds", "fails", "untested")
 

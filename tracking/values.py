@@ -4,6 +4,7 @@ import numbers
 import re
 from typing import Any
 
+DERIVED = ("final/", "best/")  # of metrics that are made from others, for sorting
 NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
 
 

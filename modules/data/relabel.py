@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from modules.measures.labels import class_indices
+from featurelab.modules.measures.labels import class_indices
 
 from .tensors import TensorData, stream
 

@@ -15,8 +15,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from modules import measures
-from modules.measures.kernel_machines import BLOCK_BYTES, RadialKernel
+from featurelab.modules import measures
+from featurelab.modules.measures.kernel_machines import BLOCK_BYTES, RadialKernel
 
 Watch = Callable[[int, Mapping[str, Tensor], Tensor], Mapping[str, float]]
 

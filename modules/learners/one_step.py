@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from modules.nets import TwoLayer
+from featurelab.modules.nets import TwoLayer
 
 from .losses import Diverged
 

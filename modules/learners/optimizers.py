@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from modules.measures import layer_names, nfa, tangent_covariance
+from featurelab.modules.measures import layer_names, nfa, tangent_covariance
 
 Factory = Callable[[nn.Module], torch.optim.Optimizer]
 Schedule = Callable[[int], float]  # epoch -> what the learning rate is multiplied with

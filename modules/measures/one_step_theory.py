@@ -17,7 +17,7 @@ from torch import Tensor
 from .hermite import Number, double_factorial, gauss_hermite, gaussian_moment, hermite_coefficients
 
 if TYPE_CHECKING:
-    from modules.nets import TwoLayer
+    from featurelab.modules.nets import TwoLayer
 
 
 class GradientParts(NamedTuple):

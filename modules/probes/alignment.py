@@ -7,7 +7,13 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from modules.measures import ClassMoments, CrossMoments, alignment_by_class, elasticity_by_class, recall_by_class
+from featurelab.modules.measures import (
+    ClassMoments,
+    CrossMoments,
+    alignment_by_class,
+    elasticity_by_class,
+    recall_by_class,
+)
 
 from .features import FeatureProbe
 from .reference import ReferenceProbe

@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from modules.measures import (
+from featurelab.modules.measures import (
     TangentCovariance,
     decomposition,
     effective_rank,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from modules.measures import (
+from featurelab.modules.measures import (
     ClassMoments,
     PinvCollapse,
     attribution_drops,

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from modules.measures import class_indices, layer_inputs, layer_names
+from featurelab.modules.measures import class_indices, layer_inputs, layer_names
 
 from .probe import Probe
 

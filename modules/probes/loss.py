@@ -7,8 +7,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from modules.learners import Forward, Loss, Supervised, accuracy
-from modules.learners import loss as loss_called
+from featurelab.modules.learners import Forward, Loss, Supervised, accuracy
+from featurelab.modules.learners import loss as loss_called
 
 from .probe import Probe
 

@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
-from modules.measures.compiled import as_written
+from featurelab.modules.measures.compiled import as_written
 
 
 class Probe(pl.Callback, ABC):

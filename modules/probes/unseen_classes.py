@@ -7,10 +7,15 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from modules.measures.alignment_scores import alignment_by_class, elasticity_by_class, kendalls_w, recall_by_class
-from modules.measures.ansatz import pearson
-from modules.measures.collapse import ClassMoments
-from modules.measures.concordance import pearson_p, spearman
+from featurelab.modules.measures.alignment_scores import (
+    alignment_by_class,
+    elasticity_by_class,
+    kendalls_w,
+    recall_by_class,
+)
+from featurelab.modules.measures.ansatz import pearson
+from featurelab.modules.measures.collapse import ClassMoments
+from featurelab.modules.measures.concordance import pearson_p, spearman
 
 from .probe import Probe, begins
 

@@ -10,23 +10,8 @@ lemma says, and an unseen class at 0.8 v.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, measures
-from pipelines.alignment_elasticity.one_step import (
-    SWEEP_AXES,
-    UnseenConfig,
-    cost,
-    step,
-    training_data,
-)
-from pipelines.axes import Grid
-from pipelines.claims import above, below
-from pipelines.drawing import shades
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-torch = lazy("torch")
+from featurelab.pipelines import Experiment, Field, Grid, above, below, data, measures, shades, torch
+from featurelab.pipelines.alignment_elasticity.one_step import SWEEP_AXES, UnseenConfig, cost, step, training_data
 
 TERMS = 3
 ROWS = {"copy": "a fresh copy of the training inputs", "unseen": "an unseen class at 0.8 v"}

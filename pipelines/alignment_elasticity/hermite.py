@@ -10,20 +10,22 @@ it is right for degrees up to 3 and wrong from 4 on. The corrected one is
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import randint
-from pipelines.claims import at_most
-from pipelines.config import Config
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
-colors = lazy("matplotlib.colors")
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    at_most,
+    colors,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    np,
+    randint,
+    torch,
+)
 
 
 class HermiteConfig(Config):

@@ -7,10 +7,24 @@ and align better: features of several classes e v before and after one step, in 
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    np,
+    shades,
+    torch,
+)
+from featurelab.pipelines.alignment_elasticity.one_step import (
     COLOURS,
     DATA,
     PAPER,
@@ -23,17 +37,6 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.axes import choice
-from pipelines.claims import above, at_most
-from pipelines.config import Config
-from pipelines.drawing import shades
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
 
 SHARES = (0.1, 0.3, 0.6, 0.9)
 

@@ -7,8 +7,8 @@ distribution. An odd activation gives a class and its mirror image the same scor
 
 import copy
 
-from modules import data, learners, measures
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import CATEGORIES, Experiment, Grid, above, at_most, data, learners, measures, np, torch
+from featurelab.pipelines.alignment_elasticity.one_step import (
     PAPER,
     SWEEP_AXES,
     UnseenConfig,
@@ -19,14 +19,6 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.axes import Grid
-from pipelines.claims import above, at_most
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
-torch = lazy("torch")
 
 SHARES = (0.2, 0.8)
 EXPONENTS = (-0.25, 0.0, 0.1, 0.25, 0.3, 0.4, 0.5)

@@ -16,20 +16,26 @@ Table 2 of the paper lists the settings; they are the paper presets here and in 
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import Missing, above, at_least, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    Missing,
+    above,
+    at_least,
+    at_most,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    nets,
+    np,
+    probes,
+    torch,
+)
 
 PAIRS: dict[str, tuple[str, str]] = {
     "digits": ("digits", "fields"),

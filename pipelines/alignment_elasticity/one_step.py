@@ -9,24 +9,27 @@ defined. Here they are tanh and |v| = 5 unless a figure says otherwise.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform, uniform
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Field,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+    stats,
+    torch,
+    uniform,
+)
 
 if TYPE_CHECKING:
-    import torch
-
-    from modules.learners import OneStep
-    from modules.measures import UnseenMeans
-else:
-    torch = lazy("torch")
-stats = lazy("scipy.stats")
+    from featurelab.modules.learners import OneStep
+    from featurelab.modules.measures import UnseenMeans
 
 
 class OneStepConfig(Config):

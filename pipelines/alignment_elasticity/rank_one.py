@@ -13,18 +13,22 @@ tanh(theta^T x) plus noise.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures
-from pipelines.alignment_elasticity.one_step import SWEEP_AXES, OneStepConfig, cost, step, training_data
-from pipelines.axes import Grid
-from pipelines.claims import above, at_most, below, between
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    Grid,
+    above,
+    at_most,
+    below,
+    between,
+    data,
+    learners,
+    measures,
+    np,
+    torch,
+)
+from featurelab.pipelines.alignment_elasticity.one_step import SWEEP_AXES, OneStepConfig, cost, step, training_data
 
 POWERS = (1, 2, 3)
 

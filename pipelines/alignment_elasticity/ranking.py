@@ -17,20 +17,26 @@ learned, and how much from an unseen class merely having long or short feature v
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import above, at_least
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES, shades
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    np,
+    probes,
+    shades,
+    torch,
+)
 
 Named = Literal["digits", "fields", "cars196", "cub200"]
 PAIRS: dict[str, tuple[str, str]] = {

@@ -6,9 +6,8 @@ paper sees three phases: too small an e, or too distant a class, gains nothing; 
 the classes are apart before the step already. Data 2 is left out: its v is so long that recall is 1 throughout.
 """
 
-from pydantic import Field
-
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import Experiment, Field, Grid, above, at_least, at_most, below, np
+from featurelab.pipelines.alignment_elasticity.one_step import (
     DATA,
     PAPER,
     SWEEP_AXES,
@@ -21,13 +20,7 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.alignment_elasticity.scores import TENTHS, band, points
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least, at_most, below
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
+from featurelab.pipelines.alignment_elasticity.scores import TENTHS, band, points
 
 SMALL = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
 LOGARITHMIC = (*SMALL, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)

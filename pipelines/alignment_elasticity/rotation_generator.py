@@ -7,20 +7,23 @@ signs of R's diagonal: LAPACK returns a Q near -I for a matrix near I.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, nets
-from pipelines.axes import choice
-from pipelines.claims import above, at_least, at_most
-from pipelines.config import Config
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
-stats = lazy("scipy.stats")
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    nets,
+    np,
+    stats,
+    torch,
+)
 
 
 class GeneratorConfig(Config):

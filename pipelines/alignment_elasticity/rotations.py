@@ -11,10 +11,22 @@ Here |beta^T mu| and beta^T Sigma beta = |beta|^2 - (beta^T mu)^2 / |mu|^2 trade
 that could decide it, so that what is shown is a setting in which the statements on retrieval hold.
 """
 
-from pydantic import Field
-
-from modules import data, measures
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    Grid,
+    above,
+    at_least,
+    at_most,
+    below,
+    between,
+    data,
+    measures,
+    np,
+    torch,
+)
+from featurelab.pipelines.alignment_elasticity.one_step import (
     COLOURS,
     DATA,
     PAPER,
@@ -27,14 +39,6 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least, at_most, below, between
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
-torch = lazy("torch")
 
 
 class RotationConfig(UnseenConfig):

@@ -10,9 +10,8 @@ Data 2 is outside the assumptions: its mean has length 1.525 sqrt(d), not O(1). 
 undefined |v| = 5 r^2, r^2 = sqrt(d) and d, judged beside.
 """
 
-from pydantic import Field
-
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import Experiment, Field, Grid, above, at_least, np
+from featurelab.pipelines.alignment_elasticity.one_step import (
     COLOURS,
     DATA,
     PAPER,
@@ -26,12 +25,6 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
 
 TENTHS = tuple(round(0.1 * i, 1) for i in range(-9, 10))
 

@@ -16,20 +16,24 @@ the paper's.
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures
-from pipelines.axes import choice
-from pipelines.claims import above, at_least, at_most, between
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    between,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    np,
+    torch,
+)
 
 CLASSES = {"cars196": 98, "cub200": 100}
 COLUMNS = ("r", "Recall@1", "Recall@2", "Recall@4", "Recall@8", "Alignment")

@@ -14,10 +14,8 @@ which is ours. At |v| = 5 the series is no expansion in a small number: outside 
 
 from typing import Any
 
-from pydantic import Field
-
-from modules import measures, nets
-from pipelines.alignment_elasticity.one_step import (
+from featurelab.pipelines import Experiment, Field, Grid, above, at_least, at_most, between, measures, nets, np
+from featurelab.pipelines.alignment_elasticity.one_step import (
     SWEEP_AXES,
     UnseenConfig,
     along_the_axis,
@@ -28,13 +26,7 @@ from pipelines.alignment_elasticity.one_step import (
     step,
     training_data,
 )
-from pipelines.alignment_elasticity.scores import band, points
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least, at_most, between
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
+from featurelab.pipelines.alignment_elasticity.scores import band, points
 
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 

@@ -16,20 +16,27 @@ before it. Each run is followed from its first step, at a pace at which its fast
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import Missing, above, at_least, below
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import mlp_cost
-
-np = lazy("numpy")
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Experiment,
+    Field,
+    Missing,
+    above,
+    at_least,
+    below,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    mlp_cost,
+    nets,
+    np,
+    probes,
+    torch,
+)
 
 Name = Literal["ansatz", "two_layer", "collapse", "coarse"]
 LAST_HIDDEN = {"ansatz": "3", "two_layer": "hidden", "collapse": "4", "coarse": "layers.1"}

@@ -12,21 +12,28 @@ large entries stand on the diagonals of both. Four pairs that share nothing are 
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice, uniform
-from pipelines.claims import at_least, at_most, between
-from pipelines.config import Config, stream_seed
-from pipelines.deep_neural_collapse.networks import head_weights
-from pipelines.drawing import CATEGORIES, points
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import mlp_cost
-
-torch = lazy("torch")
-np = lazy("numpy")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Experiment,
+    Field,
+    at_least,
+    at_most,
+    between,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    mlp_cost,
+    nets,
+    np,
+    points,
+    stream_seed,
+    torch,
+    uniform,
+)
+from featurelab.pipelines.deep_neural_collapse.networks import head_weights
 
 LAYER = 2  # the third hidden layer
 

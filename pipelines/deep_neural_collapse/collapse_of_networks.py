@@ -10,8 +10,8 @@ correlate far above that: beside each number stand its value before training, an
 the AGOP, which keep the spectrum and nothing else.
 """
 
-from pipelines.claims import Missing, above, at_least, at_most, below
-from pipelines.deep_neural_collapse.networks import (
+from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most, below, shades, stats
+from featurelab.pipelines.deep_neural_collapse.networks import (
     LARGE,
     SWEEP_AXES,
     NetworkConfig,
@@ -23,11 +23,6 @@ from pipelines.deep_neural_collapse.networks import (
     of_small_scale,
     run,
 )
-from pipelines.drawing import CATEGORIES, shades
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-stats = lazy("scipy.stats")
 
 PAPER = NetworkConfig(
     dataset="mnist", n_train=50_000, n_test=10_000, width=512, lr=0.05, batch_size=128, epochs=500, measure_every=10

@@ -5,10 +5,8 @@ ReLU features worsen NC1 from layer to layer. With it, but with linear random fe
 analysis of the linearised layers (Theorem 4.3) contracts only as far as the feature map is non-linear.
 """
 
-from pipelines.claims import at_least, below
-from pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
+from featurelab.pipelines import CATEGORIES, Experiment, at_least, below
+from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
 
 PRESET = RFMConfig(width=256, depth=6)
 RUNS = {

@@ -14,13 +14,8 @@ cosine do not collapse alike: with the cosine NC1 falls to a floor within a few 
 
 import itertools
 
-from pipelines.claims import Missing, above, at_least, at_most, below
-from pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-
-np = lazy("numpy")
+from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most, below, np
+from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
 
 RELU = RFMConfig(feature_map="relu")
 COS = RFMConfig(feature_map="cos", width=1024, depth=8)

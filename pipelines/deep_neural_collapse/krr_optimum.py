@@ -10,20 +10,25 @@ value of a Laplace kernel on the features of each layer of Deep RFM.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures
-from pipelines.axes import choice, loguniform
-from pipelines.claims import above, at_least, at_most
-from pipelines.config import Config
-from pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np, torch = lazy("numpy"), lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    loguniform,
+    measures,
+    np,
+    torch,
+)
+from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost
 
 
 class KernelConfig(Config):

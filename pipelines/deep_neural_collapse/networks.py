@@ -12,17 +12,22 @@ first.
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import Missing
-from pipelines.config import Config, stream_seed
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Field,
+    Missing,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+    stream_seed,
+    torch,
+)
 
 LARGE = 1.5  # the initial scale of the control that hardly collapses
 LEAST_ACCURACY, LEAST_DROP = 0.99, 1.0

@@ -11,19 +11,23 @@ near ones. What is true is that near points, those of one class, shrink the leas
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice
-from pipelines.claims import above, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np, torch = lazy("numpy"), lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    np,
+    torch,
+)
 
 
 class ReluConfig(Config):

@@ -8,23 +8,24 @@ verdicts and drawings.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice, loguniform
-from pipelines.claims import Missing
-from pipelines.config import Config
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Field,
+    Missing,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    np,
+    torch,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-    import torch
-
-    from modules.data import TensorData
-else:
-    np, torch = lazy("numpy"), lazy("torch")
+    from featurelab.modules.data import TensorData
 
 INACCURATE = 1e-8
 SHAPES = {"mnist": (784, 10), "cifar10": (3072, 10), "svhn": (3072, 10), "digits": (64, 10)}

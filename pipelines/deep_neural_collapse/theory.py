@@ -15,19 +15,24 @@ stand side by side. About the fixed point the error shrinks by r = l_k n / ((l_k
 import itertools
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures
-from pipelines.axes import choice, loguniform
-from pipelines.claims import above, at_least, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES, shades
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-np = lazy("numpy")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    np,
+    shades,
+)
 
 
 class TheoryConfig(Config):

@@ -5,11 +5,9 @@ know the label alone. The source's "VGG-18" is no standard network; the paper pr
 normalisation and global means, and the laptop preset small networks of the three kinds on digits.
 """
 
-from pipelines.claims import Missing, above, at_least, at_most
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import distances, over_epochs
-from pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most
+from featurelab.pipelines.fine_grained_structure.pictures import distances, over_epochs
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
 
 SHARES = (20 / 350, 200 / 350, 1.0)
 

@@ -8,19 +8,23 @@ with the same noise.
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.config import Config
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Field,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+    torch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-torch = lazy("torch")
 
 
 class ClusterConfig(Config):

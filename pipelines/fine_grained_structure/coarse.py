@@ -13,12 +13,16 @@ CIFAR-10 in five labels, and CIFAR-100 in twenty.
 
 from typing import Any
 
-from pipelines.axes import Grid
-from pipelines.claims import Missing, above, at_least, at_most, below, between
-from pipelines.drawing import heatmap
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import distances, over_epochs, plane, principal, probe_bars, ratios
-from pipelines.fine_grained_structure.training import (
+from featurelab.pipelines import Experiment, Grid, Missing, above, at_least, at_most, below, between, heatmap
+from featurelab.pipelines.fine_grained_structure.pictures import (
+    distances,
+    over_epochs,
+    plane,
+    principal,
+    probe_bars,
+    ratios,
+)
+from featurelab.pipelines.fine_grained_structure.training import (
     ALL,
     CIFAR10,
     CIFAR100,

@@ -5,10 +5,9 @@ they can only be memorised. Early in training D shows C clusters (three dark lin
 side); late the twins part, but stay nearer to each other than to other classes.
 """
 
-from pipelines.claims import above, at_least, at_most
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import distances, over_epochs, ratios
-from pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import Experiment, above, at_least, at_most
+from featurelab.pipelines.fine_grained_structure.pictures import distances, over_epochs, ratios
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
 
 SHARES = (0.0, 0.25, 0.57, 1.0)
 

@@ -11,20 +11,23 @@ with k the arc-cosine kernel and n the samples of a cluster.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice
-from pipelines.claims import at_least, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.clusters import named
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    at_least,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    torch,
+)
+from featurelab.pipelines.fine_grained_structure.clusters import named
 
 
 class IdentityConfig(Config):

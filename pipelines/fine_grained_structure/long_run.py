@@ -6,10 +6,9 @@ five times the 60 of their other figures. A tenfold weight decay, which the sour
 beside it.
 """
 
-from pipelines.claims import above, at_least
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import distances, over_epochs, plane
-from pipelines.fine_grained_structure.training import CIFAR10, DIGITS, SWEEP_AXES, cost, train
+from featurelab.pipelines import Experiment, above, at_least
+from featurelab.pipelines.fine_grained_structure.pictures import distances, over_epochs, plane
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS, SWEEP_AXES, cost, train
 
 PAPER_DECAY, STRONG = 5e-4, 5e-3
 SHARES = (0.2, 0.6, 1.0)

@@ -12,16 +12,8 @@ samples of one cluster:
 import itertools
 import math
 
-from pydantic import Field
-
-from modules import data, measures
-from pipelines.claims import above, at_least, at_most, below
-from pipelines.drawing import shades
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
-from pipelines.lazy import lazy
-
-torch = lazy("torch")
+from featurelab.pipelines import Experiment, Field, above, at_least, at_most, below, data, measures, shades, torch
+from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
 
 SEPARATIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 8.0, 10.0)
 

@@ -2,15 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines.drawing import CATEGORIES, heatmap
-from pipelines.lazy import lazy
+from featurelab.pipelines import CATEGORIES, heatmap, np
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from pipelines.results import Results
-else:
-    np = lazy("numpy")
+    from featurelab.pipelines.engine.experiment.results import Results
 
 SNAPSHOTS = (20 / 350, 120 / 350, 240 / 350, 1.0)  # the paper's epochs 20, 120, 240, 349 of 350
 

@@ -4,11 +4,9 @@ Were Figure 5 owed to which classes y mod 5 happens to pair, other pairs would s
 permutation of the classes decides; every seed draws its own four.
 """
 
-from pipelines.claims import at_least, at_most, below
-from pipelines.drawing import CATEGORIES, heatmap
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import snapshots
-from pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import CATEGORIES, Experiment, at_least, at_most, below, heatmap
+from featurelab.pipelines.fine_grained_structure.pictures import snapshots
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
 
 MERGINGS = [0, 1, 2, 3]
 

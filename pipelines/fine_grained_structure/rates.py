@@ -5,12 +5,9 @@ and features still resemble inputs. So claims on structure count only cells whos
 and how many these are stands beside them.
 """
 
-from pipelines.axes import Grid
-from pipelines.claims import Missing, at_least, at_most, below
-from pipelines.drawing import CATEGORIES, heatmap
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.pictures import in_epochs, snapshots
-from pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import CATEGORIES, Experiment, Grid, Missing, at_least, at_most, below, heatmap
+from featurelab.pipelines.fine_grained_structure.pictures import in_epochs, snapshots
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
 
 GRID: Grid = {"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": [0, 1, 2]}
 

@@ -11,19 +11,26 @@ own, and "official" super-classes are the families.
 
 from typing import Literal
 
-from pydantic import Field, model_validator
-
-from modules import data, learners, measures, nets, probes
-from pipelines.claims import above, at_least, at_most
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure import training
-from pipelines.fine_grained_structure.training import CIFAR100, LabelsConfig
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch, np = lazy("torch"), lazy("numpy")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    data,
+    fit,
+    learners,
+    measures,
+    model_validator,
+    nets,
+    np,
+    probes,
+    torch,
+)
+from featurelab.pipelines.fine_grained_structure import training
+from featurelab.pipelines.fine_grained_structure.training import CIFAR100, LabelsConfig
 
 
 class FamiliesConfig(LabelsConfig):

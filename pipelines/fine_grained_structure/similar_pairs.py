@@ -7,16 +7,8 @@ labels and over the others apart. At tau2 = s2 both kinds of means differ by as 
 
 import itertools
 
-from pydantic import Field
-
-from modules import data
-from pipelines.claims import above, at_least, at_most, between
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
-from pipelines.lazy import lazy
-
-torch = lazy("torch")
+from featurelab.pipelines import CATEGORIES, Experiment, Field, above, at_least, at_most, between, data, torch
+from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
 
 SIMILAR, DISSIMILAR = "msdr_similar", "msdr_dissimilar"
 

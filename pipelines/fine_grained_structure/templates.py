@@ -5,19 +5,23 @@ as in neural collapse: twins as dark as the diagonal. The figure of the source i
 features, with the mixture of the two that the source reports of trained networks, and measured as everywhere else.
 """
 
-from pydantic import Field
-
-from modules import data, learners, measures
-from pipelines.axes import choice, uniform
-from pipelines.claims import at_least, at_most, between
-from pipelines.config import Config
-from pipelines.drawing import heatmap
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import mlp_cost
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    Config,
+    Experiment,
+    Field,
+    at_least,
+    at_most,
+    between,
+    choice,
+    data,
+    evaluate,
+    heatmap,
+    learners,
+    measures,
+    mlp_cost,
+    torch,
+    uniform,
+)
 
 
 class TemplateConfig(Config):

@@ -13,19 +13,29 @@ the inputs' inner products.
 import math
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import above, at_least, at_most, below, between
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES, shades
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch, np = lazy("torch"), lazy("numpy")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    below,
+    between,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    np,
+    probes,
+    shades,
+    torch,
+)
 
 SIGNS = (1.0, 1.0, -1.0, -1.0)
 LATER = (1, 2, 4, 8, 16, 32, 64)

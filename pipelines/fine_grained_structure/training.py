@@ -12,21 +12,24 @@ The source names neither batch size, momentum, decay schedule nor augmentation o
 import itertools
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.config import Config
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Field,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    model_validator,
+    nets,
+    probes,
+    torch,
+)
 
 if TYPE_CHECKING:
-    import torch
-
-    from modules.data import Relabelled
-else:
-    torch = lazy("torch")
+    from featurelab.modules.data import Relabelled
 
 CLASSES = {"mixture": 10, "digits": 10, "cifar10": 10, "cifar100": 100}
 # sizes of one input, and multiply-adds of one forward pass of the paper's networks on 32 x 32 pixels

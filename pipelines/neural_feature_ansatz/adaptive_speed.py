@@ -4,10 +4,8 @@ A network with three hidden layers learns the chain monomial of rank 3. At every
 UC-NFA gets the learning speed 20, every other layer and the readout 1/20 (Appendix J). Gradient descent beside it.
 """
 
-from pipelines.claims import above
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, train
+from featurelab.pipelines import CATEGORIES, Experiment, above
+from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, train
 
 PAPER = ChainConfig(
     n_train=256, dim=32, rank=3, width=256, hidden=3, init_scale=0.1, other_scale=0.1,

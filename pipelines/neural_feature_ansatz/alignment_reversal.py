@@ -15,20 +15,25 @@ itself, which leaves freeness as the only assumption.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice, loguniform
-from pipelines.claims import at_least, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES, points
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch = lazy("torch")
-stats = lazy("scipy.stats")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    at_least,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    points,
+    stats,
+    torch,
+)
 
 
 class ReversalConfig(Config):

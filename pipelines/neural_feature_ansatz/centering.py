@@ -8,11 +8,9 @@ Training as in Figure 2. With V = W - W_0 and Kb the covariance of the change J 
 Figure 7 shows the latter with isotropic inputs (a) and with covariance eigenvalues 1/(1+k^2) (b).
 """
 
-from pipelines.claims import above, at_least, at_most
-from pipelines.drawing import curves
-from pipelines.experiment import Experiment
-from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, cost, train
-from pipelines.neural_feature_ansatz.init_scale import GRID, LAPTOP, PAPER
+from featurelab.pipelines import Experiment, above, at_least, at_most, curves
+from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, cost, train
+from featurelab.pipelines.neural_feature_ansatz.init_scale import GRID, LAPTOP, PAPER
 
 double_centred = Experiment(
     name="neural_feature_ansatz/double_centered",

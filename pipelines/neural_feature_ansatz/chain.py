@@ -7,17 +7,24 @@ three numbers of Figure 1 come out.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.config import Config
-from pipelines.fit import fit
-from pipelines.plan import Cost, mlp_cost
+from featurelab.pipelines import (
+    Config,
+    Cost,
+    Field,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    mlp_cost,
+    nets,
+    probes,
+)
 
 if TYPE_CHECKING:
-    from modules.data import ChainMonomials
-    from modules.nets import MLP
+    from featurelab.modules.data import ChainMonomials
+    from featurelab.modules.nets import MLP
 
 
 class ChainConfig(Config):

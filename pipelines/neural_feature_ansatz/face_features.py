@@ -11,18 +11,22 @@ digits, with more steps, loses the effect.
 
 from typing import Any
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import at_least
-from pipelines.drawing import heatmap
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.lazy import lazy
-from pipelines.neural_feature_ansatz.images import ImageConfig, as_image, image_cost, kept_diagonals
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    Experiment,
+    Field,
+    at_least,
+    choice,
+    data,
+    fit,
+    heatmap,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+    torch,
+)
+from featurelab.pipelines.neural_feature_ansatz.images import ImageConfig, as_image, image_cost, kept_diagonals
 
 
 class FaceConfig(ImageConfig):

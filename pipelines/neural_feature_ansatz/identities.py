@@ -10,19 +10,22 @@ against a Monte Carlo average.
 
 from typing import Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import choice, loguniform
-from pipelines.claims import at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import mlp_cost
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Experiment,
+    Field,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    loguniform,
+    measures,
+    mlp_cost,
+    nets,
+    torch,
+)
 
 
 class IdentityConfig(Config):

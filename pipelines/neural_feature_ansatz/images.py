@@ -2,15 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from modules import data, measures
-from pipelines.config import Config
-from pipelines.plan import Cost, mlp_cost
+from featurelab.pipelines import Config, Cost, Field, data, measures, mlp_cost
 
 if TYPE_CHECKING:
-    from modules.data import TensorData
-    from modules.measures import TangentCovariance
+    from featurelab.modules.data import TensorData
+    from featurelab.modules.measures import TangentCovariance
 
 
 class ImageConfig(Config):

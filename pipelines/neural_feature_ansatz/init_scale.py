@@ -14,11 +14,8 @@ presets halve it, which is the same as the loss with one half in front at the pr
 
 import itertools
 
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least, at_most
-from pipelines.drawing import curves
-from pipelines.experiment import Experiment
-from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, train
+from featurelab.pipelines import Experiment, Grid, above, at_least, at_most, curves
+from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, train
 
 PAPER = ChainConfig(n_train=256, dim=32, width=256, lr=0.05, steps=800, measure_every=5)
 LAPTOP = PAPER.but(lr=0.025, measure_every=10)

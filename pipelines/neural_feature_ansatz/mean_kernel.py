@@ -8,19 +8,27 @@ chain monomial of rank 5, and y = sum_i (Qx)_i^2. Quadratic activations in (a), 
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets
-from pipelines.axes import Grid, choice, uniform
-from pipelines.claims import Missing, above, at_least, at_most
-from pipelines.config import Config
-from pipelines.drawing import CATEGORIES, points
-from pipelines.experiment import Experiment
-from pipelines.fit import evaluate
-from pipelines.lazy import lazy
-from pipelines.plan import Cost
-
-torch = lazy("torch")
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    Grid,
+    Missing,
+    above,
+    at_least,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    points,
+    torch,
+    uniform,
+)
 
 
 class MeanKernelConfig(Config):

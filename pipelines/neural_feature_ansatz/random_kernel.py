@@ -5,14 +5,8 @@ first layer's NFM F = W'W resembles the AGOP G = W'KW. Replace K by a matrix Q w
 eigenvectors, and much of the resemblance is gone, although the weights are the same.
 """
 
-from modules import measures
-from pipelines.claims import at_least, between
-from pipelines.drawing import heatmap
-from pipelines.experiment import Experiment
-from pipelines.lazy import lazy
-from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
-
-torch = lazy("torch")
+from featurelab.pipelines import Experiment, at_least, between, heatmap, measures, torch
+from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
 
 PRESET = ChainConfig(n_train=384, dim=32, width=128, init_scale=0.01, lr=0.05, steps=800, measure_every=20)
 

@@ -9,11 +9,8 @@ The text says that the readout's initial weights are divided by 0.01. Multiplied
 the loss starts above 2000. Each s_0 has its own learning rate, for both optimisers.
 """
 
-from pipelines.axes import Grid
-from pipelines.claims import above, at_least, at_most
-from pipelines.drawing import curves, heatmap
-from pipelines.experiment import Experiment
-from pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
+from featurelab.pipelines import Experiment, Grid, above, at_least, at_most, curves, heatmap
+from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
 
 PRESET = ChainConfig(
     n_train=256, dim=32, width=256, readout_factor=0.01, lr=0.03, steps=600, measure_every=10,

@@ -13,16 +13,23 @@ interval from -0.058 to 0.071.
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field
-
-from modules import data, learners, measures, nets, probes
-from pipelines.axes import choice, loguniform
-from pipelines.claims import above
-from pipelines.drawing import CATEGORIES, heatmap
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.neural_feature_ansatz.chain import optimizer
-from pipelines.neural_feature_ansatz.images import ImageConfig, image_cost, kept_diagonals
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    above,
+    choice,
+    data,
+    fit,
+    heatmap,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+)
+from featurelab.pipelines.neural_feature_ansatz.chain import optimizer
+from featurelab.pipelines.neural_feature_ansatz.images import ImageConfig, image_cost, kept_diagonals
 
 
 class NumbersConfig(ImageConfig):

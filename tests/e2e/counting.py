@@ -5,8 +5,8 @@ import sys
 import weakref
 from typing import Any
 
-from pipelines import conduct
-from pipelines.cli import main
+from featurelab.pipelines.engine.command.cli import main
+from featurelab.pipelines.engine.sweep import conduct
 
 kept: "weakref.WeakSet[Any]" = weakref.WeakSet()
 counts = [0]
@@ -16,7 +16,7 @@ tune = conduct.Conducted._tune
 def counted(*arguments: Any) -> None:
     from ray.tune.experiment import Trial  # Ray reads its settings when it is imported: not before they are made
 
-    from pipelines.progress import SweepProgress
+    from featurelab.pipelines.engine.sweep.progress import SweepProgress
 
     make, start = Trial.__init__, SweepProgress.on_trial_start
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import Field
 
-from pipelines.axes import choice
-from pipelines.claims import at_most
-from pipelines.config import Config
-from pipelines.experiment import Experiment
+from featurelab.pipelines.engine.experiment.axes import choice
+from featurelab.pipelines.engine.experiment.claims import at_most
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 
 class PatientConfig(Config):
@@ -34,8 +34,8 @@ training = Experiment(
 def train(config: PatientConfig, recorder: Any) -> None:
     import pytorch_lightning as pl
 
-    from modules import data, learners, nets, probes
-    from pipelines.fit import fit
+    from featurelab.modules import data, learners, nets, probes
+    from featurelab.pipelines.engine.trial.fit import fit
 
     task = data.ChainMonomials(
         30, 10, 8, 3, seed=config.streams.data, dtype=config.dtype, batch_size=10, order_seed=config.streams.order

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pipelines.axes import choice, loguniform
-from pipelines.claims import at_most
-from pipelines.config import Config
-from pipelines.experiment import Experiment
+from featurelab.pipelines.engine.experiment.axes import choice, loguniform
+from featurelab.pipelines.engine.experiment.claims import at_most
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 
 class CurveConfig(Config):

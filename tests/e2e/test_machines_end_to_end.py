@@ -14,8 +14,8 @@ from commandline import CommandLine, Said, ended, until
 from machines import Machines
 from mlflow_server import Points, Server
 
-from pipelines.trial import perform
-from tracking.null import NullRecorder
+from featurelab.pipelines.engine.trial.run import perform
+from featurelab.tracking.outbox.null import NullRecorder
 
 SEEDS = ["--over", "seed=0,1,2,3"]
 

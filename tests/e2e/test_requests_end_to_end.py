@@ -148,7 +148,7 @@ def test_comparing_and_refusing_load_neither_torch_nor_ray_nor_matplotlib(lab: C
     here("sweep", CURVES, "steps=2", "--over", "seed=0,1")
     runs = [run.info.run_id for run in here.runs(CURVES)]
     code = (
-        "import sys; from pipelines import cli; sys.argv = ['featurelab', *sys.argv[1:]]\n"
+        "import sys; from featurelab.pipelines.engine.command import cli; sys.argv = ['featurelab', *sys.argv[1:]]\n"
         "try: cli.main()\n"
         "except SystemExit: print([m for m in ('torch', 'ray', 'matplotlib', 'pytorch_lightning') if m in sys.modules])"
     )

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from commandline import TINY, CommandLine, Said
 
-from tracking.connect import connect
+from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
 

@@ -10,14 +10,14 @@ from keeping import Kept
 from madeup import Table
 from matplotlib.figure import Figure
 
-from modules.learners import Diverged
-from pipelines.axes import expand
-from pipelines.config import Config
-from pipelines.drawing import style
-from pipelines.experiment import Experiment, Scale
-from pipelines.results import Results
-from pipelines.trial import perform
-from tracking.record import Diverged as NotFinite
+from featurelab.modules.learners import Diverged
+from featurelab.pipelines.engine.experiment.axes import expand
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.drawing import style
+from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.trial.run import perform
+from featurelab.tracking.outbox.record import Diverged as NotFinite
 
 
 def small(experiment: Experiment, scale: Scale = "laptop", **sizes: Any) -> list[Config]:

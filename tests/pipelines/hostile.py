@@ -13,7 +13,8 @@ import pytest
 import typer
 from hypothesis import strategies as st
 
-from pipelines import cli, registry
+from featurelab.pipelines.engine.command import cli
+from featurelab.pipelines.engine.experiment import registry
 
 LONG = 100_000
 TRICKS = [

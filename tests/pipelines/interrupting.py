@@ -3,11 +3,11 @@
 import pytest
 import pytorch_lightning as pl
 
-from pipelines.config import Config
-from pipelines.experiment import Experiment
-from pipelines.fit import fit
-from pipelines.trial import run_trial
-from tracking import query
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.run import run_trial
+from featurelab.tracking.store import query
 
 
 class Cut(pl.Callback):

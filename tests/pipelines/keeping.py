@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tracking.null import NullRecorder
+from featurelab.tracking.outbox.null import NullRecorder
 
 
 class Kept(NullRecorder):

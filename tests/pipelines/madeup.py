@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.results import Results
+from featurelab.pipelines.engine.experiment.results import Results
 
 Curve = float | Mapping[int, float]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from modules.data import CIFAR100_TO_COARSE, available, source
+from featurelab.modules.data import CIFAR100_TO_COARSE, available, source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
 ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "tiny_imagenet": (1, 1)}

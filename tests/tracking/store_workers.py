@@ -10,15 +10,15 @@ from typing import Any
 
 from mlflow.entities import Metric
 
-from tracking.connect import attach, connect
-from tracking.record import Recorder
+from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.store.connect import attach, connect
 
 
 def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return what each gave."""
     context = multiprocessing.get_context("forkserver")
     # what each process would load for itself; the server that forks them does not see this directory
-    context.set_forkserver_preload(["tracking.record", "mlflow.store.tracking.sqlalchemy_store"])
+    context.set_forkserver_preload(["featurelab.tracking.outbox.record", "mlflow.store.tracking.sqlalchemy_store"])
     barrier, answers = context.Barrier(count), context.Queue()
     processes = [
         context.Process(target=_answer, args=(work, number, arguments, barrier, answers)) for number in range(count)

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tracking import artifacts
-from tracking.errors import RunNotFound, StoreError
-from tracking.lines import escaped, line, masked, quoted, without_credentials
-from tracking.record import Recorder, sync
-from tracking.store import Store
+from featurelab.tracking.errors import RunNotFound, StoreError
+from featurelab.tracking.lines import escaped, line, masked, quoted, without_credentials
+from featurelab.tracking.outbox.record import Recorder, sync
+from featurelab.tracking.store import artifacts
+from featurelab.tracking.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 PARTS = [
@@ -198,7 +198,7 @@ def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environmen
         asked.append(uri)
         raise StoreError("away")
 
-    monkeypatch.setattr("tracking.outbox.connect", connect)
+    monkeypatch.setattr("featurelab.tracking.outbox.sync.connect", connect)
     journal.write_text(text)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert sync(tmp_path / "outbox").failed == {journal.stem: "away"}

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tracking import pages
-from tracking.connect import attach
-from tracking.lines import masked
+from featurelab.tracking import pages
+from featurelab.tracking.lines import masked
+from featurelab.tracking.store.connect import attach
 
 
 def query_of(link):

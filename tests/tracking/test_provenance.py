@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracking import provenance
-from tracking.provenance import changes, config_hash, environment, source
+from featurelab.tracking import provenance
+from featurelab.tracking.provenance import changes, config_hash, environment, source
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

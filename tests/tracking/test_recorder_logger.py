@@ -8,9 +8,9 @@ torch = pytest.importorskip("torch")
 import pytorch_lightning as pl  # noqa: E402
 from pytorch_lightning.utilities import rank_zero_only  # noqa: E402
 
-from tracking.lightning import RecorderLogger  # noqa: E402
-from tracking.null import NullRecorder  # noqa: E402
-from tracking.record import Diverged, Recorder  # noqa: E402
+from featurelab.tracking.lightning import RecorderLogger  # noqa: E402
+from featurelab.tracking.outbox.null import NullRecorder  # noqa: E402
+from featurelab.tracking.outbox.record import Diverged, Recorder  # noqa: E402
 
 
 class Line(pl.LightningModule):

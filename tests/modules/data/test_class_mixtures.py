@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules import data
+from featurelab.modules import data
 
 
 def test_a_mixture_has_the_means_noise_and_order_that_it_says():

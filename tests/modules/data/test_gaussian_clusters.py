@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules import data
+from featurelab.modules import data
 
 GROUPS = torch.arange(8) % 4
 

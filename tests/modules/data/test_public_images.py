@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-import modules.data.public as public
-from modules.data import DatasetMissing, PublicImages, available, check, fetch, load
+import featurelab.modules.data.public as public
+from featurelab.modules.data import DatasetMissing, PublicImages, available, check, fetch, load
 
 datasets = pytest.importorskip("datasets")
 

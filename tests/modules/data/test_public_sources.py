@@ -5,8 +5,8 @@ import pytest
 import torch
 from publicfiles import write_public
 
-import modules.data.public as public
-from modules.data import (
+import featurelab.modules.data.public as public
+from featurelab.modules.data import (
     CIFAR10,
     CIFAR100,
     CIFAR100_COARSE,

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from publicfiles import write_public
 
-from modules.data import BalancedBatches, StreamedImages, metric_split, random_classes, source
-from modules.data.streaming import IMAGENET_MEAN, IMAGENET_STD, ShuffledBatches, _random_part
-from modules.learners import Supervised, sgd
-from modules.nets import resnet
+from featurelab.modules.data import BalancedBatches, StreamedImages, metric_split, random_classes, source
+from featurelab.modules.data.streaming import IMAGENET_MEAN, IMAGENET_STD, ShuffledBatches, _random_part
+from featurelab.modules.learners import Supervised, sgd
+from featurelab.modules.nets import resnet
 
 datasets = pytest.importorskip("datasets")
 CLASSES = 200

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules.data import (
+from featurelab.modules.data import (
     DigitImages,
     NuisanceMixture,
     Relabelled,

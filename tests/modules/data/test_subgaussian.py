@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import truncnorm
 
-from modules import data
-from modules.data.subgaussian import TRUNCATED_MEAN, TRUNCATED_VARIANCE
+from featurelab.modules import data
+from featurelab.modules.data.subgaussian import TRUNCATED_MEAN, TRUNCATED_VARIANCE
 
 DISTRIBUTIONS = ("ball", "truncated", "sphere")
 

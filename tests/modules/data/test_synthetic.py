@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.data import (
+from featurelab.modules.data import (
     AlignmentReversing,
     ChainMonomials,
     Digits,

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import data
+from featurelab.modules import data
 
 
 def test_random_fields_are_prototypes_under_noise_of_the_class():

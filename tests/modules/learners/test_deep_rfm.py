@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 
-from modules import data, learners, measures, nets
+from featurelab.modules import data, learners, measures, nets
 
 warnings.filterwarnings("ignore", module="pytorch_lightning")
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)

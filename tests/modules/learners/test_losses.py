@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.learners import accuracy, loss, mse
+from featurelab.modules.learners import accuracy, loss, mse
 
 
 def identity(x):

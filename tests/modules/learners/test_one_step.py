@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from modules import data, learners, nets
+from featurelab.modules import data, learners, nets
 
 NAMES = ["tanh", "tanh_squared", "erf", "sigmoid", "sin", "relu"]
 

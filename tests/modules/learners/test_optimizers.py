@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.data import ChainMonomials
-from modules.learners import AdaptiveSpeeds, SpeedLimited, Supervised, adam, gd, mse, speed_limited
-from modules.measures import agop, rho
-from modules.nets import mlp
+from featurelab.modules.data import ChainMonomials
+from featurelab.modules.learners import AdaptiveSpeeds, SpeedLimited, Supervised, adam, gd, mse, speed_limited
+from featurelab.modules.measures import agop, rho
+from featurelab.modules.nets import mlp
 
 DATA = ChainMonomials(64, 0, 8, 3, seed=0)
 

@@ -6,9 +6,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from modules.data import ChainMonomials, TensorData
-from modules.learners import Supervised, milestones, mse, sgd
-from modules.nets import mlp
+from featurelab.modules.data import ChainMonomials, TensorData
+from featurelab.modules.learners import Supervised, milestones, mse, sgd
+from featurelab.modules.nets import mlp
 
 DATA = ChainMonomials(48, 16, 8, 3, seed=0)
 

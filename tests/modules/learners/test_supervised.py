@@ -7,10 +7,10 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies import DDPStrategy
 
-from modules.data import ChainMonomials, Digits, TensorData
-from modules.learners import AdaptiveSpeeds, Diverged, Supervised, adam, gd, mse, speed_limited
-from modules.nets import mlp
-from modules.probes import AnsatzProbe
+from featurelab.modules.data import ChainMonomials, Digits, TensorData
+from featurelab.modules.learners import AdaptiveSpeeds, Diverged, Supervised, adam, gd, mse, speed_limited
+from featurelab.modules.nets import mlp
+from featurelab.modules.probes import AnsatzProbe
 
 DATA = ChainMonomials(48, 16, 8, 3, seed=0)
 

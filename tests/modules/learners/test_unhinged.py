@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import learners, nets
+from featurelab.modules import learners, nets
 
 
 def test_unhinged_is_the_logistic_loss_to_first_order():

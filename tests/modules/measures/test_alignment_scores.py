@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, spearmanr
 
-from modules import measures
-from modules.measures import ClassMoments
+from featurelab.modules import measures
+from featurelab.modules.measures import ClassMoments
 
 seeds = st.integers(0, 2**31)
 
@@ -97,7 +97,7 @@ def test_recall_of_known_figures():
 
 
 def test_recall_in_blocks_of_rows_is_that_of_the_whole(monkeypatch):
-    import modules.measures.alignment_scores as scores
+    import featurelab.modules.measures.alignment_scores as scores
 
     x, y = draw(50, 3), whole_numbers(50, top=4)
     whole = measures.recall_at_k(x, y, 2)

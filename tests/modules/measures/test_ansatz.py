@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import measures
+from featurelab.modules import measures
 
 seeds = st.integers(0, 2**31)
 sizes = st.integers(1, 9)

@@ -6,7 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.measures import best_renaming, cluster_and_probe, cluster_scores, clusters_within_groups, linear_probe
+from featurelab.modules.measures import (
+    best_renaming,
+    cluster_and_probe,
+    cluster_scores,
+    clusters_within_groups,
+    linear_probe,
+)
 
 GROUPS = torch.arange(6) % 3  # pairs (0, 3) (1, 4) (2, 5)
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import measures
+from featurelab.modules import measures
 
 positive = st.floats(0.05, 4.0)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from modules import measures
+from featurelab.modules import measures
 
 
 @given(st.integers(0, 2**31), st.integers(2, 5), st.integers(2, 7), st.booleans())

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import measures, nets
+from featurelab.modules import measures, nets
 
 seeds = st.integers(0, 2**31)
 

@@ -8,7 +8,7 @@ from strangers import Stranger, draw, site_gradients, slow_covariance
 from torch import nn
 from torch.nn import functional as F
 
-from modules import measures, nets
+from featurelab.modules import measures, nets
 
 double = torch.float64
 exactly = {"rtol": 1e-10, "atol": 1e-12}
@@ -141,7 +141,7 @@ def test_how_the_work_is_cut_does_not_change_the_result(chunk, n, outputs, budge
     start = nets.mlp(4, 6, 2, outputs=outputs, seed=3)
     whole, total = measures.tangent_covariance(net, x, reference=start), measures.agop(net, x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("modules.measures.gradients._budget", lambda inputs: budget)
+        patch.setattr("featurelab.modules.measures.gradients._budget", lambda inputs: budget)
         cut = measures.tangent_covariance(net, x, chunk=chunk, reference=start)
         automatic = measures.tangent_covariance(net, x, reference=start)
         torch.testing.assert_close(measures.agop(net, x, chunk=chunk), total, **exactly)
@@ -162,7 +162,7 @@ def test_a_pass_holds_no_more_than_its_budget(monkeypatch):
         return found
 
     monkeypatch.setattr(torch.autograd, "grad", watched)
-    monkeypatch.setattr("modules.measures.gradients._budget", lambda inputs: 500)
+    monkeypatch.setattr("featurelab.modules.measures.gradients._budget", lambda inputs: 500)
     net = nets.mlp(4, 16, 2, outputs=8, seed=0)
     measures.tangent_covariance(net, draw(64, 4))
     assert max(sizes) <= 500

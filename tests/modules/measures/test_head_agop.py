@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.measures import layer_agop, relu_tangent_covariance, tangent_covariance
-from modules.nets import mlp
+from featurelab.modules.measures import layer_agop, relu_tangent_covariance, tangent_covariance
+from featurelab.modules.nets import mlp
 
 
 def drawn(*sizes, seed=0):

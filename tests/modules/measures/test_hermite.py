@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import eval_hermitenorm
 
-from modules import measures, nets
-from modules.measures.hermite import double_factorial, hermite_in_monomials, product_moment
+from featurelab.modules import measures, nets
+from featurelab.modules.measures.hermite import double_factorial, hermite_in_monomials, product_moment
 
 
 def expectation(function, mean, variance):

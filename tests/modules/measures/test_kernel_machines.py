@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import jacrev, vmap
 
-from modules import measures
+from featurelab.modules import measures
 
 KERNELS = [measures.Laplace(2.0), measures.Gaussian(1.5)]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

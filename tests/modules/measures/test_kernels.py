@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules import measures, nets
+from featurelab.modules import measures, nets
 
 
 def draw(*shape, seed=0):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules import measures
+from featurelab.modules import measures
 
 draw = torch.Generator().manual_seed(0)
 Y = torch.tensor([0, 2, 1, 2])

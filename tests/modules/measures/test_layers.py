@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from modules import measures
-from modules.measures.compiled import as_written
+from featurelab.modules import measures
+from featurelab.modules.measures.compiled import as_written
 
 X = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(0))
 
@@ -159,7 +159,7 @@ def test_measuring_works_inside_of_code_that_is_being_compiled():
 def test_measuring_does_not_import_the_compiler():
     code = """
 import sys, torch
-from modules import measures
+from featurelab.modules import measures
 measures.tangent_covariance(torch.nn.Linear(2, 2), torch.randn(3, 2))
 print("torch._dynamo" in sys.modules)
 """

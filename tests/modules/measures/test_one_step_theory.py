@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import data, learners, measures, nets
+from featurelab.modules import data, learners, measures, nets
 
 
 def problem(heads=2, activation="tanh", n=12, dim=6, width=10, seed=0):

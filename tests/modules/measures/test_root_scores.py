@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules.measures import haar_orthogonal, nfa_pearson, psd_power, rho, root_scores, rotation_null
+from featurelab.modules.measures import haar_orthogonal, nfa_pearson, psd_power, rho, root_scores, rotation_null
 
 
 def generator(seed=0):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modules import data, measures
+from featurelab.modules import data, measures
 
 
 def slow_ratio(h, clusters, groups):

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modules import measures
+from featurelab.modules import measures
 
 
 def draw(*shape, seed=0):

@@ -3,7 +3,7 @@ import torch
 from convnets import check_net, parameters
 from torch.nn import functional as F
 
-from modules import nets
+from featurelab.modules import nets
 
 
 def test_densenet_121_has_its_number_of_parameters_and_features():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules import learners, measures, nets
+from featurelab.modules import learners, measures, nets
 
 
 def trunk_feature(**options):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules import nets
+from featurelab.modules import nets
 
 
 def test_mlp_is_weights_and_activations_in_turn():
@@ -105,5 +105,6 @@ def test_impossible_networks_are_refused(wrong, message):
 
 
 def test_importing_the_packages_does_not_import_torch():
-    code = "import sys; from modules import measures, nets; assert 'torch' not in sys.modules; dir(measures), dir(nets)"
+    use = "from featurelab.modules import measures, nets; assert 'torch' not in sys.modules; dir(measures), dir(nets)"
+    code = f"import sys; {use}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from modules.nets import perceptron
+from featurelab.modules.nets import perceptron
 
 
 def test_a_perceptron_is_linear_layers_with_biases_and_relu_between():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from modules.nets.pretrained import WeightsMissing, pretrained_resnet50, read_safetensors
+from featurelab.modules.nets.pretrained import WeightsMissing, pretrained_resnet50, read_safetensors
 
 
 def published_shapes():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules import measures, nets
+from featurelab.modules import measures, nets
 
 
 def pair(r, dim=8):

@@ -6,8 +6,8 @@ from convnets import check_net, parameters
 from torch import nn
 from torch.nn import functional as F
 
-from modules import nets
-from modules.measures import layer_names
+from featurelab.modules import nets
+from featurelab.modules.measures import layer_names
 
 
 def test_published_networks_have_their_number_of_parameters():

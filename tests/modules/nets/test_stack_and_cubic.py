@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules import learners, nets
+from featurelab.modules import learners, nets
 
 
 def losses_of(net, x, y, loss, steps=5, lr=0.1, weight_decay=0.01):

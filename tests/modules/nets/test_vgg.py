@@ -3,7 +3,7 @@ import torch
 from convnets import check_net, parameters
 from torch import nn
 
-from modules import nets
+from featurelab.modules import nets
 
 
 def test_named_networks_have_their_number_of_parameters():

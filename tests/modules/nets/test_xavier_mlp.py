@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from modules.nets import xavier_mlp
+from featurelab.modules.nets import xavier_mlp
 
 
 def net(**options):

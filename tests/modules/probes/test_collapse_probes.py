@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from modules import measures
-from modules.data import Digits
-from modules.measures import class_moments, layer_inputs
-from modules.probes import (
+from featurelab.modules import measures
+from featurelab.modules.data import Digits
+from featurelab.modules.measures import class_moments, layer_inputs
+from featurelab.modules.probes import (
     AlignmentProbe,
     AnsatzProbe,
     AttributionProbe,

@@ -6,10 +6,18 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from modules.data import ChainMonomials
-from modules.learners import Supervised, gd
-from modules.nets import mlp
-from modules.probes import AlignmentProbe, AnsatzProbe, CKAProbe, CollapseProbe, LossProbe, Measure, SpectrumProbe
+from featurelab.modules.data import ChainMonomials
+from featurelab.modules.learners import Supervised, gd
+from featurelab.modules.nets import mlp
+from featurelab.modules.probes import (
+    AlignmentProbe,
+    AnsatzProbe,
+    CKAProbe,
+    CollapseProbe,
+    LossProbe,
+    Measure,
+    SpectrumProbe,
+)
 
 draw = torch.Generator().manual_seed(0)
 X, Y = torch.randn(64, 8, generator=draw), torch.arange(64) % 3

@@ -11,8 +11,16 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from modules import measures
-from modules.probes import AnsatzProbe, AttributionProbe, CKAProbe, CollapseProbe, GramProbe, Measure, SpectrumProbe
+from featurelab.modules import measures
+from featurelab.modules.probes import (
+    AnsatzProbe,
+    AttributionProbe,
+    CKAProbe,
+    CollapseProbe,
+    GramProbe,
+    Measure,
+    SpectrumProbe,
+)
 
 draw = torch.Generator().manual_seed(0)
 X = torch.randn(48, 6, 4, generator=draw)

@@ -12,11 +12,17 @@ from pytorch_lightning.loggers import Logger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from modules.data import ChainMonomials, Digits
-from modules.learners import Supervised, gd, mse
-from modules.measures import decomposition, effective_rank, eigenvalue_dispersion, stable_rank, tangent_covariance
-from modules.nets import mlp
-from modules.probes import AnsatzProbe, LossProbe, Measure, Probe, SpectrumProbe
+from featurelab.modules.data import ChainMonomials, Digits
+from featurelab.modules.learners import Supervised, gd, mse
+from featurelab.modules.measures import (
+    decomposition,
+    effective_rank,
+    eigenvalue_dispersion,
+    stable_rank,
+    tangent_covariance,
+)
+from featurelab.modules.nets import mlp
+from featurelab.modules.probes import AnsatzProbe, LossProbe, Measure, Probe, SpectrumProbe
 
 DATA = ChainMonomials(40, 20, 8, 3, seed=0)
 
@@ -133,7 +139,7 @@ def test_ansatz_probe_reports_the_decomposition_against_the_network_at_the_start
 
 
 def test_ansatz_probe_computes_only_what_is_asked(monkeypatch):
-    import modules.probes.ansatz as ansatz
+    import featurelab.modules.probes.ansatz as ansatz
 
     references = []
 

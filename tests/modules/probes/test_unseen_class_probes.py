@@ -8,8 +8,8 @@ import pytorch_lightning as pl
 import torch
 from torch import nn
 
-from modules import data, learners, measures, nets, probes
-from modules.probes.unseen_classes import balanced_labels
+from featurelab.modules import data, learners, measures, nets, probes
+from featurelab.modules.probes.unseen_classes import balanced_labels
 
 POOLS = {"digits": data.digit_pictures(), "fields": data.random_fields(10, 40, seed=0)}
 SMALL = {"per_class": 12, "unseen": 4, "seed": 0}

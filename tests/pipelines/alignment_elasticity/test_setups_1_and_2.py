@@ -3,8 +3,8 @@
 import pytest
 from checking import check_figure, performed, recorded
 
-from pipelines import registry
-from pipelines.alignment_elasticity.recall import LOGARITHMIC
+from featurelab.pipelines.alignment_elasticity.recall import LOGARITHMIC
+from featurelab.pipelines.engine.experiment import registry
 
 SMALL = {"n_train": 24, "dim": 24, "width": 24, "networks": 1, "n_test": 20}
 SIZES = {

@@ -7,10 +7,9 @@ import pytest
 from checking import check_figure, performed, shuffled
 from publicfiles import write_public
 
-from modules import measures, nets
-from pipelines.alignment_elasticity import metric_learning, ranking, tables
-from pipelines.claims import Missing
-from pipelines.errors import RequestError
+from featurelab.modules import measures, nets
+from featurelab.pipelines.alignment_elasticity import metric_learning, ranking, tables
+from featurelab.pipelines.engine.errors import Missing, RequestError
 
 
 @pytest.fixture(scope="module")

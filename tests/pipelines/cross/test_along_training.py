@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from checking import check_figure, performed
 
-from pipelines.cross.along_training import LAST_HIDDEN, figures, halfway, together
+from featurelab.pipelines.cross.along_training import LAST_HIDDEN, figures, halfway, together
 
 each = pytest.mark.parametrize("name", figures)
 
@@ -27,7 +27,7 @@ def test_one_step_at_the_larger_size(name):
 
 @each
 def test_unseen_classes_are_in_no_training_batch(name):
-    from pipelines.cross.along_training import datasets
+    from featurelab.pipelines.cross.along_training import datasets
 
     config = figures[name].laptop.but(n_train=64)
     task, (unseen, labels) = datasets(config)

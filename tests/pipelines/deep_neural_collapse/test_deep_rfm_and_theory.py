@@ -7,10 +7,10 @@ from checking import check_figure, performed, recorded
 from madeup import Table
 from publicfiles import public_images  # noqa: F401
 
-from pipelines import registry
-from pipelines.claims import Missing
-from pipelines.deep_neural_collapse.deep_rfm import before_the_floor, line
-from pipelines.deep_neural_collapse.rfm import RFMConfig, build, task, trusted
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import before_the_floor, line
+from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build, task, trusted
+from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.experiment import registry
 
 SMALL = {
     "deep_rfm_relu": {"n_train": 50, "n_test": 10, "width": 40, "depth": 3},

@@ -8,10 +8,10 @@ import torch
 from checking import check_figure, performed, small
 from publicfiles import public_images  # noqa: F401
 
-from modules import measures
-from pipelines.deep_neural_collapse import networks
-from pipelines.deep_neural_collapse.chance_level import figure as chance_level
-from pipelines.deep_neural_collapse.collapse_of_networks import mlp, resnet, vgg
+from featurelab.modules import measures
+from featurelab.pipelines.deep_neural_collapse import networks
+from featurelab.pipelines.deep_neural_collapse.chance_level import figure as chance_level
+from featurelab.pipelines.deep_neural_collapse.collapse_of_networks import mlp, resnet, vgg
 
 KINDS = {"mlp": "mnist", "resnet": "cifar10", "vgg": "svhn"}  # one data set each, so that all three are read
 FIGURES = {"mlp": mlp, "resnet": resnet, "vgg": vgg}

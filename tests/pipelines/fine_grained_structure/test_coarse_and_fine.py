@@ -6,9 +6,10 @@ from checking import check_figure, performed, recorded
 from keeping import Kept
 from publicfiles import write_public
 
-from modules import data
-from pipelines.errors import RequestError
-from pipelines.fine_grained_structure import (
+from featurelab.modules import data
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.trial.run import perform
+from featurelab.pipelines.fine_grained_structure import (
     architectures,
     coarse,
     fine_labels,
@@ -18,7 +19,6 @@ from pipelines.fine_grained_structure import (
     templates,
     training,
 )
-from pipelines.trial import perform
 
 NO_PLANE = {"cluster": "none"}
 SMALL = {

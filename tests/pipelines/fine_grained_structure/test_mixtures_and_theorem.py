@@ -9,9 +9,9 @@ from checking import check_figure, performed, recorded, shuffled, small
 from madeup import Table
 from publicfiles import public_images  # noqa: F401
 
-from modules import data, learners, nets
-from pipelines.fine_grained_structure import mixture, semantic, similar_pairs, theorem
-from pipelines.fine_grained_structure.identities import figure as identities
+from featurelab.modules import data, learners, nets
+from featurelab.pipelines.fine_grained_structure import mixture, semantic, similar_pairs, theorem
+from featurelab.pipelines.fine_grained_structure.identities import figure as identities
 
 SMALL = {"n_train": 48, "steps": 4, "measure_every": 2}
 FEWER_SEEDS = dataclasses.replace(mixture.by_width, grid=mixture.by_width.grid | {"seed": [0, 1, 2]})

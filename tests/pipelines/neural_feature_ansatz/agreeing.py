@@ -8,9 +8,9 @@ import functools
 import numpy as np
 from madeup import Results, results
 
-from pipelines import registry
-from pipelines.neural_feature_ansatz.identities import EXACT
-from pipelines.neural_feature_ansatz.street_numbers import RUNS
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.neural_feature_ansatz.identities import EXACT
+from featurelab.pipelines.neural_feature_ansatz.street_numbers import RUNS
 
 EXPERIMENTS = {e.name.partition("/")[2]: e for e in registry.experiments("neural_feature_ansatz")}
 SCALES = (1.0, 0.1, 0.01, 0.001)

@@ -9,10 +9,10 @@ from agreeing import EXPERIMENTS, MEASURED, sweep
 from madeup import Results, results
 from matplotlib.figure import Figure
 
-from pipelines.axes import expand
-from pipelines.claims import Bound
-from pipelines.drawing import style
-from pipelines.experiment import SCALES
+from featurelab.pipelines.engine.experiment.axes import expand
+from featurelab.pipelines.engine.experiment.claims import Bound
+from featurelab.pipelines.engine.experiment.drawing import style
+from featurelab.pipelines.engine.experiment.experiment import SCALES
 
 each = pytest.mark.parametrize("name", EXPERIMENTS)
 at_each_grid = pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from agreeing import EXPERIMENTS, sweep
 from keeping import Kept
 from publicfiles import public_images  # noqa: F401
 
-from pipelines.claims import Missing
-from pipelines.drawing import style
-from pipelines.results import Results
-from pipelines.trial import perform
+from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.experiment.drawing import style
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.trial.run import perform
 
 # Fewer samples, or fewer networks to average over; nothing that a network is made of.
 SMALLER = {

@@ -1,0 +1,5 @@
+"""The open laboratory for feature learning: published figures as judged, tracked, repeatable sweeps."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

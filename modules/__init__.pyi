@@ -1,0 +1,5 @@
+from . import data as data
+from . import learners as learners
+from . import measures as measures
+from . import nets as nets
+from . import probes as probes

@@ -1,0 +1,186 @@
+"""Numbers, verdicts and runs as a person reads them in a terminal."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from featurelab.pipelines.engine.numbers import interval, number
+from featurelab.tracking.lines import escaped
+
+if TYPE_CHECKING:
+    from featurelab.pipelines.engine.experiment.claims import Verdict
+    from featurelab.pipelines.engine.experiment.experiment import Experiment
+    from featurelab.pipelines.engine.sweep.records import (
+        TrialRecord,  # brings mlflow and pandas, which a listing shall not wait for
+    )
+
+COLOURS = {
+    "holds": "green",
+    "fails": "red",
+    "untested": "yellow",
+    "finished": "green",
+    "failed": "red",
+    "diverged": "red",
+}
+
+
+# what JSON may hold as it is but a terminal would act on, or no encoding can write
+UNPRINTED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+
+_page: TextIO | None = None
+
+
+@contextmanager
+def keeping_stdout() -> Iterator[None]:
+    """Keep standard output for `emit` and `console`: what others print (Ray, a trial) goes to standard error."""
+    global _page
+    _page = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _page = None
+
+
+def emit(document: Any) -> None:
+    """Exactly one JSON document on standard output; a number that is not finite becomes a string."""
+    text = json.dumps(finite(document), ensure_ascii=False, indent=2, default=str, allow_nan=False)
+    (_page or sys.stdout).write(UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [finite(part) for part in value]
+    return value
+
+
+def console() -> Console:
+    """Standard output; as wide as its lines need where nobody looks at it as a terminal."""
+    out = Console(file=_page or sys.stdout)
+    return out if out.is_terminal else Console(file=out.file, width=160)
+
+
+def experiment_table(experiments: "Sequence[Experiment]") -> Table:
+    rows = [
+        [
+            _entry(e.name + (" *" if e.headline else ""), _plain(e.title)),
+            _plain(e.figure),
+            f"{e.minutes:g}",
+            len(e.claims),
+        ]
+        for e in experiments
+    ]
+    return _table(
+        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, whole=["experiment (* headline)"]
+    )
+
+
+def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+    """Claims as `show` lists them: what each says, expects and is documented as."""
+    rows = [
+        [
+            _cell(c["documented"]),
+            _entry(c["id"], _plain(c["statement"]), _facts({"expected": c["expected"], "paper": c["paper"]})),
+        ]
+        for c in claims
+    ]
+    return _table("claims", ["documented", "claim"], rows, whole=["documented", "claim"])
+
+
+def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
+    """Verdicts with what was measured: a claim never takes less than the width that its id needs."""
+    rows = []
+    for v in verdicts:
+        origin = "" if v.origin == "paper" else f" [{v.origin}]"
+        facts = {
+            "measured": number(v.measured),
+            "95%": interval(v.ci) if v.ci is not None else None,
+            "expected": number(v.expected),
+            "paper": number(v.paper) if v.paper is not None else None,
+            "seeds": v.seeds,
+        }
+        reason = f"[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
+        mark = f"[bold]otherwise than documented: {v.documented}[/bold]" if v.surprising else ""
+        rows.append([_cell(v.status), _entry(v.id + origin, _plain(v.statement), _facts(facts), mark, reason)])
+    return _table(title, ["verdict", "claim"], rows, whole=["verdict", "claim"])
+
+
+def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: int = 30) -> Table:
+    """The trials of a sweep, best first, `most` of them."""
+    sign = 1 if mode == "min" else -1
+    ranked = sorted(trials, key=lambda trial: (metric not in trial.metrics, sign * trial.metrics.get(metric, 0)))
+    title = f"{len(ranked)} trials" + (f", the best {most}" if len(ranked) > most else "")
+    rows = [
+        [
+            _cell(trial.status),
+            _cell(trial.metrics.get(metric)),
+            f"{_plain(trial.name)}\n[dim]{_plain(trial.run_id)}[/dim]",
+        ]
+        for trial in ranked[:most]
+    ]
+    return _table(title, ["status", metric, "trial"], rows, whole=["status", "trial"])
+
+
+def plan_table(needs: Mapping[str, Any]) -> Table:
+    """What `run --dry-run` says, with thousands and units."""
+    rows = [["config", ", ".join(f"{name}={number(value)}" for name, value in needs["config"].items())]]
+    rows += [[f"data: {name}", state] for name, state in needs["data"].items()] or [["data", "generated"]]
+    if "parameters" in needs:
+        rows += [
+            ["parameters", f"{needs['parameters']:,}"],
+            ["memory", f"{needs['memory_bytes'] / 1e9:.3g} GB"],
+            ["arithmetic of a trial", f"{needs['flops']:.2g} FLOP in {needs['optimiser_steps']:,} steps"],
+            ["GPU-hours of a trial", f"{needs['trial_gpu_hours']:.2g}"],
+            [f"GPU-hours of the figure's {needs['grid_trials']} trials", f"{needs['grid_gpu_hours']:.2g}"],
+            ["assuming", needs["assumes"]],
+        ]
+    return pairs_table(f"{needs['experiment']} at {needs['scale']} scale", ["needs", ""], rows)
+
+
+def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
+    """Any values in columns; no word is broken in the columns `whole`, of ids for one."""
+    return _table(title, columns, [[_cell(value) for value in row] for row in rows], whole)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
+    table = Table(title=_plain(title), title_justify="left", pad_edge=False)
+    for place, column in enumerate(columns):
+        words = [word for row in rows for word in Text.from_markup(str(row[place])).plain.split()]
+        least = max(map(len, words), default=None) if column in whole else None
+        table.add_column(_plain(column), overflow="fold", min_width=least)
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def _entry(name: str, *lines: str) -> str:
+    """What a name stands for, below it: the two side by side would leave neither enough room."""
+    return "\n".join([f"[bold]{_plain(name)}[/bold]", *filter(None, lines)])
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    return "  ".join(f"[dim]{name}[/dim] {_plain(str(value))}" for name, value in facts.items() if value is not None)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str) and value in COLOURS:
+        return f"[{COLOURS[value]}]{value}[/]"
+    return _plain(number(value))
+
+
+def _plain(text: str) -> str:
+    """Text that neither rich takes for markup nor the terminal for commands."""
+    return escape(escaped(text, keep="\n"))

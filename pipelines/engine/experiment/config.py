@@ -1,0 +1,186 @@
+"""What a trial may vary: frozen, validated settings with the field's standard names."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from featurelab.pipelines.engine.errors import RequestError, unknown
+from featurelab.tracking.lines import quoted
+
+MOST_BYTES = 100_000  # of a file of settings
+LARGEST = 2**63  # beyond it no number fits a tensor or a column of the store
+DEEPEST = 8  # lists in lists: more than any setting has, and so few that nothing recurses without end
+
+
+class Streams(NamedTuple):
+    """Seeds of the named random streams of one trial: each in [0, 2^63)."""
+
+    data: int
+    init: int
+    order: int
+
+
+def stream_seed(seed: int, name: str) -> int:
+    """The seed, in [0, 2^63), of the random stream `name` under `seed`; streams of different names are independent."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class Config(BaseModel):
+    """The settings every trial has. An experiment adds its own fields and names the values of its presets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    seed: int = Field(0, ge=0, lt=2**63, description="root of the random streams data, init and order")
+    threads: int = Field(1, ge=1, le=1024, description="CPU threads of one trial; float sums depend on it")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="where a trial computes; auto takes a GPU if any")
+    precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("32-true", description="Lightning precision")
+
+    @property
+    def streams(self) -> Streams:
+        return Streams(*(stream_seed(self.seed, name) for name in Streams._fields))
+
+    @property
+    def dtype(self) -> str:
+        """The name of the floating-point type in which data and weights are kept."""
+        return "float64" if self.precision == "64-true" else "float32"
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Self:
+        """The config with these values; raises `RequestError` with one line that names the first bad one."""
+        try:
+            config = cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise _explained(error, cls) from None
+        for name, value in config:
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, int) and not -LARGEST < part < LARGEST:
+                    raise RequestError(f"{name} = {quoted(part)}: has more than 63 bits")
+        return config
+
+    def but(self, **changes: Any) -> Self:
+        """This config with some fields changed, validated; raises `RequestError` as `read` does."""
+        return self.read(self.model_dump() | changes)
+
+    def differences(self, other: "Config") -> dict[str, Any]:
+        """The fields whose value here is not the one in `other`."""
+        theirs = other.model_dump()
+        return {name: value for name, value in self.model_dump().items() if theirs.get(name) != value}
+
+    def label(self, fields: Sequence[str]) -> str:
+        """What varies, as `init_scale=0.1 seed=1`: what every legend of the MLflow pages prints."""
+        values = self.model_dump()
+        ordered = [field for field in fields if field != "seed"] + ["seed"] * ("seed" in fields)
+        return " ".join(f"{field}={_short(values[field])}" for field in ordered) or "preset"
+
+
+def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]:
+    """`["lr=0.1", "speeds=[1,2]"]` as `{"lr": "0.1", "speeds": [1, 2]}`; pydantic converts the strings later.
+
+    Raises `RequestError` as `by_setting` does.
+    """
+    return {name: parse_value(text) for name, text in by_setting(pairs, model).items()}
+
+
+def by_setting(pairs: Iterable[str], model: type[Config], form: str = "key=value") -> dict[str, str]:
+    """What is written after the `=` of each pair, by setting.
+
+    Raises `RequestError` for a pair without `=`, an unknown setting, or one given twice.
+    """
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        name, found, text = pair.partition("=")
+        if not found:
+            raise RequestError(f"{quoted(pair)} is not of the form {form}")
+        if name not in model.model_fields:
+            raise unknown("setting", name, model.model_fields)
+        if name in texts:
+            raise RequestError(f"{name} is given twice")
+        texts[name] = text
+    return texts
+
+
+def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
+    """The settings in a YAML or JSON file, none without a file: names and values, which pydantic converts later.
+
+    Raises `RequestError`, with one line that names the file, where it cannot be read, is not such a mapping, names an
+    unknown field or one twice, or uses what a list of settings has no use for: aliases, tags, several documents.
+    """
+    if path is None:
+        return {}
+    import yaml
+
+    shown = quoted(str(path))
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+            raise RequestError(f"{shown} is {'a directory' if path.is_dir() else 'no plain file'}")
+        with open(path, "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise RequestError(f"{shown} has more than {MOST_BYTES:,} bytes")
+        text = content.decode()
+        if _depth(text) > DEEPEST:
+            raise RequestError(f"{shown} is nested too deep")
+        if next((t for t in yaml.scan(text) if isinstance(t, yaml.AliasToken | yaml.TagToken)), None):
+            raise RequestError(f"{shown} uses an alias or a tag: write plain values")
+        node = yaml.compose(text, yaml.SafeLoader)
+        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        values = yaml.safe_load(text)
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        raise RequestError(f"{shown} is not YAML" + (f" in line {place.line + 1}" if place else "")) from None
+    if not isinstance(values, dict):
+        raise RequestError(f"{shown} is not a mapping: write a line like lr: 0.1 for each setting")
+    for name in values:
+        if name not in model.model_fields:
+            raise unknown("setting", str(name), model.model_fields)
+        if names.count(name) > 1:
+            raise RequestError(f"{name} is given twice in {shown}")
+        if _levels(values[name]) > DEEPEST:
+            raise RequestError(f"{name} in {shown} is nested too deep")
+    return values
+
+
+def _levels(value: Any) -> int:
+    """How deep a value of lists and mappings is nested."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_levels, parts), default=0)
+
+
+def parse_value(text: str) -> Any:
+    """A value as written on a command line: none, a JSON list, or text that pydantic converts to the field's type."""
+    if text.lower() in ("none", "null"):
+        return None
+    if text.startswith("["):
+        if _depth(text) > DEEPEST:
+            raise RequestError(f"{quoted(text)} is nested too deep")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):  # ValueError: also a number of thousands of digits
+            raise RequestError(f"{quoted(text)} is not a list: write it as [1, 2, 3]") from None
+    return text
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested."""
+    return max(itertools.accumulate((c in "[{") - (c in "]}") for c in text), default=0)
+
+
+def _explained(error: ValidationError, model: type[Config]) -> RequestError:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"]) or "config"
+    if first["type"] == "extra_forbidden":
+        return unknown("setting", name, model.model_fields)
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    return RequestError(f"{name} = {quoted(first['input'])}: {message}")
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

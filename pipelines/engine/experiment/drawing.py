@@ -1,0 +1,101 @@
+"""How figures look: one style, curves with the range over seeds, heat maps, and the paper's own numbers drawn in."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from featurelab.pipelines.engine.lazy import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from featurelab.pipelines.engine.experiment.results import Results
+else:
+    np = lazy("numpy")
+mpl = lazy("matplotlib")
+
+CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The look of every figure: quiet axes, type that can be read at half size."""
+    settings = {
+        "font.size": 9,
+        "axes.titlesize": 9.5,
+        "figure.titlesize": 11,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": "#e3e6ea",
+        "grid.linewidth": 0.6,
+        "lines.linewidth": 1.6,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "svg.fonttype": "none",
+        "savefig.dpi": 160,
+        "axes.prop_cycle": mpl.cycler(color=CATEGORIES),
+    }
+    with mpl.rc_context(settings):
+        yield
+
+
+def shades(count: int) -> list[Any]:
+    """Colours for `count` ordered values, dark to light."""
+    return [mpl.colormaps["viridis"](x) for x in np.linspace(0.0, 0.85, max(count, 1))]
+
+
+def curves(
+    axis: Any,
+    results: "Results",
+    metric: str,
+    across: str,
+    *,
+    where: Mapping[str, Any] | None = None,
+    label: str = "{name} = {value}",
+    scaled: bool = False,
+    linestyle: str = "-",
+) -> None:
+    """One line for each value of the field `across`: the mean over seeds, with their range as a band.
+
+    `scaled` divides the values of each trial by their largest.
+    """
+    values = results.values(across)
+    for value, colour in zip(values, shades(len(values)), strict=True):
+        table = results.curves(metric, **{across: value}, **(where or {}))
+        if scaled:
+            table = table / table.max()
+        name = label.format(name=symbol(across), value=_short(value)) if label else None
+        axis.plot(table.index, table.mean(axis=1), color=colour, label=name, linestyle=linestyle)
+        if table.shape[1] > 1:
+            axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0)
+
+
+def points(
+    axis: Any, results: "Results", metric: str, x: str, *, where: Mapping[str, Any] | None = None, **look: Any
+) -> None:
+    """The final value of a metric against a config field: mean over seeds, bars from the least to the greatest."""
+    where = where or {}
+    xs = sorted(value for value in results.values(x))
+    tables = [results.curves(metric, **{x: value}, **where).ffill().iloc[-1] for value in xs]
+    means = np.array([table.mean() for table in tables])
+    spread = np.array([[mean - table.min(), table.max() - mean] for mean, table in zip(means, tables, strict=True)])
+    axis.errorbar(xs, means, yerr=spread.clip(min=0).T, **({"marker": "o", "markersize": 3.5, "capsize": 2} | look))
+
+
+def heatmap(axis: Any, matrix: "np.ndarray", title: str, note: str = "") -> None:
+    """A matrix as an image, black at the least and white at the greatest entry of its own, so that structure shows."""
+    axis.imshow(matrix, cmap="magma", interpolation="nearest")
+    axis.set(title=title, xticks=[], yticks=[])
+    axis.grid(visible=False)
+    if note:
+        axis.set_xlabel(note)
+
+
+def symbol(field: str) -> str:
+    """A config field as papers write it."""
+    return {"init_scale": "$s_0$", "decay": "α", "balance": "γ", "lr": "η", "width": "k", "rank": "r"}.get(field, field)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

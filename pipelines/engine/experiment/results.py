@@ -1,0 +1,97 @@
+"""What a sweep measured, read back from the store: the view that claims and drawings work on."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from featurelab.pipelines.engine.errors import Missing
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The finished trials of one sweep.
+
+    Args:
+        trials: one row a trial: `run_id`, `status`, and every config field as a column.
+        read: `read(metric)` fetches what all trials recorded of it, one value a row: `run_id`, `step`, `value`.
+        load: `load(run_id, name)` fetches the named arrays a trial kept.
+    """
+
+    trials: pd.DataFrame
+    read: Callable[[str], pd.DataFrame]
+    load: Callable[[str, str], Arrays]
+
+    def where(self, **config: Any) -> "Results":
+        """The trials with these config values."""
+        keep = np.ones(len(self.trials), dtype=bool)
+        for name, value in config.items():
+            keep &= np.array([v == value for v in self._column(name)], dtype=bool)
+        return replace(self, trials=self.trials[keep])
+
+    def by_seed(self) -> "Iterator[tuple[int, Results]]":
+        seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
+        for seed in sorted(seeds):
+            yield seed, self.where(seed=seed)
+
+    def values(self, name: str) -> list[Any]:
+        """The values that a config field takes, in the order of the grid."""
+        return list(dict.fromkeys(self._column(name)))
+
+    def has(self, metric: str, **where: Any) -> bool:
+        """Whether any of the matching trials recorded this metric."""
+        return bool(self.read(metric).run_id.isin(self.where(**where).trials.run_id).any())
+
+    def final(self, metric: str, **where: Any) -> float:
+        """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
+        points = self._points(metric, where)
+        last = points.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last")
+        return float(last.value.mean(skipna=False))  # a value that is not finite shall not hide behind others
+
+    def at(self, metric: str, step: int, **where: Any) -> float:
+        """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""
+        points = self._points(metric, where)
+        points = points[points.step == step]
+        if points.empty:
+            raise Missing(f"no {metric} at step {step}{_written(where)}")
+        return float(points.value.mean(skipna=False))
+
+    def curves(self, metric: str, **where: Any) -> pd.DataFrame:
+        """The recorded values, steps down and trials across; raises `Missing` without any."""
+        return self._points(metric, where).pivot_table(index="step", columns="run_id", values="value")
+
+    def curve(self, metric: str, **where: Any) -> pd.Series:
+        """The mean over the matching trials at each step."""
+        return self.curves(metric, **where).mean(axis=1)
+
+    def arrays(self, name: str, **where: Any) -> list[Arrays]:
+        """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
+        chosen = self.where(**where).trials
+        finished = chosen[chosen.status == "finished"]
+        if finished.empty:
+            raise Missing(f"no finished trial{_written(where)}")
+        return [self.load(run_id, name) for run_id in finished.run_id]
+
+    def _column(self, name: str) -> pd.Series:
+        if name not in self.trials:
+            raise Missing(f"no setting {name} was recorded")
+        return self.trials[name]
+
+    def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        chosen = self.where(**where)
+        ended = chosen.trials[chosen.trials.status != "finished"]
+        if len(ended):
+            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")
+        points = self.read(metric)
+        points = points[points.run_id.isin(chosen.trials.run_id)]
+        if points.empty:
+            raise Missing(f"no {metric}{_written(where)}")
+        return points
+
+
+def _written(where: Mapping[str, Any]) -> str:
+    return " with " + ", ".join(f"{k} = {v}" for k, v in where.items()) if where else ""

@@ -1,0 +1,189 @@
+"""Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+
+from featurelab.pipelines.engine.errors import RequestError, unknown
+from featurelab.pipelines.engine.experiment.axes import Axis, lay_out
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep.cluster import connect_ray, require_shared_store
+from featurelab.pipelines.engine.sweep.conduct import conduct
+from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
+from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
+from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
+from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
+from featurelab.pipelines.engine.sweep.resources import Resources, require
+from featurelab.pipelines.engine.sweep.settle import LEAVING
+from featurelab.tracking.lines import quoted
+from featurelab.tracking.outbox.locks import in_use
+from featurelab.tracking.pages import source
+from featurelab.tracking.store import query
+from featurelab.tracking.store.connect import Store
+
+
+def plan_search(
+    experiment: Experiment,
+    axes: dict[str, Axis],
+    samples: int,
+    base: Config,
+    *,
+    fixed: Collection[str] = (),
+    **details: Any,
+) -> Plan:
+    """The sweep over `axes`; every value is checked before anything runs.
+
+    Where no axis is given, it is over those that the experiment declares and that are not `fixed` in `base`.
+    """
+    if samples < 1:
+        raise RequestError(f"--samples {samples}: needs at least 1")
+    axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
+    if not axes:
+        raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
+    if details.get("name"):
+        check_name(details["name"])
+    configs = lay_out(base, axes, samples, seed=base.streams.order)
+    details = {"metric": experiment.metric, "mode": experiment.mode} | details
+    return Plan(experiment, configs, list(axes), **details)
+
+
+def prepare(resources: Resources, uri: str, address: str | None) -> None:
+    """Reach Ray and make sure that trials fit and that their workers can write to the store at `uri`.
+
+    Raises `RequestError`; writes nothing, so it is best called before a store is made.
+    """
+    connect_ray(address)
+    require(resources)
+    require_shared_store(uri)
+
+
+def run_sweep(plan: Plan, store: Store, *, outbox: Path, address: str | None = None) -> Finished:
+    """Run every trial of the plan and wait for the last; a trial that fails, diverges or dies does not stop the others.
+
+    Raises `RequestError` before anything is written where the name is taken or the trials cannot fit the cluster.
+    """
+    (finished,) = run_sweeps([plan], store, outbox=outbox, address=address)
+    return finished
+
+
+def run_sweeps(
+    plans: Sequence[Plan],
+    store: Store,
+    *,
+    outbox: Path,
+    address: str | None = None,
+    title: str = "",
+    ended: Callable[[Finished], Any] = lambda finished: None,
+    going_on: Sequence[Opened] = (),
+) -> list[Finished]:
+    """Several sweeps as `run_sweep` runs one, in the same workers; `ended` gets each as soon as it is over.
+
+    Those in `going_on` are there already, and go first; what is returned has the same order.
+    """
+    stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
+    names = [plan.name or f"{plan.experiment.name.partition('/')[2]}-{stamp}" for plan in plans]
+    for name in names:
+        check_name(name)
+        if len(query.runs(store, VERDICTS, tags={"sweep": name})):
+            raise RequestError(
+                f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name"
+            )
+    prepare((going_on[0].plan if going_on else plans[0]).resources, store.uri, address)
+    opened = [
+        Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
+        for plan, name in zip(plans, names, strict=True)
+    ]
+    return conduct([*going_on, *opened], store, outbox, title=title, ended=ended)
+
+
+def resume_sweep(
+    experiment: Experiment, name: str, store: Store, *, outbox: Path, address: str | None = None, **ranking: Any
+) -> Finished:
+    """Run what is missing of the sweep called `name`.
+
+    Trials that were cut short go on in their own runs, training from its last checkpoint. Those that failed by
+    themselves are run anew, and so are those that never began. A `metric` or `mode` takes the place of the plan's.
+    Raises `RequestError` for an unknown sweep, one of another experiment, and one that is still being run.
+    """
+    found = query.runs(store, VERDICTS, tags={"sweep": name}) if SWEEP_NAME.fullmatch(name) else pd.DataFrame()
+    if found.empty:
+        raise unknown("sweep", name, _names(store))
+    sweep_run_id = str(found.run_id.iloc[0])
+    plan = Plan.read(experiment, read_stored_plan(store, sweep_run_id, experiment))
+    plan = replace(plan, **{name: value for name, value in ranking.items() if value})
+    if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
+        raise RequestError(f"the sweep {name} is still being run {where}")
+    prepare(plan.resources, store.uri, address)
+    (finished,) = conduct([reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
+    return finished
+
+
+def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Path) -> Opened:
+    """A sweep that was begun before, with what is missing of it; raises `RequestError` while it is still being run."""
+    trials = read_trials(store, plan.experiment.name, sweep_run_id)
+    missing = {trial.index: trial for trial in trials if not (trial.went_well or trial.status == "diverged")}
+    going_on = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
+    _wait_for(sweep_run_id, name, list(going_on.values()), outbox)
+    for trial in trials:
+        if trial.index in missing and trial.run_id not in going_on.values():
+            store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
+    over = {trial.index for trial in trials} - missing.keys()
+    indices = [index for index in range(len(plan.configs)) if index not in over]
+    seconds = stored.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
+    return Opened(plan, name, sweep_run_id, indices, going_on, seconds)
+
+
+def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) -> None:
+    """Worker processes of a command that was killed need a moment to end."""
+    deadline = time.monotonic() + LEAVING
+    while any(in_use(outbox, run_id) for run_id in [sweep_run_id, *run_ids]):
+        if in_use(outbox, sweep_run_id) or time.monotonic() > deadline:
+            raise RequestError(f"the sweep {name} is still being run by another process")
+        time.sleep(0.2)
+
+
+def _names(store: Store) -> list[str]:
+    found = query.runs(store, VERDICTS)
+    return list(found["tags.sweep"].dropna()) if "tags.sweep" in found else []
+
+
+def check_name(name: str) -> None:
+    if not SWEEP_NAME.fullmatch(name):
+        raise RequestError(
+            f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
+        )
+
+
+def open_sweep(plan: Plan, name: str, store: Store) -> str:
+    """Open the run in `verdicts` that stands for the sweep, with all it takes to run it again."""
+    experiment = plan.experiment
+    describe(store, experiment)
+    describe_verdicts(store)
+    sweep_run_id = store.start_run(
+        VERDICTS,
+        f"{experiment.figure} {experiment.name}" if plan.kind == "reproduce" else name,
+        params={"trials": str(len(plan.configs)), "scale": plan.scale},
+        tags={
+            "system": experiment.system,
+            "experiment": experiment.name,
+            "figure": experiment.figure,
+            "scale": plan.scale,
+            "sweep": name,
+            "kind": plan.kind,
+            "status": "running",
+            "axes": ",".join(plan.axes),
+            **source(f"featurelab {plan.kind} {plan.tags.get('rerun_of', experiment.name)}"),
+            **introduction(),
+            **plan.tags,
+        },
+    )
+    store.log_json(sweep_run_id, plan.written(), "plan.json")
+    return sweep_run_id

@@ -1,0 +1,78 @@
+"""What MLflow's pages say of figures and sweeps."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.numbers import number
+from featurelab.pipelines.engine.sweep.records import VERDICTS
+from featurelab.tracking import pages
+from featurelab.tracking.store.connect import Store
+
+
+def describe(store: Store, experiment: Experiment) -> None:
+    """Give the experiment's page a description: what the figure shows, the paper, the command."""
+    experiment_id = store.experiment_id(experiment.name)
+    module = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")))
+    parts = [
+        # the page shows one line of the first paragraph, and tables its first words
+        f"{_title(experiment)} [Charts](#{pages.charts_link(experiment_id)[2:]})",
+        experiment.caption or (module and module.__doc__),
+        _paper(experiment),
+        f"`{_reproduction(experiment)}`",
+    ]
+    text = "\n\n".join(part.strip() for part in parts if part)
+    pages.describe(store, experiment_id, text, mark=f"`{_reproduction(experiment)}`")
+
+
+def describe_verdicts(store: Store) -> None:
+    """Give the page of all sweeps a description."""
+    judge, report = "`featurelab judge SWEEP`", "`featurelab report`"
+    text = f"""One run for each sweep: its plan, its drawing, and the verdicts of a figure.
+
+Trials are in the experiments of their figures, and carry the tag `sweep`.
+
+{judge} judges and draws again from what is stored, {report} puts all figures on one page."""
+    pages.describe(store, store.experiment_id(VERDICTS), text, mark=judge)
+
+
+def sweep_note(experiment: Experiment, name: str, axes: Sequence[str], trials: int) -> str:
+    """The description of a sweep that is not the figure's own."""
+    parts = [
+        f"Sweep `{name}`: {trials} trials over {', '.join(axes)}, in the setting of {_title(experiment)}",
+        _paper(experiment),
+        f"`featurelab sweep {experiment.name} --resume {name}` runs what is missing of it.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def reproduction_note(experiment: Experiment, verdicts: Sequence[Verdict], sweep_run_id: str) -> str:
+    """The description of a figure's own sweep: its verdicts as a table."""
+    table = ["| claim | verdict | measured | expected | paper |", "|---|---|---|---|---|"]
+    for v in verdicts:
+        status = v.status + (" (unexpected)" if v.surprising else "")
+        table.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
+    parts = [
+        f"**{_title(experiment)}**",
+        "\n".join(table) if verdicts else "",
+        _paper(experiment),
+        f"`{_reproduction(experiment)}` makes it, `featurelab judge {sweep_run_id}` judges again what is stored.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _title(experiment: Experiment) -> str:
+    return f"{experiment.figure}: {experiment.title}."
+
+
+def _reproduction(experiment: Experiment) -> str:
+    return f"featurelab reproduce {experiment.name}"
+
+
+def _paper(experiment: Experiment) -> str:
+    """What the experiment's package says of its paper, which is linked to where it is on arXiv."""
+    package = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")).rpartition(".")[0])
+    text = (package and package.__doc__) or ""
+    return re.sub(r"(?<!\[)arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", text).strip()

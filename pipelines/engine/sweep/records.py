@@ -1,0 +1,120 @@
+"""Trials and sweeps as the store holds them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.tracking.lines import line, quoted
+from featurelab.tracking.store import query
+from featurelab.tracking.store.connect import Store
+from featurelab.tracking.values import DERIVED
+
+VERDICTS = "verdicts"
+SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
+JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
+ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One trial of a sweep. `status` is ours (finished, stopped, diverged, failed, killed, running); `metrics` are the
+    last values, without the derived ones."""
+
+    run_id: str
+    index: int
+    name: str
+    config: dict[str, Any]
+    status: str
+    reason: str
+    mlflow_status: str
+    metrics: dict[str, float]
+    died: bool = False  # its process, without the trial's own doing
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it did not come to an end, so that it can be gone on with."""
+        return self.died or self.status in ("killed", "running")
+
+    @property
+    def went_well(self) -> bool:
+        return self.status in ("finished", "stopped")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"run_id": self.run_id or None, "config": self.config, "status": self.status, "metrics": self.metrics}
+
+
+def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
+    """The trials of a sweep in the order of its plan; raises `RequestError` for one that is not as we record them."""
+    found = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
+    declared = cache(registry.find)  # asked only where there is a trial: who reads it may not have the experiment
+    return sorted((_record(row, declared(experiment)) for row in found), key=lambda record: record.index)
+
+
+def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:
+    """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is no sweep."""
+    tags = store.get_run(sweep_run_id).data.tags
+    if of := tags.get("sweep_run_id"):
+        sweep = f"of the sweep {quoted(tags.get('sweep', ''))}: featurelab judge {line(of, 80)}"
+        raise RequestError(f"{sweep_run_id} is a trial {sweep}")
+    if not {"sweep", "experiment"} <= tags.keys():
+        raise RequestError(f"{sweep_run_id} is no sweep: their runs are in the MLflow experiment {VERDICTS}")
+    experiment = registry.find(tags["experiment"])
+    return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
+
+
+def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> dict[str, Any]:
+    """The `plan.json` of a sweep; raises `RequestError` where it is not a plan, or not one of this experiment."""
+    what = f"plan.json of {sweep_run_id}"
+    plan = stored.checked(stored.StoredPlan, store.read_json(sweep_run_id, "plan.json"), what)
+    if plan.experiment != experiment.name:
+        raise RequestError(f"{what} is of {plan.experiment}, not of {experiment.name}")
+    for config in plan.configs:
+        stored.require_settings(experiment, config, plan.axes, what)
+    return plan.model_dump()
+
+
+def how_trials_went(trials: Iterable[TrialRecord]) -> str:
+    """The status of a sweep whose trials have all ended."""
+    return "finished" if all(trial.went_well for trial in trials) else "incomplete"
+
+
+def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
+    """End the run of a sweep. Our own status comes last: with it, all else is stored."""
+    store.end_run(sweep_run_id, ENDS[status])
+    store.set_tags(sweep_run_id, {"status": status})
+
+
+def read_tags(run_id: str, tags: Mapping[str, str]) -> stored.TrialTags:
+    """The tags of a trial; raises `RequestError` where they are not as we record them."""
+    return stored.checked(stored.TrialTags, tags, f"run {run_id}")
+
+
+def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of a run without those derived from others, by name."""
+    return {name: value for name, value in sorted(metrics.items()) if not name.startswith(DERIVED)}
+
+
+def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
+    texts = {name: row.get(f"tags.{name}") for name in stored.TrialTags.model_fields}
+    tags = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
+    if tags.trial is None:
+        raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no place in its sweep")
+    stored.require_settings(experiment, tags.config, tags.axes, f"run {row['run_id']}")
+    metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
+    return TrialRecord(
+        run_id=row["run_id"],
+        index=tags.trial,
+        name=row["name"],
+        config=tags.config,
+        status=tags.status,
+        reason=tags.reason,
+        mlflow_status=row["status"],
+        metrics=last_values({key: value for key, value in metrics.items() if value == value}),
+        died=tags.cut_short == "true",
+    )

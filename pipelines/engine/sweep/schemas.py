@@ -1,0 +1,132 @@
+"""What a store says, checked before it is used: others may write to a store, so its texts are input like any other."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, Json, TypeAdapter, ValidationError
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
+from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.tracking.lines import quoted
+
+MOST_WORKERS = 100_000
+
+Scalar = bool | int | float | str | None
+Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
+
+
+class StoredResources(BaseModel):
+    """What `plan.json` says that each trial may use."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    cpus: float = Field(gt=0, le=MOST_WORKERS)
+    gpus: float = Field(ge=0, le=MOST_WORKERS)
+    workers: int = Field(ge=1, le=MOST_WORKERS)
+    timeout: float | None = Field(gt=0)
+
+
+class StoredPlan(BaseModel):
+    """`plan.json`; what it has beyond this is kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    experiment: str
+    configs: list[dict[str, Any]] = Field(max_length=MOST_TRIALS)
+    axes: list[str]
+    scale: Scale
+    scheduler: Literal["fifo", "asha"]
+    metric: str
+    mode: Literal["min", "max"]
+    resources: StoredResources
+    kind: Literal["sweep", "reproduce", "rerun"]
+
+
+class TrialTags(BaseModel):
+    """The tags of a trial; `trial` is its place in the plan of its sweep, None for one that was run alone."""
+
+    experiment: str
+    config: Json[dict[str, Any]]
+    scale: Scale
+    axes: Json[list[str]] = Field(default_factory=list)
+    workers: int = Field(1, ge=1, le=MOST_WORKERS)
+    gpus: float = Field(0, ge=0, le=1)  # of each worker
+    trial: int | None = Field(None, ge=0, lt=MOST_TRIALS)
+    status: str = Field(pattern="^[a-z]{1,20}$")
+    reason: str = ""
+    cut_short: str = ""
+
+
+class StoredVerdict(BaseModel):
+    """One entry of `verdicts.json`."""
+
+    id: str
+    statement: str
+    origin: str
+    status: str
+    documented: str
+    reason: str
+    measured: Value
+    ci: Value
+    expected: Value
+    paper: Value
+    where: str
+    seeds: int
+
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def checked(model: type[Checked], values: Any, what: str) -> Checked:
+    """`values` as `model`; raises `RequestError` with one line that names `what` and the first thing wrong in it."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise RequestError(_explained(error, what)) from None
+
+
+def parsed(text: str, what: str) -> dict[str, Any]:
+    """The settings that a tag holds as JSON; raises `RequestError` where it holds none."""
+    try:
+        return TypeAdapter(Json[dict[str, Any]]).validate_python(text)
+    except ValidationError as error:
+        raise RequestError(_explained(error, what)) from None
+
+
+def verdicts(values: Any, what: str) -> list[dict[str, Any]]:
+    """The verdicts of a sweep, read from its `verdicts.json`; raises `RequestError` where they are none."""
+    try:
+        return [verdict.model_dump() for verdict in TypeAdapter(list[StoredVerdict]).validate_python(values)]
+    except ValidationError as error:
+        raise RequestError(_explained(error, what)) from None
+
+
+def require_settings(experiment: Experiment, config: Mapping[str, Any], axes: list[str], what: str) -> None:
+    """Raise `RequestError` unless all settings of the experiment that `config` and `axes` name can have these values.
+
+    A setting that `config` lacks, or has beyond those of the experiment, may stem from another version.
+    """
+    known = type(experiment.laptop).model_fields
+    try:
+        experiment.laptop.but(**{name: value for name, value in config.items() if name in known})
+    except RequestError as error:
+        raise RequestError(f"{what} is not as featurelab records it: {error}") from None
+    if strange := [axis for axis in axes if axis not in known]:
+        raise RequestError(f"{what} is not as featurelab records it: no setting is called {quoted(strange[0])}")
+
+
+def seconds(text: Any) -> float:
+    """How long a sweep took by its tag; 0 where it does not say."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return 0.0
+    return value if math.isfinite(value) and value >= 0 else 0.0
+
+
+def _explained(error: ValidationError, what: str) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "it"
+    return f"{what} is not as featurelab records it: {place}: {first['msg'][:1].lower() + first['msg'][1:]}"

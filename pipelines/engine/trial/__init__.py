@@ -1,0 +1,1 @@
+"""One run of an experiment: made deterministic, fitted, recorded, checkpointed."""

@@ -1,0 +1,176 @@
+"""The callback with which Lightning saves a fit, and what keeps a fit from being saved: see `checkpoint.py`."""
+
+import json
+import random
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+from featurelab.pipelines.engine.trial.checkpoint import Keeper, Label, digest
+from featurelab.pipelines.engine.trial.place import checkpoint_seconds
+from featurelab.tracking.outbox.journal import GENERATIONS, TRAINING
+from featurelab.tracking.outbox.record import now
+
+OURS = "featurelab"  # our part of a checkpoint
+LEAST_SHARE = 20  # a save that takes s seconds is followed by at least 20 s without one
+
+
+def begin(owner: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
+    """The callback for the next fit of the trial, and the checkpoint that it goes on from, if there is one."""
+    content = owner.begin(fitted)
+    if content is None and checkpoint_seconds() == float("inf"):
+        return None, None
+    return Checkpointing(owner, fitted), content
+
+
+class Checkpointing(pl.Callback):
+    """Saves a fit when an epoch is over; put back into that state, goes on as if it had never stopped.
+
+    Must be the first callback: it saves, and restores the random generators, before others begin the next epoch.
+    """
+
+    def __init__(self, owner: Keeper, fitted: str) -> None:
+        self.owner, self.fit, self.fitted = owner, owner.fits, fitted
+        self._pause = checkpoint_seconds()
+        self._saving = False
+        self._refused = False
+        self._restored: dict[str, Any] | None = None
+        self._last, self._first_epoch = 0.0, 0
+        self._beginning: dict[str, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._last, self._first_epoch = time.monotonic(), trainer.current_epoch
+        self._beginning = unkept(trainer, pl_module)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._restored is not None:
+            _restore_random(self._restored)
+            self._restored = None
+            # the state is that of a whole epoch: for the loops, too, nothing is left to catch up with
+            for loop in (trainer.fit_loop, trainer.fit_loop.epoch_loop):
+                loop.on_iteration_done()
+            return
+        due = trainer.current_epoch > self._first_epoch and time.monotonic() - self._last >= self._pause
+        due = due and trainer.is_global_zero and not self._refused
+        if trainer.strategy.reduce_boolean_decision(due and self._exact(trainer, pl_module), all=False):
+            self._save(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        if not self._saving:
+            return
+        checkpoint[OURS] = {"random": _random_state()}
+        # taken where the next epoch has been announced: said to be over is only what is
+        loops = checkpoint["loops"]["fit_loop"]
+        for counts in (loops["epoch_progress"]["total"], loops["epoch_progress"]["current"]):
+            counts.update(dict.fromkeys(("ready", "started", "processed"), counts["completed"]))
+        batches = loops["epoch_loop.batch_progress"]
+        batches["current"] = dict.fromkeys(batches["current"], 0)
+        batches["is_last_batch"] = False
+        loops["state_dict"].pop("combined_loader", None)
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._restored = checkpoint[OURS]["random"]
+
+    def _exact(self, trainer: pl.Trainer, module: pl.LightningModule) -> bool:
+        """Whether all that changes is in the state; if not, it is said once."""
+        now_held = unkept(trainer, module)
+        changed = [name for name, value in now_held.items() if self._beginning.get(name) != value]
+        if changed:
+            self._refuse(f"{changed[0]} changes and is in no state_dict")
+        return not changed
+
+    def _refuse(self, reason: str) -> None:
+        self._refused = True
+        self.owner.note(resumable=f"no: {reason}"[:500])
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        began, taken, recorder = time.monotonic(), now(), self.owner.recorder
+        self._saving = True
+        try:
+            if recorder is None:
+                trainer.save_checkpoint(Path(f"{TRAINING}.ckpt"))  # takes part; the first rank alone writes
+                return
+            number = self.owner.number + 1
+            with recorder.files() as root:
+                path = root / TRAINING / f"{number % GENERATIONS}.ckpt"
+                path.parent.mkdir()
+                trainer.save_checkpoint(path)
+                torch.load(path, weights_only=True, mmap=True)
+                label = Label(
+                    number, self.fit, self.fitted, taken, trainer.current_epoch, trainer.global_step, digest(path)
+                )
+                path.with_suffix(".json").write_text(json.dumps(asdict(label)))
+            self.owner.number, self.owner.saved = number, True
+        except OSError:  # a full disk: the fit goes on, and so do the others, which wait for this one
+            if trainer.world_size > 1:
+                trainer.strategy.barrier()
+        except Exception as error:
+            odd = re.search(r"(?:GLOBAL|type) `?(\S+?)`? was not an allowed", str(error))
+            reason = f"its state holds a {odd[1]}" if odd else str(error).splitlines()[0]
+            self._refuse(f"{reason}; only tensors and plain values are kept")
+        finally:
+            self._saving = False
+            self._last = time.monotonic()
+            self._pause = max(self._pause, LEAST_SHARE * (self._last - began))
+            while now() <= taken:  # so that what is recorded from here on is later than the checkpoint
+                time.sleep(0.001)
+
+
+def unkept(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+    """A glance at what callbacks and the module hold beside the state that they keep in checkpoints."""
+    held: dict[str, Any] = {}
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        kept = _overrides(callback, pl.Callback, "state_dict", "on_save_checkpoint")
+        if not kept and not isinstance(callback, Checkpointing):
+            held |= {f"{type(callback).__name__}.{name}": _glance(value) for name, value in vars(callback).items()}
+    if not _overrides(module, pl.LightningModule, "on_save_checkpoint", "on_load_checkpoint"):
+        lightnings = vars(pl.LightningModule())
+        own = {name: value for name, value in vars(module).items() if name not in lightnings}
+        held |= {f"{type(module).__name__}.{name}": _glance(value) for name, value in own.items()}
+    return held
+
+
+def _glance(value: Any) -> Any:
+    """What of a value shows that it has changed: numbers and texts themselves, of what gathers things its length."""
+    if isinstance(value, torch.Tensor):
+        return id(value), value._version
+    if isinstance(value, list | tuple | dict | set):
+        return len(value)
+    return value if isinstance(value, bool | int | float | str) else None
+
+
+def _overrides(obj: Any, base: type, *methods: str) -> bool:
+    return any(getattr(type(obj), method) is not getattr(base, method) for method in methods)
+
+
+def _random_state() -> dict[str, Any]:
+    """The states of the global generators, in tensors and plain values."""
+    name, keys, *rest = cast(tuple[Any, ...], np.random.get_state())  # noqa: NPY002 - what others may use
+    version, internal, gauss = random.getstate()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": cuda,
+        "numpy": [str(name), keys.tolist(), *rest],
+        "python": [version, list(internal), gauss],
+    }
+
+
+def _restore_random(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))

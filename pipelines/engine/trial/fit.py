@@ -1,0 +1,124 @@
+"""Fit a learner as part of a trial: the one place where Lightning, the recorder and the hardware meet."""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.lazy import lazy
+from featurelab.pipelines.engine.trial.place import current
+from featurelab.tracking.lines import line
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+    from pytorch_lightning.callbacks import Callback
+
+    from featurelab.modules.data import TensorData
+    from featurelab.tracking import Recorder
+else:
+    pl = lazy("pytorch_lightning")
+
+
+def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: Any) -> "pl.Trainer":
+    """A quiet, deterministic Lightning `Trainer` on the config's device that logs to the recorder.
+
+    Args:
+        options: further arguments of `Trainer`; they win over ours.
+    """
+    from featurelab.tracking.lightning import (
+        RecorderLogger,  # imports lightning, which the declaration of a figure must not
+    )
+
+    # which accelerators are there is in the record of the environment, and its advice is not for our users
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    place = current()
+    settings: dict[str, Any] = {
+        "accelerator": config.device,
+        "devices": place.devices,
+        "strategy": place.strategy,
+        "plugins": list(place.plugins),
+        "precision": config.precision,
+        "logger": RecorderLogger(recorder) if recorder is not None else False,
+        "deterministic": True,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        "limit_val_batches": 0,
+        "use_distributed_sampler": False,
+    }
+    return pl.Trainer(**(settings | options))
+
+
+def fit(
+    learner: "pl.LightningModule",
+    data: "TensorData",
+    config: Config,
+    recorder: "Recorder",
+    *,
+    steps: int | None = None,
+    epochs: int | None = None,
+    probes: "Sequence[Callback]" = (),
+    **options: Any,
+) -> "pl.Trainer":
+    """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
+
+    In a trial that goes on, training does so from its last checkpoint: see `checkpoint.py`.
+    Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
+    """
+    limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
+    from featurelab.pipelines.engine.trial.checkpoint import keeper
+    from featurelab.pipelines.engine.trial.checkpoint_callback import begin
+
+    digest = _name_data(data, recorder)
+    owner = keeper()
+    saving, going_on = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
+    callbacks = [*([saving] if saving else []), *probes]
+    if reached := current().reached:
+        from featurelab.pipelines.engine.trial.watched import Watched
+
+        callbacks.append(Watched(reached))
+    trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            last = _written(going_on, Path(folder) / "from.ckpt")
+            if last:  # Lightning converts the weights after it has restored them, which would round them
+                trainer.precision_plugin.convert_module(learner)
+            trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True if last else None)
+    except SystemExit as end:  # Lightning turns Ctrl-C into it; any other one is a scheduler's or the trial's own
+        if isinstance(end.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+    for probe in probes:
+        if skipped := getattr(probe, "skipped", None):
+            recorder.tags({f"skipped/{type(probe).__name__}": line("; ".join(f"{k}: {v}" for k, v in skipped.items()))})
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "last.ckpt"
+        trainer.save_checkpoint(checkpoint, weights_only=True)  # in every process: they wait for one another in it
+        if current().rank == 0:
+            recorder.file(checkpoint, "checkpoints")
+    return trainer
+
+
+def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, recorder: "Recorder") -> None:
+    """Run the learner's test step on the training data and record, at step 0, what it logs."""
+    trainer = trainer_for(config, inference_mode=False)
+    _name_data(data, recorder)
+    (values,) = trainer.test(learner, dataloaders=data.train_dataloader(), verbose=False)
+    recorder.log(values, step=0)
+
+
+def _name_data(data: "TensorData", recorder: "Recorder") -> str:
+    digest = data.digest()[:32]  # MLflow takes at most 36 characters
+    recorder.dataset(data.name or type(data).__name__, digest, data.describe())
+    return digest
+
+
+def _written(content: bytes | None, path: Path) -> Path | None:
+    if content is None:
+        return None
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,266 @@
+"""One run: the same code path alone, inside a Ray worker, and when it is repeated."""
+
+import gc
+import json
+import os
+import random
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+
+from featurelab.modules.learners import Diverged as LossDiverged
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
+from featurelab.pipelines.engine.trial.isolation import dispatch
+from featurelab.pipelines.engine.trial.place import current
+from featurelab.pipelines.engine.trial.signals import Terminated, held_back, raised
+from featurelab.tracking.errors import StoreError, disk_full
+from featurelab.tracking.lines import escaped, line, masked
+from featurelab.tracking.outbox.journal import TRAINING, JournalRemoved
+from featurelab.tracking.outbox.null import NullRecorder
+from featurelab.tracking.outbox.record import Diverged, Recorder
+from featurelab.tracking.pages import source
+from featurelab.tracking.provenance import changes, config_hash, environment
+from featurelab.tracking.store.connect import Store
+
+STOPPED = "stopped early by the scheduler"
+MLFLOW = {"finished": "FINISHED", "stopped": "FINISHED", "killed": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
+
+Listener = Callable[[Mapping[str, float], int], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended: `finished`, `stopped` (by a scheduler), `diverged`, `failed` or `killed`; and why."""
+
+    run_id: str
+    status: str
+    reason: str = ""
+
+
+def run_trial(
+    experiment: Experiment,
+    config: Config,
+    store: Store,
+    *,
+    scale: Scale,
+    outbox: Path,
+    run_id: str = "",
+    name: str = "",
+    axes: Sequence[str] = (),
+    tags: Mapping[str, str] | None = None,
+    listeners: Sequence[Listener] = (),
+    attempt: int = 1,
+) -> Outcome:
+    """Run one trial and record it in the store, in the run `run_id` if that is open already.
+
+    With `attempt` n > 1 it goes on with a run that was cut short: training from its last checkpoint, and what is
+    recorded already is not stored again. Raises StoreError, and leaves the run as it was, where the store cannot be
+    asked for these, and Busy where another process still records the run.
+
+    Whatever happens to the trial ends up in the record and in the outcome. Ctrl-C, SIGTERM and SIGHUP are recorded
+    (`killed`) and raised again, as KeyboardInterrupt or Terminated; everything else becomes an `Outcome`.
+    """
+    if current().rank > 0:
+        with kept_by(Keeper(None)), raised():
+            perform(experiment, config, NullRecorder())
+        return Outcome("", "finished")
+    with raised(), held_back() as signals:  # a run that is opened is closed
+        run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
+        checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
+        try:
+            recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+        except OSError as end:
+            reason = disk_full(end) or f"it cannot be recorded: {line(str(end))}"
+            store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
+            store.end_run(run_id, "FAILED")
+            return Outcome(run_id, "failed", reason)
+        keeper = Keeper(recorder, checkpoint)
+        began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
+        error: BaseException | None = None
+        try:
+            with signals.let_through(), kept_by(keeper):
+                recorder.params(params(experiment, config, scale, axes))
+                recorder.json("config", config.model_dump(mode="json"))
+                _keep_environment(store, recorder, experiment, config, attempt)
+                perform(experiment, config, recorder)
+                recorder.check()
+        except BaseException as end:
+            error = end
+            if ending(end)[0] == "failed" and end is not recorder.broken:
+                with suppress(OSError):
+                    recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
+        status, reason = ending(error)
+        seconds = f"{time.monotonic() - began:.3f}"
+        # what keeps it from being recorded is no fault of the trial's: it can be gone on with
+        cut_short = {"cut_short": "true"} if error is not None and error is recorder.broken else {}
+        if keeper.saved and status != "killed" and not cut_short:
+            with suppress(OSError):
+                recorder.discard(TRAINING)
+        recorder.close(MLFLOW[status], tags={"status": status, "reason": reason, "seconds": seconds, **cut_short})
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            raise error
+        return Outcome(run_id, status, reason)
+
+
+def ending(error: BaseException | None) -> tuple[str, str]:
+    """How a trial has ended that raised this, and why, in one line."""
+    match error:
+        case None:
+            return "finished", ""
+        case Diverged() | LossDiverged():
+            return "diverged", line(str(error))
+        case SystemExit():
+            return ("failed", f"exit {line(str(error.code))}") if error.code else ("stopped", STOPPED)
+        case KeyboardInterrupt():
+            return "killed", "interrupted"
+        case Terminated():
+            return "killed", "terminated"
+    known = disk_full(error) or out_of_gpu_memory(error)
+    if isinstance(error, StoreError | JournalRemoved):
+        known = known or str(error)
+    return "failed", line(known or f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def start(
+    experiment: Experiment,
+    config: Config,
+    store: Store,
+    *,
+    scale: Scale,
+    name: str,
+    axes: Sequence[str],
+    tags: Mapping[str, str],
+) -> str:
+    """Open the MLflow run of a trial and return its id."""
+    values = config.model_dump(mode="json")
+    return store.start_run(
+        experiment.name,
+        name or config.label(list(params(experiment, config, scale, axes)) or ["seed"]),
+        tags={
+            "system": experiment.system,
+            "experiment": experiment.name,
+            "figure": experiment.figure,
+            "scale": scale,
+            "config": json.dumps(values),
+            "config_hash": config_hash(values),
+            "axes": json.dumps(list(axes)),
+            "status": "running",
+            **tags,
+        },
+    )
+
+
+def params(experiment: Experiment, config: Config, scale: Scale, axes: Sequence[str]) -> dict[str, str]:
+    """The params of a trial: the axes, and what differs from the preset."""
+    values = config.model_dump(mode="json")
+    fields = dict.fromkeys([*axes, *config.differences(experiment.preset(scale))])
+    return {name: json.dumps(values[name]) if isinstance(values[name], list) else str(values[name]) for name in fields}
+
+
+def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float:
+    """Make a run that was cut short one that goes on; returns the seconds that it took so far, as far as is known.
+
+    Raises StoreError, and then lets go of the run.
+    """
+    try:
+        before = store.get_run(run_id).data.tags.get("seconds", "")
+        store.set_tags(run_id, {"attempt": attempt, "status": "running", "reason": "", "cut_short": ""})
+        store.reopen_run(run_id)
+    except Exception as error:
+        recorder.close("KILLED", tags={"status": "killed", "reason": f"could not be gone on with: {line(str(error))}"})
+        raise
+    return float(before) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", before) else 0.0
+
+
+def _keep_environment(store: Store, recorder: Recorder, experiment: Experiment, config: Config, attempt: int) -> None:
+    """Record the environment; where it is not the one that the run began in, both, and what has changed."""
+    found = environment(threads=config.threads, dispatch=dispatch())
+    try:
+        first = store.read_json(recorder.run_id, "environment.json") if attempt > 1 else None
+    except StoreError:  # it may be on a machine that is gone
+        first = None
+    if not isinstance(first, dict):
+        recorder.json("environment", found)
+        recorder.tags(source(f"featurelab run {experiment.name}", (found["git"] or {}).get("commit", "")))
+    elif changed := changes(first, found):
+        recorder.json(f"environment_{attempt}", found)
+        recorder.tags({"environment_changes": line("; ".join(changed))})
+
+
+def perform(experiment: Experiment, config: Config, recorder: Any) -> None:
+    """The trial itself, in a process made deterministic."""
+    if experiment.run_trial is None:
+        raise TypeError(f"{experiment.name} declares no trial")
+    with deterministic(config):
+        experiment.run_trial(config, recorder)
+
+
+@contextmanager
+def deterministic(config: Config) -> Iterator[None]:
+    """Pin the thread count, take deterministic algorithms only, and seed the global generators.
+
+    Ours draw from named streams; the global generators are seeded for code that does not (dropout, a stranger's net).
+    """
+    # cuBLAS reads this when it is first used: without it, its reductions may differ from run to run
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")  # of torch.compile, which reads it when it is imported
+    random.seed(config.streams.order)
+    np.random.seed(config.streams.order % 2**32)  # noqa: NPY002 - the legacy generator is what others may use
+    torch.manual_seed(config.streams.order)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(config.threads)
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` imports torch.compile: 2 s
+    try:
+        with _native_libraries(len(sys.modules)).limit(limits=config.threads):
+            yield
+    finally:
+        torch.set_deterministic_debug_mode("default")
+        torch.set_num_threads(threads)
+
+
+def out_of_gpu_memory(error: BaseException) -> str:
+    """What an allocation that did not fit comes to, in one line; nothing for any other error."""
+    said = str(error)
+    if not isinstance(error, torch.OutOfMemoryError) and not re.search(r"CUDA.*(out of memory|ALLOC_FAILED)", said):
+        return ""
+    facts = re.match(
+        r"CUDA out of memory\. (Tried to allocate [\d.]+ \w+\.( GPU \d+ has [^.]*\.\d+ \w+ of which .*? is free\.)?)",
+        said,
+    )
+    return "out of GPU memory" + (f": {facts[1]}" if facts else "")
+
+
+@contextmanager
+def sharing_gpu(share: float) -> Iterator[None]:
+    """Keep this process to its share, in (0, 1), of the GPU's memory, and give back afterwards what it did not need.
+
+    A trial that takes more runs out of memory itself, and not those beside it. Nothing is done without a GPU.
+    """
+    if not share or not torch.cuda.is_available():
+        yield
+        return
+    torch.cuda.set_per_process_memory_fraction(min(share, 1.0))
+    try:
+        yield
+    finally:
+        gc.collect()  # what a failed trial held
+        torch.cuda.empty_cache()  # the next trial of this process may need less than its neighbours
+
+
+@lru_cache(1)
+def _native_libraries(modules: int) -> ThreadpoolController:
+    """The thread pools of BLAS and OpenMP that are loaded; they are looked for again once more modules are."""
+    return ThreadpoolController()

@@ -1,0 +1,174 @@
+"""Judge the claims of a figure and draw it, from the store alone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep.conduct import keep_metrics
+from featurelab.pipelines.engine.sweep.descriptions import reproduction_note, sweep_note
+from featurelab.pipelines.engine.sweep.records import (
+    JUDGING,
+    TrialRecord,
+    end_sweep,
+    how_trials_went,
+    read_sweep,
+    read_trials,
+)
+from featurelab.pipelines.engine.verdict.overview import overview
+from featurelab.tracking.pages import NOTE
+from featurelab.tracking.store import query
+from featurelab.tracking.store.connect import Store
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A sweep with its drawing and, where its trials are those of the figure, the verdicts on the figure's claims."""
+
+    experiment: Experiment
+    sweep: str
+    sweep_run_id: str
+    trials: list[TrialRecord]
+    seconds: float
+    figure: str
+    verdicts: list[Verdict]
+    is_the_figure: bool = True
+
+    @property
+    def as_documented(self) -> bool:
+        return not any(verdict.surprising for verdict in self.verdicts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.experiment.name,
+            "sweep_run_id": self.sweep_run_id,
+            "trials": len(self.trials),
+            "seconds": round(self.seconds, 1),
+            "figure": self.figure,
+            "claims": [verdict.as_dict() for verdict in self.verdicts],
+        }
+
+
+def judge(sweep_run_id: str, store: Store) -> Judged:
+    """Judge and draw from the store alone; verdicts and figure replace the earlier ones of this sweep.
+
+    The claims of a figure are about its own grid: a sweep over anything else is drawn against its axes instead. Raises
+    `RequestError` for a run that is not a sweep of ours.
+    """
+    experiment, plan, tags = read_sweep(store, sweep_run_id)
+    trials = read_trials(store, experiment.name, sweep_run_id)
+    seconds = stored.seconds(tags.get("seconds"))
+    if not is_the_figure(experiment, plan):
+        figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
+        return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
+    results = collect(trials, store)
+    verdicts = [claim.judge(results) for claim in experiment.claims]
+    figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
+    counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
+    unexpected = sum(verdict.surprising for verdict in verdicts)
+    store.log_json(sweep_run_id, [verdict.as_dict() for verdict in verdicts], "verdicts.json")
+    if verdicts:
+        store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
+    keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
+    store.set_tags(
+        sweep_run_id,
+        {
+            "verdict": ", ".join(f"{number} {status}" for status, number in counts.items() if number) or "no claims",
+            NOTE: reproduction_note(experiment, verdicts, sweep_run_id),
+        },
+    )
+    if tags.get("status") == JUDGING:
+        end_sweep(store, sweep_run_id, how_trials_went(trials))
+    return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts)
+
+
+def is_the_figure(experiment: Experiment, plan: Mapping[str, Any]) -> bool:
+    """Whether the trials of a stored plan are those that make the figure, so that its claims are about them."""
+    if plan["kind"] == "reproduce":
+        return True
+    grid = [config.model_dump(mode="json") for config in experiment.configs(plan["scale"])]
+    return sorted(map(_as_text, plan["configs"])) == sorted(map(_as_text, grid))
+
+
+def draw_overview(
+    experiment: Experiment,
+    plan: Mapping[str, Any],
+    name: str,
+    trials: list[TrialRecord],
+    sweep_run_id: str,
+    store: Store,
+) -> str:
+    """Draw the metric that ranks a sweep against each of its axes, and describe the sweep on its page."""
+    from featurelab.pipelines.engine.experiment.drawing import style
+
+    store.set_tags(sweep_run_id, {NOTE: sweep_note(experiment, name, plan["axes"], len(trials))})
+    title, metric = f"{experiment.name}: sweep {name}", plan["metric"] or experiment.metric
+    with style():
+        store.log_figure(sweep_run_id, overview(title, trials, plan["axes"], metric, plan["mode"]), "figure")
+    return "figure.png"
+
+
+def _as_text(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
+
+
+def collect(trials: list[TrialRecord], store: Store) -> Results:
+    """The results of these trials: a metric of all of them at once, and arrays, each when first asked for."""
+    rows = [{"run_id": t.run_id, "status": t.status, **_tupled(t.config)} for t in trials]
+    frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
+
+    @cache
+    def read(metric: str) -> pd.DataFrame:
+        return query.histories(store, [trial.run_id for trial in trials], [metric])
+
+    @cache
+    def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
+        with np.load(store.download(run_id, f"arrays/{name}.npz"), allow_pickle=False) as file:
+            return dict(file)
+
+    return Results(frame, read, load)
+
+
+def _tupled(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as JSON gives it, with lists as the tuples they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
+
+
+def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
+    """Draw the figure and keep it as PNG and SVG; returns the path of the PNG among the run's artifacts.
+
+    A drawing that lacks trials says so in its place: the verdicts are worth having without it.
+    """
+    from matplotlib.figure import Figure
+
+    from featurelab.pipelines.engine.errors import Missing
+    from featurelab.pipelines.engine.experiment.drawing import style
+
+    drawing = experiment.drawing
+    assert drawing is not None
+    with style():
+        figure = Figure(figsize=drawing.size, layout="constrained")
+        axes = figure.subplots(drawing.rows, drawing.cols, squeeze=False)
+        try:
+            drawing.draw(results, axes)
+        except Missing as gap:
+            figure.clear()
+            figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
+        figure.suptitle(f"{experiment.figure}. {experiment.title}")
+        store.log_figure(sweep_run_id, figure, "figure")
+    return "figure.png"
+
+
+def _flat(verdict: Verdict) -> dict[str, Any]:
+    """A verdict whose cells are text or numbers, as a table wants them."""
+    return {
+        key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()
+    }

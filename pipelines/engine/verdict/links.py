@@ -1,0 +1,76 @@
+"""What a person finds in MLflow's pages: links to a sweep, and descriptions of figures and sweeps."""
+
+from collections.abc import Iterator, Sequence
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, TrialRecord, read_stored_plan, read_trials
+from featurelab.tracking import pages
+from featurelab.tracking.store import query
+from featurelab.tracking.store.connect import Store
+
+START = "nothing serves MLflow's pages here: featurelab ui does"
+SHOWN = 5  # of the newest sweeps
+
+
+DEFAULT = f"http://127.0.0.1:{pages.PORT}"
+
+
+def of_sweep(
+    store: Store, experiment: Experiment, sweep: str, sweep_run_id: str, trials: Sequence[TrialRecord]
+) -> Iterator[tuple[str, str]]:
+    """What to tell of where a sweep is shown: its charts, and those with its trials in parallel coordinates."""
+    experiment_id = store.find_experiment(experiment.name)
+    if experiment_id is None or not SWEEP_NAME.fullmatch(sweep):
+        return
+    address = pages.served(store, sweep_run_id)
+    yield "charts", (address or DEFAULT) + pages.charts_link(experiment_id, sweep)
+    if key := keep_view(store, experiment, experiment_id, sweep, sweep_run_id, trials):
+        yield "parallel coordinates", (address or DEFAULT) + pages.view_link(experiment_id, key)
+    if not address:
+        yield "MLflow", START
+
+
+def keep_view(
+    store: Store,
+    experiment: Experiment,
+    experiment_id: str,
+    sweep: str,
+    sweep_run_id: str,
+    trials: Sequence[TrialRecord],
+) -> str:
+    """Lay out the charts of a sweep whose trials have something to be compared by; returns the key of the view."""
+    plan = read_stored_plan(store, sweep_run_id, experiment)
+    metric = plan["metric"] or experiment.metric
+    metrics = {name for trial in trials for name in trial.metrics}
+    axes = [axis for axis in plan["axes"] if len({str(trial.config.get(axis)) for trial in trials}) > 1]
+    if not axes or metric not in metrics:
+        return ""
+    derived = {f"{kind}/{name}" for name in metrics for kind in ("final", "best")}
+    options = {"lower_first": plan["mode"] == "min", "metrics": metrics | derived}
+    return pages.keep_view(store, experiment_id, sweep_run_id, sweep, axes, metric, **options)
+
+
+def of_runs(store: Store, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
+    return (pages.served(store, run_ids[0]) or DEFAULT) + pages.compare_link(run_ids, experiment_ids)
+
+
+def of_store(store: Store, port: int) -> Iterator[tuple[str, str]]:
+    """Where the pages that are about to be served at this port show the verdicts and the newest sweeps."""
+    base = f"http://127.0.0.1:{port}"
+    found = query.runs(store, VERDICTS)
+    verdicts = store.find_experiment(VERDICTS)
+    if found.empty or verdicts is None:
+        yield "MLflow", f"{base}/#/experiments?{pages.MODEL_TRAINING}"
+        return
+    yield "verdicts", f"{base}/#/experiments/{verdicts}/runs?startTime=ALL&{pages.MODEL_TRAINING}"
+    for row in found.sort_values("start", ascending=False).head(SHOWN).to_dict("records"):
+        name = str(row.get("tags.experiment"))
+        experiment_id = store.find_experiment(name)
+        try:
+            trials = read_trials(store, name, row["run_id"]) if experiment_id else []
+        except RequestError:  # an experiment of a package that is not here, or a run that is not ours
+            continue
+        sweep = str(row.get("tags.sweep"))
+        if len(trials) > 1 and experiment_id and SWEEP_NAME.fullmatch(sweep):
+            yield str(row["name"]), base + pages.charts_link(experiment_id, sweep)

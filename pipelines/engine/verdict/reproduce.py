@@ -1,0 +1,58 @@
+"""A figure again: run its grid, and judge and draw it as its last trial ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.needs import require_data
+from featurelab.pipelines.engine.sweep.begin import run_sweeps
+from featurelab.pipelines.engine.sweep.plan import Finished, Plan
+from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.verdict.interrupted import Found, begun, digest
+from featurelab.pipelines.engine.verdict.judge import Judged, judge
+from featurelab.tracking.store.connect import Store
+
+
+def reproduce(
+    experiments: Sequence[Experiment],
+    scale: Scale,
+    store: Store,
+    *,
+    outbox: Path,
+    address: str | None = None,
+    resources: Resources | None = None,
+    show: Callable[[Judged], None] = lambda judged: None,
+    fresh: bool = False,
+) -> list[Judged]:
+    """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over.
+
+    Where the same was begun before and interrupted, only what is missing of it is run, unless `fresh`.
+    """
+    plans = []
+    for experiment in experiments:
+        configs = experiment.configs(scale)
+        require_data(experiment, configs)
+        details: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode, "kind": "reproduce"}
+        details["resources"] = resources or Resources()
+        plans.append(Plan(experiment, configs, experiment.varied(scale), scale, **details))
+    judged: dict[str, Judged] = {}
+
+    def ended(finished: Finished) -> None:
+        judged[finished.sweep_run_id] = judge(finished.sweep_run_id, store)
+        show(judged[finished.sweep_run_id])
+
+    title = "" if len(experiments) == 1 else f"{len(experiments)} figures"
+    found = Found([], [], plans) if fresh else begun(plans, store, outbox)
+    for sweep_run_id in found.complete:
+        judged[sweep_run_id] = judge(sweep_run_id, store)
+        show(judged[sweep_run_id])
+    command = found.command or uuid4().hex
+    plans = [replace(plan, tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
+    if plans or found.going_on:
+        options: dict[str, Any] = {"outbox": outbox, "address": address, "title": title, "ended": ended}
+        run_sweeps(plans, store, going_on=found.going_on, **options)
+    order = [experiment.name for experiment in experiments]
+    return sorted(judged.values(), key=lambda one: order.index(one.experiment.name))

@@ -1,0 +1,199 @@
+"""Verdicts: bounds, means over seeds and their intervals, and what happens when something was not measured."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from madeup import results
+from scipy import stats
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between, t_interval
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+
+finite = st.floats(-1e100, 1e100)
+
+
+def seeds(*values):
+    """One finished trial a seed whose metric `loss` ends at the value given; none where it is None."""
+    return results(
+        [{"seed": seed} for seed in range(len(values))],
+        lambda config: {} if values[config["seed"]] is None else {"loss": values[config["seed"]]},
+    )
+
+
+def claim(expect, measure=lambda runs: runs.final("loss"), **details):
+    return Claim(id="c", says="it is so", measure=measure, expect=expect, **details)
+
+
+@given(finite, finite)
+def test_bounds_are_closed_unless_strict(value, limit):
+    assert at_least(limit).holds(value) == (value >= limit)
+    assert at_most(limit).holds(value) == (value <= limit)
+    assert above(limit).holds(value) == (value > limit)
+    assert below(limit).holds(value) == (value < limit)
+
+
+@given(st.lists(finite, min_size=2, max_size=2).map(sorted), finite)
+def test_an_interval_holds_its_ends(ends, value):
+    low, high = ends
+    bound = between(low, high)
+    assert bound.holds(low)
+    assert bound.holds(high)
+    assert bound.holds(value) == (low <= value <= high)
+
+
+@pytest.mark.parametrize("bound", [at_least(-1), at_most(1), above(-1), below(1), between(-1, 1)])
+def test_no_bound_holds_nan(bound):
+    assert bound.holds(0.0)
+    assert not bound.holds(math.nan)
+
+
+def test_bounds_are_written_as_papers_write_them():
+    written = [str(b) for b in (at_least(0.5), at_most(1e-10), above(0), below(2), between(4.9, 6.9))]
+    assert written == ["≥ 0.5", "≤ 1e-10", "> 0", "< 2", "4.9 to 6.9"]
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9).filter(lambda v: np.std(v) > 1e-6))
+def test_the_interval_is_student_s(values):
+    expected = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
+    np.testing.assert_allclose(t_interval(values), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_there_is_no_interval_of_one_value_or_of_nan():
+    assert t_interval([1.0]) is None
+    assert t_interval([]) is None
+    assert t_interval([1.0, math.nan]) is None
+    assert t_interval([math.inf, -math.inf]) is None
+    assert t_interval([2.0, 2.0]) == [2.0, 2.0]
+
+
+def test_the_mean_over_seeds_decides_and_not_the_single_seed():
+    verdict = claim(at_least(0.5)).judge(seeds(0.2, 0.6, 0.9))
+    assert verdict.status == "holds"
+    assert verdict.measured == pytest.approx(1.7 / 3)
+    assert verdict.ci == pytest.approx(t_interval([0.2, 0.6, 0.9]))
+    assert verdict.seeds == 3
+    assert claim(at_least(0.6)).judge(seeds(0.2, 0.6, 0.9)).status == "fails"
+
+
+def test_a_claim_of_several_parts_holds_when_every_part_does():
+    def both(runs):
+        value = runs.final("loss")
+        return {"value": value, "square": value**2}
+
+    parts = claim({"value": at_least(1), "square": at_most(5)}, both)
+    verdict = parts.judge(seeds(1.0, 2.0, 3.0))
+    assert verdict.status == "holds"
+    assert verdict.measured == pytest.approx({"value": 2.0, "square": 14 / 3})
+    assert verdict.ci["square"] == pytest.approx(t_interval([1.0, 4.0, 9.0]))
+    assert verdict.expected == {"value": "≥ 1", "square": "≤ 5"}
+    assert parts.judge(seeds(2.0, 2.0, 3.0)).status == "fails"
+    assert parts.judge(seeds(0.5, 0.5, 0.5)).status == "fails"
+
+
+def test_too_few_seeds_leave_a_claim_untested_and_say_so():
+    verdict = claim(at_least(0)).judge(seeds(1.0, 2.0))
+    assert verdict.status == "untested"
+    assert verdict.reason == "2 of the 3 seeds it needs could be measured"
+    assert verdict.measured == 1.5
+    assert verdict.seeds == 2
+    assert claim(at_least(0), seeds=2).judge(seeds(1.0, 2.0)).status == "holds"
+
+
+def test_without_any_trial_a_claim_is_untested():
+    verdict = claim(at_least(0)).judge(results([], lambda config: {}))
+    assert (verdict.status, verdict.measured, verdict.ci, verdict.seeds) == ("untested", None, None, 0)
+    assert "0 of the 3 seeds" in verdict.reason
+
+
+def test_a_missing_metric_leaves_its_seed_out_with_the_reason():
+    verdict = claim(at_least(0)).judge(seeds(1.0, None, 3.0))
+    assert verdict.status == "untested"
+    assert verdict.reason == "2 of the 3 seeds it needs could be measured (seed 1: no loss)"
+    verdict = claim(at_least(0)).judge(seeds(1.0, None, 3.0, 5.0))
+    assert (verdict.status, verdict.measured, verdict.seeds) == ("holds", 3.0, 3)
+    assert verdict.reason == "seed 1: no loss"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("expect", [at_least(0), at_most(1), between(0, 1)])
+def test_a_value_that_is_not_finite_fails_and_the_reason_says_so(expect, bad):
+    verdict = claim(expect, lambda runs: runs.final("loss") + bad).judge(seeds(0.5, 0.5, 0.5))
+    one = claim(expect, lambda runs: runs.final("loss") * (math.nan if runs.values("seed") == [1] else 1))
+    assert verdict.status == "fails"
+    assert f"seed 0: it is {bad}" in verdict.reason
+    verdict = one.judge(seeds(0.5, 0.5, 0.5))
+    assert verdict.status == "fails"
+    assert verdict.reason == "seed 1: it is nan"
+    assert math.isnan(verdict.measured)
+    assert verdict.ci is None
+
+
+def test_infinities_of_both_signs_do_not_stop_the_judge():
+    verdict = claim(at_least(0), lambda runs: math.inf * (-1) ** runs.values("seed")[0]).judge(seeds(1.0, 1.0, 1.0))
+    assert verdict.status == "fails"
+
+
+@pytest.mark.parametrize(
+    ("documented", "value", "status", "surprising"),
+    [
+        ("holds", 1.0, "holds", False),
+        ("holds", -1.0, "fails", True),
+        ("fails", -1.0, "fails", False),
+        ("fails", 1.0, "holds", True),
+    ],
+)
+def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value, status, surprising):
+    because = "the step is too long" if documented == "fails" else ""
+    judged = claim(at_least(0), documented=documented, because=because).judge(seeds(value, value, value))
+    assert (judged.status, judged.surprising) == (status, surprising)
+    assert because in judged.reason
+
+
+def test_an_untested_claim_surprises_unless_documented():
+    assert claim(at_least(0)).judge(seeds(1.0)).surprising
+    assert not claim(at_least(0), documented="untested").judge(seeds(1.0)).surprising
+
+
+def test_an_error_in_a_claim_is_not_taken_for_a_missing_measurement():
+    with pytest.raises(ZeroDivisionError):
+        claim(at_least(0), lambda runs: 1 / 0).judge(seeds(1.0, 1.0, 1.0))
+
+
+def declared(**details):
+    given = {"name": "a/b", "laptop": Config(), "paper": Config(), "grid": {"seed": [0]}} | details
+    return Experiment(figure="Fig. 1", title="t", minutes=1, **given)
+
+
+def test_a_claim_documented_to_fail_must_say_why_and_have_a_name_of_its_own():
+    figure = declared()
+    with pytest.raises(ValueError, match="say why"):
+        figure.claim("c1", says="s", expect=above(0), documented="fails")
+    figure.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
+    assert figure.claims[0].where == "Fig. 1"
+    with pytest.raises(ValueError, match="two claims called c1"):
+        figure.claim("c1", says="s", expect=above(0))
+
+
+class Other(Config):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("details", "says"),
+    [
+        ({"grid": {"seed": [-1]}}, "seed = -1"),
+        ({"paper_grid": {"sed": [0]}}, "did you mean seed"),
+        ({"name": "NoSystem"}, "<system>/<experiment>"),
+        ({"name": "a/b/c"}, "<system>/<experiment>"),
+        ({"paper": Other()}, "different config types"),
+    ],
+)
+def test_an_experiment_that_could_not_run_cannot_be_declared(details, says):
+    assert declared().system == "a"
+    with pytest.raises((RequestError, ValueError), match=says):
+        declared(**details)

@@ -1,0 +1,69 @@
+"""What is said of a sweep while it runs, where nobody looks at a terminal."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from featurelab.pipelines.engine.sweep import progress
+from featurelab.pipelines.engine.sweep.progress import SweepProgress
+from featurelab.pipelines.engine.sweep.settle import Told
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now.seconds)
+    return now
+
+
+@pytest.fixture
+def conducted():
+    calls = []
+    return SimpleNamespace(
+        told=[Told()],
+        calls=calls,
+        start=lambda part: calls.append(("start", part)),
+        over=lambda part: calls.append(("over", part)),
+        trial_ended=lambda part: calls.append(("ended", part)),
+        look_after_ray=lambda: None,
+    )
+
+
+def trial(index, **result):
+    return SimpleNamespace(trial_id=str(index), config={"trial": (0, index)}, last_result=result, error_file=None)
+
+
+def test_away_from_a_terminal_a_line_is_said_every_thirty_seconds(clock, conducted, capsys):
+    with SweepProgress("night", [(0, i) for i in range(8)], conducted) as shown:
+        shown.on_step_end(0, [])
+        for index in range(2):
+            shown.on_trial_start(0, [], trial(index))
+        for _ in range(290):
+            clock.seconds += 0.1
+            shown.on_step_end(0, [])
+        assert capsys.readouterr().err == ""
+        clock.seconds += 1.01
+        shown.on_step_end(0, [])
+        shown.on_step_end(0, [])
+        assert capsys.readouterr().err == "night: 0 of 8 trials, 2 running, 0 failed, 30 s\n"
+        shown.on_trial_complete(0, [], trial(0, status="finished"))
+        shown.on_trial_complete(0, [], trial(1, status="failed", reason="KeyError: 'x'"))
+        clock.seconds += 30
+        shown.on_step_end(0, [])
+        assert capsys.readouterr().err == "night: 2 of 8 trials, 0 running, 1 failed, 1 min 0 s, about 3 min 0 s left\n"
+        clock.seconds += 7200
+        shown.on_step_end(0, [])
+        assert "2 h 1 min, about 6 h 3 min left" in capsys.readouterr().err
+
+
+def test_what_became_of_each_trial_is_told_apart(clock, conducted):
+    with SweepProgress("night", [(0, i) for i in range(4)], conducted) as shown:
+        for index in range(4):
+            shown.on_trial_start(0, [], trial(index))
+        shown.on_trial_complete(0, [], trial(0, status="finished"))
+        shown.on_trial_complete(0, [], trial(1, **{"loss/test": 0.5}))  # its last result is a report: it was stopped
+        shown.on_trial_complete(0, [], trial(2, status="failed", reason="KeyError: 'x'"))
+        shown.on_step_end(0, [])
+        shown.on_trial_error(0, [], trial(3))
+    assert (conducted.told[0].stopped, conducted.told[0].reasons) == ({1}, {2: "KeyError: 'x'"})
+    assert conducted.calls == [("start", 0), ("ended", 0), ("over", 0)]

@@ -1,0 +1,51 @@
+"""The kernels that the libraries choose are part of what a run records of its environment."""
+
+import json
+import os
+import subprocess
+import sys
+
+from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.trial.run import run_trial
+from featurelab.tracking.provenance import changes, environment
+
+CODE = (
+    "import json, numpy; from featurelab.pipelines.engine.trial.isolation import dispatch; "
+    "print(json.dumps(dispatch()))"
+)
+
+
+def found(**variables):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("ATEN_", "ONEDNN_", "OPENBLAS_CORE", "MKL_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], env=clean | variables, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_other_kernels_are_named_whoever_chose_them():
+    usual, other = (
+        found(),
+        found(ATEN_CPU_CAPABILITY="default", ONEDNN_MAX_CPU_ISA="SSE41", OPENBLAS_CORETYPE="Nehalem"),
+    )
+    assert other["torch kernels"] == "DEFAULT"
+    assert usual["torch kernels"] != "DEFAULT"
+    lines = changes(environment(dispatch=usual), environment(dispatch=other))
+    assert f"torch kernels: {usual['torch kernels']} -> DEFAULT" in lines
+    assert "ONEDNN_MAX_CPU_ISA: none -> SSE41" in lines
+    assert [line for line in lines if line.startswith("openblas kernels: ") and line.endswith("Nehalem")]
+    assert changes(environment(dispatch=usual), environment(dispatch=found())) == []
+
+
+def test_runs_of_versions_that_did_not_record_them_are_not_said_to_differ():
+    assert changes(environment(), environment(dispatch={"torch kernels": "AVX2"})) == []
+
+
+def test_a_trial_records_them(store, tmp_path):
+    experiment = Experiment(
+        name="tests/kernels", figure="none", title="", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=0.1
+    )
+    experiment.trial(lambda config, recorder: recorder.log({"loss/test": 1.0}, 0))
+    run_id = run_trial(experiment, Config(), store, scale="laptop", outbox=tmp_path).run_id
+    assert "torch kernels" in store.read_json(run_id, "environment.json")["dispatch"]

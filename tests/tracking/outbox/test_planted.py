@@ -1,0 +1,227 @@
+"""A journal, an outbox, a store that came with somebody's folder are input: they cannot reach out of their place."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from featurelab.tracking.errors import StoreError
+from featurelab.tracking.outbox.bound import Bound
+from featurelab.tracking.outbox.journal import Journal
+from featurelab.tracking.outbox.locks import alone, in_use
+from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.outbox.sync import sync
+from featurelab.tracking.store.connect import attach
+
+OTHER_USER = 65534
+
+
+@pytest.fixture
+def outbox(tmp_path):
+    path = tmp_path / "outbox"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def run_id(store):
+    return store.start_run("system/figure", "run")
+
+
+@pytest.fixture
+def plant(store, run_id, outbox):
+    """Write a journal for a run that is there, as somebody else might."""
+
+    def write(*entries, uri=None, name=run_id):
+        header = {"uri": uri or store.uri, "run_id": name, "experiment": ""}
+        path = outbox / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in (header, *entries)))
+        return path
+
+    return write
+
+
+def refusal(outbox, store, run_id):
+    done = sync(outbox, known=store.uri, timeout=5)
+    assert done.sent == []
+    return done.failed[run_id]
+
+
+class Listener(http.server.BaseHTTPRequestHandler):
+    heard: list[str]
+
+    def do_GET(self):
+        self.heard.append(str(self.headers))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_POST = do_GET
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def listener() -> Iterator[http.server.ThreadingHTTPServer]:
+    Listener.heard = []
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    yield site
+    site.shutdown()
+
+
+def test_no_server_that_a_journal_names_is_shown_the_tracking_token(
+    store, run_id, outbox, plant, listener, monkeypatch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret-s3cret")
+    address = f"http://127.0.0.1:{listener.server_port}"
+    plant({"t": 1, "s": 0, "m": {"loss": 1.0}}, uri=address)
+    assert f"it is for the store at {address}" in refusal(outbox, store, run_id)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
+    assert address in sync(outbox).failed[run_id]
+    assert Listener.heard == []
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    sync(outbox, timeout=5)
+    assert "s3cret-s3cret" in Listener.heard[0], "which the one that the user has chosen is"
+
+
+@pytest.mark.parametrize("target", ["../../../precious", "/{}/precious", "training/../../../../../precious"])
+def test_what_a_journal_asks_to_delete_stays_inside_its_run(store, run_id, outbox, plant, tmp_path, target):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("x")
+    plant({"discard": target.format(tmp_path)}, {"end": "FINISHED", "t": 1})
+    assert "must be relative and stay inside the run" in refusal(outbox, store, run_id)
+    assert (precious / "thesis.tex").read_text() == "x"
+
+
+def test_what_a_store_calls_the_place_of_a_run_is_not_deleted_elsewhere(store, run_id, outbox, plant, tmp_path):
+    precious = tmp_path / "home" / "training"
+    precious.mkdir(parents=True)
+    with store.client._tracking_client.store.ManagedSessionMaker() as session:
+        from mlflow.store.tracking.dbmodels.models import SqlRun
+
+        session.query(SqlRun).filter_by(run_uuid=run_id).update({"artifact_uri": f"file://{precious.parent}"})
+    plant({"discard": "training"}, {"end": "FINISHED", "t": 1})
+    assert sync(outbox, known=store.uri).sent == [run_id], "it is not worth keeping the run for"
+    assert precious.exists()
+    with pytest.raises(StoreError, match="do not lie in the folder of the store"):
+        store.delete_artifacts(run_id, "training")
+
+
+def test_a_link_in_a_run_s_folder_does_not_lead_deletion_out_of_it(store, run_id, tmp_path):
+    store.log_json(run_id, {}, "a.json")
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    place = Path(store.get_run(run_id).info.artifact_uri)
+    (place / "training").symlink_to(precious)
+    with pytest.raises(StoreError, match="do not lie in the folder of the store"):
+        store.delete_artifacts(run_id, "training")
+    assert precious.exists()
+
+
+def test_links_among_the_artifacts_are_not_followed(store, run_id, outbox, plant, tmp_path):
+    (tmp_path / "secret").write_text("s3cret")
+    for folder, link in (("1", "kept.txt"), ("1", "inner/kept.txt")):
+        journal = plant({"end": "FINISHED", "t": 1})
+        place = outbox / run_id / folder / link
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(tmp_path / "secret")
+        assert "is a symbolic link, or no plain file" in refusal(outbox, store, run_id)
+        assert store.artifact_paths(run_id, "") == []
+        assert journal.exists()
+        place.unlink()
+    (outbox / run_id / "1" / "inner").rmdir()
+    (outbox / run_id / "1").rmdir()
+    (outbox / run_id / "1").symlink_to(tmp_path)
+    assert "is a symbolic link, or no plain file" in refusal(outbox, store, run_id)
+
+
+def test_a_journal_that_is_a_link_or_no_file_is_not_written_to(store, run_id, outbox, tmp_path):
+    target = tmp_path / "notes"
+    target.write_text("mine, cut short")
+    journal = outbox / f"{run_id}.jsonl"
+    for make in (journal.symlink_to, journal.hardlink_to, lambda _: os.mkfifo(journal)):
+        make(target)
+        said = refusal(outbox, store, run_id)
+        assert "symbolic link" in said or "second name" in said or "no plain file" in said
+        assert not in_use(outbox, run_id)
+        with pytest.raises(OSError, match=r"symbolic link|second name|no plain file"):
+            Recorder(store, run_id, outbox=outbox)
+        journal.unlink()
+    assert target.read_text() == "mine, cut short"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_what_belongs_to_another_user_is_left_alone(store, run_id, outbox, plant):
+    journal = plant({"t": 1, "s": 0, "m": {"loss": 1.0}})
+    os.chown(journal, OTHER_USER, OTHER_USER)
+    assert "belongs to another user" in refusal(outbox, store, run_id)
+    os.chown(journal, 0, 0)
+    os.chown(outbox, OTHER_USER, OTHER_USER)
+    with pytest.raises(StoreError, match="belongs to another user"):
+        sync(outbox, known=store.uri)
+    assert store.get_run(run_id).data.metrics == {}
+
+
+def test_marks_and_locks_are_not_made_through_links(outbox, tmp_path):
+    (outbox / ".full").symlink_to(tmp_path / "made")
+    (outbox / "sweep.lock").symlink_to(tmp_path / "made")
+    assert not Bound(outbox, 1).admits(2)
+    with pytest.raises(OSError, match="symbolic link"), alone(outbox, "sweep"):
+        pass
+    assert not (tmp_path / "made").exists()
+
+
+WRONG = [
+    {"m": {"loss": 1.0}},
+    {"t": 1, "s": 0, "m": {"loss": "x"}},
+    {"t": 1, "s": 0, "m": [1]},
+    {"t": "x", "s": 0, "m": {"loss": 1.0}},
+    {"tags": {"a": {"b": 1}}},
+    {"tags": 5},
+    {"end": "RUNNING", "t": 1},
+    {"end": "FINISHED"},
+    {"attempt": 0},
+    {"sent": "all"},
+    {"dataset": {"name": "a", "digest": "x" * 37, "profile": {}, "context": "train"}},
+    {"run": "rm -rf"},
+    {"run_id": "0" * 32},
+]
+
+
+@pytest.mark.parametrize("entry", WRONG, ids=map(str, WRONG))
+def test_a_line_that_no_recorder_writes_keeps_all_of_its_journal_from_the_store(store, run_id, outbox, plant, entry):
+    journal = plant({"t": 1, "s": 0, "m": {"loss": 1.0}}, entry)
+    before = journal.read_bytes()
+    said = refusal(outbox, store, run_id)
+    assert said.startswith(("the line before byte", "it is of another run"))
+    assert said.isprintable()
+    assert journal.read_bytes() == before
+    assert store.get_run(run_id).data.metrics == {}
+
+
+def test_all_that_a_recorder_writes_is_a_line_that_sync_takes(store, run_id, outbox):
+    recorder = Recorder(attach("http://127.0.0.1:9"), run_id, outbox=outbox)
+    recorder.log({"loss/train": 1.0, "nfa/0": float("nan"), "best": float("inf")}, -3)
+    recorder.tags({"a": 1, "b": None})
+    recorder.params({"lr": 0.1})
+    recorder.dataset("data", "d", {"n": 3, "shape": [1, 2]})
+    recorder.discard("training")
+    recorder.json("config", {"lr": 0.1})
+    assert not recorder.close("KILLED", tags={"status": "killed"}, timeout=0.1)
+    journal = Journal(outbox / f"{run_id}.jsonl")
+    journal.append({"attempt": 2})
+    journal.append({"sent": 10})
+    journal.close()
+    path = outbox / f"{run_id}.jsonl"
+    path.write_text(path.read_text().replace("http://127.0.0.1:9", store.uri).replace('{"sent":10}\n', ""))
+    assert sync(outbox, known=store.uri).sent == [run_id]
+    assert store.get_run(run_id).data.metrics["loss/train"] == 1.0

@@ -1,0 +1,120 @@
+"""Something between us and the server answers in its place: a login page, half an answer, nothing."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+import requests
+
+from featurelab.tracking.errors import StoreError
+from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.store import query
+from featurelab.tracking.store.connect import attach
+
+PAGE = b"<html>please log in</html>"
+GARBLED = {
+    "page": (200, PAGE, 0),
+    "nothing": (200, b"", 0),
+    "cut short": (200, b'{"run": {"info": {"run_i', 0),
+    "connection cut": (200, b'{"run": {', 100),
+    "no object": (200, b'"ok"', 0),
+    "unauthorised": (401, PAGE, 0),
+    "forbidden": (403, b"no", 0),
+    "not found": (404, PAGE, 0),
+    "bad gateway": (502, PAGE, 0),
+}
+
+
+@dataclass
+class Between:
+    """A proxy that answers the next requests itself, while `garbled` holds answers (status, body, bytes missing)."""
+
+    target: str
+    garbled: list[tuple[int, bytes, int]] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def between(server) -> Iterator[Between]:
+    state = Between(server.uri)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            if state.garbled:
+                status, content, missing = state.garbled.pop()
+            else:
+                state.passed.append(self.path)
+                kind = {"content-type": self.headers.get("content-type", "")}
+                reply = requests.request(self.command, state.target + self.path, data=body, headers=kind, timeout=30)
+                status, content, missing = reply.status_code, reply.content, 0
+            self.send_response(status)
+            self.send_header("content-length", str(len(content) + missing))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = answer
+
+        def log_message(self, *args) -> None:
+            pass
+
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.port = site.server_port
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    yield state
+    site.shutdown()
+
+
+@pytest.mark.parametrize("kind", GARBLED)
+def test_what_another_answers_in_the_servers_place_is_asked_again(between, tmp_path, kind):
+    store = attach(between.uri)
+    run_id = store.start_run("system/garbled", kind)
+    recorder = Recorder(store, run_id, outbox=tmp_path)
+    for step in range(300):
+        recorder.log({"loss/train": float(step)}, step)
+    between.garbled = [GARBLED[kind]] * 3
+    assert recorder.close(tags={"status": "finished"})
+    assert between.garbled == []
+    run = store.get_run(run_id)
+    assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
+    assert len(store.client.get_metric_history(run_id, "loss/train")) == 300
+
+
+@pytest.mark.parametrize("kind", GARBLED)
+def test_every_kind_of_request_is_asked_again(between, kind):
+    store = attach(between.uri)
+
+    def garble() -> None:
+        between.garbled = [GARBLED[kind]]
+
+    garble()
+    run_id = store.start_run("system/garbled", kind)
+    garble()
+    store.set_tags(run_id, {"a": "b"})
+    garble()
+    assert store.get_run(run_id).data.tags["a"] == "b"
+    garble()
+    assert next(query.rows(store, "system/garbled", tags={"mlflow.runName": kind}))["run_id"] == run_id
+    garble()
+    assert len(query.histories(store, [run_id])) == 0
+    garble()
+    store.end_run(run_id)
+    assert store.get_run(run_id).info.status == "FINISHED"
+
+
+@pytest.mark.parametrize("kind", GARBLED)
+def test_once_patience_ends_it_is_said_in_one_line(between, kind):
+    between.garbled = [GARBLED[kind]] * 1000
+    with pytest.raises(StoreError, match="cannot be reached") as caught:
+        replace(attach(between.uri), patience=0.5).set_tags("0" * 32, {"a": "b"})
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500

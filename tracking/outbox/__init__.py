@@ -1,0 +1,1 @@
+"""Recording that loses nothing: journals beside a trial, and how they reach the store."""

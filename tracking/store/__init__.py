@@ -1,0 +1,1 @@
+"""The MLflow store: connecting, reading in bulk, artifacts, patience."""

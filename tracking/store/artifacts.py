@@ -1,0 +1,97 @@
+"""Write one artifact as files under a directory, laid out as it will lie in the run's artifact folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from featurelab.tracking.lines import quoted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+LONGEST_NAME = 255  # bytes: what file systems take
+
+
+def place(root: Path, path: str) -> Path:
+    """Return `root / path` with its parent directories made; ValueError as `checked`."""
+    target = root / checked(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def checked(path: str) -> str:
+    """Return `path`, if as an artifact's it stays inside the run, on every system on which it may be read. ValueError.
+
+    So no part can be one of Windows' paths either.
+    """
+    parts = path.split("/")
+    drive = any(re.match(r"[A-Za-z]:", part) for part in parts)
+    if not path.isprintable() or "\\" in path or drive or {"", ".", ".."} & set(parts):
+        raise ValueError(f"artifact path {quoted(path)} must be relative and stay inside the run")
+    if any(len(part.encode()) > LONGEST_NAME for part in parts):
+        raise ValueError(f"artifact path {quoted(path)}: a name has {LONGEST_NAME} bytes at most")
+    return path
+
+
+def plain(value: Any) -> Any:
+    """Turn what `json` does not know into what it does: numpy scalars and arrays, sets and paths. Else TypeError."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+def jsonable(value: Any) -> Any:
+    """Return `value` as it would be read back from JSON; TypeError where it cannot be written."""
+    return json.loads(json.dumps(value, default=plain))
+
+
+def write_json(root: Path, path: str, obj: Any) -> None:
+    """Write `obj` as indented JSON; TypeError where it cannot be."""
+    text = json.dumps(obj, indent=2, default=plain)
+    place(root, path).write_text(text + "\n")
+
+
+def write_arrays(root: Path, path: str, **arrays: Any) -> None:
+    """Write named arrays as one compressed `.npz`; ValueError for object arrays, which would need pickle."""
+    converted = {name: np.asarray(array) for name, array in arrays.items()}
+    if objects := [name for name, array in converted.items() if array.dtype == object]:
+        raise ValueError(f"array {objects[0]!r} holds Python objects, not numbers or strings")
+    np.savez_compressed(place(root, path), **converted)  # type: ignore[arg-type]
+
+
+def write_table(root: Path, path: str, table: pd.DataFrame) -> None:
+    """Write a table without its index as `.csv` or `.parquet`, by the suffix; ValueError for any other."""
+    suffix = Path(path).suffix
+    if suffix == ".csv":
+        table.to_csv(place(root, path), index=False)
+    elif suffix == ".parquet":
+        table.to_parquet(place(root, path), index=False)
+    else:
+        raise ValueError(f"a table is stored as .csv or .parquet, not {path!r}")
+
+
+def write_figure(root: Path, stem: str, figure: Figure) -> None:
+    """Draw a matplotlib figure as `<stem>.png` (for pages) and `<stem>.svg` (for papers)."""
+    for suffix in ("png", "svg"):
+        figure.savefig(place(root, f"{stem}.{suffix}"), dpi=150, bbox_inches="tight")
+
+
+def copy(root: Path, source: Path, directory: str) -> None:
+    """Copy a file or a whole directory to `<directory>/<its name>`; FileNotFoundError where it is missing."""
+    target = place(root, str(Path(directory) / source.name))
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copy2(source, target)
