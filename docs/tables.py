@@ -43,7 +43,7 @@ def failing(system: str) -> str:
         (f"`{claim.id}`", experiment.figure, claim.because)
         for experiment in registry.experiments(system)
         for claim in experiment.claims
-        if claim.documented == "fails"
+        if claim.documented() == "fails"
     ]
     return table(["claim", "of", "why"], rows)
 

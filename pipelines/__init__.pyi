@@ -26,6 +26,8 @@ from featurelab.pipelines.engine.experiment.config import stream_seed as stream_
 from featurelab.pipelines.engine.experiment.cost import Cost as Cost
 from featurelab.pipelines.engine.experiment.cost import mlp_cost as mlp_cost
 from featurelab.pipelines.engine.experiment.drawing import CATEGORIES as CATEGORIES
+from featurelab.pipelines.engine.experiment.drawing import band as band
+from featurelab.pipelines.engine.experiment.drawing import bars as bars
 from featurelab.pipelines.engine.experiment.drawing import curves as curves
 from featurelab.pipelines.engine.experiment.drawing import heatmap as heatmap
 from featurelab.pipelines.engine.experiment.drawing import points as points

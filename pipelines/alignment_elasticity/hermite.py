@@ -143,8 +143,7 @@ def low_degrees(runs):
     paper="exact",
     where="Thm. H.5",
     expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
-    documented="fails",
-    because="its generating-function step is linear in the variances, so that powers of A - 1 and B - 1 are lost",
+    fails="its generating-function step is linear in the variances, so that powers of A - 1 and B - 1 are lost",
 )
 def printed(runs):
     return {"(4, 0)": runs.final("hermite_error/printed_40"), "(4, 4)": runs.final("hermite_error/printed_44")}

@@ -205,8 +205,7 @@ def correlation(runs):
     paper="p = 0.00 for both",
     where="Table 1",
     expect={"A": at_least(3.88), "B": at_least(3.88)},
-    documented="fails",
-    because="on digits r is small, and with 40 unseen classes not significant",
+    fails="on digits r is small, and with 40 unseen classes not significant",
     seeds=4,
 )
 def fisher(runs):
@@ -219,8 +218,7 @@ def fisher(runs):
     paper="0.24, 0.29",
     where="Table 1",
     expect=at_most(0.15),
-    documented="untested",
-    because="the number is of CARS196 and CUB200, which only the paper preset reads",
+    untested="the number is of CARS196 and CUB200, which only the paper preset reads",
 )
 def printed_correlation(runs):
     return max(abs(runs.final(R, dataset=name) - PRINTED[name]["r"]) for name in public(runs))
@@ -232,8 +230,7 @@ def printed_correlation(runs):
     paper="93.65, 68.13; 843.27, 1072.49",
     where="Table 1",
     expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)},
-    documented="untested",
-    because="the numbers are of CARS196 and CUB200, which only the paper preset reads",
+    untested="the numbers are of CARS196 and CUB200, which only the paper preset reads",
 )
 def printed_values(runs):
     found = {
@@ -268,8 +265,7 @@ def before_training(runs):
     says="training makes the correlation: r is higher after it than before (differences)",
     origin="ours",
     expect={"A": above(0), "B": above(0)},
-    documented="fails",
-    because="the correlation is there before training: tight classes are aligned and retrieved in any feature space",
+    fails="the correlation is there before training: tight classes are aligned and retrieved in any feature space",
 )
 def gain(runs):
     return each_dataset(runs, lambda name: runs.final(R, dataset=name) - first(runs, R, dataset=name))

@@ -218,8 +218,7 @@ def powers(runs):
     paper="C^k n^(-(k/2) log^(2k) n)",
     where="Lemma 3.2",
     expect=at_most(-8.6),
-    documented="fails",
-    because="the logarithms are printed in the exponent; the proof and the numbers have them beside the power",
+    fails="the logarithms are printed in the exponent; the proof and the numbers have them beside the power",
 )
 def powers_as_printed(runs):
     return slope(runs, "power_error/1", READINGS[0])
@@ -250,8 +249,7 @@ def regression_cosine(runs):
     says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
     origin="ours",
     expect=above(0.97),
-    documented="fails",
-    because="with short means more of the gradient lies outside A at these sizes than at |v| = 5",
+    fails="with short means more of the gradient lies outside A at these sizes than at |v| = 5",
 )
 def regression_cosine_short(runs):
     return least_cosine(runs, READINGS[0])

@@ -110,8 +110,7 @@ def slight(runs):
     says="with Q as LAPACK returns it: the cosine of v and R v at the slightest rotation",
     paper="from slight to more substantial",
     expect=above(0.99),
-    documented="fails",
-    because="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I",
+    fails="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I",
 )
 def as_printed(runs):
     return runs.curve("cosine/printed").iloc[0]

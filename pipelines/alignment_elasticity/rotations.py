@@ -223,8 +223,7 @@ def initial_recall(runs):
     says="the same of each network by itself, whichever its sign: |Spearman|, |v| = 3 (mean over networks)",
     origin="ours",
     expect={"Data 1": at_most(0.5), "Data 3": at_most(0.5)},
-    documented="fails",
-    because="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
+    fails="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
 )
 def initial_recall_of_one(runs):
     return {

@@ -157,8 +157,7 @@ def gain(runs):
     origin="ours",
     where="Fig. 3a",
     expect={"5 sqrt(d)": at_least(0.95), "5 d": at_least(0.95)},
-    documented="fails",
-    because="with class means this long the features are saturated before the step, and the step adds less and less",
+    fails="with class means this long the features are saturated before the step, and the step adds less and less",
 )
 def gain_outside(runs):
     found = {}

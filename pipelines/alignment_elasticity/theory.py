@@ -126,8 +126,7 @@ def alignment(runs):
     where="Thm. 4.2",
     origin="corrected",
     expect=at_most(0.2),
-    documented="fails",
-    because="at |v| = 5 the step moves pre-activations by more than 1, and the series in it diverges",
+    fails="at |v| = 5 the step moves pre-activations by more than 1, and the series in it diverges",
 )
 def alignment_outside(runs):
     return alignment_error(runs, 5.0)
@@ -139,8 +138,7 @@ def alignment_outside(runs):
     paper="exact up to o(1)",
     where="Thm. 4.2",
     expect=at_most(0.2),
-    documented="fails",
-    because="the printed expansion of the features leaves out the sqrt(N) of the step",
+    fails="the printed expansion of the features leaves out the sqrt(N) of the step",
 )
 def alignment_as_printed(runs):
     return alignment_error(runs, 1.0, "literal")
@@ -195,8 +193,7 @@ def first_order_of_one(runs):
     paper="exact up to o(1)",
     where="Thm. 4.3",
     expect=between(0.5, 1.05),
-    documented="fails",
-    because="the printed expansion of the features leaves out the sqrt(N) of the step",
+    fails="the printed expansion of the features leaves out the sqrt(N) of the step",
 )
 def elasticity_as_printed(runs):
     return float(np.median(ratios(runs, "elasticity/literal_1")))

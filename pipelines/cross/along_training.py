@@ -240,7 +240,7 @@ def claimed(id, *, says, expect, fails=None):
     def add(function):
         for name, experiment in figures.items():
             because = (fails or {}).get(name, "")
-            known: Any = {"documented": "fails", "because": because} if because else {}
+            known: Any = {"fails": because} if because else {}
             experiment.claim(id, says=says, expect=expect, origin="ours", **known)(function)
         return function
 

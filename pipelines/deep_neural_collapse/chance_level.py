@@ -130,8 +130,7 @@ def eigenvectors(runs):
     says="W'W and AGOP^(1/2) that share nothing correlate by at most 2 d^(-1/2) (largest, in units of d^(-1/2))",
     paper="approximately (at most) 0.04",
     expect={"normal entries": at_most(2), "two networks": at_most(2)},
-    documented="fails",
-    because="both matrices are positive, and the Pearson correlation of all entries is that of their diagonals",
+    fails="both matrices are positive, and the Pearson correlation of all entries is that of their diagonals",
 )
 def matrices(runs):
     return {

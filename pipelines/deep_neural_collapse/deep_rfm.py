@@ -184,8 +184,7 @@ def cos_collapse(runs):
     says="NC1 after M^(1/2) falls exponentially with depth (line through ln NC1 against the layer)",
     paper="curves on a logarithmic axis, no number",
     expect={"R²": at_least(0.9), "slope": below(0)},
-    documented="fails",
-    because="with cosine features NC1 reaches a floor near 0.007 at the fourth layer; it is exponential before",
+    fails="with cosine features NC1 reaches a floor near 0.007 at the fourth layer; it is exponential before",
 )
 def exponential(runs):
     fits = [line(trusted(runs, "nc1/projected", **row)) for row in rows(runs)]

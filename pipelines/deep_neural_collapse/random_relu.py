@@ -119,8 +119,7 @@ def distances(runs):
     paper="distances between data points generally increase",
     where="Appendix A, behind Prop. A.1",
     expect=above(1),
-    documented="fails",
-    because="h(r) is at least r, so that distances shrink: the factor is (1 - h)/(1 - r), between 1/2 and 1",
+    fails="h(r) is at least r, so that distances shrink: the factor is (1 - h)/(1 - r), between 1/2 and 1",
 )
 def increase(runs):
     return float(distances(runs).min())

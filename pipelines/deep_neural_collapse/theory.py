@@ -195,8 +195,7 @@ def in_units_of_the_bound(runs, points, kappa):
     says="with the printed kappa the error falls to the order of l_k^2 / l_Phi^2 (largest final error in these units)",
     paper="error ≤ (1 - ε) error + O(l_k²/l_Φ²)",
     expect=at_most(10),
-    documented="fails",
-    because="the printed scale is not that of the fixed point: the Gram matrices converge to a multiple of YY'",
+    fails="the printed scale is not that of the fixed point: the Gram matrices converge to a multiple of YY'",
 )
 def printed(runs):
     return in_units_of_the_bound(runs, PRINTED, "printed")

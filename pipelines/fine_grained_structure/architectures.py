@@ -69,8 +69,7 @@ def less(runs):
     paper="three equally dark lines",
     where="Figs. 44-46",
     expect=at_most(1.1),
-    documented="fails",
-    because="a small VGG on digits keeps a part of the structure, where the source's on CIFAR-10 keeps none",
+    fails="a small VGG on digits keeps a part of the structure, where the source's on CIFAR-10 keeps none",
 )
 def none(runs):
     return of(runs, "vgg").final("msdr/head")

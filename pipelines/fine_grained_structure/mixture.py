@@ -226,8 +226,7 @@ def gained(runs):
     says="the input alone has 1 + s2: is the hidden layer's MSDR higher (smallest difference over s2 >= 1, each d)",
     origin="ours",
     expect={"d = 64": above(0), "d = 256": above(0)},
-    documented="fails",
-    because="with 64 inputs and s2 of 4 and more the hidden layer separates the clusters less than the input does",
+    fails="with 64 inputs and s2 of 4 and more the hidden layer separates the clusters less than the input does",
 )
 def over_input(runs):
     return {
@@ -255,8 +254,7 @@ def width(runs):
     says="small initial weights: MSDR rises with the width, for each s2 above 2 (differences of neighbours)",
     paper="a clear positive correlation",
     expect=rising(WIDTHS, 2.1),
-    documented="fails",
-    because="at s2 = 8 the ratio of 256 units is no larger than that of 64, and 16 units vary widely over seeds",
+    fails="at s2 = 8 the ratio of 256 units is no larger than that of 64, and 16 units vary widely over seeds",
 )
 def width_far(runs):
     return growth(runs, "width", low=2.1, init_scale=0.1)
@@ -267,8 +265,7 @@ def width_far(runs):
     says="PyTorch's initial weights: MSDR rises with the width, for each s2 from 0.05 on (differences of neighbours)",
     paper="a clear positive correlation",
     expect=rising(WIDTHS, 0.05),
-    documented="fails",
-    because="at PyTorch's initial scale wide networks stay near their initial features: the order is reversed",
+    fails="at PyTorch's initial scale wide networks stay near their initial features: the order is reversed",
 )
 def width_default(runs):
     return growth(runs, "width", low=0.05, init_scale=1.0)

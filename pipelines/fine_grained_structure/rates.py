@@ -62,8 +62,7 @@ def learned(runs):
     paper="8 cells below 0.5%, 6 of them at 0",
     where="Fig. 19",
     expect={"eighth": below(0.005), "sixth": at_most(0)},
-    documented="fails",
-    because="forty epochs of digits are too few steps for the two smaller learning rates",
+    fails="forty epochs of digits are too few steps for the two smaller learning rates",
 )
 def fitted(runs):
     errors = sorted(1 - share for share in cells(runs, "accuracy/train").values())

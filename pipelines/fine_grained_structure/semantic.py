@@ -198,8 +198,7 @@ def in_the_input(runs):
     says="training accuracy is at least 0.999 under both groupings (smallest)",
     origin="ours",
     expect={"official": at_least(0.999), "random": at_least(0.999)},
-    documented="fails",
-    because="random super-classes are not fitted after 300 steps, so their features have not collapsed",
+    fails="random super-classes are not fitted after 300 steps, so their features have not collapsed",
 )
 def fitted(runs):
     return dict(zip(("official", "random"), (min(pair) for pair in shares(runs)), strict=True))

@@ -213,8 +213,7 @@ def closed_form(runs):
     paper=3,
     where="Thm. A.15",
     expect={"R": at_least(2.5), "R_worst": at_least(2.5)},
-    documented="fails",
-    because="distances inside a cluster go with zeta^2 |phi|, not with the cube of |phi|, as its proof has it",
+    fails="distances inside a cluster go with zeta^2 |phi|, not with the cube of |phi|, as its proof has it",
 )
 @figure.claim(
     "c21b_order_is_one",
@@ -233,8 +232,7 @@ def order(runs):
     paper="R_worst >= bound",
     where="Thm. A.15",
     expect=at_least(1),
-    documented="fails",
-    because="the bound goes with c^-3 and the ratio with 1/c; the theorem's own conditions cannot be met at this size",
+    fails="the bound goes with c^-3 and the ratio with 1/c; the theorem's own conditions cannot be met at this size",
 )
 def bound(runs):
     worst, bounds = at_c(runs, "separation/worst"), at_c(runs, "separation_bound")

@@ -52,8 +52,7 @@ def least(runs):
     paper="higher than the highest UC-NFA of standard training",
     where="Appendix J",
     expect=above(0),
-    documented="fails",
-    because="about half of the seeds end above; the others stay below gradient descent's best layer",
+    fails="about half of the seeds end above; the others stay below gradient descent's best layer",
 )
 def above_best(runs):
     return min(final(runs, "adaptive_slo")) - max(final(runs, "gd"))
@@ -65,8 +64,7 @@ def above_best(runs):
     paper="lower generalisation loss",
     where="Appendix J",
     expect=above(0),
-    documented="fails",
-    because="at eps = 0.01 every step has nearly unit length: the training loss oscillates and does not converge",
+    fails="at eps = 0.01 every step has nearly unit length: the training loss oscillates and does not converge",
 )
 def test_loss(runs):
     return runs.final("loss/test", optimizer="gd") - runs.final("loss/test", optimizer="adaptive_slo")

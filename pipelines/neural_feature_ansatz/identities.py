@@ -153,8 +153,7 @@ def mean(runs):
     paper="exact",
     where="Prop. 12",
     expect=at_most(0.1),
-    documented="fails",
-    because="the printed form leaves out the products of different units and a factor 1/k",
+    fails="the printed form leaves out the products of different units and a factor 1/k",
 )
 def printed(runs):
     return runs.final("identity_error/mean_ptk_squared_printed")

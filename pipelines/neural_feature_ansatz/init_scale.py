@@ -135,8 +135,7 @@ def second_layer(runs):
     says="layer 2: the UC-NFA becomes high and depends on s_0",
     paper="curves, no number",
     expect={"highest": at_least(0.5), "range": at_least(0.1)},
-    documented="fails",
-    because="at width 256 the second layer's UC-NFA hardly leaves its initial value; it grows at smaller width",
+    fails="at width 256 the second layer's UC-NFA hardly leaves its initial value; it grows at smaller width",
 )
 def second_layer_uncentred(runs):
     final = [runs.final("nfa/1", init_scale=s) for s in GRID["init_scale"]]
@@ -148,8 +147,7 @@ def second_layer_uncentred(runs):
     says="layer 1: the final UC-NFA depends more on s_0 than the final C-NFA (difference of ranges)",
     paper="curves, no number",
     expect=at_least(0),
-    documented="fails",
-    because="with isotropic inputs the C-NFA at large s_0 decays late in training; the ordering holds early",
+    fails="with isotropic inputs the C-NFA at large s_0 decays late in training; the ordering holds early",
 )
 @slow_decay.claim(
     "c27_c_nfa_is_the_more_robust",
@@ -178,8 +176,7 @@ def robustness(runs):
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)",
     paper="curves, no number",
     expect=above(0),
-    documented="fails",
-    because="with eigenvalues 1/(1+k^2) the small initialisation still underfits after 800 steps",
+    fails="with eigenvalues 1/(1+k^2) the small initialisation still underfits after 800 steps",
 )
 def generalisation(runs):
     return runs.final("loss/test", init_scale=1.0) - runs.final("loss/test", init_scale=0.01)

@@ -175,8 +175,7 @@ def mean_miss(runs, width):
     says="quadratic: the alignment dips at intermediate decay of the data (depth, for each target)",
     paper="curves, no number",
     expect={target: at_least(0.1) for target in TARGETS},
-    documented="fails",
-    because="with quadratic activations the observed curve is nearly flat below alpha = 0.5 and then rises to 1",
+    fails="with quadratic activations the observed curve is nearly flat below alpha = 0.5 and then rises to 1",
 )
 def dips(runs):
     return dip(runs)
@@ -209,8 +208,7 @@ def predicts(runs):
     says="the same for a single network in place of the average over a few",
     origin="ours",
     expect=at_most(0.05),
-    documented="fails",
-    because="with quadratic activations one network at width 512 strays further: agreement needs the average",
+    fails="with quadratic activations one network at width 512 strays further: agreement needs the average",
 )
 def predicts_one(runs):
     return max(miss(runs, "observed_one", target=t, width=widths(runs)[-1], decay=a) for t in TARGETS for a in ALPHAS)

@@ -117,8 +117,7 @@ def raises(runs):
     paper="curve, no number",
     where="Fig. 14a",
     expect=above(0),
-    documented="fails",
-    because="on digits the C-NFA under gradient descent is already higher than under SLO",
+    fails="on digits the C-NFA under gradient descent is already higher than under SLO",
 )
 def raises_centred(runs):
     return gain(runs, "cnfa/0")

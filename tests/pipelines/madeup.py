@@ -1,24 +1,14 @@
 """Results that nobody measured: for claims, drawings and the view on results."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.verdict.check import Table
 
 Curve = float | Mapping[int, float]
-
-
-@dataclass(frozen=True)
-class Table:
-    """What trials recorded, one value a row (`run_id`, `metric`, `step`, `value`), as `Results` reads it."""
-
-    points: pd.DataFrame
-
-    def __call__(self, metric: str) -> pd.DataFrame:
-        return self.points[self.points.metric == metric]
 
 
 def results(

@@ -10,7 +10,7 @@ import typer
 
 from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.experiment import Scale
+from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.lazy import lazy
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.experiment.config import Scale
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.results import Results
@@ -65,7 +66,8 @@ class Claim:
     """One sentence of a paper, what to measure for it, and the values with which it holds.
 
     `measure` gets the results of one seed and returns a number, or several named ones (then `expect` has a bound for
-    each, and the claim holds if all do). The verdict is on the mean over seeds.
+    each, and the claim holds if all do). The verdict is on the mean over seeds. `fails` and `untested` say at which
+    scales it is known not to hold or not to be measured, and why.
     """
 
     id: str
@@ -75,8 +77,8 @@ class Claim:
     paper: str | float | None = None
     where: str = ""
     origin: Origin = "paper"
-    documented: Status = "holds"
-    because: str = ""
+    fails: Mapping[Scale, str] = field(default_factory=dict)
+    untested: Mapping[Scale, str] = field(default_factory=dict)
     seeds: int = 3
 
     @property
@@ -84,8 +86,15 @@ class Claim:
         """The bounds as text."""
         return str(self.expect) if isinstance(self.expect, Bound) else {p: str(b) for p, b in self.expect.items()}
 
-    def judge(self, results: "Results") -> "Verdict":
-        """Measure on every seed and hold the mean against what is expected."""
+    def documented(self, scale: Scale = "laptop") -> Status:
+        return "fails" if scale in self.fails else "untested" if scale in self.untested else "holds"
+
+    def because(self, scale: Scale = "laptop") -> str:
+        """Why it is documented not to hold at this scale; empty where it is to hold."""
+        return self.fails.get(scale) or self.untested.get(scale, "")
+
+    def judge(self, results: "Results", scale: Scale = "laptop") -> "Verdict":
+        """Measure on every seed and compare the mean with what is expected."""
         values: dict[int, dict[str, float]] = {}
         gaps: dict[int, str] = {}
         for seed, runs in results.by_seed():
@@ -99,13 +108,15 @@ class Claim:
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         if len(values) < self.seeds:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
-            return self._verdict("untested", f"{counted} ({note})" if note else counted, values)
+            return self._verdict("untested", f"{counted} ({note})" if note else counted, values, scale)
         bounds = {"": self.expect} if isinstance(self.expect, Bound) else dict(self.expect)
         means = {part: _mean([v[part] for v in values.values()]) for part in bounds}
         status: Status = "holds" if all(bounds[part].holds(means[part]) for part in bounds) else "fails"
-        return self._verdict(status, "; ".join(filter(None, [self.because, note])), values)
+        return self._verdict(status, "; ".join(filter(None, [self.because(scale), note])), values, scale)
 
-    def _verdict(self, status: Status, reason: str, values: Mapping[int, Mapping[str, float]]) -> "Verdict":
+    def _verdict(
+        self, status: Status, reason: str, values: Mapping[int, Mapping[str, float]], scale: Scale
+    ) -> "Verdict":
         parts = next(iter(values.values()), {})
         columns = {part: [v[part] for v in values.values()] for part in parts}
         return Verdict(
@@ -113,7 +124,7 @@ class Claim:
             statement=self.says,
             origin=self.origin,
             status=status,
-            documented=self.documented,
+            documented=self.documented(scale),
             reason=reason,
             measured=_unnamed({part: _mean(column) for part, column in columns.items()}),
             ci=_unnamed({part: t_interval(column) for part, column in columns.items()}),

@@ -5,13 +5,15 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.tracking.lines import quoted
 
+Scale = Literal["laptop", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 MOST_BYTES = 100_000  # of a file of settings
 LARGEST = 2**63  # beyond it no number fits a tensor or a column of the store
 DEEPEST = 8  # lists in lists: more than any setting has, and so few that nothing recurses without end

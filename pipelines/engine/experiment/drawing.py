@@ -66,9 +66,7 @@ def curves(
         if scaled:
             table = table / table.max()
         name = label.format(name=symbol(across), value=_short(value)) if label else None
-        axis.plot(table.index, table.mean(axis=1), color=colour, label=name, linestyle=linestyle)
-        if table.shape[1] > 1:
-            axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0)
+        band(axis, table, color=colour, label=name, linestyle=linestyle)
 
 
 def points(
@@ -77,10 +75,25 @@ def points(
     """The final value of a metric against a config field: mean over seeds, bars from the least to the greatest."""
     where = where or {}
     xs = sorted(value for value in results.values(x))
-    tables = [results.curves(metric, **{x: value}, **where).ffill().iloc[-1] for value in xs]
-    means = np.array([table.mean() for table in tables])
-    spread = np.array([[mean - table.min(), table.max() - mean] for mean, table in zip(means, tables, strict=True)])
-    axis.errorbar(xs, means, yerr=spread.clip(min=0).T, **({"marker": "o", "markersize": 3.5, "capsize": 2} | look))
+    bars(axis, [results.finals(metric, **{x: value}, **where) for value in xs], xs, **look)
+
+
+def band(axis: Any, table: Any, x: Any = None, *, color: Any, shade: float = 0.18, **look: Any) -> None:
+    """The mean of a table's columns, one a trial, with their range as a band: against its index, or against `x`."""
+    rows = np.asarray(table, dtype=float)
+    x = table.index if x is None else x
+    axis.plot(x, rows.mean(axis=1), color=color, **look)
+    if rows.shape[1] > 1:
+        axis.fill_between(x, rows.min(axis=1), rows.max(axis=1), color=color, alpha=shade, linewidth=0)
+
+
+def bars(axis: Any, table: Any, x: Any = None, **look: Any) -> None:
+    """The mean of a table's columns, one a trial, with bars from the least to the greatest: see `band`."""
+    rows = np.asarray(table, dtype=float)
+    mean = rows.mean(axis=1)
+    ends = np.array([mean - rows.min(axis=1), rows.max(axis=1) - mean]).clip(min=0)
+    look = {"marker": "o", "markersize": 3.5, "capsize": 2} | look
+    axis.errorbar(table.index if x is None else x, mean, yerr=ends, **look)
 
 
 def heatmap(axis: Any, matrix: "np.ndarray", title: str, note: str = "") -> None:

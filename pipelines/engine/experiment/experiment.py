@@ -1,20 +1,21 @@
 """A figure or table of a paper as a sweep: what a trial does, the grid, the claims about it, the drawing."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
-from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Measured, Origin, Status
-from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Measured, Origin
+from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.cost import Cost
     from featurelab.pipelines.engine.experiment.results import Results
 
-Scale = Literal["laptop", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
+Known = str | Mapping["Experiment | Scale | tuple[Experiment, Scale]", str]  # why a claim fails, and where
+INHERITED = ("grid", "paper_grid", "sweep_axes", "metric", "mode", "minutes", "needs", "stand_in", "caption", "small")
+HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Experiment:
         needs: datasets that the paper preset reads.
         stand_in: how the laptop preset differs from the paper in kind, not just in size; empty where it does not.
         headline: whether a first look should show it.
+        small: settings at which the whole laptop grid runs in seconds, for tests and `featurelab check`; of an axis of
+            the grid, the values that it then has.
     """
 
     name: str
@@ -61,10 +64,12 @@ class Experiment:
     stand_in: str = ""
     headline: bool = False
     caption: str = ""
+    small: Mapping[str | tuple[str, ...], Any] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     run_trial: Callable[[Any, Any], None] | None = None
     drawing: Drawing | None = None
     estimate: "Callable[[Any], Cost] | None" = None
+    variants: "list[Experiment]" = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", self.name):
@@ -73,6 +78,7 @@ class Experiment:
             raise ValueError(f"{self.name}: the two presets are of different config types")
         for scale in SCALES:
             self.configs(scale)
+        self.small_configs()
 
     @property
     def system(self) -> str:
@@ -89,6 +95,12 @@ class Experiment:
         preset = self.preset(scale)
         return [preset.but(**point) for point in expand(self.grid_of(scale))]
 
+    def small_configs(self) -> list[Config]:
+        """The trials of the laptop grid at the small sizes."""
+        grid = {axis: self.small.get(axis, values) for axis, values in self.grid.items()}
+        sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
+        return [self.laptop.but(**(sizes | point)) for point in expand(grid)]
+
     def varied(self, scale: Scale) -> list[str]:
         """The fields that the figure's grid varies."""
         return [name for key in self.grid_of(scale) for name in ((key,) if isinstance(key, str) else key)]
@@ -97,9 +109,27 @@ class Experiment:
         """The grid with fields that vary together joined by `+`, as JSON and pages want it."""
         return {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in self.grid_of(scale).items()}
 
+    def variant(self, name: str, *, figure: str, title: str, **changes: Any) -> "Experiment":
+        """Another figure of the same system: this one with other values of its settings, or other parts of its own.
+
+        `changes` are fields of an experiment (`grid`, `minutes`, `laptop`, ...), or settings that both presets get.
+        Trial, cost and drawing are those of this experiment, also where they are declared later, until the variant
+        declares its own; claims are not. Raises ValueError for what is neither a field nor a setting.
+        """
+        parts = {part.name for part in fields(Experiment)} - {"name", "claims", "variants"}
+        settings = {key: value for key, value in changes.items() if key in type(self.laptop).model_fields}
+        if unknown := set(changes) - parts - set(settings):
+            raise ValueError(f"{name}: neither a part of an experiment nor a setting: {', '.join(sorted(unknown))}")
+        given = {key: value for key, value in changes.items() if key not in settings}
+        inherited = {key: getattr(self, key) for key in (*INHERITED, *HANDED_DOWN)}
+        presets = {scale: given.get(scale, self.preset(scale)).but(**settings) for scale in SCALES}
+        made = {"name": f"{self.system}/{name}", "figure": figure, "title": title}
+        self.variants.append(Experiment(**(inherited | given | presets | made)))
+        return self.variants[-1]
+
     def trial(self, function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         """Decorator: `function(config, recorder)` is one run of this experiment."""
-        self.run_trial = function
+        self._hand_down("run_trial", function)
         return function
 
     def claim(
@@ -111,34 +141,54 @@ class Experiment:
         paper: str | float | None = None,
         where: str = "",
         origin: Origin = "paper",
-        documented: Status = "holds",
-        because: str = "",
+        fails: Known = "",
+        untested: Known = "",
         seeds: int = 3,
+        also: "Sequence[Experiment]" = (),
     ) -> Callable[[Callable[["Results"], Measured]], Callable[["Results"], Measured]]:
-        """Decorator: `function(results of one seed)` measures this claim; see `Claim`."""
-        if any(known.id == id for known in self.claims):
-            raise ValueError(f"{self.name} has two claims called {id}")
-        if documented == "fails" and not because:
-            raise ValueError(f"claim {id} is documented to fail: say why in one sentence")
+        """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.
+
+        Where it is known not to hold, `fails` says why: one sentence for all figures and scales, or one for each of
+        some figures, scales, or pairs of both. `untested` says why it cannot be measured. `where` is the figure unless
+        given. See `Claim`. Raises ValueError for a second claim of that id.
+        """
 
         def add(function: Callable[["Results"], Measured]) -> Callable[["Results"], Measured]:
-            self.claims.append(
-                Claim(
+            for figure in (self, *also):
+                if any(known.id == id for known in figure.claims):
+                    raise ValueError(f"{figure.name} has two claims called {id}")
+                claim = Claim(
                     id=id,
                     says=says,
                     measure=function,
                     expect=expect,
                     paper=paper,
-                    where=where or self.figure,
+                    where=where or figure.figure,
                     origin=origin,
-                    documented=documented,
-                    because=because,
+                    fails=figure._known(fails),
+                    untested=figure._known(untested),
                     seeds=seeds,
                 )
-            )
+                figure.claims.append(claim)
             return function
 
+        for known in (fails, untested):
+            others = set() if isinstance(known, str) else {_figure_of(key) for key in known} - {None, self, *also}
+            if others:
+                raise ValueError(f"claim {id} is not one of {', '.join(other.name for other in others if other)}")
         return add
+
+    def _known(self, known: Known) -> dict[Scale, str]:
+        """The reasons that are for this figure, by scale."""
+        if isinstance(known, str):
+            return dict.fromkeys(SCALES, known) if known else {}
+        found: dict[Scale, str] = {}
+        for scale in SCALES:
+            for key in ((self, scale), self, scale):  # the one that says most comes first
+                if key in known:
+                    found[scale] = known[key]
+                    break
+        return found
 
     def draw(
         self, rows: int = 1, cols: int = 1, size: tuple[float, float] = (7.0, 4.0)
@@ -146,15 +196,23 @@ class Experiment:
         """Decorator: `function(results, axes)` draws the figure on a (rows, cols) array of matplotlib axes."""
 
         def keep(function: Callable[["Results", Any], None]) -> Callable[["Results", Any], None]:
-            self.drawing = Drawing(function, rows, cols, size)
+            self._hand_down("drawing", Drawing(function, rows, cols, size))
             return function
 
         return keep
 
     def cost(self, function: "Callable[[Any], Cost]") -> "Callable[[Any], Cost]":
         """Decorator: `function(config)` estimates what one trial needs."""
-        self.estimate = function
+        self._hand_down("estimate", function)
         return function
+
+    def _hand_down(self, part: str, value: Any) -> None:
+        """Set a part, here and in those variants that have no other one of their own."""
+        before = getattr(self, part)
+        setattr(self, part, value)
+        for variant in self.variants:
+            if getattr(variant, part) is before:
+                variant._hand_down(part, value)
 
     def summary(self) -> dict[str, Any]:
         """What `featurelab list --json` says of this experiment."""
@@ -192,8 +250,8 @@ class Experiment:
                     "expected": claim.expected,
                     "paper": claim.paper,
                     "where": claim.where,
-                    "documented": claim.documented,
-                    "reason": claim.because,
+                    "documented": claim.documented(scale),
+                    "reason": claim.because(scale),
                 }
                 for claim in self.claims
             ],
@@ -204,3 +262,8 @@ class Experiment:
         if self.estimate is None:
             return None
         return float(f"{sum(self.estimate(config).gpu_hours for config in self.configs(scale)):.3g}")
+
+
+def _figure_of(key: "Experiment | Scale | tuple[Experiment, Scale]") -> Experiment | None:
+    figure = key[0] if isinstance(key, tuple) else key
+    return figure if isinstance(figure, Experiment) else None

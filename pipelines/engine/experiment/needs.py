@@ -5,9 +5,9 @@ from typing import Any
 
 from featurelab.modules import data
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.cost import SECONDS_A_STEP, SUSTAINED_FLOPS
-from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 
 def require_data(experiment: Experiment, configs: Sequence[Config]) -> None:

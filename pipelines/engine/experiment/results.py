@@ -68,6 +68,10 @@ class Results:
         """The mean over the matching trials at each step."""
         return self.curves(metric, **where).mean(axis=1)
 
+    def finals(self, metric: str, **where: Any) -> np.ndarray:
+        """The last recorded value of each matching trial; raises `Missing` without any."""
+        return self.curves(metric, **where).ffill().iloc[-1].to_numpy()
+
     def arrays(self, name: str, **where: Any) -> list[Arrays]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
         chosen = self.where(**where).trials

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.config import Config, Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.records import TrialRecord
 from featurelab.pipelines.engine.sweep.resources import Resources
 

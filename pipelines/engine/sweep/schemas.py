@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, Json, TypeAdapter, Validation
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
-from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.tracking.lines import quoted
 
 MOST_WORKERS = 100_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import featurelab.pipelines.engine.experiment.registry as registry
-from featurelab.pipelines.engine.experiment.experiment import Scale
+from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.tracking.lines import line
 
 find = functools.cache(registry.find)  # looks through all installed packages, which a worker need do once

@@ -20,8 +20,8 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from featurelab.modules.learners import Diverged as LossDiverged
-from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.config import Config, Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
 from featurelab.pipelines.engine.trial.isolation import dispatch
 from featurelab.pipelines.engine.trial.place import current

@@ -70,7 +70,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
     results = collect(trials, store)
-    verdicts = [claim.judge(results) for claim in experiment.claims]
+    verdicts = [claim.judge(results, plan["scale"]) for claim in experiment.claims]
     figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
     unexpected = sum(verdict.surprising for verdict in verdicts)

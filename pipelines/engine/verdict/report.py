@@ -5,7 +5,8 @@ from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.experiment import SCALES, Experiment, Scale
+from featurelab.pipelines.engine.experiment.config import SCALES, Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas as stored
 from featurelab.pipelines.engine.sweep.records import VERDICTS, read_trials
 from featurelab.tracking.store import query

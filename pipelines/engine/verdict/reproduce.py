@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from featurelab.pipelines.engine.experiment.experiment import Experiment, Scale
+from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.sweep.begin import run_sweeps
 from featurelab.pipelines.engine.sweep.plan import Finished, Plan

@@ -15,7 +15,7 @@ warnings.filterwarnings("ignore", module="pytorch_lightning")
 logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
 
 
-class Kept(DummyLogger):
+class MemoryRecorder(DummyLogger):
     def __init__(self):
         super().__init__()
         self.values = {}
@@ -35,7 +35,7 @@ def mixture(**options):
 
 def made(depth, task=None, learner=None, ckpt_path=None, kind="relu", **options):
     learner = learner or learners.DeepRFM(measures.Laplace(2.0), partial(features, kind, 24), **options)
-    kept = Kept()
+    kept = MemoryRecorder()
     trainer = pl.Trainer(
         max_epochs=depth, logger=kept, accelerator="cpu", precision="64-true", limit_val_batches=0,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,

@@ -1,10 +1,11 @@
 """The figures on synthetic data: run small, and one step of the paper's presets at its widths."""
 
 import pytest
-from checking import check_figure, performed, recorded
+from checking import check_figure
 
 from featurelab.pipelines.alignment_elasticity.recall import LOGARITHMIC
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.check import performed, recorded
 
 SMALL = {"n_train": 24, "dim": 24, "width": 24, "networks": 1, "n_test": 20}
 SIZES = {

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from checking import check_figure, performed, shuffled
+from checking import check_figure
 from publicfiles import write_public
 
 from featurelab.modules import measures, nets
 from featurelab.pipelines.alignment_elasticity import metric_learning, ranking, tables
 from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.verdict.check import performed, shuffled
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +77,11 @@ def test_the_metric_learning_grid_runs_and_only_claims_about_the_paper_s_data_ar
     results = performed(metric_learning.figure, configs)
     verdicts = {claim.id: claim.judge(results) for claim in metric_learning.figure.claims}
     untested = {name for name, verdict in verdicts.items() if verdict.status == "untested"}
-    assert untested == {c.id for c in metric_learning.figure.claims if c.documented == "untested"}
+    assert untested == {c.id for c in metric_learning.figure.claims if c.documented() == "untested"}
     assert all("stand-ins" in verdicts[name].reason for name in untested)
     others = {claim.id: claim.judge(shuffled(results)) for claim in metric_learning.figure.claims}
     assert all(others[name].measured != verdicts[name].measured for name in verdicts.keys() - untested)
-    from checking import drawn
+    from featurelab.pipelines.engine.verdict.check import drawn
 
     drawn(metric_learning.figure, results)
     for dataset in ("digits", "fields"):
@@ -140,7 +141,7 @@ def test_the_paper_s_numbers_are_held_against_the_paper_s_data():
         [config.model_dump() for config in metric_learning.figure.configs("paper")],
         lambda config: {metric: {0: 0.0, 30: value} for metric, value in printed[config["dataset"]].items()},
     )
-    judged = {c.id: c.judge(made_up) for c in metric_learning.figure.claims if c.documented == "untested"}
+    judged = {c.id: c.judge(made_up) for c in metric_learning.figure.claims if c.documented() == "untested"}
     assert {verdict.status for verdict in judged.values()} == {"holds"}
     assert judged["c27_correlation_as_printed"].measured == 0
 

@@ -2,9 +2,10 @@
 
 import pandas as pd
 import pytest
-from checking import check_figure, performed
+from checking import check_figure
 
 from featurelab.pipelines.cross.along_training import LAST_HIDDEN, figures, halfway, together
+from featurelab.pipelines.engine.verdict.check import performed
 
 each = pytest.mark.parametrize("name", figures)
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from checking import check_figure, performed, recorded
-from madeup import Table
+from checking import check_figure
 from publicfiles import public_images  # noqa: F401
 
 from featurelab.pipelines.deep_neural_collapse.deep_rfm import before_the_floor, line
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build, task, trusted
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.check import Table, performed, recorded
 
 SMALL = {
     "deep_rfm_relu": {"n_train": 50, "n_test": 10, "width": 40, "depth": 3},

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from checking import check_figure, performed, small
+from checking import check_figure, small
 from publicfiles import public_images  # noqa: F401
 
 from featurelab.modules import measures
 from featurelab.pipelines.deep_neural_collapse import networks
 from featurelab.pipelines.deep_neural_collapse.chance_level import figure as chance_level
 from featurelab.pipelines.deep_neural_collapse.collapse_of_networks import mlp, resnet, vgg
+from featurelab.pipelines.engine.verdict.check import performed
 
 KINDS = {"mlp": "mnist", "resnet": "cifar10", "vgg": "svhn"}  # one data set each, so that all three are read
 FIGURES = {"mlp": mlp, "resnet": resnet, "vgg": vgg}

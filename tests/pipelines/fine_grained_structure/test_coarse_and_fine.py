@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from checking import check_figure, performed, recorded
-from keeping import Kept
+from checking import check_figure
 from publicfiles import write_public
 
 from featurelab.modules import data
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.trial.run import perform
+from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed, recorded
 from featurelab.pipelines.fine_grained_structure import (
     architectures,
     coarse,
@@ -42,7 +42,7 @@ def test_a_small_grid_is_judged_and_drawn(experiment):
 
 def test_training_does_not_see_the_classes_inside_a_label(monkeypatch):
     config = training.DIGITS.but(n_train=200, epochs=2, width=16, probed=("head",), cluster="none")
-    honest = Kept()
+    honest = MemoryRecorder()
     perform(coarse.digits, config, honest)
     built = training.dataset
 
@@ -55,7 +55,7 @@ def test_training_does_not_see_the_classes_inside_a_label(monkeypatch):
         return task
 
     monkeypatch.setattr(training, "dataset", confused)
-    other = Kept()
+    other = MemoryRecorder()
     perform(coarse.digits, config, other)
     assert all(torch.equal(honest.weights[name], weight) for name, weight in other.weights.items())
     for metric in ("loss/train", "loss/test", "accuracy/train", "nc1_pinv/head", "nc2/head"):
@@ -72,12 +72,12 @@ def test_the_rate_drops_at_one_and_two_thirds(monkeypatch):
         return milestones(epochs, factor=factor)
 
     monkeypatch.setattr(training.learners, "milestones", spy)
-    perform(coarse.digits, training.DIGITS.but(n_train=200, epochs=6, width=16), Kept())
+    perform(coarse.digits, training.DIGITS.but(n_train=200, epochs=6, width=16), MemoryRecorder())
     assert seen == {"epochs": [2, 4], "factor": 0.1}
 
 
 def test_distances_are_kept_at_every_measurement_with_their_epochs():
-    kept = Kept()
+    kept = MemoryRecorder()
     perform(coarse.digits, training.DIGITS.but(n_train=200, epochs=4, width=16, measure_every=2), kept)
     found = kept.arrays["distances"]
     assert list(found["epochs"]) == [0, 2, 4]
@@ -107,7 +107,7 @@ def test_paper_presets_train_the_paper_s_networks(few_pictures, net):
     experiment = PRESETS[net]
     config = next(c for c in experiment.configs("paper") if c.net == net)
     config = config.but(n_train=20, n_test=10, epochs=1, batch_size=10, cluster="none")
-    kept = Kept()
+    kept = MemoryRecorder()
     perform(experiment, config, kept)
     assert kept.weights["net.head.weight"].shape == (5, 1024 if net == "densenet121" else 512)
     weights = sum(w.numel() for n, w in kept.weights.items() if "running" not in n and "tracked" not in n)
@@ -140,7 +140,7 @@ def test_cifar100_has_twenty_labels_of_five_classes(few_pictures):
 @pytest.mark.heavy
 def test_coarse_cifar100_trains_at_the_paper_s_width(few_pictures):
     config = coarse.digits.configs("paper")[0].but(n_train=100, n_test=20, epochs=1, probed=())
-    kept = Kept()
+    kept = MemoryRecorder()
     perform(coarse.digits, config, kept)
     assert kept.weights["net.head.weight"].shape == (20, 512)
 

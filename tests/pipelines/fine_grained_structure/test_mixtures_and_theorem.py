@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from checking import check_figure, performed, recorded, shuffled, small
-from madeup import Table
+from checking import check_figure, small
 from publicfiles import public_images  # noqa: F401
 
 from featurelab.modules import data, learners, nets
+from featurelab.pipelines.engine.verdict.check import Table, performed, recorded, shuffled
 from featurelab.pipelines.fine_grained_structure import mixture, semantic, similar_pairs, theorem
 from featurelab.pipelines.fine_grained_structure.identities import figure as identities
 

@@ -6,9 +6,10 @@ Each function maps a trial's config to its metrics; a pair of values is that at 
 import functools
 
 import numpy as np
-from madeup import Results, results
+from madeup import results
 
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.neural_feature_ansatz.identities import EXACT
 from featurelab.pipelines.neural_feature_ansatz.street_numbers import RUNS
 

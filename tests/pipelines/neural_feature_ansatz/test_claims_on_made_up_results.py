@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from agreeing import EXPERIMENTS, MEASURED, sweep
-from madeup import Results, results
+from madeup import results
 from matplotlib.figure import Figure
 
 from featurelab.pipelines.engine.experiment.axes import expand
 from featurelab.pipelines.engine.experiment.claims import Bound
+from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.drawing import style
-from featurelab.pipelines.engine.experiment.experiment import SCALES
+from featurelab.pipelines.engine.experiment.results import Results
 
 each = pytest.mark.parametrize("name", EXPERIMENTS)
 at_each_grid = pytest.mark.parametrize(

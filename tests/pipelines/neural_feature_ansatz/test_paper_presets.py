@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from agreeing import EXPERIMENTS, sweep
-from keeping import Kept
 from publicfiles import public_images  # noqa: F401
 
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.trial.run import perform
+from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 
 # Fewer samples, or fewer networks to average over; nothing that a network is made of.
 SMALLER = {
@@ -69,7 +69,7 @@ def test_a_paper_trial_records_all_that_its_figure_reads(name):
     configs = EXPERIMENTS[name].configs("paper")
     for config in dict.fromkeys([configs[0], configs[-1]]):  # the two ends: both optimisers, targets, widths
         config = smaller(name, config)
-        kept = Kept()
+        kept = MemoryRecorder()
         perform(EXPERIMENTS[name], config, kept)
         assert metrics <= set(kept.curves), metrics - set(kept.curves)
         assert arrays <= {(array, part) for array, parts in kept.arrays.items() for part in parts}
@@ -85,7 +85,7 @@ def test_a_paper_trial_records_all_that_its_figure_reads(name):
 
 @pytest.mark.parametrize(("name", "inputs"), [("face_features", 96 * 96 * 3), ("street_numbers", 32 * 32 * 3)])
 def test_paper_presets_on_images_see_whole_pictures(name, inputs):
-    kept = Kept()
+    kept = MemoryRecorder()
     perform(EXPERIMENTS[name], smaller(name, EXPERIMENTS[name].paper), kept)
     assert max(w.shape[1] for w in kept.weights.values()) == inputs
     side = {"face_features": 96, "street_numbers": 32}[name]

@@ -11,7 +11,7 @@ from scipy import stats
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between, t_interval
-from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.config import SCALES, Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 finite = st.floats(-1e100, 1e100)
@@ -149,14 +149,14 @@ def test_infinities_of_both_signs_do_not_stop_the_judge():
 )
 def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value, status, surprising):
     because = "the step is too long" if documented == "fails" else ""
-    judged = claim(at_least(0), documented=documented, because=because).judge(seeds(value, value, value))
+    judged = claim(at_least(0), fails={"laptop": because} if because else {}).judge(seeds(value, value, value))
     assert (judged.status, judged.surprising) == (status, surprising)
     assert because in judged.reason
 
 
 def test_an_untested_claim_surprises_unless_documented():
     assert claim(at_least(0)).judge(seeds(1.0)).surprising
-    assert not claim(at_least(0), documented="untested").judge(seeds(1.0)).surprising
+    assert not claim(at_least(0), untested={"laptop": "the step is too long"}).judge(seeds(1.0)).surprising
 
 
 def test_an_error_in_a_claim_is_not_taken_for_a_missing_measurement():
@@ -169,14 +169,57 @@ def declared(**details):
     return Experiment(figure="Fig. 1", title="t", minutes=1, **given)
 
 
-def test_a_claim_documented_to_fail_must_say_why_and_have_a_name_of_its_own():
+def test_a_claim_has_a_name_of_its_own():
     figure = declared()
-    with pytest.raises(ValueError, match="say why"):
-        figure.claim("c1", says="s", expect=above(0), documented="fails")
     figure.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
     assert figure.claims[0].where == "Fig. 1"
     with pytest.raises(ValueError, match="two claims called c1"):
-        figure.claim("c1", says="s", expect=above(0))
+        figure.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
+
+
+def test_what_is_known_to_fail_is_keyed_by_figure_and_scale():
+    one = declared()
+    two = one.variant("c", figure="Fig. 2", title="t", seed=3)
+    measure = one.claim("c1", says="s", expect=above(0), also=[two], fails={one: "a", (one, "paper"): "b"})
+    measure(lambda runs: 1.0)
+    one.claim("c2", says="s", expect=above(0), also=[two], fails="everywhere")(lambda runs: 1.0)
+    one.claim("c3", says="s", expect=above(0), also=[two], fails={"paper": "large"})(lambda runs: 1.0)
+    (first, *_), (second, *_) = one.claims, two.claims
+    assert [first.because(scale) for scale in SCALES] == ["a", "b"]
+    assert second.documented("laptop") == second.documented("paper") == "holds"
+    assert (first.where, second.where) == ("Fig. 1", "Fig. 2")
+    for figure in (one, two):
+        assert figure.claims[1].fails == {"laptop": "everywhere", "paper": "everywhere"}
+        assert [figure.claims[2].documented(scale) for scale in SCALES] == ["holds", "fails"]
+    with pytest.raises(ValueError, match="claim c4 is not one of a/c"):
+        one.claim("c4", says="s", expect=above(0), fails={two: "it is not measured there"})
+
+
+def test_a_variant_inherits_presets_grid_trial_drawing_and_cost_but_no_claims():
+    one = declared(grid={"seed": [0, 1]}, caption="of both", headline=True)
+    early = one.variant("early", figure="Fig. 2", title="t", seed=7, minutes=3)
+    one.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
+    one.trial(print)
+    one.draw(rows=2)(print)
+    one.cost(print)
+    late = early.variant("late", figure="Fig. 3", title="t", grid={"seed": [5]}, laptop=Config(threads=2))
+    assert (early.name, early.figure, early.laptop.seed, early.paper.seed, early.minutes) == (
+        "a/early",
+        "Fig. 2",
+        7,
+        7,
+        3,
+    )
+    assert (early.grid, early.caption, early.headline) == ({"seed": [0, 1]}, "of both", False)
+    assert (late.grid, late.laptop.threads, late.paper.seed) == ({"seed": [5]}, 2, 7)
+    assert [len(figure.claims) for figure in (one, early, late)] == [1, 0, 0]
+    assert {early.run_trial, late.run_trial, early.estimate, late.estimate} == {print}
+    assert early.drawing is late.drawing is one.drawing is not None
+    late.trial(repr)
+    one.trial(len)
+    assert (one.run_trial, early.run_trial, late.run_trial) == (len, len, repr)
+    with pytest.raises(ValueError, match="neither a part of an experiment nor a setting: sead"):
+        one.variant("wrong", figure="Fig. 4", title="t", sead=1)
 
 
 class Other(Config):

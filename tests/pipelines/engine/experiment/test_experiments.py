@@ -8,7 +8,7 @@ import pytest
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, lay_out, parse_axis
 from featurelab.pipelines.engine.experiment.claims import Bound
-from featurelab.pipelines.engine.experiment.experiment import SCALES
+from featurelab.pipelines.engine.experiment.config import SCALES
 
 EXPERIMENTS = registry.experiments()
 # Measured at initialisation: there is nothing to learn at a rate, and nothing to regularise.
@@ -79,7 +79,7 @@ def test_claims_say_what_where_and_with_what_origin(experiment):
         assert len(claim.says) > 20
         assert claim.where
         assert claim.paper is not None or claim.origin != "paper", "what the paper says stands beside the verdict"
-        assert bool(claim.because) == (claim.documented != "holds")
+        assert bool(claim.because()) == (claim.documented() != "holds")
         bounds = [claim.expect] if isinstance(claim.expect, Bound) else list(claim.expect.values())
         assert bounds
         assert all(bound.low > float("-inf") or bound.high < float("inf") for bound in bounds)

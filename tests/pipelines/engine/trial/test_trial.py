@@ -10,7 +10,6 @@ import threading
 import numpy as np
 import pytest
 import torch
-from keeping import Kept
 from mlflow import MlflowClient
 from pytorch_lightning import Callback
 
@@ -21,6 +20,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.fit import fit
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
 from featurelab.pipelines.engine.trial.run import Outcome, Terminated, perform, run_trial
+from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 from featurelab.tracking.store.connect import connect
 
 INIT_SCALE = registry.find("neural_feature_ansatz/init_scale")
@@ -63,7 +63,7 @@ def stored(store, outcome):
 
 
 def performed(config, experiment=INIT_SCALE):
-    kept = Kept()
+    kept = MemoryRecorder()
     perform(experiment, config, kept)
     return kept
 
@@ -131,11 +131,11 @@ def test_threads_and_determinism_are_set_inside_and_put_back(error):
 
     outside = contextlib.nullcontext() if error is None else pytest.raises(error)
     with outside:
-        perform(made_of(trial), Config(threads=3), Kept())
+        perform(made_of(trial), Config(threads=3), MemoryRecorder())
     assert seen[0] == (3, True)
     assert state() == (1, False)
     with outside:
-        perform(made_of(trial), Config(threads=2), Kept())
+        perform(made_of(trial), Config(threads=2), MemoryRecorder())
     assert seen[2] == (2, True)
     assert seen[3] == seen[1], "the global generators start from the config's seed"
 
@@ -144,7 +144,7 @@ def test_other_libraries_are_held_to_the_threads_of_the_config():
     from threadpoolctl import threadpool_info
 
     seen = []
-    perform(made_of(lambda config, recorder: seen.extend(threadpool_info())), Config(threads=2), Kept())
+    perform(made_of(lambda config, recorder: seen.extend(threadpool_info())), Config(threads=2), MemoryRecorder())
     assert seen
     assert {pool["num_threads"] for pool in seen} == {2}
 

@@ -1,0 +1,159 @@
+"""Run a figure whole at its small sizes, in this process and without a store, and say what is missing of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+
+from featurelab.modules.learners import Diverged
+from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.experiment.config import SCALES, Config
+from featurelab.pipelines.engine.experiment.drawing import style
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.trial.run import perform
+from featurelab.tracking.outbox.null import NullRecorder
+from featurelab.tracking.outbox.record import Diverged as NotFinite
+
+
+class MemoryRecorder(NullRecorder):
+    """Keeps in memory what a trial records.
+
+    `curves[metric][step]`, `arrays[name][part]`, `entries` as a journal has them, `weights` of the checkpoint.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curves: dict[str, dict[int, float]] = {}
+        self.arrays: dict[str, dict[str, Any]] = {}
+        self.entries: list[Mapping[str, Any]] = []
+        self.weights: dict[str, torch.Tensor] = {}
+
+    @property
+    def digest(self) -> str:
+        """The digest of the dataset that the trial named."""
+        (digest,) = {entry["dataset"]["digest"] for entry in self.entries if "dataset" in entry}
+        return str(digest)
+
+    def array(self, name: str, **arrays: Any) -> None:
+        super().array(name, **arrays)
+        self.arrays[name] = arrays
+
+    def file(self, path: Path, directory: str = "") -> None:
+        super().file(path, directory)
+        self.weights = torch.load(path, weights_only=True)["state_dict"]
+
+    def _keep(self, values: Mapping[str, float], step: int) -> None:
+        for metric, value in values.items():
+            self.curves.setdefault(metric, {})[step] = value
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        self.entries.append(entry)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What trials recorded, one value a row (`run_id`, `metric`, `step`, `value`), as `Results` reads it."""
+
+    points: pd.DataFrame
+
+    def __call__(self, metric: str) -> pd.DataFrame:
+        return self.points[self.points.metric == metric]
+
+
+def performed(experiment: Experiment, configs: Iterable[Config]) -> Results:
+    """Run these trials one after another, and see their results as claims and drawings would."""
+    rows: list[dict[str, Any]] = []
+    points: list[tuple[str, str, int, float]] = []
+    arrays: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    for index, config in enumerate(configs):
+        recorder, run_id, status = MemoryRecorder(), f"run{index}", "finished"
+        try:
+            perform(experiment, config, recorder)
+        except (Diverged, NotFinite):
+            status = "diverged"
+        rows.append({"run_id": run_id, "status": status, **config.model_dump()})
+        points += [(run_id, name, step, v) for name, curve in recorder.curves.items() for step, v in curve.items()]
+        arrays[run_id] = {
+            name: {part: np.asarray(value) for part, value in parts.items()} for name, parts in recorder.arrays.items()
+        }
+    table = Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"]))
+    return Results(pd.DataFrame(rows, dtype=object), table, lambda run_id, name: arrays[run_id][name])
+
+
+def recorded(results: Results) -> pd.DataFrame:
+    """Everything that trials of `performed` recorded: `run_id`, `metric`, `step`, `value`."""
+    assert isinstance(results.read, Table)
+    return results.read.points
+
+
+def shuffled(results: Results, seed: int = 0) -> Results:
+    """The same trials with random numbers in place of everything measured."""
+    rng = np.random.default_rng(seed)
+
+    def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
+        return {
+            part: rng.random(value.shape) if value.dtype.kind == "f" else value
+            for part, value in results.load(run_id, name).items()
+        }
+
+    points = recorded(results)
+    return replace(results, read=Table(points.assign(value=rng.random(len(points)))), load=load)
+
+
+def drawn(experiment: Experiment, results: Results) -> Figure:
+    """The figure, as `reproduce` would draw it."""
+    drawing = experiment.drawing
+    assert drawing is not None
+    with style():
+        figure = Figure(figsize=drawing.size, layout="constrained")
+        drawing.draw(results, figure.subplots(drawing.rows, drawing.cols, squeeze=False))
+        figure.suptitle(f"{experiment.figure}. {experiment.title}")
+        figure.draw_without_rendering()
+    return figure
+
+
+def missing(experiment: Experiment) -> Iterator[str]:
+    """Run the figure at its small sizes; yields what is missing of it, one line each, and nothing for a whole one."""
+    if experiment.run_trial is None:
+        yield "no trial is declared: @figure.trial"
+        return
+    yield from _undeclared(experiment)
+    results = performed(experiment, experiment.small_configs())
+    for status, number in results.trials.status.value_counts().items():
+        if status != "finished":
+            yield f"{number} of {len(results.trials)} small trials {status}"
+    others = shuffled(results)
+    for claim in experiment.claims:
+        verdict = claim.judge(results)
+        if verdict.status == "untested":
+            if not claim.untested:
+                yield f"claim {claim.id} cannot be measured: {verdict.reason}"
+        elif claim.judge(others).measured == verdict.measured:
+            yield f"claim {claim.id} does not depend on what was measured"
+    if experiment.drawing is not None:
+        try:
+            drawn(experiment, results)
+        except Missing as gap:
+            yield f"the figure cannot be drawn: {gap}"
+
+
+def _undeclared(experiment: Experiment) -> Iterator[str]:
+    if not experiment.claims:
+        yield "no claim is declared: @figure.claim"
+    if experiment.drawing is None:
+        yield "no drawing is declared: @figure.draw"
+    if experiment.estimate is None:
+        yield "no cost is declared: @figure.cost"
+    if not experiment.sweep_axes:
+        yield "no sweep axes are declared: a learning rate, a width, a regulariser"
+    if not experiment.small:
+        yield "no small sizes are declared: small={...} (checked at the sizes of the laptop preset)"
+    for scale in SCALES:
+        if not any("seed" in ((axis,) if isinstance(axis, str) else axis) for axis in experiment.grid_of(scale)):
+            yield f"the {scale} grid has no seeds"
