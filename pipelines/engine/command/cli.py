@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.exceptions import Abort, TyperException
 
-from featurelab.pipelines.engine.command import results as results_cli
+from featurelab.pipelines.engine.command import authors, results
 from featurelab.pipelines.engine.command.data import app as data_app
 from featurelab.pipelines.engine.command.folders import outbox
 from featurelab.pipelines.engine.command.results import finish, print_verdicts, tell_links
@@ -269,13 +269,15 @@ def reproduce(
 
 
 for _command in (
-    results_cli.judge,
-    results_cli.rerun,
-    results_cli.compare,
-    results_cli.report,
-    results_cli.ui,
-    results_cli.sync,
-    results_cli.doctor,
+    results.judge,
+    results.rerun,
+    results.compare,
+    results.report,
+    results.ui,
+    results.sync,
+    results.doctor,
+    authors.new,
+    authors.check,
 ):
     app.command()(_command)
 app.add_typer(data_app, name="data")
