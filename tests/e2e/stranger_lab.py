@@ -54,8 +54,7 @@ def difference(runs: Any) -> float:
     says="the level-1 curve ends at zero",
     expect=at_most(0.0),
     origin="ours",
-    documented="fails",
-    because="a control that must fail",
+    fails="a control that must fail",
 )
 def at_zero(runs: Any) -> float:
     return runs.final("loss/val", level=1.0)

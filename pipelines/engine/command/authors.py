@@ -44,7 +44,7 @@ def new(
     system, experiment = named.groups()
     if system in ("engine", "featurelab", "template"):
         raise RequestError(f"{quoted(system)} is a name of featurelab's own: choose another")
-    if name in [known.name for known in registry.experiments()]:
+    if system in registry.systems() and name in [known.name for known in registry.experiments(system)]:
         raise RequestError(f"there is an experiment {name} already")
     here = Path.cwd()
     ours = (here / "pipelines" / "engine" / "command" / TEMPLATE.name).is_file()  # in the repository of featurelab
