@@ -1,0 +1,75 @@
+"""A store that an early version wrote (commit 71bba0d) can be listed, judged, compared, repeated and resumed."""
+
+import json
+import sqlite3
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import FEATURELAB, CommandLine
+
+WRITTEN_AT = "/tmp/fx/home"
+FIGURE = "deep_neural_collapse/krr_value_of_layers"
+SCALE = "neural_feature_ansatz/init_scale"
+# of FIGURE a sweep and one of its trials; of SCALE a run on its own, and a killed sweep with checkpoints of two trials
+SWEEP, TRIAL = "30574f4e48b94ba3bc7cd15f4e7f94c7", "0a38d522847e47f984fb2cc45af32306"
+ALONE, NIGHT = "21ad3e3ceb934a36ac80356ea85771f0", "f4a56633db7f45f4b9afccc6d79a47cd"
+CUT = ["8c555e0975f64f37bdc156781f3be5ef", "8e734be7d4534d328cbcce3c7bd13784"]
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
+    """A copy of the store, whose artifacts are where it lies now."""
+    home = tmp_path_factory.mktemp("early")
+    with tarfile.open(Path(__file__).with_name("stores") / "71bba0d.tar.xz") as archive:
+        archive.extractall(home, filter="data")
+    with sqlite3.connect(home / "mlflow.db") as database:
+        for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
+            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (WRITTEN_AT, str(home)))
+    database.close()
+    return CommandLine(home, environment)
+
+
+@pytest.fixture(scope="module")
+def said_then(early: CommandLine) -> Any:
+    """What `reproduce FIGURE --json` printed when the store was written."""
+    (figure,) = json.loads((early.home / "reproduced.json").read_text())["experiments"]
+    return figure
+
+
+def test_its_figure_is_judged_and_drawn_with_the_same_numbers(early: CommandLine, said_then: Any) -> None:
+    (figure,) = early("judge", SWEEP, "--json").document["experiments"]
+    assert figure == said_then | {"seconds": figure["seconds"]}
+    early("report", "--out", "report")
+    assert "Thm. 4.4, in Deep RFM" in (early.home / "report" / "index.html").read_text()
+
+
+def test_its_runs_are_compared(early: CommandLine) -> None:
+    said = early("compare", TRIAL, ALONE, "--json").document
+    assert said["metrics"]
+    assert "charts" not in said
+
+
+@pytest.mark.parametrize("run_id", [TRIAL, ALONE])
+def test_its_runs_are_repeated(early: CommandLine, run_id: str) -> None:
+    """To the last bit on the processor on which the store was written; elsewhere to rounding, which is said."""
+    home = early.elsewhere(early.home)
+    before = home.client.get_run(run_id).data.metrics
+    command = [FEATURELAB, "rerun", run_id, "--json"]
+    done = subprocess.run(command, cwd=home.home, env=home.environment, capture_output=True, text=True, check=False)
+    said = json.loads(done.stdout)
+    assert said["identical"] or "cpu" in "".join(said["environment_changes"]), said
+    assert done.returncode == (0 if said["identical"] else 1)
+    assert home.client.get_run(said["new_run_id"]).data.metrics == pytest.approx(before, rel=1e-3, abs=1e-6)
+
+
+def test_its_interrupted_sweep_is_resumed_in_the_same_runs_from_their_checkpoints(early: CommandLine) -> None:
+    said = early("sweep", SCALE, "--resume", "night", "--json").document
+    assert (said["sweep_run_id"], [trial["status"] for trial in said["trials"]]) == (NIGHT, ["finished"] * 3)
+    assert [trial["run_id"] for trial in said["trials"][:2]] == CUT
+    for run_id in CUT:
+        tags = early.client.get_run(run_id).data.tags
+        assert tags["resumed"].startswith("from step ")
+        assert [step for step, _ in early.history(run_id, "loss/test")] == list(range(0, 6001, 300))
