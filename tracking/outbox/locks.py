@@ -13,7 +13,7 @@ from featurelab.tracking.outbox.journal import Busy
 
 
 @contextmanager
-def alone(outbox: Path, name: str) -> Iterator[None]:
+def exclusive_lock(outbox: Path, name: str) -> Iterator[None]:
     """Be the only process on this machine that does what `name` stands for. Raises Busy where another one does it."""
     outbox.mkdir(parents=True, exist_ok=True)
     path = outbox / f"{name}.lock"
@@ -35,7 +35,7 @@ def alone(outbox: Path, name: str) -> Iterator[None]:
 
 
 def in_use(outbox: Path, name: str) -> bool:
-    """Whether a living process on this machine holds `alone(outbox, name)`, or the journal of the run `name`."""
+    """Whether a living process on this machine holds this lock, or the journal of the run of that name."""
     for path in (outbox / f"{name}.lock", outbox / f"{name}.jsonl"):
         try:
             handle = open_own(path, os.O_RDWR)

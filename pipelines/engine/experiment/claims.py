@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import stdev
 from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment.config import Scale
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 Status = Literal["holds", "fails", "untested"]
 Origin = Literal["paper", "corrected", "ours"]
 Measured = float | Mapping[str, float]
+Scalar = bool | int | float | str | None
+Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
 
 
 @dataclass(frozen=True)
@@ -135,9 +139,13 @@ class Claim:
         )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What came of a claim: `measured` is the mean over `seeds` seeds, `ci` its 95% t interval (None for one seed)."""
+class Verdict(BaseModel):
+    """What came of a claim, as `verdicts.json` keeps it.
+
+    `measured` is the mean over `seeds` seeds, `ci` its 95% t interval (None for one seed).
+    """
+
+    model_config = ConfigDict(frozen=True)
 
     id: str
     statement: str
@@ -145,10 +153,10 @@ class Verdict:
     status: Status
     documented: Status
     reason: str
-    measured: Any
-    ci: Any
-    expected: Any
-    paper: str | float | None
+    measured: Value
+    ci: Value
+    expected: Value
+    paper: Value
     where: str
     seeds: int
 
@@ -156,9 +164,6 @@ class Verdict:
     def surprising(self) -> bool:
         """Whether the verdict is not the one that is documented."""
         return self.status != self.documented
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def t_interval(values: list[float], level: float = 0.95) -> list[float] | None:

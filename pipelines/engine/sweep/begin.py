@@ -14,15 +14,16 @@ from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment.axes import Axis, lay_out
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.cluster import connect_ray, require_shared_store
 from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
 from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
 from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
-from featurelab.pipelines.engine.sweep.resources import Resources, require
+from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
+from featurelab.pipelines.engine.sweep.sharing import require
 from featurelab.tracking.lines import quoted
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source
@@ -82,11 +83,11 @@ def run_sweeps(
     address: str | None = None,
     title: str = "",
     ended: Callable[[Finished], Any] = lambda finished: None,
-    going_on: Sequence[Opened] = (),
+    resumed: Sequence[Opened] = (),
 ) -> list[Finished]:
     """Several sweeps as `run_sweep` runs one, in the same workers; `ended` gets each as soon as it is over.
 
-    Those in `going_on` are there already, and go first; what is returned has the same order.
+    Those in `resumed` are there already, and go first; what is returned has the same order.
     """
     stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     names = [plan.name or f"{plan.experiment.name.partition('/')[2]}-{stamp}" for plan in plans]
@@ -96,12 +97,12 @@ def run_sweeps(
             raise RequestError(
                 f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name"
             )
-    prepare((going_on[0].plan if going_on else plans[0]).resources, store.uri, address)
+    prepare((resumed[0].plan if resumed else plans[0]).resources, store.uri, address)
     opened = [
         Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
         for plan, name in zip(plans, names, strict=True)
     ]
-    return conduct([*going_on, *opened], store, outbox, title=title, ended=ended)
+    return conduct([*resumed, *opened], store, outbox, title=title, ended=ended)
 
 
 def resume_sweep(
@@ -130,15 +131,15 @@ def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Pat
     """A sweep that was begun before, with what is missing of it; raises `RequestError` while it is still being run."""
     trials = read_trials(store, plan.experiment.name, sweep_run_id)
     missing = {trial.index: trial for trial in trials if not (trial.went_well or trial.status == "diverged")}
-    going_on = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
-    _wait_for(sweep_run_id, name, list(going_on.values()), outbox)
+    resumed = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
+    _wait_for(sweep_run_id, name, list(resumed.values()), outbox)
     for trial in trials:
-        if trial.index in missing and trial.run_id not in going_on.values():
+        if trial.index in missing and trial.run_id not in resumed.values():
             store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
     over = {trial.index for trial in trials} - missing.keys()
     indices = [index for index in range(len(plan.configs)) if index not in over]
-    seconds = stored.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
-    return Opened(plan, name, sweep_run_id, indices, going_on, seconds)
+    seconds = schemas.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
+    return Opened(plan, name, sweep_run_id, indices, resumed, seconds)
 
 
 def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) -> None:

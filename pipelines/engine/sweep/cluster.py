@@ -136,7 +136,7 @@ def alive() -> set[str]:
     return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
 
 
-def elsewhere(call: Callable[..., Any], *arguments: Any, patience: float) -> list[Any]:
+def on_other_nodes(call: Callable[..., Any], *arguments: Any, patience: float) -> list[Any]:
     """What `call(*arguments)` gives on each other machine of the cluster; those that fail or do not answer in
     `patience` seconds are left out."""
     import ray

@@ -22,15 +22,15 @@ from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
 from featurelab.pipelines.engine.sweep.records import JUDGING, TrialRecord, end_sweep, how_trials_went
-from featurelab.pipelines.engine.sweep.resources import at_once, requests
 from featurelab.pipelines.engine.sweep.settle import Told, settle
+from featurelab.pipelines.engine.sweep.sharing import at_once, requests
 from featurelab.pipelines.engine.sweep.worker import Job
 from featurelab.pipelines.engine.trial.place import SETTINGS
 from featurelab.pipelines.engine.trial.signals import Enough, Terminated, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.bound import Bound
 from featurelab.tracking.outbox.journal import Busy
-from featurelab.tracking.outbox.locks import alone
+from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import Store, StoreError
 
@@ -62,7 +62,7 @@ def conduct(
     with ExitStack() as held:
         for sweep in sweeps:
             try:
-                held.enter_context(alone(outbox, sweep.run_id))
+                held.enter_context(exclusive_lock(outbox, sweep.run_id))
             except Busy:
                 raise RequestError(f"the sweep {sweep.name} is still being run by another process") from None
         for sweep in sweeps:
@@ -160,8 +160,8 @@ class Conducted:
         sweep, died = self.sweeps[part], set(self.told[part].errors)
         trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, self.told[part])
         self.told[part].errors.clear()
-        going_on = {trial.index: trial.run_id for trial in trials if trial.index in died and trial.run_id}
-        return replace(sweep, indices=sorted(died), going_on=going_on)
+        resumed = {trial.index: trial.run_id for trial in trials if trial.index in died and trial.run_id}
+        return replace(sweep, indices=sorted(died), resumed=resumed)
 
     def _lost_a_machine(self) -> bool:
         """Whether a machine is gone; Ray needs a while to notice."""
@@ -256,7 +256,7 @@ class Conducted:
 
 
 def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
-    plan, resources = sweep.plan, sweep.plan.resources
+    plan = sweep.plan
     return Job(
         experiment=plan.experiment.name,
         configs=[config.model_dump(mode="json") for config in plan.configs],
@@ -267,11 +267,8 @@ def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
         outbox=str(outbox),
         tags={"sweep": sweep.name, "sweep_run_id": sweep.run_id, "kind": plan.kind, **plan.tags},
         metric=plan.metric if plan.scheduler == "asha" else None,
-        timeout=resources.timeout,
-        workers=resources.workers,
-        cpus=resources.cpus,
-        gpus=resources.gpus,
-        going_on=dict(sweep.going_on),
+        resources=plan.resources,
+        resumed=dict(sweep.resumed),
         settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
     )
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from mlflow.exceptions import MlflowException
 
-from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import JUDGING, VERDICTS
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.store import query
@@ -60,7 +60,7 @@ def where_run(sweep_run_id: str, tags: Mapping[str, Any], store: Store, outbox: 
     if host == _host() and not _lives(pid):
         return ""
     signs = [row.get("tags.seen") for row in query.rows(store, VERDICTS, tags={"driver": driver[0]})]
-    silent = min((abs(time.time() - stored.seconds(seen)) for seen in signs), default=SILENCE)
+    silent = min((abs(time.time() - schemas.seconds(seen)) for seen in signs), default=SILENCE)
     return f"on {host}, process {pid} (last seen {silent:.0f} s ago)" if silent < SILENCE else ""
 
 

@@ -1,7 +1,7 @@
 """A sweep before it runs, while it does, and after."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ class Plan:
             "scheduler": self.scheduler,
             "metric": self.metric,
             "mode": self.mode,
-            "resources": asdict(self.resources),
+            "resources": self.resources.model_dump(),
             "kind": self.kind,
         }
 
@@ -62,7 +62,7 @@ class Plan:
             scheduler=kept["scheduler"],
             metric=kept["metric"],
             mode=kept["mode"],
-            resources=Resources(**kept["resources"]),
+            resources=Resources.model_validate(kept["resources"]),
             kind=kept["kind"],
         )
 
@@ -92,7 +92,7 @@ class Finished:
 class Opened:
     """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
 
-    `going_on` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
+    `resumed` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
     sweep.
     """
 
@@ -100,5 +100,5 @@ class Opened:
     name: str
     run_id: str
     indices: Sequence[int]
-    going_on: Mapping[int, str] = field(default_factory=dict)
+    resumed: Mapping[int, str] = field(default_factory=dict)
     seconds: float | None = None

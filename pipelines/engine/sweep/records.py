@@ -9,7 +9,7 @@ from typing import Any
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep import schemas
 from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -71,11 +71,11 @@ def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, A
 def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> dict[str, Any]:
     """The `plan.json` of a sweep; raises `RequestError` where it is not a plan, or not one of this experiment."""
     what = f"plan.json of {sweep_run_id}"
-    plan = stored.checked(stored.StoredPlan, store.read_json(sweep_run_id, "plan.json"), what)
+    plan = schemas.checked(schemas.StoredPlan, store.read_json(sweep_run_id, "plan.json"), what)
     if plan.experiment != experiment.name:
         raise RequestError(f"{what} is of {plan.experiment}, not of {experiment.name}")
     for config in plan.configs:
-        stored.require_settings(experiment, config, plan.axes, what)
+        schemas.require_settings(experiment, config, plan.axes, what)
     return plan.model_dump()
 
 
@@ -90,9 +90,9 @@ def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
     store.set_tags(sweep_run_id, {"status": status})
 
 
-def read_tags(run_id: str, tags: Mapping[str, str]) -> stored.TrialTags:
+def read_tags(run_id: str, tags: Mapping[str, str]) -> schemas.TrialTags:
     """The tags of a trial; raises `RequestError` where they are not as we record them."""
-    return stored.checked(stored.TrialTags, tags, f"run {run_id}")
+    return schemas.checked(schemas.TrialTags, tags, f"run {run_id}")
 
 
 def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -101,11 +101,11 @@ def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
-    texts = {name: row.get(f"tags.{name}") for name in stored.TrialTags.model_fields}
+    texts = {name: row.get(f"tags.{name}") for name in schemas.TrialTags.model_fields}
     tags = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
     if tags.trial is None:
         raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no place in its sweep")
-    stored.require_settings(experiment, tags.config, tags.axes, f"run {row['run_id']}")
+    schemas.require_settings(experiment, tags.config, tags.axes, f"run {row['run_id']}")
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
     return TrialRecord(
         run_id=row["run_id"],

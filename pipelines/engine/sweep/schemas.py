@@ -8,25 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, Json, TypeAdapter, Validation
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep.resources import MOST_WORKERS, Resources
 from featurelab.tracking.lines import quoted
-
-MOST_WORKERS = 100_000
-
-Scalar = bool | int | float | str | None
-Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
-
-
-class StoredResources(BaseModel):
-    """What `plan.json` says that each trial may use."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    cpus: float = Field(gt=0, le=MOST_WORKERS)
-    gpus: float = Field(ge=0, le=MOST_WORKERS)
-    workers: int = Field(ge=1, le=MOST_WORKERS)
-    timeout: float | None = Field(gt=0)
 
 
 class StoredPlan(BaseModel):
@@ -41,7 +27,7 @@ class StoredPlan(BaseModel):
     scheduler: Literal["fifo", "asha"]
     metric: str
     mode: Literal["min", "max"]
-    resources: StoredResources
+    resources: Resources
     kind: Literal["sweep", "reproduce", "rerun"]
 
 
@@ -58,23 +44,6 @@ class TrialTags(BaseModel):
     status: str = Field(pattern="^[a-z]{1,20}$")
     reason: str = ""
     cut_short: str = ""
-
-
-class StoredVerdict(BaseModel):
-    """One entry of `verdicts.json`."""
-
-    id: str
-    statement: str
-    origin: str
-    status: str
-    documented: str
-    reason: str
-    measured: Value
-    ci: Value
-    expected: Value
-    paper: Value
-    where: str
-    seeds: int
 
 
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -96,10 +65,10 @@ def parsed(text: str, what: str) -> dict[str, Any]:
         raise RequestError(_explained(error, what)) from None
 
 
-def verdicts(values: Any, what: str) -> list[dict[str, Any]]:
+def verdicts(values: Any, what: str) -> list[Verdict]:
     """The verdicts of a sweep, read from its `verdicts.json`; raises `RequestError` where they are none."""
     try:
-        return [verdict.model_dump() for verdict in TypeAdapter(list[StoredVerdict]).validate_python(values)]
+        return TypeAdapter(list[Verdict]).validate_python(values)
     except ValidationError as error:
         raise RequestError(_explained(error, what)) from None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from featurelab.pipelines.engine.sweep.cluster import NO_MEMORY, elsewhere
+from featurelab.pipelines.engine.sweep.cluster import NO_MEMORY, on_other_nodes
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import TrialRecord, read_trials
 from featurelab.tracking.lines import line
@@ -43,7 +43,7 @@ def settle(
     found = read()
     if left := {trial.run_id for trial in found if _goes_on(trial)}:
         unsent = send_rest(outbox, left, LEAVING, store.uri)
-        for answer in elsewhere(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
+        for answer in on_other_nodes(send_rest, outbox, left, LEAVING, store.uri, patience=2 * LEAVING):
             unsent |= answer
         for trial in filter(_goes_on, read()):
             _end(trial, store, told, broken_off, unsent.get(trial.run_id, ""))

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import featurelab.pipelines.engine.experiment.registry as registry
+from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.tracking.lines import line
 
 find = functools.cache(registry.find)  # looks through all installed packages, which a worker need do once
@@ -30,16 +31,13 @@ class Job:
     outbox: str
     tags: dict[str, str]
     metric: str | None = None
-    timeout: float | None = None
-    workers: int = 1
-    cpus: float = 1
-    gpus: float = 0
-    going_on: dict[int, str] = field(default_factory=dict)  # runs that were cut short, by index
+    resources: Resources = field(default_factory=Resources)
+    resumed: dict[int, str] = field(default_factory=dict)  # runs that were cut short, by index
     settings: dict[str, str] = field(default_factory=dict)  # environment variables of ours
 
     def gpus_of(self, index: int) -> float:
         """The GPUs that each worker of a trial asks for: none where it is told to compute on the CPU."""
-        return 0 if self.configs[index].get("device") == "cpu" else self.gpus
+        return 0 if self.configs[index].get("device") == "cpu" else self.resources.gpus
 
 
 def work(
@@ -53,7 +51,7 @@ def work(
     """
     part, index = assignment["trial"]
     job = _looked_up(jobs[0])[part]
-    if job.workers > 1:
+    if job.resources.workers > 1:
         return _data_parallel(index, job)
     return _run(index, job, report)
 
@@ -81,14 +79,18 @@ def _run(index: int, job: Job, report: Callable[[Mapping[str, Any]], None] | Non
     store = attach(job.uri)
     details: dict[str, Any] = {"scale": job.scale, "name": job.names[index], "axes": job.axes}
     run_id, attempt = "", 1
-    if current().rank == 0 and index in job.going_on:
-        run_id = job.going_on[index]
+    if current().rank == 0 and index in job.resumed:
+        run_id = job.resumed[index]
         attempt = 1 + int(store.get_run(run_id).data.tags.get("attempt", "1"))
     elif current().rank == 0:
-        tags = job.tags | {"trial": str(index), "workers": str(job.workers), "gpus": f"{job.gpus_of(index):g}"}
+        tags = job.tags | {
+            "trial": str(index),
+            "workers": str(job.resources.workers),
+            "gpus": f"{job.gpus_of(index):g}",
+        }
         tags[COLOUR] = colour(index)
         run_id = trial.start(experiment, config, store, tags=tags, **details)
-    with _time_limit(job.timeout, run_id, job), trial.sharing_gpu(job.gpus_of(index)):
+    with _time_limit(job.resources.timeout, run_id, job), trial.sharing_gpu(job.gpus_of(index)):
         outcome = trial.run_trial(
             experiment,
             config,
@@ -148,9 +150,9 @@ def _data_parallel(index: int, job: Job) -> dict[str, Any]:
             _one_of_many,
             train_loop_config={"index": index, "job": job},
             scaling_config=ScalingConfig(
-                num_workers=job.workers,
+                num_workers=job.resources.workers,
                 use_gpu=gpus > 0,
-                resources_per_worker={"CPU": job.cpus, **({"GPU": gpus} if gpus else {})},
+                resources_per_worker={"CPU": job.resources.cpus, **({"GPU": gpus} if gpus else {})},
             ),
             run_config=RunConfig(name=f"{job.tags['sweep']}-{index}", storage_path=folder),
         )

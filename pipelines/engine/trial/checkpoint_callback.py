@@ -46,7 +46,7 @@ class Checkpointing(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._last, self._first_epoch = time.monotonic(), trainer.current_epoch
-        self._beginning = unkept(trainer, pl_module)
+        self._beginning = unsaved_state(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._restored is not None:
@@ -83,7 +83,7 @@ class Checkpointing(pl.Callback):
 
     def _exact(self, trainer: pl.Trainer, module: pl.LightningModule) -> bool:
         """Whether all that changes is in the state; if not, it is said once."""
-        now_held = unkept(trainer, module)
+        now_held = unsaved_state(trainer, module)
         changed = [name for name, value in now_held.items() if self._beginning.get(name) != value]
         if changed:
             self._refuse(f"{changed[0]} changes and is in no state_dict")
@@ -126,7 +126,7 @@ class Checkpointing(pl.Callback):
                 time.sleep(0.001)
 
 
-def unkept(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+def unsaved_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
     """A glance at what callbacks and the module hold beside the state that they keep in checkpoints."""
     held: dict[str, Any] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]

@@ -75,7 +75,7 @@ def fit(
 
     digest = _name_data(data, recorder)
     owner = keeper()
-    saving, going_on = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
+    saving, resumed = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
     callbacks = [*([saving] if saving else []), *probes]
     if reached := current().reached:
         from featurelab.pipelines.engine.trial.watched import Watched
@@ -84,7 +84,7 @@ def fit(
     trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:
         with tempfile.TemporaryDirectory() as folder:
-            last = _written(going_on, Path(folder) / "from.ckpt")
+            last = _written(resumed, Path(folder) / "from.ckpt")
             if last:  # Lightning converts the weights after it has restored them, which would round them
                 trainer.precision_plugin.convert_module(learner)
             trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True if last else None)

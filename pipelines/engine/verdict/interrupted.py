@@ -28,13 +28,13 @@ class Found:
     `command` ties together the sweeps that one command began.
     """
 
-    going_on: list[Opened]
+    resumed: list[Opened]
     complete: list[str]
     missing: list[Plan]
     command: str = ""
 
 
-def begun(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
+def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
     """Look for the newest sweep of each plan, made by the same source, and take those that were interrupted.
 
     What the interrupted command had completed before is taken too; everything else is to be run. It is said in one line
@@ -47,19 +47,19 @@ def begun(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
     left = {row["run_id"] for row in newest if row["tags.status"] in (*CUT, JUDGING) and not _runs(row, store, outbox)}
     cut = {row["run_id"] for row in newest if row["run_id"] in left and row["tags.status"] in CUT}
     commands = {row["tags.command"] for row in newest if row["run_id"] in left}
-    going_on: list[Opened] = []
+    resumed: list[Opened] = []
     complete: list[str] = []
     missing: list[Plan] = []
     for plan, row in zip(plans, newest, strict=True):
         if row["run_id"] in cut:
-            going_on.append(reopened(plan, row["tags.sweep"], row["run_id"], store, outbox))
+            resumed.append(reopened(plan, row["tags.sweep"], row["run_id"], store, outbox))
         elif row["run_id"] in left or (row["tags.command"] in commands and row["tags.status"] not in (*CUT, JUDGING)):
             complete.append(row["run_id"])
         else:
             missing.append(plan)
-    if going_on or complete:
-        _say(going_on, complete)
-    return Found(going_on, complete, missing, max(commands, default=""))
+    if resumed or complete:
+        _say(resumed, complete)
+    return Found(resumed, complete, missing, max(commands, default=""))
 
 
 def digest(plan: Plan) -> str:
@@ -102,14 +102,14 @@ def _runs(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
     return bool(where)
 
 
-def _say(going_on: Sequence[Opened], complete: Sequence[str]) -> None:
-    if not going_on:
+def _say(resumed: Sequence[Opened], complete: Sequence[str]) -> None:
+    if not resumed:
         plural = "s" * (len(complete) > 1)
         tell(f"the trials of {len(complete)} figure{plural} are there: judging without training (--fresh begins anew)")
         return
-    trials = sum(len(sweep.plan.configs) for sweep in going_on)
-    done = trials - sum(len(sweep.indices) for sweep in going_on)
-    cut = sum(len(sweep.going_on) for sweep in going_on)
+    trials = sum(len(sweep.plan.configs) for sweep in resumed)
+    done = trials - sum(len(sweep.indices) for sweep in resumed)
+    cut = sum(len(sweep.resumed) for sweep in resumed)
     whole = f", {len(complete)} more figure{'s' * (len(complete) > 1)} complete" if complete else ""
     tell(
         f"going on with an interrupted reproduction: {done} of {trials} trials done, {cut} cut short{whole}"

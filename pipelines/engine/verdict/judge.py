@@ -12,7 +12,7 @@ import pandas as pd
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
-from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.conduct import keep_metrics
 from featurelab.pipelines.engine.sweep.descriptions import reproduction_note, sweep_note
 from featurelab.pipelines.engine.sweep.records import (
@@ -53,7 +53,7 @@ class Judged:
             "trials": len(self.trials),
             "seconds": round(self.seconds, 1),
             "figure": self.figure,
-            "claims": [verdict.as_dict() for verdict in self.verdicts],
+            "claims": [verdict.model_dump() for verdict in self.verdicts],
         }
 
 
@@ -65,7 +65,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     """
     experiment, plan, tags = read_sweep(store, sweep_run_id)
     trials = read_trials(store, experiment.name, sweep_run_id)
-    seconds = stored.seconds(tags.get("seconds"))
+    seconds = schemas.seconds(tags.get("seconds"))
     if not is_the_figure(experiment, plan):
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
@@ -74,7 +74,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
     unexpected = sum(verdict.surprising for verdict in verdicts)
-    store.log_json(sweep_run_id, [verdict.as_dict() for verdict in verdicts], "verdicts.json")
+    store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
     if verdicts:
         store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
     keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
@@ -170,5 +170,6 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
 def _flat(verdict: Verdict) -> dict[str, Any]:
     """A verdict whose cells are text or numbers, as a table wants them."""
     return {
-        key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in verdict.as_dict().items()
+        key: json.dumps(value) if isinstance(value, dict | list) else value
+        for key, value in verdict.model_dump().items()
     }

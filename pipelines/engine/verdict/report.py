@@ -5,9 +5,10 @@ from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep import schemas as stored
+from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import VERDICTS, read_trials
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -61,9 +62,13 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
         "sweep_run_id": row["run_id"],
         "trial_run_ids": [trial.run_id for trial in trials],
         "trials": len(trials),
-        "seconds": stored.seconds(row.get("tags.seconds")),
+        "seconds": schemas.seconds(row.get("tags.seconds")),
         "config": experiment.preset(scale).model_dump(mode="json") | experiment.grid_as_text(scale),
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
         "png": png,
-        "claims": stored.verdicts(store.read_json(row["run_id"], "verdicts.json"), f"verdicts.json of {row['run_id']}"),
+        "claims": [verdict.model_dump() for verdict in _verdicts(store, row["run_id"])],
     }
+
+
+def _verdicts(store: Store, sweep_run_id: str) -> list[Verdict]:
+    return schemas.verdicts(store.read_json(sweep_run_id, "verdicts.json"), f"verdicts.json of {sweep_run_id}")

@@ -12,7 +12,7 @@ from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.sweep.begin import run_sweeps
 from featurelab.pipelines.engine.sweep.plan import Finished, Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.verdict.interrupted import Found, begun, digest
+from featurelab.pipelines.engine.verdict.interrupted import Found, digest, find_interrupted
 from featurelab.pipelines.engine.verdict.judge import Judged, judge
 from featurelab.tracking.store.connect import Store
 
@@ -46,14 +46,14 @@ def reproduce(
         show(judged[finished.sweep_run_id])
 
     title = "" if len(experiments) == 1 else f"{len(experiments)} figures"
-    found = Found([], [], plans) if fresh else begun(plans, store, outbox)
+    found = Found([], [], plans) if fresh else find_interrupted(plans, store, outbox)
     for sweep_run_id in found.complete:
         judged[sweep_run_id] = judge(sweep_run_id, store)
         show(judged[sweep_run_id])
     command = found.command or uuid4().hex
     plans = [replace(plan, tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
-    if plans or found.going_on:
+    if plans or found.resumed:
         options: dict[str, Any] = {"outbox": outbox, "address": address, "title": title, "ended": ended}
-        run_sweeps(plans, store, going_on=found.going_on, **options)
+        run_sweeps(plans, store, resumed=found.resumed, **options)
     order = [experiment.name for experiment in experiments]
     return sorted(judged.values(), key=lambda one: order.index(one.experiment.name))

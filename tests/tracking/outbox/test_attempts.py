@@ -41,7 +41,7 @@ def record(recorder, until, start=0):
         recorder.log({"loss/train": value}, step)
 
 
-def going_on(store, run_id, outbox, attempt=2, **options):
+def resumed(store, run_id, outbox, attempt=2, **options):
     store.set_tags(run_id, {"attempt": attempt})
     store.reopen_run(run_id)
     return Recorder(store, run_id, outbox=outbox, attempt=attempt, **options)
@@ -72,7 +72,7 @@ def die(store, run_id, outbox, flush="half"):
 @pytest.mark.parametrize("flush", ["half", "none"])
 def test_what_is_recorded_again_is_stored_once_and_what_was_not_sent_is_not_lost(store, run_id, outbox, flush):
     die(store, run_id, outbox, flush)
-    with going_on(store, run_id, outbox) as recorder:
+    with resumed(store, run_id, outbox) as recorder:
         record(recorder, 150)
     assert points(store, run_id) == curve(150)
     run = store.get_run(run_id)
@@ -85,7 +85,7 @@ def test_an_attempt_after_the_run_was_ended_by_a_sync_ends_it_again(store, run_i
     die(store, run_id, outbox)
     assert sync(outbox).sent == [run_id]
     assert store.get_run(run_id).info.status == "KILLED"
-    recorder = going_on(store, run_id, outbox)
+    recorder = resumed(store, run_id, outbox)
     assert store.get_run(run_id).info.status == "RUNNING"
     record(recorder, 100)
     recorder.log({"loss/train": 0.5}, 100)
@@ -98,7 +98,7 @@ def test_an_attempt_after_the_run_was_ended_by_a_sync_ends_it_again(store, run_i
 
 def test_a_value_that_differs_is_said_and_the_first_one_stays(store, run_id, outbox):
     die(store, run_id, outbox)
-    with going_on(store, run_id, outbox) as recorder:
+    with resumed(store, run_id, outbox) as recorder:
         recorder.log({"loss/train": 7.0}, 3)
         recorder.log({"loss/train": 8.0}, 4)
     assert points(store, run_id) == curve(100)
@@ -107,7 +107,7 @@ def test_a_value_that_differs_is_said_and_the_first_one_stays(store, run_id, out
 
 def test_values_that_are_not_finite_repeat_one_another(store, run_id, outbox):
     for attempt in (1, 2):
-        recorder = going_on(store, run_id, outbox, attempt)
+        recorder = resumed(store, run_id, outbox, attempt)
         recorder.log({"nfa/0": math.inf}, 3)
         recorder.log({"nfa/0": math.nan}, 5)
         recorder.close("KILLED")
@@ -119,7 +119,7 @@ def test_values_that_are_not_finite_repeat_one_another(store, run_id, outbox):
 
 def test_two_points_of_one_step_are_both_kept_and_both_recognised(store, run_id, outbox):
     for attempt in (1, 2):
-        recorder = going_on(store, run_id, outbox, attempt)
+        recorder = resumed(store, run_id, outbox, attempt)
         for value in (1.0, 2.0):
             recorder.log({"nfa/0": value}, 0)
             time.sleep(0.002)
@@ -136,7 +136,7 @@ def test_what_lies_before_a_checkpoint_is_passed_over_and_listeners_hear_of_it(s
     record(recorder, 30, start=20)
     recorder.close("KILLED")
     heard = []
-    recorder = going_on(store, run_id, outbox, listeners=[lambda metrics, step: heard.append((step, *metrics.items()))])
+    recorder = resumed(store, run_id, outbox, listeners=[lambda metrics, step: heard.append((step, *metrics.items()))])
     recorder.pass_over(taken)
     assert heard == [(step, ("loss/train", value)) for step, value in curve(20)]
     record(recorder, 40, start=20)
@@ -150,7 +150,7 @@ def test_the_journal_of_a_machine_that_comes_back_adds_what_is_missing_and_nothi
     store, run_id, outbox, tmp_path
 ):
     die(store, run_id, outbox)
-    recorder = going_on(store, run_id, tmp_path / "elsewhere")
+    recorder = resumed(store, run_id, tmp_path / "elsewhere")
     assert sync(outbox).busy == [run_id]  # the attempt that goes on may still record the same
     record(recorder, 80)
     recorder.close("FAILED", tags={"status": "failed"})
@@ -163,10 +163,10 @@ def test_the_journal_of_a_machine_that_comes_back_adds_what_is_missing_and_nothi
 
 def test_a_third_attempt_on_the_first_machine_stores_nothing_twice(store, run_id, outbox, tmp_path):
     die(store, run_id, outbox)
-    second = going_on(store, run_id, tmp_path / "elsewhere")
+    second = resumed(store, run_id, tmp_path / "elsewhere")
     record(second, 80)
     second.close("KILLED")
-    with going_on(store, run_id, outbox, attempt=3) as recorder:
+    with resumed(store, run_id, outbox, attempt=3) as recorder:
         record(recorder, 120)
     assert points(store, run_id) == curve(120)
     assert store.get_run(run_id).info.status == "FINISHED"
@@ -190,7 +190,7 @@ def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over
     assert len(sent) == 2
     texts = [store.download(run_id, f"training/{slot}.ckpt").read_text() for slot in (0, 1)]
     assert texts == ["4", "3"]
-    recorder = going_on(store, run_id, outbox)
+    recorder = resumed(store, run_id, outbox)
     saved(recorder, 5)
     recorder.discard("training")
     recorder.close()
@@ -224,7 +224,7 @@ def test_a_damaged_journal_costs_at_most_the_line_that_was_damaged(store, run_id
     die(store, run_id, outbox, "none")
     journal = outbox / f"{run_id}.jsonl"
     journal.write_bytes(journal.read_bytes()[:-20])
-    with going_on(store, run_id, outbox) as recorder:
+    with resumed(store, run_id, outbox) as recorder:
         record(recorder, 120, start=90)
     assert points(store, run_id) == curve(120)
     shutil.rmtree(outbox)

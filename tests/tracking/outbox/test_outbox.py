@@ -13,7 +13,7 @@ import pytest
 
 from featurelab.tracking.outbox.bound import Bound, limit_from, size_of
 from featurelab.tracking.outbox.journal import Busy
-from featurelab.tracking.outbox.locks import alone, in_use
+from featurelab.tracking.outbox.locks import exclusive_lock, in_use
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import attach
@@ -108,14 +108,14 @@ def test_checkpoints_of_a_store_that_is_away_do_not_fill_the_outbox(away, run_id
 
 
 def test_what_one_process_does_alone_no_other_does(outbox):
-    with alone(outbox, "sweep"):
+    with exclusive_lock(outbox, "sweep"):
         assert in_use(outbox, "sweep")
         code = "import sys; from pathlib import Path; from featurelab.tracking.outbox.locks import *\n"
-        code += "with alone(Path(sys.argv[1]), 'sweep'): pass"
+        code += "with exclusive_lock(Path(sys.argv[1]), 'sweep'): pass"
         done = subprocess.run([sys.executable, "-c", code, str(outbox)], capture_output=True, text=True, timeout=120)
         assert done.returncode == 1
         assert "is in use by another process" in done.stderr
-        with pytest.raises(Busy), alone(outbox, "sweep"):
+        with pytest.raises(Busy), exclusive_lock(outbox, "sweep"):
             pass
     assert not in_use(outbox, "sweep")
     assert list(outbox.iterdir()) == []
@@ -123,10 +123,10 @@ def test_what_one_process_does_alone_no_other_does(outbox):
 
 def test_what_a_killed_process_held_is_free(outbox):
     code = "import os, sys; from pathlib import Path; from featurelab.tracking.outbox.locks import *\n"
-    code += "with alone(Path(sys.argv[1]), 'sweep'): os.kill(os.getpid(), 9)"
+    code += "with exclusive_lock(Path(sys.argv[1]), 'sweep'): os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code, str(outbox)], timeout=120).returncode == -9
     assert [path.name for path in outbox.iterdir()] == ["sweep.lock"]
     assert not in_use(outbox, "sweep")
-    with alone(outbox, "sweep"):
+    with exclusive_lock(outbox, "sweep"):
         pass
     assert list(outbox.iterdir()) == []

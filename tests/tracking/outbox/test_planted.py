@@ -14,7 +14,7 @@ import pytest
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.outbox.bound import Bound
 from featurelab.tracking.outbox.journal import Journal
-from featurelab.tracking.outbox.locks import alone, in_use
+from featurelab.tracking.outbox.locks import exclusive_lock, in_use
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import attach
@@ -175,7 +175,7 @@ def test_marks_and_locks_are_not_made_through_links(outbox, tmp_path):
     (outbox / ".full").symlink_to(tmp_path / "made")
     (outbox / "sweep.lock").symlink_to(tmp_path / "made")
     assert not Bound(outbox, 1).admits(2)
-    with pytest.raises(OSError, match="symbolic link"), alone(outbox, "sweep"):
+    with pytest.raises(OSError, match="symbolic link"), exclusive_lock(outbox, "sweep"):
         pass
     assert not (tmp_path / "made").exists()
 

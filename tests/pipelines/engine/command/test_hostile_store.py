@@ -202,7 +202,7 @@ def asked(swept: Swept) -> dict[str, Answer]:
 
 @pytest.fixture(autouse=True)
 def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.results_cli.paging, "serve", accept)
+    monkeypatch.setattr(cli.results.paging, "serve", accept)
 
 
 def test_an_untouched_store_is_read(swept: Swept) -> None:

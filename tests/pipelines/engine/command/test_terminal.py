@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from featurelab.pipelines.engine.command import terminal as show
+from featurelab.pipelines.engine.command import terminal
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.sweep.records import TrialRecord
@@ -29,7 +29,7 @@ def whole(text, names):
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_a_listing_keeps_names_whole(width):
-    assert whole(shown(show.experiment_table(EXPERIMENTS), width), [experiment.name for experiment in EXPERIMENTS])
+    assert whole(shown(terminal.experiment_table(EXPERIMENTS), width), [experiment.name for experiment in EXPERIMENTS])
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
@@ -38,7 +38,7 @@ def test_claims_keep_their_ids_whole(system, width):
     for experiment in registry.experiments(system):
         claims = experiment.describe("laptop")["claims"]
         ids = [claim["id"] for claim in claims]
-        assert whole(shown(show.claim_table(claims), width), ids)
+        assert whole(shown(terminal.claim_table(claims), width), ids)
         verdicts = [
             Verdict(
                 id=claim["id"],
@@ -57,7 +57,8 @@ def test_claims_keep_their_ids_whole(system, width):
             for claim in claims
         ]
         text = shown(
-            show.verdict_table(f"{experiment.name}: 12 trials in 1 s, sweep {'0123456789abcdef' * 2}", verdicts), width
+            terminal.verdict_table(f"{experiment.name}: 12 trials in 1 s, sweep {'0123456789abcdef' * 2}", verdicts),
+            width,
         )
         assert whole(text, [*ids, "0123456789abcdef" * 2])
         assert "1.23" in text or not ids
@@ -77,6 +78,6 @@ def test_a_sweep_keeps_run_ids_and_settings_whole():
         )
         for i in range(3)
     ]
-    text = shown(show.sweep_table(trials, "loss/test", "min"))
+    text = shown(terminal.sweep_table(trials, "loss/test", "min"))
     assert whole(text, [trial.run_id for trial in trials])
     assert whole(text, ["lr=0.0011", "width=256", "seed=2"])

@@ -10,10 +10,10 @@ from mlflow_server import Server
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.sweep import ownership as driver
+from featurelab.pipelines.engine.sweep import ownership
 from featurelab.pipelines.engine.sweep.begin import open_sweep, plan_search, resume_sweep
 from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction, where_run
-from featurelab.tracking.outbox.locks import alone
+from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.store.connect import attach
 
 TOKEN = "0123456789abcdef" * 2
@@ -51,15 +51,15 @@ def test_a_driver_on_another_machine_counts_as_long_as_it_gives_signs_of_life(pl
 
 def test_a_driver_on_this_machine_counts_as_long_as_its_process_lives(place):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    here = f"{driver._host()} {other.pid} {TOKEN}"
-    assert place(driver=here, seen=ago(1)).startswith(f"on {driver._host()}, process {other.pid}")
+    here = f"{ownership._host()} {other.pid} {TOKEN}"
+    assert place(driver=here, seen=ago(1)).startswith(f"on {ownership._host()}, process {other.pid}")
     other.communicate()
     assert place() == ""
     assert place(**introduction()) == "", "this process is not another one"
 
 
 def test_the_lock_in_the_outbox_needs_no_sign_of_life(sweep, place, tmp_path):
-    with alone(tmp_path / "outbox", sweep):
+    with exclusive_lock(tmp_path / "outbox", sweep):
         assert place(seen="0") == "by another process"
 
 
@@ -92,7 +92,7 @@ def sign(store, run_id):
 
 
 def test_signs_of_life_come_until_the_end(sweep, store, monkeypatch):
-    monkeypatch.setattr(driver, "BEAT", 0.05)
+    monkeypatch.setattr(ownership, "BEAT", 0.05)
     with heartbeat(sweep, store):
         assert sign(store, sweep) == pytest.approx(time.time(), abs=5)
     time.sleep(0.3)
@@ -102,7 +102,7 @@ def test_signs_of_life_come_until_the_end(sweep, store, monkeypatch):
 
 
 def test_signs_of_life_come_again_once_a_server_that_was_killed_is_back(template, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "BEAT", 0.05)
+    monkeypatch.setattr(ownership, "BEAT", 0.05)
     shutil.copy(template, tmp_path / "mlflow.db")
     server = Server(tmp_path)
     server.start()

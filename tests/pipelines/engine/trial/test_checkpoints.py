@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from featurelab.modules import data, learners, nets, probes
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.trial import checkpoint_callback as checkpointing
+from featurelab.pipelines.engine.trial import checkpoint_callback
 from featurelab.pipelines.engine.trial.checkpoint import newest
 from featurelab.pipelines.engine.trial.fit import fit
 from featurelab.tracking.outbox.journal import TRAINING
@@ -31,7 +31,7 @@ def store(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def saving_every_epoch(monkeypatch):
     monkeypatch.setenv("FEATURELAB_CHECKPOINT_SECONDS", "0")
-    monkeypatch.setattr(checkpointing, "LEAST_SHARE", 0)
+    monkeypatch.setattr(checkpoint_callback, "LEAST_SHARE", 0)
 
 
 @pytest.fixture

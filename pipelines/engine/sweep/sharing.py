@@ -1,0 +1,52 @@
+"""How trials share a cluster: what each asks of Ray, and how many run at once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.sweep.cluster import capacity
+from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.sweep.worker import Job
+
+
+def require(resources: Resources) -> None:
+    """Raise `RequestError` when a trial asks for more than the whole cluster has."""
+    have = capacity()
+    for kind, each in (("CPU", resources.cpus), ("GPU", resources.gpus)):
+        asked = each * resources.workers
+        if asked > have[kind]:
+            raise RequestError(f"--{kind.lower()}s-per-trial {asked:g}: the cluster has {have[kind]:g} {kind}")
+
+
+def requests(jobs: Mapping[int, Job]) -> Callable[[Mapping[str, Any]], Any]:
+    """What each trial asks of Ray. One that is to compute on the CPU leaves the GPUs to those beside it."""
+    from ray import tune
+
+    # Tune takes a copy of what this function holds for every trial: no more than it needs
+    shares = {part: (job.resources.workers, job.resources.cpus, job.resources.gpus) for part, job in jobs.items()}
+    without = {
+        (part, i)
+        for part, job in jobs.items()
+        if job.resources.gpus
+        for i in range(len(job.configs))
+        if not job.gpus_of(i)
+    }
+
+    def request(assignment: Mapping[str, Any]) -> Any:
+        workers, cpus, gpus = shares[assignment["trial"][0]]
+        if workers > 1:
+            # it only waits for its workers, which ask for their own; but Ray wants some request, be it a byte
+            return tune.PlacementGroupFactory([{"CPU": 0, "memory": 1}])
+        on_gpu = gpus and tuple(assignment["trial"]) not in without
+        return tune.PlacementGroupFactory([{"CPU": cpus, **({"GPU": gpus} if on_gpu else {})}])
+
+    return request
+
+
+def at_once(resources: Resources) -> int | None:
+    """Data-parallel trials ask for their workers one by one: more at once than fit whole would wait on each other."""
+    if resources.workers == 1:
+        return None
+    have = capacity()
+    asked = {"CPU": resources.cpus * resources.workers, "GPU": resources.gpus * resources.workers}
+    return max(1, int(min(have[kind] / number for kind, number in asked.items() if number)))
