@@ -1,12 +1,13 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
+SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
 .PHONY: help reproduce reproduce-all test test-heavy lint bench demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
-	@echo "make test           the test suite;  make test-heavy: the long tests too"
+	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
 	@echo "make bench          our cost beside what one would otherwise run"
 	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, beside one left alone"
@@ -27,10 +28,10 @@ reproduce-all: $(READY)
 # Files in their order: those that start clusters come first, and the last ones to run are short. Three processes on two
 # cores, because the first ones mostly wait.
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,3 +30,26 @@ def store(template: Path, tmp_path: Path) -> Any:
     home = tmp_path / "store"
     home.mkdir()
     return attach(f"sqlite:///{shutil.copy(template, home / 'mlflow.db')}")
+
+
+BUDGET = (
+    25  # seconds that the tests of one system should take on one quiet core: twelve systems share a quarter of an hour
+)
+_seconds: Counter[str] = Counter()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    parts = report.nodeid.split("::")[0].split("/")
+    depth = 4 if parts[:3] == ["tests", "pipelines", "engine"] else 3
+    _seconds["/".join(parts[:depth])] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Where the time went: seconds by room, and by system beside its budget."""
+    if sum(_seconds.values()) < 60:
+        return
+    terminalreporter.section("seconds")
+    for room, seconds in _seconds.most_common(25):
+        system = room.startswith("tests/pipelines/") and "/engine" not in room and not room.endswith(".py")
+        over = f"  more than its {BUDGET} s" if system and seconds > BUDGET else ""
+        terminalreporter.write_line(f"{seconds:7.1f}  {room}{over}")

@@ -147,6 +147,7 @@ class Commands:
     """Asks the command line in an empty folder, and looks after each answer whether something was written."""
 
     home: Path
+    many: int = 0  # different wrong values of each kind to ask for
 
     def __call__(self, *arguments: str) -> Answer:
         out, err = io.StringIO(), io.StringIO()
@@ -197,15 +198,15 @@ def written(folder: Path) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+@pytest.fixture(scope="module", params=[100, pytest.param(1000, marks=pytest.mark.heavy)])
+def commands(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in a folder of its own, where nothing that it accepts is done, and no name is looked up."""
     home = tmp_path_factory.mktemp("hostile")
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch, home)
         patch.setattr(cli.sweeping, "prepare", accept)
         patch.setattr(cli.connecting, "connect", accept)
-        yield Commands(home)
+        yield Commands(home, request.param)
 
 
 def quicken(patch: pytest.MonkeyPatch, home: Path, packages: Sequence[object] = ()) -> None:

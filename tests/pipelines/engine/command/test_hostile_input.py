@@ -19,7 +19,6 @@ from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
 FIELDS = ["lr", "width", "seed", "steps", "speeds", "optimizer", "init_scale", "precision", "threads"]
-MANY = 1000  # different wrong values of each kind
 
 __all__ = ["commands"]
 
@@ -31,11 +30,11 @@ class Enough(Exception):
 def all_refused(
     commands: Commands, requests: st.SearchStrategy[list[str]], named: Callable[[list[str]], list[str]]
 ) -> None:
-    """Ask until MANY different ones were refused, each in a line that has one of `named(request)` in it."""
+    """Ask until enough different ones were refused, each in a line that has one of `named(request)` in it."""
     seen: set[tuple[str, ...]] = set()
 
     @settings(
-        max_examples=10 * MANY,
+        max_examples=10 * commands.many,
         deadline=None,
         database=None,
         derandomize=True,
@@ -44,7 +43,7 @@ def all_refused(
     )
     @given(requests)
     def ask(request: list[str]) -> None:
-        if len(seen) == MANY:
+        if len(seen) == commands.many:
             raise Enough
         line = commands.refusal(*request)
         if line is not None:
@@ -217,7 +216,13 @@ def test_places_of_stores(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
     places = places.filter(lambda place: not ("sqlite" in place.lower() and "@" in place))  # there it is part of a path
     seen: set[str] = set()
 
-    @settings(max_examples=MANY + 200, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+    @settings(
+        max_examples=commands.many + commands.many // 5,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+    )
     @given(places)
     def ask(place: str) -> None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", place)
@@ -225,7 +230,7 @@ def test_places_of_stores(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
         seen.add(place)
 
     ask()
-    assert len(seen) >= MANY
+    assert len(seen) >= commands.many
 
 
 def test_ids_of_runs_and_names_to_resume(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
