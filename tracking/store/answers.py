@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import requests
 from mlflow.exceptions import MlflowException, RestException
-from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-from mlflow.utils import rest_utils
 
-API = "/api/2.0/mlflow/"
 TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 BROKEN = (
     requests.ConnectionError,
@@ -19,18 +14,6 @@ BROKEN = (
     requests.exceptions.ContentDecodingError,
     requests.exceptions.JSONDecodeError,
 )
-
-_verify = rest_utils.verify_rest_response
-
-
-def _verified(response: Any, endpoint: str, *args: Any, **options: Any) -> Any:
-    # MLflow (3.17) takes an empty answer for a success, so that points which nobody has stored would count as sent
-    if response.status_code == 200 and not response.text.strip() and endpoint.startswith(API):
-        raise MlflowException(f"the answer to {endpoint} is empty", error_code=TEMPORARILY_UNAVAILABLE)
-    return _verify(response, endpoint, *args, **options)
-
-
-rest_utils.verify_rest_response = _verified
 
 
 def is_transient(error: BaseException) -> bool:

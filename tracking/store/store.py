@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import uuid
@@ -26,7 +25,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from featurelab.tracking.errors import RunGone, RunNotFound, StoreError, StoreGone, disk_full
 from featurelab.tracking.lines import line, quoted
-from featurelab.tracking.store import artifacts
+from featurelab.tracking.store import artifacts, workarounds
 from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.artifacts import checked
 from featurelab.tracking.store.places import artifact_folder, local
@@ -48,18 +47,8 @@ _files: dict[str, tuple[int, int]] = {}  # what the SQLite files were that this 
 
 _places: dict[str, str] = {}  # of the artifacts of runs that this process started and that have not ended
 
-# We retry ourselves, within bounds that the caller chose; MLflow's own loop would wait for minutes. Its address lines
-# on standard output would spoil `--json`, and it logs a traceback for every busy moment.
-for _name, _value in {
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # it would send statistics home unasked
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}.items():
-    os.environ.setdefault(_name, _value)
-logging.getLogger("mlflow.store.db.utils").addFilter(lambda record: record.levelno == logging.WARNING)
-logging.getLogger("mlflow.utils.databricks_utils").setLevel(logging.ERROR)  # that no credentials are there we say
+
+workarounds.apply()
 
 
 @dataclass(frozen=True)

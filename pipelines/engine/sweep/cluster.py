@@ -10,25 +10,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.sweep import workarounds
 from featurelab.pipelines.engine.trial.place import UMASK
-from featurelab.tracking.lines import SECRET_NAME, line, quoted
+from featurelab.tracking.lines import line, quoted
 
 PATIENCE = 10.0
-NO_MEMORY = "the memory of its machine ran out"
 
 
 def connect_ray(address: str | None) -> None:
     """Start or join Ray; raises `RequestError` with one line when nothing answers at `address`, or not to our token."""
-    # Tune's own signal handler, loggers and checks would talk past our records and our command line
-    os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
-    os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-    os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
-    os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")  # of all trials at once; ours are in the store
-    os.environ.setdefault("TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S", "0")
-    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # with the other one Tune would leave `SweepProgress` out
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send statistics home unasked
+    workarounds.set_environment()
     if _has_token():
         # `ray start` protects a cluster with the token it finds, but a driver that joins would not show it unasked
         os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -41,8 +32,8 @@ def connect_ray(address: str | None) -> None:
 
     if ray.is_initialized():
         return
-    _keep_secrets()
-    _quieten()
+    workarounds.keep_secrets()
+    workarounds.quieten()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
         with private():
@@ -58,24 +49,6 @@ def connect_ray(address: str | None) -> None:
             wanted = "the token of the Ray cluster is wanted in ~/.ray/auth_token or RAY_AUTH_TOKEN"
             raise RequestError(f"{wanted} (--address {line(target, 80)})") from None
         raise RequestError(f"no Ray cluster at {line(target, 80)}: {line(str(error), 200)}") from None
-
-
-def _keep_secrets() -> None:
-    """Keep credentials out of what Tune (2.60) tells its workers to set: it is written to logs that all can read.
-
-    Workers of this machine have this process's environment anyway; others have their own.
-    """
-    from ray.tune.execution import class_cache
-
-    named = class_cache.ENV_VARS_TO_PROPAGATE
-    named.difference_update([name for name in named if SECRET_NAME.search(name)])
-
-
-def _quieten() -> None:
-    """Leave out what Ray (2.60) prints, dumps of its state among it, where a process of its own dies: we say so."""
-    from ray._private import worker
-
-    worker.print_to_stdstream = lambda *args, **options: None
 
 
 @contextmanager
@@ -117,18 +90,6 @@ def _has_token() -> bool:
     return named or (Path.home() / ".ray" / "auth_token").is_file()
 
 
-def fallen() -> str:
-    """Which of the processes of Ray that this one has started are dead; empty while all live.
-
-    Without its raylet, Ray (2.60) ends the driver's process too, some ten seconds later and without a word to it.
-    """
-    from ray._private import worker
-
-    node: Any = worker._global_node
-    dead = sorted({kind for kind, _ in node.dead_processes()} & {"raylet", "gcs_server"}) if node else []
-    return f"Ray's {' and '.join(dead)} died" if dead else ""
-
-
 def alive() -> set[str]:
     """The ids of the machines that are part of the cluster now."""
     import ray
@@ -157,36 +118,6 @@ def on_other_nodes(call: Callable[..., Any], *arguments: Any, patience: float) -
         with suppress(ray.exceptions.RayError, OSError):
             answers.append(ray.get(answer))
     return answers
-
-
-def capacity() -> dict[str, float]:
-    """CPUs and GPUs that the cluster has, or can grow to where it scales by itself."""
-    import ray
-    from ray._private.state import state  # the limits of an autoscaling cluster have no public way to them
-
-    largest = state.get_max_resources_from_cluster_config() or {}
-    here = ray.cluster_resources()
-    return {kind: max(here.get(kind, 0), largest.get(kind, 0)) for kind in ("CPU", "GPU")}
-
-
-def survive_lack_of_memory() -> None:
-    """Let a sweep lose only those trials that Ray ends because the memory of their machine runs out.
-
-    Tune takes what Ray (2.60) raises then for an error of its own, and would end with all trials.
-    """
-    from ray.air.execution._internal.actor_manager import RayActorManager
-    from ray.exceptions import OutOfMemoryError, RayActorError
-
-    known = RayActorManager._actor_task_failed
-    if known.__module__ == __name__:
-        return
-
-    def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
-        if isinstance(exception, OutOfMemoryError):
-            exception = RayActorError(error_msg=NO_MEMORY)
-        known(self, tracked_actor_task, exception)
-
-    RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
 def require_shared_store(uri: str) -> None:

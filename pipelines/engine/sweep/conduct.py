@@ -17,13 +17,14 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 from featurelab.pipelines.engine.errors import RequestError, RunError, tell
-from featurelab.pipelines.engine.sweep.cluster import alive, connect_ray, fallen, survive_lack_of_memory
+from featurelab.pipelines.engine.sweep.cluster import alive, connect_ray
 from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
 from featurelab.pipelines.engine.sweep.records import JUDGING, TrialRecord, end_sweep, how_trials_went
 from featurelab.pipelines.engine.sweep.settle import Told, settle
 from featurelab.pipelines.engine.sweep.sharing import at_once, requests
+from featurelab.pipelines.engine.sweep.workarounds import fallen, survive_lack_of_memory
 from featurelab.pipelines.engine.sweep.worker import Job
 from featurelab.pipelines.engine.trial.place import SETTINGS
 from featurelab.pipelines.engine.trial.signals import Enough, Terminated, raised

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
+from featurelab.pipelines.engine.sweep.workarounds import let_go
+
 
 class _LettingGo(TrialScheduler):
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
@@ -32,19 +34,3 @@ class Asha(_LettingGo, ASHAScheduler):
             reduction_factor=3,
             max_t=100_000,
         )
-
-
-def let_go(controller: Any) -> None:
-    """Forget the trials that are over; Tune (2.60) keeps each, with its results and resources, until all are.
-
-    It also keeps a task for each actor that it asked for and did not need. Nothing of either is looked at again: what
-    became of a trial is in the store.
-    """
-    for trial in [trial for trial in controller.get_trials() if trial.is_finished()]:
-        controller.get_trials().remove(trial)
-        for kept in ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache"):
-            getattr(controller, kept).discard(trial)
-    actors = controller._actor_manager
-    tasks = actors._pending_actors_to_enqueued_actor_tasks
-    for actor in tasks.keys() - actors._pending_actors_to_attrs.keys():
-        del tasks[actor]

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from featurelab.pipelines.engine.sweep.cluster import NO_MEMORY, on_other_nodes
+from featurelab.pipelines.engine.sweep.cluster import on_other_nodes
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import TrialRecord, read_trials
+from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import Store

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.sweep.cluster import capacity
 from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.sweep.workarounds import capacity
 from featurelab.pipelines.engine.sweep.worker import Job
 
 

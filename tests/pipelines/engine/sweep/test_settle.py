@@ -7,10 +7,10 @@ import pytest
 
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
-from featurelab.pipelines.engine.sweep.cluster import NO_MEMORY
 from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan
 from featurelab.pipelines.engine.sweep.settle import DELETED, STOPPED, Told, settle
+from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
 from featurelab.pipelines.engine.trial.run import start
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.store.connect import attach, connect
