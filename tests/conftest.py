@@ -2,14 +2,20 @@
 
 import os
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jaxtyping import install_import_hook
 
 # one thread a test process: the threads of several would wait for one another in spinning loops
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# before anything imports them: what is imported already is not checked
+sys.path.append(str(Path(__file__).parent / "modules"))
+install_import_hook("featurelab.modules", "arraychecks.arrays_alone")
 
 
 @pytest.fixture(scope="session")

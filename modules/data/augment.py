@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
 class Augmentation(Protocol):
-    """A function of images (n, c, h, w) and of `numbers` uniform random numbers in [0, 1) for each of them."""
+    """A function of images and of `numbers` uniform random numbers in [0, 1) for each of them."""
 
     @property
     def numbers(self) -> int: ...
 
-    def __call__(self, x: Tensor, uniform: Tensor) -> Tensor: ...
+    def __call__(
+        self, x: Float[Tensor, "n channels height width"], uniform: Float[Tensor, "n numbers"]
+    ) -> Float[Tensor, "n channels height width"]: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class CropAndFlip:
     def numbers(self) -> int:
         return 3
 
-    def __call__(self, x: Tensor, uniform: Tensor) -> Tensor:
+    def __call__(self, x: Float[Tensor, " n *image"], uniform: Float[Tensor, "n 3"]) -> Float[Tensor, " n *image"]:
         if x.ndim != 4:
             raise ValueError(f"cropping needs images (n, channels, height, width), got {tuple(x.shape)}")
         n, _, height, width = x.shape

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from featurelab.modules.dtypes import Dtype
+
 from .tensors import TensorData, stream
 
 
@@ -31,7 +33,7 @@ class NuisanceMixture(TensorData):
         nuisance_dim: int = 64,
         nuisance_variance: float = 49.0,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         **options: Any,
     ) -> None:
         for name, size, least in (("classes", classes, 2), ("dim", dim, 1), ("nuisance_dim", nuisance_dim, 0)):

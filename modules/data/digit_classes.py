@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
+from featurelab.modules.dtypes import Dtype
+
 from .mixtures import class_rows
 from .tensors import TensorData, stream
 
@@ -27,7 +29,7 @@ class BalancedDigits(TensorData):
         *,
         targets: Literal["one_hot", "signs", "labels"] = "one_hot",
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
+from featurelab.modules.dtypes import Dtype
+
 from .tensors import TensorData, stream
 
 
@@ -19,7 +21,7 @@ class DigitImages(TensorData):
     larger one of the same seed. Raises ValueError unless 1 <= n_train <= 1797.
     """
 
-    def __init__(self, n_train: int = 1257, *, seed: int, dtype: str = "float64", **options: Any) -> None:
+    def __init__(self, n_train: int = 1257, *, seed: int, dtype: Dtype = "float64", **options: Any) -> None:
         pixels, labels = load_digits(return_X_y=True)
         if not 1 <= n_train <= len(labels):
             raise ValueError(f"n_train must lie between 1 and {len(labels)}, got {n_train}")

@@ -11,13 +11,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Integer, Real
 from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype
 
 from .tensors import TensorData, stream
 
 
-def spread_means(clusters: int, dim: int, variances: Sequence[float], *, seed: int) -> Tensor:
-    """Means (S, C, d), mu_c ~ N(0, s2 I) for each of the S `variances` s2, float64 (appendix B).
+def spread_means(
+    clusters: int, dim: int, variances: Sequence[float], *, seed: int
+) -> Float64[Tensor, "mixtures {clusters} {dim}"]:
+    """Means mu_c ~ N(0, s2 I) for each of the S `variances` s2 (appendix B).
 
     All S are one standard normal draw times sqrt(s2). Raises ValueError for a size below 1 or a negative variance.
     """
@@ -26,11 +31,16 @@ def spread_means(clusters: int, dim: int, variances: Sequence[float], *, seed: i
 
 
 def paired_means(
-    groups: Sequence[int] | Tensor, dim: int, variance: float, pair_variances: Sequence[float], *, seed: int
-) -> Tensor:
-    """Means (S, C, d) of which half the groups are alike inside, float64 (appendix B.1).
+    groups: Sequence[int] | Integer[Tensor, " clusters"],
+    dim: int,
+    variance: float,
+    pair_variances: Sequence[float],
+    *,
+    seed: int,
+) -> Float64[Tensor, "mixtures clusters {dim}"]:
+    """Means of which half the groups are alike inside (appendix B.1).
 
-    `groups` (C,) is the label of each cluster. In the first half of the labels mu_c ~ N(mu, tau2 I) around one
+    `groups` is the label of each cluster. In the first half of the labels mu_c ~ N(mu, tau2 I) around one
     mu ~ N(0, s2 I) a label, for each of the S `pair_variances` tau2; in the others mu_c ~ N(0, s2 I). Raises
     ValueError for a negative variance.
     """
@@ -42,13 +52,15 @@ def paired_means(
     return torch.where((labels < similar_groups(labels))[:, None], alike, z * scale)
 
 
-def similar_groups(groups: Sequence[int] | Tensor) -> int:
+def similar_groups(groups: Sequence[int] | Integer[Tensor, " clusters"]) -> int:
     """How many of the labels, the first ones, `paired_means` makes alike: half of them, rounded down."""
     return (int(torch.as_tensor(groups).max()) + 1) // 2
 
 
-def nested_means(families: int, members: int, dim: int, variances: Sequence[float], *, seed: int) -> Tensor:
-    """Means (S, families * members, d) of classes that come in families, float64.
+def nested_means(
+    families: int, members: int, dim: int, variances: Sequence[float], *, seed: int
+) -> Float64[Tensor, "mixtures {families}*{members} {dim}"]:
+    """Means of classes that come in families.
 
     The mean of class c is that of its family c // members, N(0, I), plus N(0, tau2 I) of its own, for each of the S
     `variances` tau2. Raises ValueError for a size below 1 or a negative variance.
@@ -58,8 +70,8 @@ def nested_means(families: int, members: int, dim: int, variances: Sequence[floa
     return centres.repeat_interleave(members, 0) + _scales(variances)[:, None, None] * z
 
 
-def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Tensor:
-    """Means (C, d), float64, pairwise orthogonal and of length `norm`, in random directions (section 7).
+def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Float64[Tensor, "{clusters} {dim}"]:
+    """Means pairwise orthogonal and of length `norm`, in random directions (section 7).
 
     Raises ValueError for more clusters than dimensions.
     """
@@ -72,8 +84,8 @@ def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Tens
 class GaussianClusters(TensorData):
     """x = mu_c + noise xi, xi ~ N(0, I), of which a learner sees the label of the cluster and not the cluster.
 
-    `means` (C, d) gives inputs (n, d); a stack (S, C, d) gives (n, S, d), S mixtures with the same noise. `labels` (C,)
-    is the label of each cluster: integers as class labels, floating-point numbers as they are, in a column (n, 1).
+    `means` (C, d) gives inputs (n, d); a stack (S, C, d) gives (n, S, d), S mixtures with the same noise. `labels` is
+    the label of each cluster: integers as class labels, floating-point numbers as they are, in a column (n, 1).
     Clusters are equally large and take turns: sample i is of cluster i mod C. The i-th sample does not depend on the
     size of its set.
 
@@ -84,14 +96,14 @@ class GaussianClusters(TensorData):
 
     def __init__(
         self,
-        means: Tensor,
-        labels: Tensor | Sequence[int],
+        means: Real[Tensor, "clusters dim"] | Real[Tensor, "mixtures clusters dim"],
+        labels: Real[Tensor, " _clusters"] | Sequence[int],
         n_train: int,
         n_test: int = 0,
         *,
         noise: float = 1.0,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         **options: Any,
     ) -> None:
         labels = torch.as_tensor(labels)

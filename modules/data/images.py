@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from sklearn.datasets import load_digits
 
+from featurelab.modules.dtypes import Dtype
+
 from .tensors import TensorData, stream
 
 
@@ -28,7 +30,7 @@ class Digits(TensorData):
         digit: int = 8,
         n_train: int | None = None,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:

@@ -2,14 +2,15 @@
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Int64, Shaped
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from .tensors import Pair, stream
+from .tensors import stream
 
 
-def digit_pictures() -> Pair:
-    """All 1,797 pictures (1797, 1, 8, 8), float64, and their digits (1797,).
+def digit_pictures() -> tuple[Float64[Tensor, "1797 1 8 8"], Int64[Tensor, " 1797"]]:
+    """All 1,797 pictures and their digits.
 
     Pixels are shifted and scaled by two numbers, so that they have mean 0 and standard deviation 1 over all pictures.
     """
@@ -18,12 +19,12 @@ def digit_pictures() -> Pair:
     return (x - x.mean()) / x.std(correction=0), torch.from_numpy(labels)
 
 
-def symmetric_digits(*, per_class: int = 22, seed: int) -> Pair:
+def symmetric_digits(*, per_class: int = 22, seed: int) -> tuple[Float64[Tensor, "n 1 8 8"], Int64[Tensor, " n"]]:
     """Eighty classes: each digit under each of the eight symmetries of the square, on disjoint sets of pictures.
 
     A digit's pictures are shuffled by `seed` and dealt into eight shares; share g, turned and mirrored by the
     symmetry g, is class 8 * digit + g, and at most `per_class` pictures of it are kept (two of the digit 8's shares
-    have only 21). No picture occurs in two classes. Returns x (n, 1, 8, 8) and labels (n,) in 0..79, class by class.
+    have only 21). No picture occurs in two classes. Returns pictures and labels in 0..79, class by class.
 
     Raises ValueError unless 1 <= per_class <= 22.
     """
@@ -40,8 +41,8 @@ def symmetric_digits(*, per_class: int = 22, seed: int) -> Pair:
     return torch.cat(pictures), torch.cat(labels)
 
 
-def square_symmetry(x: Tensor, which: int) -> Tensor:
-    """Pictures (..., h, h) under symmetry 0..7 of the square: `which % 4` quarter turns, mirrored first from 4 on."""
+def square_symmetry(x: Shaped[Tensor, "*pictures h h"], which: int) -> Shaped[Tensor, "*pictures h h"]:
+    """Pictures under symmetry 0..7 of the square: `which % 4` quarter turns, mirrored first from 4 on."""
     if which not in range(8):
         raise ValueError(f"the square has eight symmetries, 0..7; got {which!r}")
     return torch.rot90(x.flip(-1) if which >= 4 else x, which % 4, dims=(-2, -1))

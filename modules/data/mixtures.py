@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
+from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype
 
 from .tensors import TensorData, stream
 
@@ -30,7 +35,7 @@ class ClassMixture(TensorData):
         n_test: int = 0,
         targets: Literal["one_hot", "signs"] = "one_hot",
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:
@@ -54,13 +59,14 @@ class ClassMixture(TensorData):
         return super().describe() | {"classes": self.classes, "separation": self.separation, "seed": self.seed}
 
 
-def class_rows(labels: torch.Tensor, classes: int, targets: str = "one_hot") -> torch.Tensor:
-    """Integer labels (n,) as float64 rows (n, classes): 1 at the label, elsewhere 0 (one_hot) or -1 (signs)."""
+def class_rows(labels: Int64[Tensor, " n"], classes: int, targets: str = "one_hot") -> Float64[Tensor, "n {classes}"]:
+    """Integer labels as rows: 1 at the label, elsewhere 0 (one_hot) or -1 (signs)."""
     if targets not in ("one_hot", "signs"):
         raise ValueError(f"targets must be 'one_hot' or 'signs', got {targets!r}")
     rows = torch.nn.functional.one_hot(labels, classes).double()
     return 2 * rows - 1 if targets == "signs" else rows
 
 
-def _unit(vector: np.ndarray) -> np.ndarray:
-    return vector / np.linalg.norm(vector)
+def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    unit: NDArray[np.float64] = vector / np.linalg.norm(vector)
+    return unit

@@ -6,8 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Int64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .augment import Augmentation
 from .public_names import CIFAR100_TO_COARSE
@@ -21,10 +24,10 @@ from .tensors import Pair, TensorData, stream
 
 
 class Labels(NamedTuple):
-    """Integer labels of a training and a test set, (n_train,) and (n_test,)."""
+    """Integer labels of a training and a test set."""
 
-    train: Tensor
-    test: Tensor
+    train: Int64[Tensor, " n_train"]
+    test: Int64[Tensor, " n_test"]
 
 
 class PublicImages(TensorData):
@@ -65,7 +68,7 @@ class PublicImages(TensorData):
         ddof: int = 0,
         flatten: bool = True,
         root: str | Path | None = None,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
         augment: Augmentation | None = None,
@@ -80,7 +83,7 @@ class PublicImages(TensorData):
         _refuse(entry, self.targets, self.pixels, rows, kept)
         self.names = None if entry.names is None else tuple(entry.names[c] for c in kept)
         balanced = entry.balanced if balanced is None else balanced
-        kind = getattr(torch, dtype)
+        kind = getattr(torch, dtype_name(dtype))
         pairs: list[Pair | None] = []
         fine: list[Tensor] = []
         coarse: list[Tensor] = []
@@ -123,8 +126,8 @@ class PublicImages(TensorData):
         }
 
 
-def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> Tensor:
-    """Decoded pictures, uint8 of shape (n, channels, size, size), resized (bilinear, both sides) where they differ.
+def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt8[Tensor, "n {channels} {size} {size}"]:
+    """Decoded pictures, resized (bilinear, both sides) where they differ.
 
     One channel is the luma of the picture, three are RGB. Filled chunk by chunk: no more than `chunk` decoded
     pictures exist beside the result.

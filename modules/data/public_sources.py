@@ -16,6 +16,7 @@ from typing import Any, Literal
 from unittest.mock import patch
 
 import numpy as np
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from .public_names import CIFAR10, CIFAR100, CIFAR100_COARSE, DIGITS, FASHION, MISSPELT
@@ -276,7 +277,7 @@ def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
     return report if found else report | {"missing": missing}
 
 
-def labels(rows: Any, label: str) -> NDArray[np.int64]:
+def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
     """The label column (n,) as integers; images are not decoded."""
     return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
 
@@ -324,7 +325,8 @@ def _datasets(entry: Source) -> ModuleType:
             f"dataset '{entry.name}' needs the extra `public`: run `pip install 'featurelab[public]'`,"
             f" then `featurelab data fetch {entry.name}`"
         ) from error
-    return datasets
+    found: ModuleType = datasets
+    return found
 
 
 @contextmanager

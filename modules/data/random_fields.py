@@ -2,9 +2,10 @@
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from .tensors import Pair, stream
+from .tensors import stream
 
 
 def random_fields(
@@ -15,8 +16,8 @@ def random_fields(
     size: int = 8,
     coarse: int = 4,
     seed: int,
-) -> Pair:
-    """Pictures x (classes * per_class, 1, size, size), float64, and labels (classes * per_class,), class by class.
+) -> tuple[Float64[Tensor, "{classes}*{per_class} 1 {size} {size}"], Int64[Tensor, " {classes}*{per_class}"]]:
+    """Pictures and labels, class by class.
 
     Picture i of class c is  P_c + s_c Z_ci:  the prototype P_c is coarse x coarse white Gaussian noise, interpolated
     bilinearly to size x size and scaled to standard deviation 1 over its pixels; Z is white Gaussian noise. s_c is
@@ -49,8 +50,8 @@ def _pictures(count: int, size: int, seed: int, label: int) -> Tensor:
 
 def class_clouds(
     classes: int, per_class: int, dim: int, *, noise: float = 1.0, heterogeneity: float = 0.0, seed: int
-) -> Pair:
-    """Gaussian clouds x_ci = mu_c + s_c z_ci (classes * per_class, dim), float64, and labels, class by class.
+) -> tuple[Float64[Tensor, "{classes}*{per_class} {dim}"], Int64[Tensor, " {classes}*{per_class}"]]:
+    """Gaussian clouds x_ci = mu_c + s_c z_ci and labels, class by class.
 
     mu_c is uniform on the sphere of radius sqrt(dim) and z white Gaussian. s_c is uniform in
     noise * [1 - heterogeneity, 1 + heterogeneity], so that classes differ in nothing but how tight they are. Each

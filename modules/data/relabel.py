@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from featurelab.modules.measures.labels import class_indices
@@ -18,8 +19,8 @@ from .tensors import TensorData, stream
 Treatment = Literal["original", "coarse", "random_coarse", "fine"]
 
 
-def coarse_groups(classes: int, groups: int) -> Tensor:
-    """The coarse label c mod groups of each class c: (classes,) integers in [0, groups).
+def coarse_groups(classes: int, groups: int) -> Int64[Tensor, " {classes}"]:
+    """The coarse label c mod groups of each class c, in [0, groups).
 
     Raises ValueError unless 1 <= groups <= classes.
     """
@@ -28,16 +29,16 @@ def coarse_groups(classes: int, groups: int) -> Tensor:
     return torch.arange(classes) % groups
 
 
-def random_groups(classes: int, groups: int, *, seed: int) -> Tensor:
-    """The coarse label p(c) mod groups of each class c, p a random permutation: (classes,) integers (appendix F).
+def random_groups(classes: int, groups: int, *, seed: int) -> Int64[Tensor, " {classes}"]:
+    """The coarse label p(c) mod groups of each class c, p a random permutation (appendix F).
 
     Groups are as large as those of `coarse_groups`. Raises ValueError as it does.
     """
     return coarse_groups(classes, groups)[torch.from_numpy(stream(seed, "merging").permutation(classes))]
 
 
-def groups_from_pairs(classes: Tensor, coarse: Tensor) -> Tensor:
-    """The coarse label of each class, read off samples: both (n,) integers; returns (classes.max() + 1,).
+def groups_from_pairs(classes: Integer[Tensor, " _n"], coarse: Integer[Tensor, " _n"]) -> Int64[Tensor, " classes"]:
+    """The coarse label of each class up to the largest, read off samples.
 
     Raises ValueError where two samples of a class have different coarse labels, or a class below the largest has none.
     """
@@ -55,10 +56,10 @@ def groups_from_pairs(classes: Tensor, coarse: Tensor) -> Tensor:
     return found
 
 
-def fine_labels(labels: Tensor, classes: int, *, seed: int, name: str = "train") -> Tensor:
-    """y + b * classes with b ~ Bernoulli(1/2) drawn once a sample: (n,) integers in [0, 2 * classes) (section 6).
+def fine_labels(labels: Integer[Tensor, " n"], classes: int, *, seed: int, name: str = "train") -> Int64[Tensor, " n"]:
+    """y + b * classes with b ~ Bernoulli(1/2) drawn once a sample, in [0, 2 * classes) (section 6).
 
-    Labels y (n,) lie in [0, classes), and fine labels c and c + classes are twins. `name` names the random stream, so
+    Labels y lie in [0, classes), and fine labels c and c + classes are twins. `name` names the random stream, so
     that a training and a test set of one seed are independent. Raises ValueError for labels out of range.
     """
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
@@ -93,7 +94,7 @@ class Relabelled(TensorData):
         *,
         classes: int,
         coarse: int = 5,
-        groups: Tensor | None = None,
+        groups: Integer[Tensor, " _classes"] | None = None,
         seed: int,
         **options: Any,
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -32,7 +33,14 @@ class BalancedBatches:
     """
 
     def __init__(
-        self, y: NDArray[np.int64], classes: int, per_class: int, *, order_seed: int, rank: int = 0, world_size: int = 1
+        self,
+        y: Int64[NDArray[np.int64], " n"],
+        classes: int,
+        per_class: int,
+        *,
+        order_seed: int,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         known, self._of = np.unique(y), {}
         if classes < 1 or per_class < 1 or len(known) < classes:
@@ -112,7 +120,14 @@ class Decoded(Dataset[tuple[Tensor, int]]):
     """
 
     def __init__(
-        self, rows: Any, y: NDArray[np.int64], *, size: int, resize: int, crop_seed: int | None, scale: float = 0.08
+        self,
+        rows: Any,
+        y: Int64[NDArray[np.int64], " n"],
+        *,
+        size: int,
+        resize: int,
+        crop_seed: int | None,
+        scale: float = 0.08,
     ) -> None:
         self.rows, self.y = rows, y
         self.size, self.resize, self.crop_seed, self.scale = size, resize, crop_seed, scale
@@ -122,7 +137,7 @@ class Decoded(Dataset[tuple[Tensor, int]]):
     def __len__(self) -> int:
         return len(self.y)
 
-    def __getitem__(self, key: Key) -> tuple[Tensor, int]:
+    def __getitem__(self, key: Key) -> tuple[Float32[Tensor, "3 {self.size} {self.size}"], int]:
         from PIL import Image
 
         row, epoch, place = key
@@ -192,7 +207,7 @@ class StreamedImages(pl.LightningDataModule):
         }
 
     @property
-    def labels(self) -> tuple[Tensor, Tensor]:
+    def labels(self) -> tuple[Int64[Tensor, " n_train"], Int64[Tensor, " n_test"]]:
         """Integer labels of the training and the test set, in the order of their rows."""
         train, test = (torch.from_numpy(self._sets[part][1]) for part in ("train", "test"))
         return train, test
@@ -255,7 +270,8 @@ def random_classes(seed: int, known: Sequence[int], count: int, name: str = "cla
     """`count` different ones of `known` classes, drawn from the stream `name` of `seed`."""
     if not 0 < count <= len(known):
         raise ValueError(f"{count} of {len(known)} classes were asked for")
-    return stream(seed, name).permutation(np.asarray(known))[:count].tolist()
+    chosen: list[int] = stream(seed, name).permutation(np.asarray(known))[:count].tolist()
+    return chosen
 
 
 def _rows(

@@ -10,9 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float64
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype
 
 from .tensors import TensorData, stream
 
@@ -34,7 +37,8 @@ def mean_length(mean_norm: float, growth: str, dim: int) -> float:
     """
     if growth not in GROWTH:
         raise ValueError(f"growth must be one of {', '.join(GROWTH)}, got {growth!r}")
-    return mean_norm * dim ** GROWTH[growth]
+    length: float = mean_norm * dim ** GROWTH[growth]
+    return length
 
 
 class SubGaussianClasses(TensorData):
@@ -58,7 +62,7 @@ class SubGaussianClasses(TensorData):
         length: float = 5.0,
         n_test: int = 0,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
     ) -> None:
         if distribution not in ("ball", "truncated", "sphere"):
             raise ValueError(f"distribution must be 'ball', 'truncated' or 'sphere', got {distribution!r}")
@@ -99,7 +103,7 @@ class SubGaussianRegression(TensorData):
         noise: float = 0.1,
         n_test: int = 0,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
     ) -> None:
         if noise < 0:
             raise ValueError(f"noise must not be negative, got {noise}")
@@ -128,13 +132,13 @@ class SubGaussianRegression(TensorData):
         return super().describe() | {"seed": self.seed} | more
 
 
-def gaussian(count: int, dim: int, seed: int, name: str = "unseen") -> Tensor:
-    """Standard normal samples (count, dim), float64: the z of an unseen class, from the stream `name` of `seed`."""
+def gaussian(count: int, dim: int, seed: int, name: str = "unseen") -> Float64[Tensor, "{count} {dim}"]:
+    """Standard normal samples: the z of an unseen class, from the stream `name` of `seed`."""
     return torch.from_numpy(stream(seed, name).standard_normal((count, dim)))
 
 
-def shrinkage(lengths: Tensor, projection: Projection = "orthogonal") -> Tensor:
-    """What `unseen_class` takes off the component of z along its mean: q (...) of means of these lengths.
+def shrinkage(lengths: Float[Tensor, "*shape"], projection: Projection = "orthogonal") -> Float[Tensor, "*shape"]:
+    """What `unseen_class` takes off the component of z along its mean: q of means of these lengths.
 
     1 for "orthogonal": (z^T u) u = (z^T nu) nu / |nu|^2, the projection off the mean's axis. 1 / |nu|^2 for "literal",
     the printed (z^T nu) nu / |nu|^4, which is a projection for |nu| = 1 only. Raises ValueError for an unknown
@@ -149,10 +153,15 @@ def shrinkage(lengths: Tensor, projection: Projection = "orthogonal") -> Tensor:
     return lengths.square().reciprocal()
 
 
-def unseen_class(z: Tensor, axis: Tensor, length: float | Tensor, projection: Projection = "orthogonal") -> Tensor:
-    """Samples x = z - q (z^T u) u + length * u of the unseen class with mean nu = length * u, u the unit `axis` (dim,).
+def unseen_class(
+    z: Float[Tensor, "m dim"],
+    axis: Float[Tensor, " dim"],
+    length: float | Float[Tensor, ""],
+    projection: Projection = "orthogonal",
+) -> Float[Tensor, "m dim"]:
+    """Samples x = z - q (z^T u) u + length * u of the unseen class with mean nu = length * u, u the unit `axis`.
 
-    z (m, dim) is standard normal, q = `shrinkage`. So x ~ N(nu, I + (q^2 - 2q) u u^T), and with the orthogonal
+    z is standard normal, q = `shrinkage`. So x ~ N(nu, I + (q^2 - 2q) u u^T), and with the orthogonal
     projection x^T u = length exactly. The length may be negative, and 0 with the orthogonal projection. Section 5.
     Raises ValueError as `shrinkage` does.
     """
@@ -160,20 +169,24 @@ def unseen_class(z: Tensor, axis: Tensor, length: float | Tensor, projection: Pr
     return z + (r - shrinkage(r, projection) * (z @ axis))[:, None] * axis
 
 
-def rotation(dim: int, eps: float, *, seed: int, index: int = 0, fix_signs: bool = True) -> Tensor:
-    """A rotation (dim, dim), float64, by QR of I + eps M with M standard normal (appendix K.4).
+def rotation(
+    dim: int, eps: float, *, seed: int, index: int = 0, fix_signs: bool = True
+) -> Float64[Tensor, "{dim} {dim}"]:
+    """A rotation by QR of I + eps M with M standard normal (appendix K.4).
 
     LAPACK's R has a diagonal of either sign, for small eps a negative one, so that its Q is near -I: `fix_signs`
     multiplies the columns of Q by the signs of R's diagonal. Without it, as printed. Then, where the determinant is -1,
     the first column changes its sign. Raises ValueError for a negative eps.
     """
     q, tau, signs = _householder(dim, eps, seed, index)
-    full = torch.linalg.householder_product(q, tau)
+    full: Tensor = torch.linalg.householder_product(q, tau)
     return full * _column_signs(tau, signs, fix_signs)
 
 
-def rotated(axis: Tensor, eps: Sequence[float], *, seed: int, fix_signs: bool = True) -> Tensor:
-    """R_k axis for the rotations `rotation(dim, eps[k], seed=seed, index=k)`, (K, dim), without forming them."""
+def rotated(
+    axis: Float[Tensor, " dim"], eps: Sequence[float], *, seed: int, fix_signs: bool = True
+) -> Float64[Tensor, "rotations dim"]:
+    """R_k axis for the rotations `rotation(dim, eps[k], seed=seed, index=k)`, without forming them."""
     vectors = []
     for index, strength in enumerate(eps):
         q, tau, signs = _householder(len(axis), strength, seed, index)

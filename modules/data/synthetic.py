@@ -10,15 +10,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from numpy.typing import NDArray
+from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype
 
 from .tensors import Pair, TensorData, stream
 
 Array = NDArray[np.float64]
 
 
-def decaying_covariance(dim: int, decay: float, seed: int) -> tuple[Array, Array]:
-    """Eigenvectors Q (dim, dim), Haar distributed, and eigenvalues lambda_k = 1 / (1 + k^decay), k = 1..dim.
+def decaying_covariance(
+    dim: int, decay: float, seed: int
+) -> tuple[Float64[Array, "{dim} {dim}"], Float64[Array, " {dim}"]]:
+    """Eigenvectors Q, Haar distributed, and eigenvalues lambda_k = 1 / (1 + k^decay), k = 1..dim.
 
     The covariance is Q diag(lambda) Q^T; `decay` 0 gives I/2. No renormalisation (section 4 and figs. 8-10).
     """
@@ -39,11 +45,14 @@ def _chain_hessian(dim: int, rank: int) -> Array:
 
 def _chain(x: Array, rank: int) -> Array:
     first = x[:, :rank]
-    return (first * np.roll(first, -1, axis=1)).sum(1)
+    total: Array = (first * np.roll(first, -1, axis=1)).sum(1)
+    return total
 
 
-def chain_egop(dim: int, rank: int, covariance: Array | None = None) -> torch.Tensor:
-    """Expected gradient outer product (dim, dim) of the chain monomial y = sum_(i<rank) x_i x_(i+1 mod rank).
+def chain_egop(
+    dim: int, rank: int, covariance: Float64[Array, "{dim} {dim}"] | None = None
+) -> Float64[Tensor, "{dim} {dim}"]:
+    """Expected gradient outer product of the chain monomial y = sum_(i<rank) x_i x_(i+1 mod rank).
 
     E[grad y grad y^T] = M C M for x ~ N(0, C), where grad y = M x and C is the identity unless given. For the isotropic
     case and rank >= 3, entry ij counts the coincidences of {i-1, i+1} and {j-1, j+1} mod rank. Labels are not scaled.
@@ -111,7 +120,7 @@ class ChainMonomials(_GaussianRegression):
         *,
         decay: float | None = None,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:
@@ -150,7 +159,7 @@ class HighRankPolynomial(_GaussianRegression):
         *,
         decay: float | None = None,
         seed: int,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:
@@ -211,7 +220,8 @@ class AlignmentReversing(TensorData):
         def rows(count: int, part: str) -> Array:
             rng = stream(seed, part)
             common = rng.standard_normal((count, 1))
-            return common + np.sqrt(eps1) * rng.standard_normal((count, n))
+            drawn: Array = common + np.sqrt(eps1) * rng.standard_normal((count, n))
+            return drawn
 
         x1 = rows(n1, "ones")
         _, s1, u1_t = np.linalg.svd(x1.T @ x1)

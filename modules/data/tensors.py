@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .augment import Augmentation
 
-Pair = tuple[Tensor, Tensor]
+Pair = tuple[Shaped[Tensor, "_n ..."], Shaped[Tensor, "_n ..."]]  # inputs and targets
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
@@ -110,7 +113,7 @@ class TensorData(pl.LightningDataModule):
         *,
         batch_size: int | None = None,
         order_seed: int = 0,
-        dtype: str = "float64",
+        dtype: Dtype = "float64",
         name: str = "tensors",
         augment: Augmentation | None = None,
     ) -> None:
@@ -122,7 +125,7 @@ class TensorData(pl.LightningDataModule):
         only. Raises ValueError for unequal lengths, a batch size below 1 or a dtype that is not a floating-point one.
         """
         super().__init__()
-        kind = getattr(torch, dtype, None)
+        kind = getattr(torch, dtype_name(dtype), None)
         if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
             raise ValueError(f"dtype must be a floating-point type such as 'float64' or 'float32', got {dtype!r}")
         if batch_size is not None and batch_size < 1:

@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float32, Int64
+from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype
 
 from .streaming import BalancedBatches, StreamedImages
 from .tensors import Pair, TensorData, stream
@@ -37,7 +41,7 @@ class TwoClasses(TensorData):
         unseen: int = 5,
         evaluation_pools: Mapping[str, Pair] | None = None,
         seed: int,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
     ) -> None:
         if train_on not in pools:
             raise ValueError(f"train_on must be one of {sorted(pools)}, got {train_on!r}")
@@ -92,7 +96,7 @@ class ClassSplit(TensorData):
         split: int = 0,
         batch_size: int | None = None,
         order_seed: int = 0,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
         name: str = "class_split",
         per_class: int | None = None,
     ) -> None:
@@ -138,11 +142,11 @@ class ClassSplit(TensorData):
 
 def public_pool(
     name: str, classes: Sequence[int], per_class: int, *, size: int = 224, root: str | Path | None = None
-) -> Pair:
+) -> tuple[Float32[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]:
     """At most `per_class` pictures of each of these classes of a public dataset, all its splits together, in memory.
 
-    x (n, 3, size, size) float32, cut from the middle and standardised as ImageNet's, and their labels (n,) in the
-    dataset. Raises DatasetMissing, and ValueError for a class that is not there.
+    Cut from the middle and standardised as ImageNet's, with their labels in the dataset. Raises DatasetMissing, and
+    ValueError for a class that is not there.
     """
     images = StreamedImages(
         name, train_classes=classes, test_classes=classes, pooled=True, per_class=per_class, augment=False, size=size,

@@ -26,34 +26,3 @@ from .supervised import Supervised as Supervised
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy
 from .unhinged import unhinged as unhinged
-
-__all__ = [
-    "AdaptiveSpeeds",
-    "DeepRFM",
-    "Diverged",
-    "Forward",
-    "LayerByLayer",
-    "LinearisedDeepRFM",
-    "Loss",
-    "Measurement",
-    "OneStep",
-    "Schedule",
-    "SpeedLimited",
-    "Supervised",
-    "accuracy",
-    "adam",
-    "collapse_metrics",
-    "cross_entropy",
-    "cubic_descent",
-    "gd",
-    "half_squared_loss",
-    "loss",
-    "milestones",
-    "mse",
-    "negative_gradient",
-    "sgd",
-    "speed_limited",
-    "stacked_cross_entropy",
-    "stepped",
-    "unhinged",
-]

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float, Integer, Real
 from torch import Tensor, nn
 
 from featurelab.modules import measures
@@ -33,8 +34,8 @@ class LayerByLayer(pl.LightningModule, ABC):
         self.automatic_optimization = False
 
     @abstractmethod
-    def add_layer(self, layer: int, x: Tensor, targets: Tensor) -> Mapping[str, float]:
-        """Make the layer from all training inputs (n, dim) and targets (n, outputs); the values to log, by name."""
+    def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
+        """Make the layer from all training inputs and targets; the values to log, by name."""
 
     def configure_optimizers(self) -> None:
         return None
@@ -52,10 +53,12 @@ class LayerByLayer(pl.LightningModule, ABC):
             logger.log_metrics(finite, step=layer)
 
 
-def collapse_metrics(layer: int, stages: Mapping[str, Tensor], labels: Tensor) -> dict[str, float]:
+def collapse_metrics(
+    layer: int, stages: Mapping[str, Float[Tensor, "n _dim"]], labels: Integer[Tensor, " n"]
+) -> dict[str, float]:
     """NC1 and NC2 of every stage, `nc1/<stage>` and `nc2_cosines/<stage>`, and the Gram summaries of the projected one.
 
-    Features (n, d) by stage, integer labels (n,). The default of what `DeepRFM` measures.
+    Features by stage. The default of what `DeepRFM` measures.
     """
     values = {}
     for stage, features in stages.items():
@@ -123,8 +126,8 @@ class DeepRFM(LayerByLayer):
         self._next: Tensor | None = None  # inputs of the layer to come
 
     @torch.no_grad()
-    def forward(self, x: Tensor) -> Tensor:
-        """The predictor's outputs (m, outputs). Raises ValueError before the end of a fit."""
+    def forward(self, x: Float[Tensor, "m dim"]) -> Float[Tensor, "m outputs"]:
+        """The predictor's outputs. Raises ValueError before the end of a fit."""
         if not hasattr(self, "centres"):
             raise ValueError("there is no predictor before the end of a fit")
         for layer, transform in enumerate(self._transforms, 1):
@@ -133,7 +136,7 @@ class DeepRFM(LayerByLayer):
             self.kernel, _unit_rows(x), self.centres, self.coefficients, block_bytes=self.block_bytes
         )
 
-    def add_layer(self, layer: int, x: Tensor, targets: Tensor) -> Mapping[str, float]:
+    def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
         X = self._inputs(x)
         alpha, values = X.new_empty(0), dict[str, float]()
         if self.power:
@@ -229,7 +232,7 @@ class LinearisedDeepRFM(LayerByLayer):
         self.ridge, self.feature_ridge, self.kappa = ridge, feature_ridge, kappa
         self.register_buffer("gram", torch.empty(0))
 
-    def add_layer(self, layer: int, x: Tensor, targets: Tensor) -> Mapping[str, float]:
+    def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
         labels, counts = _classes(targets), targets.sum(0)
         if not (counts == counts[0]).all():
             raise ValueError(f"the classes must be of one size, got {counts.int().tolist()}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 Forward = Callable[[Tensor], Tensor]
@@ -23,10 +24,10 @@ class Diverged(Exception):
         return type(self), (self.step,)  # so that it survives the way home from a worker process
 
 
-def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Tensor:
+def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Float[Tensor, ""]:
     """factor * (1/n) sum_a sum_c (f_c(x_a) - y_ac)^2: mean over samples, sum over outputs; no 1/2 unless factor=0.5.
 
-    `forward` maps (n, ...) to (n, c); y is (n, c), or (n,) where c = 1. Returns a scalar >= 0.
+    `forward` maps (n, ...) to (n, c); y is (n, c), or (n,) where c = 1. >= 0.
     Raises ValueError for other shapes, which would broadcast silently.
     """
     x, y = batch
@@ -37,7 +38,7 @@ def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Tensor:
     return factor * (f - y).square().sum() / len(f)
 
 
-def cross_entropy(forward: Forward, batch: Batch) -> Tensor:
+def cross_entropy(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     """-(1/n) sum_a log softmax(f(x_a))[y_a] for integer labels y (n,); y (n, c) holds class probabilities."""
     x, y = batch
     return torch.nn.functional.cross_entropy(forward(x), y)
@@ -54,7 +55,7 @@ def loss(name: str) -> Loss:
     return LOSSES[name]
 
 
-def accuracy(outputs: Tensor, targets: Tensor) -> Tensor | None:
+def accuracy(outputs: Real[Tensor, "n ..."], targets: Real[Tensor, "n ..."]) -> Float64[Tensor, ""] | None:
     """Share of samples classified correctly, in [0, 1]; None where the targets are not class labels.
 
     Class labels are integers (n,) or one-hot rows (n, c > 1), compared with the largest output; or signs -1, +1 (n,) or

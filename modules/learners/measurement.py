@@ -19,7 +19,8 @@ class Measurement(pl.LightningModule):
         self.measure = measure
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.net(x)
+        outputs: Tensor = self.net(x)
+        return outputs
 
     def test_step(self, batch: tuple[Tensor, ...], batch_idx: int) -> None:
         self.log_dict(dict(self.measure(self.net, *batch)), batch_size=len(batch[0]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from featurelab.modules.nets import TwoLayer
@@ -14,13 +15,16 @@ from featurelab.modules.nets import TwoLayer
 from .losses import Diverged
 
 
-def half_squared_loss(net: TwoLayer, x: Tensor, y: Tensor) -> Tensor:
-    """1/(2n) sum_c |y_c - f_c(x)|^2 for targets y (n, C)."""
-    return (net(x) - y).square().sum() / (2 * len(x))
+def half_squared_loss(net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"]) -> Float[Tensor, ""]:
+    """1/(2n) sum_c |y_c - f_c(x)|^2 for targets y."""
+    f: Tensor = net(x)
+    return (f - y).square().sum() / (2 * len(x))
 
 
-def negative_gradient(net: TwoLayer, x: Tensor, y: Tensor) -> Tensor:
-    """G = -dL/dW of `half_squared_loss`, (d, N), by the explicit formula.
+def negative_gradient(
+    net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"]
+) -> Float[Tensor, "dim width"]:
+    """G = -dL/dW of `half_squared_loss` by the explicit formula.
 
     G = -1/n X^T [((f - Y) a / sqrt N) o sigma'(XW)], with f (n, C) the outputs and a (C, N) the heads.
     """
@@ -29,11 +33,14 @@ def negative_gradient(net: TwoLayer, x: Tensor, y: Tensor) -> Tensor:
         a = net.head.weight
         root = math.sqrt(len(h[0]))
         residual = net.activation(h) @ a.T / root - y
-        return -x.T @ (residual @ a / root * net.activation.slope(h)) / len(x)
+        G: Tensor = -x.T @ (residual @ a / root * net.activation.slope(h)) / len(x)
+    return G
 
 
-def stepped(net: TwoLayer, x: Tensor, y: Tensor, *, lr: float, weight_decay: float = 0.0) -> Tensor:
-    """W + lr sqrt(N) (G - weight_decay W), (d, N): the weights after one step of `OneStep`; net stays as it is."""
+def stepped(
+    net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"], *, lr: float, weight_decay: float = 0.0
+) -> Float[Tensor, "dim width"]:
+    """W + lr sqrt(N) (G - weight_decay W): the weights after one step of `OneStep`; net stays as it is."""
     W = net.hidden.weight.detach().T
     return W + lr * math.sqrt(W.shape[1]) * (negative_gradient(net, x, y) - weight_decay * W)
 
@@ -61,12 +68,12 @@ class OneStep(pl.LightningModule):
         self.lr, self.weight_decay = lr, weight_decay
         self.initial = [net.hidden.weight.detach().clone().T for net in networks]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The outputs of all networks, (networks, n, C)."""
+    def forward(self, x: Float[Tensor, "n dim"]) -> Float[Tensor, "networks n heads"]:
+        """The outputs of all networks."""
         return torch.stack([net(x) for net in self._networks])
 
-    def weights(self) -> list[tuple[TwoLayer, Tensor, Tensor]]:
-        """Each network with its initial and its present W, (d, N), on the device of the module."""
+    def weights(self) -> list[tuple[TwoLayer, Float[Tensor, "dim _width"], Float[Tensor, "dim _width"]]]:
+        """Each network with its initial and its present W, on the device of the module."""
         return [
             (net, start.to(net.hidden.weight), net.hidden.weight.detach().T)
             for net, start in zip(self._networks, self.initial, strict=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from .losses import Batch, Diverged, Loss, accuracy, loss
@@ -50,14 +51,15 @@ class Supervised(pl.LightningModule):
         self._losses: list[Tensor] = []  # one tensor of per-step losses a batch
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.net(x)
+        outputs: Tensor = self.net(x)
+        return outputs
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return self.optimizer(self.net)
 
     @property
-    def loss_history(self) -> Tensor:
-        """Training loss before each optimiser step so far, (steps,), on the CPU."""
+    def loss_history(self) -> Float[Tensor, " steps"]:
+        """Training loss before each optimiser step so far, on the CPU."""
         return torch.cat(self._losses) if self._losses else torch.empty(0)
 
     @property

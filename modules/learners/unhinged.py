@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from .losses import Batch, Forward
 
 
-def unhinged(forward: Forward, batch: Batch) -> Tensor:
+def unhinged(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     """-(1/2n) sum_a y_a f(x_a): the logistic loss to first order around f = 0, less log 2; unbounded below.
 
     van Rooyen, Menon, Williamson 2015, as used in arXiv:2306.17105, section 7. f(x) and y, +-1, are (n, 1).
@@ -23,7 +24,7 @@ def unhinged(forward: Forward, batch: Batch) -> Tensor:
     return -(f * y).sum() / (2 * len(f))
 
 
-def stacked_cross_entropy(forward: Forward, batch: Batch) -> Tensor:
+def stacked_cross_entropy(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     """Sum over S networks of -(1/n) sum_a log softmax(f_s(x_a))[y_a]: f(x) (n, S, K), labels y (n,) shared by all.
 
     A sum, so that each network's gradient is that of its own loss.
@@ -35,8 +36,14 @@ def stacked_cross_entropy(forward: Forward, batch: Batch) -> Tensor:
 
 
 def cubic_descent(
-    gram: Tensor, projections: Tensor, targets: Tensor, *, lr: float, weight_decay: float = 0.0, steps: int
-) -> Iterator[tuple[int, Tensor]]:
+    gram: Float[Tensor, "..."],
+    projections: Float[Tensor, "_k _m"],
+    targets: Real[Tensor, " n"] | Real[Tensor, "n 1"],
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    steps: int,
+) -> Iterator[tuple[int, Float[Tensor, "_k _m"]]]:
     """The projections Z = P W (k, m) after 0, 1, ..., `steps` steps of gradient descent on the unhinged loss.
 
     A step w_r <- w_r + (lr/2n) sum_i y_i sigma'(w_r . x_i) x_i of a cubic-near-zero network moves the projections on
@@ -45,7 +52,7 @@ def cubic_descent(
         Z <- (1 - lr weight_decay) Z + (lr/2n) (P X^T) (y * sigma'(X W)),        sigma'(z) = min(z^2, 1),
 
     so that with the n inputs as the first rows of P, `gram` = P X^T (k, n) says all: O(k n m) a step whatever the
-    dimension. `targets` (n,) or (n, 1) are the y. Each Z given out is a tensor of its own.
+    dimension. `targets` are the y. Each Z given out is a tensor of its own.
     Raises ValueError for shapes that do not match.
     """
     n = len(targets)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from jaxtyping import Float64, Real
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from .collapse import CHUNK, ClassMoments, checked
+from .labels import Labels
 
 
-def alignment(features: Tensor) -> Tensor:
-    """E <F(x), F(x')> over independent x, x': the mean of <F_i, F_j> over i != j, of features (m, ...).
+def alignment(features: Real[Tensor, "m ..."]) -> Float64[Tensor, ""]:
+    """E <F(x), F(x')> over independent x, x': the mean of <F_i, F_j> over i != j.
 
     Unbiased for |E F|^2, so it may be slightly negative. Computed as |mu|^2 - t / (m - 1), mu the mean and t the mean
     squared distance from it, without pairs: O(m d). Raises ValueError for fewer than two samples.
@@ -25,16 +27,16 @@ def alignment(features: Tensor) -> Tensor:
     return alignment_by_class(ClassMoments.empty(1).update(features, labels))[0]
 
 
-def alignment_by_class(m: ClassMoments) -> Tensor:
-    """`alignment` of each class, (K,). Raises ValueError naming a class with fewer than two samples."""
+def alignment_by_class(m: ClassMoments) -> Float64[Tensor, " classes"]:
+    """`alignment` of each class. Raises ValueError naming a class with fewer than two samples."""
     few = (m.counts < 2).nonzero().flatten().tolist()
     if few:
         raise ValueError(f"alignment needs two samples: class {few[0]} has {int(m.counts[few[0]])}")
     return m.means.square().sum(1) - m.scatter / (m.counts - 1)
 
 
-def elasticity(features: Tensor, initial: Tensor) -> Tensor:
-    """E |F(x) - F_0(x)|^2 of features (m, ...) and those of the same samples in another network: >= 0.
+def elasticity(features: Real[Tensor, "*_shape"], initial: Real[Tensor, "*_shape"]) -> Float64[Tensor, ""]:
+    """E |F(x) - F_0(x)|^2 of features and those of the same samples in another network: >= 0.
 
     Squared and not divided by the width. Raises ValueError for shapes that differ or no samples.
     """
@@ -42,8 +44,10 @@ def elasticity(features: Tensor, initial: Tensor) -> Tensor:
     return elasticity_by_class(features, initial, labels)[0]
 
 
-def elasticity_by_class(features: Tensor, initial: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
-    """`elasticity` of each class, (K,); nan for a class without samples. Raises ValueError as `elasticity` does."""
+def elasticity_by_class(
+    features: Real[Tensor, "*_shape"], initial: Real[Tensor, "*_shape"], labels: Labels, classes: int | None = None
+) -> Float64[Tensor, " classes"]:
+    """`elasticity` of each class; nan for a class without samples. Raises ValueError as `elasticity` does."""
     if features.shape != initial.shape or not len(features):
         raise ValueError(
             f"features must be of one shape with a sample or more, got {tuple(features.shape)} and"
@@ -59,11 +63,11 @@ def elasticity_by_class(features: Tensor, initial: Tensor, labels: Tensor, class
 
 
 def recall_at_k(
-    features: Tensor, labels: Tensor, k: int = 1, similarity: Literal["cosine", "inner"] = "cosine"
-) -> Tensor:
+    features: Real[Tensor, "n ..."], labels: Labels, k: int = 1, similarity: Literal["cosine", "inner"] = "cosine"
+) -> Float64[Tensor, ""]:
     """Share of samples with one of their class among the k most similar others: in [0, 1].
 
-    features (n, ...), labels as `class_indices` takes them. A sample is never its own neighbour; of equally similar
+    A sample is never its own neighbour; of equally similar
     ones the first in order comes first. With "cosine" a zero row is similar to nothing (0). In blocks of rows: the
     n x n similarities are never held. Raises ValueError for k < 1, an unknown similarity or fewer than two samples.
     """
@@ -71,20 +75,20 @@ def recall_at_k(
 
 
 def recall_by_class(
-    features: Tensor,
-    labels: Tensor,
+    features: Real[Tensor, "n ..."],
+    labels: Labels,
     k: int = 1,
     similarity: Literal["cosine", "inner"] = "cosine",
     classes: int | None = None,
-) -> Tensor:
-    """`recall_at_k` of each class's samples, retrieved among all samples, (C,); nan for a class without samples."""
+) -> Float64[Tensor, " classes"]:
+    """`recall_at_k` of each class's samples, retrieved among all samples; nan for a class without samples."""
     found, y = _found(features, labels, k, similarity)
     C = int(y.max()) + 1 if classes is None else classes
     return found.new_zeros(C).index_add_(0, y, found) / torch.bincount(y, minlength=C)
 
 
-def kendalls_w(scores: Tensor) -> Tensor:
-    """Kendall's coefficient of concordance of m raters' scores of n items, scores (m, n): in [0, 1].
+def kendalls_w(scores: Real[Tensor, "raters items"]) -> Float64[Tensor, ""]:
+    """Kendall's coefficient of concordance of m raters' scores of n items: in [0, 1].
 
     W = 12 S / (m^2 (n^3 - n) - m T), S the sum of squared deviations of the items' rank sums, ties given their average
     rank, T = sum of t^3 - t over every rater's groups of t ties. 1 where all rank alike; (1 + Spearman's rho) / 2 for

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 from .spectra import isospectral, psd_power
@@ -21,17 +22,17 @@ from .spectra import isospectral, psd_power
 Centering = Literal["pearson", "cosine"]
 
 
-def rho(A: Tensor, B: Tensor) -> Tensor:
+def rho(A: Float[Tensor, "*_shape"], B: Float[Tensor, "*_shape"]) -> Float[Tensor, ""]:
     """Matrix cosine tr(A^T B) / (|A|_F |B|_F), not centred: in [-1, 1], and in [0, 1] for two PSD matrices.
 
-    A and B are of one shape, any number of dimensions. A zero matrix gives nan. Raises ValueError if the shapes differ.
+    A and B have any number of dimensions. A zero matrix gives nan. Raises ValueError if the shapes differ.
     """
     if A.shape != B.shape:
         raise ValueError(f"A and B must have the same shape, got {tuple(A.shape)} and {tuple(B.shape)}")
     return (_unit(A) * _unit(B)).sum().clamp(-1, 1)
 
 
-def pearson(a: Tensor, b: Tensor) -> Tensor:
+def pearson(a: Float[Tensor, "*_shape"], b: Float[Tensor, "*_shape"]) -> Float[Tensor, ""]:
     """Pearson correlation rho(a - mean a, b - mean b), means over all entries: in [-1, 1]; nan if a or b is constant.
 
     Used on diagonals (arXiv:2402.05271, figure 13). Raises ValueError if the shapes differ.
@@ -39,13 +40,13 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
     return rho(_centered(a), _centered(b))
 
 
-def neural_feature_matrix(W: Tensor) -> Tensor:
-    """F = W^T W, (k_in, k_in), PSD. Convolution weights (c_out, c_in, ...) act on patches and are flattened first."""
+def neural_feature_matrix(W: Float[Tensor, "k_out _ ..."]) -> Float[Tensor, "k_in k_in"]:
+    """F = W^T W, PSD. Convolution weights (c_out, c_in, ...) act on patches and are flattened first."""
     W = W.flatten(1)
     return W.T @ W
 
 
-def nfa(W: Tensor, K: Tensor) -> Tensor:
+def nfa(W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"]) -> Float64[Tensor, ""]:
     """The ansatz's score rho(W^T W, W^T K W): in [0, 1] for PSD K; nan if W or W^T K W is zero.
 
     Computed in float64: tr (K A)^2 is a sum whose terms may cancel.
@@ -53,7 +54,12 @@ def nfa(W: Tensor, K: Tensor) -> Tensor:
     return _cosine(*_traces(_scaled(W.double()), _scaled(K.double())))
 
 
-def decomposition(W: Tensor, W0: Tensor, K: Tensor, Kbar: Tensor | None = None) -> dict[str, float]:
+def decomposition(
+    W: Real[Tensor, "k_out k_in"],
+    W0: Real[Tensor, "k_out k_in"],
+    K: Real[Tensor, "k_out k_out"],
+    Kbar: Real[Tensor, "k_out k_out"] | None = None,
+) -> dict[str, float]:
     """The ansatz split by what has changed since the initial weights W0: Wb = W - W0, Kb = Kbar.
 
     ========================  ==============================================================
@@ -80,8 +86,10 @@ def decomposition(W: Tensor, W0: Tensor, K: Tensor, Kbar: Tensor | None = None) 
     return {name: value.item() for name, value in values.items() if value.isfinite()}
 
 
-def random_kernel_control(W: Tensor, K: Tensor, *, draws: int = 10, generator: torch.Generator) -> Tensor:
-    """The null level of the NFA: rho(W^T W, W^T Q W) with Q = O diag(eig K) O^T, O Haar. (draws,), each in [0, 1].
+def random_kernel_control(
+    W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"], *, draws: int = 10, generator: torch.Generator
+) -> Float64[Tensor, " draws"]:
+    """The null level of the NFA: rho(W^T W, W^T Q W) with Q = O diag(eig K) O^T, O Haar. Each in [0, 1].
 
     Q has K's spectrum and none of its directions (arXiv:2402.05271, figure 1).
     """
@@ -89,13 +97,13 @@ def random_kernel_control(W: Tensor, K: Tensor, *, draws: int = 10, generator: t
 
 
 def nfa_pearson(
-    nfm: Tensor,
-    agop: Tensor,
+    nfm: Real[Tensor, "..."],
+    agop: Real[Tensor, "..."],
     *,
     power: float = 0.5,
     centering: Centering = "pearson",
     off_diagonal: bool = False,
-) -> Tensor:
+) -> Float64[Tensor, ""]:
     """Correlation of the entries of F = W^T W with those of G^power, G the AGOP: in [-1, 1]; nan if one is constant.
 
     The form of the ansatz in Beaglehole, Sukenik, Mondelli, Belkin 2024, section 5: the matrix square root of the
@@ -109,15 +117,15 @@ def nfa_pearson(
 
 
 def rotation_null(
-    nfm: Tensor,
-    agop: Tensor,
+    nfm: Real[Tensor, "..."],
+    agop: Real[Tensor, "..."],
     *,
     draws: int = 3,
     generator: torch.Generator,
     power: float = 0.5,
     centering: Centering = "pearson",
-) -> Tensor:
-    """The null level of `nfa_pearson`: the score of F with Q G^power Q^T, Q Haar orthogonal. (draws,), in [-1, 1].
+) -> Float64[Tensor, " draws"]:
+    """The null level of `nfa_pearson`: the score of F with Q G^power Q^T, Q Haar orthogonal. Each in [-1, 1].
 
     The rotated matrix has the AGOP's spectrum and none of its directions. For full-rank PSD matrices the level is far
     from 0, whatever their size. Raises ValueError as `nfa_pearson` does.
@@ -129,15 +137,15 @@ def rotation_null(
 
 
 def root_scores(
-    W: Tensor,
-    K: Tensor,
+    W: Real[Tensor, "k_out k_in"],
+    K: Real[Tensor, "k_out k_out"],
     *,
     power: float = 0.5,
     centering: Centering = "pearson",
     draws: int = 3,
     generator: torch.Generator,
 ) -> dict[str, float]:
-    """A layer's ansatz with the AGOP's root, from W (k_out, k_in) and K (k_out, k_out) of `tangent_covariance`.
+    """A layer's ansatz with the AGOP's root, from W and K of `tangent_covariance`.
 
     - `nfa_pearson`, `nfa_offdiagonal`: `nfa_pearson` of W^T W and W^T K W, on all and on the off-diagonal entries;
     - `nfa_null`: the mean of `rotation_null`; `nfa_excess`: `nfa_pearson` less it.
@@ -164,8 +172,10 @@ def root_scores(
     }
 
 
-def diagonals(W: Tensor, K: Tensor) -> tuple[Tensor, Tensor]:
-    """The diagonals of F = W^T W and of G = W^T K W, each (k_in,): the importance of every input (figure 13)."""
+def diagonals(
+    W: Float[Tensor, "k_out k_in"], K: Float[Tensor, "k_out k_out"]
+) -> tuple[Float[Tensor, " k_in"], Float[Tensor, " k_in"]]:
+    """The diagonals of F = W^T W and of G = W^T K W: the importance of every input (figure 13)."""
     return W.square().sum(0), (W * (K @ W)).sum(0)
 
 
@@ -223,7 +233,8 @@ def _scaled(A: Tensor) -> Tensor:
 
 def _unit(A: Tensor) -> Tensor:
     A = _scaled(A)
-    return A / torch.linalg.vector_norm(A)
+    unit: Tensor = A / torch.linalg.vector_norm(A)
+    return unit
 
 
 def _centered(a: Tensor) -> Tensor:

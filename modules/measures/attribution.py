@@ -10,22 +10,24 @@ import math
 from collections.abc import Callable, Mapping
 
 import torch
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from .collapse import class_moments, nc1
+from .labels import Labels
 
 
 def svd_attribution(
-    weight: Tensor,
-    inputs: Tensor,
-    labels: Tensor,
+    weight: Real[Tensor, "k_out _k_in"],
+    inputs: Float[Tensor, "n _k_in"],
+    labels: Labels,
     activation: Callable[[Tensor], Tensor] = torch.relu,
     *,
-    bias: Tensor | None = None,
+    bias: Real[Tensor, " k_out"] | None = None,
 ) -> dict[str, float]:
     """NC1 (`measures.nc1`) at three places of a layer activation(W x + b): `input`, `right` and `output`.
 
-    weight (k_out, k_in), inputs (n, k_in), labels of the n samples. `right` is the NC1 of S V^T x, found without a
+    `right` is the NC1 of S V^T x, found without a
     decomposition as that of W x: U is orthogonal and so is (W^T W)^{1/2} x = V S V^T x of the same NC1. Raises
     ValueError for shapes that do not match and as `class_moments`.
     """

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float64, Int64, Integer, Real
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
@@ -30,19 +31,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Clusters:
-    """`labels` (n,): the cluster of each sample, named by a class of its group; `plane` (n, 2): where t-SNE put it.
+    """`labels`: the cluster of each sample, named by a class of its group; `plane`: where t-SNE put it.
 
     Without t-SNE `plane` has no rows.
     """
 
-    labels: Integers
-    plane: Floats
+    labels: Int64[Integers, " n"]
+    plane: Float64[Floats, "rows 2"]
 
 
 def clusters_within_groups(
-    features: Tensor,
-    coarse: Tensor,
-    groups: Tensor,
+    features: Real[Tensor, "_n ..."],
+    coarse: Integer[Tensor, " _n"],
+    groups: Integer[Tensor, " classes"],
     *,
     seed: int,
     reduce: Literal["tsne", "none"] = "tsne",
@@ -52,7 +53,7 @@ def clusters_within_groups(
 ) -> Clusters:
     """Cluster the samples of each coarse label into as many clusters as it has classes.
 
-    features (n, d) and coarse (n,) in [0, max(groups)]. `reduce="tsne"` embeds the samples of a coarse label in the
+    coarse lies in [0, max(groups)]. `reduce="tsne"` embeds the samples of a coarse label in the
     plane first, after principal components where d > `components`, and "none" runs k-means on the features. Perplexity
     is lowered to (rows - 1) / 3 where a coarse label has few samples. The same seed gives the same clusters on one
     machine; t-SNE may differ between versions of scikit-learn and numbers of threads.
@@ -80,9 +81,14 @@ def clusters_within_groups(
 
 
 def linear_probe(
-    features: Tensor, labels: Tensor | Integers, test: Tensor, *, ridge: float = 1.0, max_iter: int = 2000
-) -> Integers:
-    """Predictions (m,) for `test` (m, d) of multinomial logistic regression on features (n, d) with labels (n,).
+    features: Real[Tensor, "n ..."],
+    labels: Integer[Tensor, " n"] | Int64[Integers, " n"],
+    test: Real[Tensor, "m ..."],
+    *,
+    ridge: float = 1.0,
+    max_iter: int = 2000,
+) -> Int64[Integers, " m"]:
+    """Predictions for `test` of multinomial logistic regression on features with labels.
 
     Columns are standardised by the training features, for what separates the classes inside a coarse label is small
     beside what separates coarse labels, and a penalty on raw features would drown it. The objective is
@@ -95,8 +101,10 @@ def linear_probe(
     return found
 
 
-def best_renaming(found: Integers, true: Integers, groups: Integers) -> Integers:
-    """The renaming r (C,) of clusters within groups for which r[found] == true most often.
+def best_renaming(
+    found: Int64[Integers, " n"], true: Int64[Integers, " n"], groups: Int64[Integers, " classes"]
+) -> Int64[Integers, " classes"]:
+    """The renaming r of clusters within groups for which r[found] == true most often.
 
     One assignment problem a group, on its table of counts: the same maximum as over all products of permutations within
     groups, of which there are 5!^20 for CIFAR-100. A permutation across groups may score higher, and is not allowed.
@@ -111,8 +119,10 @@ def best_renaming(found: Integers, true: Integers, groups: Integers) -> Integers
     return renaming
 
 
-def cluster_scores(clusters: Clusters, classes: Tensor, groups: Tensor) -> dict[str, float]:
-    """How well clusters agree with the classes (n,) that they do not know.
+def cluster_scores(
+    clusters: Clusters, classes: Integer[Tensor, " n"], groups: Integer[Tensor, " classes"]
+) -> dict[str, float]:
+    """How well clusters agree with the classes that they do not know.
 
     `cluster_accuracy`: share of samples in the right cluster under the best renaming within groups, at least about
     1 / (classes a group). `cluster_nmi` in [0, 1] and `cluster_ari` <= 1: normalised mutual information and adjusted
@@ -131,9 +141,9 @@ def cluster_scores(clusters: Clusters, classes: Tensor, groups: Tensor) -> dict[
 
 def cluster_and_probe(
     clusters: Clusters,
-    train: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
-    groups: Tensor,
+    train: tuple[Real[Tensor, "n ..."], Integer[Tensor, " n"]],
+    test: tuple[Real[Tensor, "m ..."], Integer[Tensor, " m"]],
+    groups: Integer[Tensor, " classes"],
     *,
     ridge: float = 1.0,
     max_iter: int = 2000,

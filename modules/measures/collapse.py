@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
+from jaxtyping import Float64, Int64, Real
 from torch import Tensor
 
-from .labels import class_indices
+from .labels import Labels, class_indices
 
 CHUNK = 2**22  # numbers of which the moments are taken before they are merged
 BLOCK = 2**17  # numbers that a CPU converts to float64 at a time: they stay in its cache
@@ -26,7 +27,7 @@ BLOCK = 2**17  # numbers that a CPU converts to float64 at a time: they stay in 
 
 @dataclass(eq=False)
 class ClassMoments:
-    """Counts (K,), means (K, d) and scatters (K,) of K classes, float64; scatter[c] = (1/n_c) sum_i |x_ci - mu_c|^2.
+    """Counts, means and scatters of K classes; scatter[c] = (1/n_c) sum_i |x_ci - mu_c|^2.
 
     Gathered from batches of any sizes: `update` adds one, `merge` adds what somebody else gathered; both change this
     object and return it. The result does not depend on how samples were batched but for rounding: within a batch
@@ -37,9 +38,9 @@ class ClassMoments:
     A class without samples has count, mean and scatter 0; measures refuse it, `occurring` leaves it out.
     """
 
-    counts: Tensor
-    means: Tensor
-    scatter: Tensor
+    counts: Float64[Tensor, " classes"]
+    means: Float64[Tensor, "classes dim"]
+    scatter: Float64[Tensor, " classes"]
     grows: bool = field(default=False, repr=False)
 
     @staticmethod
@@ -53,8 +54,8 @@ class ClassMoments:
         zeros = torch.zeros(classes or 0, dtype=torch.float64)
         return ClassMoments(zeros, zeros.new_zeros(len(zeros), 0), zeros.clone(), grows=classes is None)
 
-    def update(self, features: Tensor, labels: Tensor) -> ClassMoments:
-        """Add samples: features (n, ...), flattened, and labels as `class_indices` takes them. n = 0 adds nothing.
+    def update(self, features: Real[Tensor, "_n ..."], labels: Labels) -> ClassMoments:
+        """Add samples: features, flattened, and labels as `class_indices` takes them. n = 0 adds nothing.
 
         Raises ValueError for unequal lengths, a label outside the classes, and another number of features than before.
         """
@@ -94,7 +95,7 @@ class ClassMoments:
         self.counts = counts
         return self
 
-    def occurring(self) -> tuple[ClassMoments, Tensor]:
+    def occurring(self) -> tuple[ClassMoments, Int64[Tensor, " classes"]]:
         """The moments of the classes that have samples, and the indices of these classes."""
         present = self.counts.nonzero().flatten()
         return ClassMoments(self.counts[present], self.means[present], self.scatter[present]), present
@@ -122,8 +123,8 @@ class ClassMoments:
         self.means = torch.cat([self.means, self.means.new_zeros(extra, self.means.shape[1])])
 
 
-def class_moments(features: Tensor, labels: Tensor, classes: int | None = None) -> ClassMoments:
-    """Counts, means and scatters of features (n, ...) by class. `classes` defaults to the largest label + 1.
+def class_moments(features: Real[Tensor, "_n ..."], labels: Labels, classes: int | None = None) -> ClassMoments:
+    """Counts, means and scatters of features by class. `classes` defaults to the largest label + 1.
 
     Raises ValueError for no samples, a class without samples, a label outside the classes, or unequal lengths.
     """
@@ -133,7 +134,7 @@ def class_moments(features: Tensor, labels: Tensor, classes: int | None = None) 
     return ClassMoments.empty(classes).update(features, labels).complete()
 
 
-def traces(m: ClassMoments) -> tuple[Tensor, Tensor]:
+def traces(m: ClassMoments) -> tuple[Float64[Tensor, ""], Float64[Tensor, ""]]:
     """tr Sigma_W = (1/N) sum_c n_c t_c and tr Sigma_B = (1/K) sum_c |mu_c - mu_G|^2, mu_G the mean of the class means.
 
     As printed in arXiv:2402.13728, section 3: samples weigh equally in the first, classes in the second. They add up
@@ -144,7 +145,7 @@ def traces(m: ClassMoments) -> tuple[Tensor, Tensor]:
     return within, centred(m.means).square().sum(1).mean()
 
 
-def nc1(m: ClassMoments) -> Tensor:
+def nc1(m: ClassMoments) -> Float64[Tensor, ""]:
     """tr Sigma_W / tr Sigma_B (arXiv:2402.13728), of `traces`: in [0, inf], 0 where every sample is its class's mean.
 
     Unchanged by rotation, scaling and translation of the features. inf where the class means coincide.
@@ -154,20 +155,20 @@ def nc1(m: ClassMoments) -> Tensor:
 
 
 def nc1_pinv(
-    features: Tensor | Iterable[tuple[Tensor, Tensor]],
-    labels: Tensor | None = None,
+    features: Real[Tensor, "_n ..."] | Iterable[tuple[Tensor, Tensor]],
+    labels: Labels | None = None,
     *,
     classes: int | None = None,
     moments: ClassMoments | None = None,
     rtol: float = 1e-6,
-) -> Tensor:
+) -> Float64[Tensor, ""]:
     """(1/K) tr(Sigma_W pinv(Sigma_B)): in [0, inf), 0 where every sample is its class's mean; inf where means coincide.
 
     Sigma_W = (1/K) sum_c (1/n_c) sum_i (x_ci - mu_c)(x_ci - mu_c)^T, Sigma_B = (1/K) sum_c (mu_c - mu)(mu_c - mu)^T
     with mu the mean of the samples (Papyan, Han, Donoho 2020; arXiv:2306.17105, section 3). Variance outside the
     span of the class means does not count. Eigenvalues of Sigma_B below `rtol` times the largest are taken as 0.
 
-    Features (n, ...) with labels, or any iterable of (features, labels) batches that can be gone through twice; once
+    Features with labels, or any iterable of (features, labels) batches that can be gone through twice; once
     is enough where the `moments` of these samples are known. No d x d matrix is formed: samples are projected on the at
     most K - 1 directions of the means. Raises ValueError for an empty class and for batches or moments that are not of
     the same samples.
@@ -200,7 +201,7 @@ class PinvCollapse:
         self.squares = m.counts.new_zeros(len(m.counts))
         self.seen = m.counts.new_zeros(len(m.counts))
 
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Real[Tensor, "_n ..."], labels: Labels) -> None:
         features, labels = checked(features, labels)
         if len(labels) and int(labels.max()) >= len(self.seen):
             raise ValueError(f"the second pass has a class {int(labels.max())} that the first had not")
@@ -209,7 +210,7 @@ class PinvCollapse:
             self.squares.index_add_(0, y, projected.square().sum(1))
             self.seen += torch.bincount(y, minlength=len(self.seen))
 
-    def value(self) -> Tensor:
+    def value(self) -> Float64[Tensor, ""]:
         if not torch.equal(self.seen, self.m.counts):
             raise ValueError(
                 f"the second pass saw {int(self.seen.sum())} samples, the first {int(self.m.counts.sum())}: the batches"
@@ -221,7 +222,7 @@ class PinvCollapse:
         return (self.squares / self.m.counts).sum() / K**2
 
 
-def nc2(m: ClassMoments) -> Tensor:
+def nc2(m: ClassMoments) -> Float64[Tensor, ""]:
     """|M M^T / |M M^T|_F - (I - 11^T/K) / sqrt(K - 1)|_F, row c of M (K, d) being mu_c - mu: in [0, sqrt 2].
 
     mu is the mean of the samples. 0 exactly for a simplex equiangular tight frame (arXiv:2306.17105, section 3; Zhu et
@@ -232,7 +233,7 @@ def nc2(m: ClassMoments) -> Tensor:
     return _from_simplex(M @ M.T)
 
 
-def nc2_cosines(m: ClassMoments) -> Tensor:
+def nc2_cosines(m: ClassMoments) -> Float64[Tensor, ""]:
     """Mean squared entry of U U^T - E: U (K, d) the unit vectors of mu_c - mu_G, E the simplex (1 and -1/(K - 1)).
 
     mu_G is the mean of the class means (arXiv:2402.13728, section 3). In [0, 4); 0 for a simplex equiangular tight
@@ -240,13 +241,13 @@ def nc2_cosines(m: ClassMoments) -> Tensor:
     """
     m.complete(least=2)
     M = centred(m.means)
-    U = M / torch.linalg.vector_norm(M, dim=1, keepdim=True)
+    U: Tensor = M / torch.linalg.vector_norm(M, dim=1, keepdim=True)
     K = len(U)
     return (U @ U.T - (K * torch.eye(K).to(U) - 1) / (K - 1)).square().mean()
 
 
-def nc3(weight: Tensor, m: ClassMoments) -> Tensor:
-    """|W M^T / |W M^T|_F - (I - 11^T/K) / sqrt(K - 1)|_F with W (K, d) the last layer's weights and M as in `nc2`.
+def nc3(weight: Real[Tensor, "classes dim"], m: ClassMoments) -> Float64[Tensor, ""]:
+    """|W M^T / |W M^T|_F - (I - 11^T/K) / sqrt(K - 1)|_F with W the last layer's weights and M as in `nc2`.
 
     Self-duality (Zhu et al. 2021, arXiv:2105.02375): in [0, 2], 0 where the centred means are a simplex equiangular
     tight frame and W, apart from its mean row, a positive multiple of them. Raises ValueError where W does not match.
@@ -257,11 +258,11 @@ def nc3(weight: Tensor, m: ClassMoments) -> Tensor:
     return _from_simplex(weight.double() @ centred(m.means, m.counts).T)
 
 
-def nc4(outputs: Tensor, features: Tensor, m: ClassMoments) -> Tensor:
-    """Share of samples that the network, argmax of outputs (n, K), and the nearest class mean classify differently.
+def nc4(outputs: Real[Tensor, "n classes"], features: Real[Tensor, "n ..."], m: ClassMoments) -> Float64[Tensor, ""]:
+    """Share of samples that the network, argmax of outputs, and the nearest class mean classify differently.
 
     In [0, 1]; distances are Euclidean (Papyan, Han, Donoho 2020). Raises ValueError for an empty class and for
-    outputs (n, K) or features (n, ...) that do not match the moments.
+    outputs or features that do not match the moments.
     """
     m.complete()
     if outputs.shape != (len(features), len(m.counts)):
@@ -277,15 +278,17 @@ def nc4(outputs: Tensor, features: Tensor, m: ClassMoments) -> Tensor:
     return m.means.new_tensor(differing / len(features))
 
 
-def checked(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Features (n, d) and class indices (n,) on one device. Raises ValueError for unequal lengths."""
+def checked(features: Real[Tensor, "..."], labels: Labels) -> tuple[Real[Tensor, "n dim"], Int64[Tensor, " n"]]:
+    """Features, flattened, and class indices on one device. Raises ValueError for unequal lengths."""
     if features.ndim < 1 or len(features) != len(labels):
         raise ValueError(f"{len(labels)} labels do not belong to features of shape {tuple(features.shape)}")
     features = features.detach().reshape(len(features), -1) if len(features) else features.detach().reshape(0, 1)
     return features, class_indices(labels.detach()).to(features.device)
 
 
-def centred(means: Tensor, counts: Tensor | None = None) -> Tensor:
+def centred(
+    means: Float64[Tensor, "classes dim"], counts: Float64[Tensor, " classes"] | None = None
+) -> Float64[Tensor, "classes dim"]:
     """Rows less their mean, weighted by `counts`."""
     if counts is None:
         return means - means.mean(0)
@@ -323,4 +326,5 @@ def _from_simplex(A: Tensor) -> Tensor:
     K = len(A)
     simplex = (torch.eye(K).to(A) - 1 / K) / math.sqrt(K - 1)
     A = A / A.abs().amax()
-    return torch.linalg.vector_norm(A / torch.linalg.vector_norm(A) - simplex)
+    distance: Tensor = torch.linalg.vector_norm(A / torch.linalg.vector_norm(A) - simplex)
+    return distance

@@ -14,18 +14,22 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
-def linear_layer(A: Tensor, targets: Tensor, ridge: float) -> Tensor:
-    """B = A (A + lambda_k I)^-1 Y, (N, K), for a PSD Gram matrix A (N, N): the layer's Gram matrix is B B^T / kappa."""
+def linear_layer(
+    A: Float[Tensor, "N N"], targets: Float[Tensor, "N classes"], ridge: float
+) -> Float[Tensor, "N classes"]:
+    """B = A (A + lambda_k I)^-1 Y for a PSD Gram matrix A: the layer's Gram matrix is B B^T / kappa."""
     identity = torch.eye(len(A), dtype=A.dtype, device=A.device)
-    return A @ torch.linalg.solve(A + ridge * identity, targets)
+    B: Tensor = A @ torch.linalg.solve(A + ridge * identity, targets)
+    return B
 
 
-def lifted(A: Tensor, least: float) -> Tensor:
+def lifted(A: Float[Tensor, "N N"], least: float) -> Float[Tensor, "N N"]:
     """A + (lambda - lambda_min(A))_+ I: the least multiple of the identity that lifts all eigenvalues to `least`."""
-    lift = (least - torch.linalg.eigvalsh(A)[0]).clamp(min=0.0)
+    lift: Tensor = (least - torch.linalg.eigvalsh(A)[0]).clamp(min=0.0)
     return A + lift * torch.eye(len(A), dtype=A.dtype, device=A.device)
 
 
@@ -60,32 +64,36 @@ def collapse_rate(n: int, ridge: float, feature_ridge: float) -> float:
     return ridge * n / ((ridge + feature_ridge) * (feature_ridge + n))
 
 
-def gram_error(B: Tensor, targets: Tensor, kappa: float) -> Tensor:
-    """|B B^T / kappa - Y Y^T|_2, the spectral norm, for B and Y of shape (N, K); kappa may be negative.
+def gram_error(B: Float[Tensor, "N classes"], targets: Float[Tensor, "N classes"], kappa: float) -> Float[Tensor, ""]:
+    """|B B^T / kappa - Y Y^T|_2, the spectral norm; kappa may be negative.
 
     Through the 2K x 2K matrix of the difference in an orthonormal basis of the columns of both.
     """
     _, R = torch.linalg.qr(torch.cat([B, targets], 1))
     K = targets.shape[1]
     left, right = R[:, :K], R[:, K:]
-    return torch.linalg.matrix_norm(left @ left.T / kappa - right @ right.T, 2)
+    error: Tensor = torch.linalg.matrix_norm(left @ left.T / kappa - right @ right.T, 2)
+    return error
 
 
-def krr_value(K: Tensor, targets: Tensor, ridge: float) -> Tensor:
+def krr_value(
+    K: Float[Tensor, "*kernels N N"], targets: Float[Tensor, "N classes"], ridge: float
+) -> Float[Tensor, "*kernels"]:
     """(1/C) sum_c y_c^T (k + mu I)^-1 k y_c for unit vectors y_c, what ridge regression with the kernel k explains.
 
-    K (..., N, N) are PSD with unit diagonal, targets (N, C) are one-hot, their columns are normalised here. The value
-    (...) lies in [0, n / (n + mu)], n samples a class, and is greatest at k = I_C (x) 1 1^T alone (theorem 4.4, where
-    minus this value is minimised). Concave in k. Raises ValueError for mu <= 0.
+    K are PSD with unit diagonal, targets are one-hot, their columns are normalised here. The value lies in
+    [0, n / (n + mu)], n samples a class, and is greatest at k = I_C (x) 1 1^T alone (theorem 4.4, where minus this
+    value is minimised). Concave in k. Raises ValueError for mu <= 0.
     """
     if not ridge > 0:
         raise ValueError(f"ridge must be positive, got {ridge}")
     unit = targets / torch.linalg.norm(targets, dim=0)
     solved = torch.linalg.solve(K + ridge * torch.eye(len(unit)).to(K), unit.expand(*K.shape[:-2], *unit.shape))
-    return 1 - ridge * (unit * solved).sum((-2, -1)) / unit.shape[1]
+    explained: Tensor = 1 - ridge * (unit * solved).sum((-2, -1)) / unit.shape[1]
+    return explained
 
 
-def relu_feature_kernel(r: Tensor) -> Tensor:
+def relu_feature_kernel(r: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """h(r) = (sqrt(1 - r^2) + r (pi/2 + arcsin r)) / pi, elementwise on [-1, 1]: in [0, 1], convex, h(r) >= r.
 
     E[relu(W x) . relu(W y)] for unit vectors with x . y = r and W_ij ~ N(0, 2/D): proposition A.1 simplified, without

@@ -22,7 +22,8 @@ def as_written(function: Callable[P, T]) -> Callable[P, T]:
         if "torch._dynamo" not in sys.modules:  # nothing is compiled, and importing it takes seconds
             return function(*args, **kwargs)
         # outside a frame that is being compiled, where the stance could not be changed
-        return torch.compiler.disable(_eagerly)(function, *args, **kwargs)
+        result: T = torch.compiler.disable(_eagerly)(function, *args, **kwargs)
+        return result
 
     return run
 

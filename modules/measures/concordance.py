@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Real
 from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 Array = NDArray[np.float64]
 
 
-def concordance_test(scores: Array, *, draws: int = 2000, seed: int) -> tuple[float, float]:
+def concordance_test(scores: Real[Array, "..."], *, draws: int = 2000, seed: int) -> tuple[float, float]:
     """Kendall's W of m raters on n items, averaged over T occasions, and its permutation p: (W in [0, 1], p).
 
     `scores` is (T, m, n), or (m, n) for one occasion. Under the null the raters' opinions of the items are unrelated:
@@ -45,7 +46,7 @@ def concordance_test(scores: Array, *, draws: int = 2000, seed: int) -> tuple[fl
     return float(observed), (1 + as_large) / (1 + draws)
 
 
-def pearson_p(r: float | Array, n: int) -> Array:
+def pearson_p(r: float | Real[Array, "*shape"], n: int) -> Float64[Array, "*shape"]:
     """Two-sided p-value in [0, 1] of a Pearson correlation r in [-1, 1] of n independent normal pairs.
 
     t = r sqrt((n - 2) / (1 - r^2)) has Student's law with n - 2 degrees of freedom. Raises ValueError for n < 3.
@@ -57,7 +58,7 @@ def pearson_p(r: float | Array, n: int) -> Array:
     return np.asarray(special.betainc((n - 2) / 2, 0.5, 1.0 - square))
 
 
-def fisher_combine(p: Array | list[float]) -> tuple[float, float]:
+def fisher_combine(p: Real[Array, "..."] | list[float]) -> tuple[float, float]:
     """Fisher's combined test of k independent p-values: X2 = -2 sum ln p, and P(chi^2 with 2k degrees > X2).
 
     A p below 1e-300 counts as 1e-300. One p-value comes back as it is. Raises ValueError for none or one outside
@@ -96,8 +97,8 @@ def shared_class_level(
     return float((stats.chi2.sf(statistic, 2 * networks) < level).mean())
 
 
-def spearman(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's rank correlation along the last dimension, average ranks for ties: (...,) in [-1, 1]; nan if all tie.
+def spearman(a: Real[Tensor, "... pairs"], b: Real[Tensor, "... pairs"]) -> Float64[Tensor, "..."]:
+    """Spearman's rank correlation along the last dimension, average ranks for ties: in [-1, 1]; nan if all tie.
 
     Raises ValueError where the shapes do not broadcast to equal lengths of at least two.
     """

@@ -10,13 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float64, Integer, Real
 from torch import Tensor
 
 from .collapse import ClassMoments, checked, class_moments
+from .labels import Labels
+
+Groups = Integer[Tensor, " _classes"] | Sequence[int]
 
 
-def class_distances(m: ClassMoments) -> Tensor:
-    """D (C, C) in closed form, t_i + t_j + |mu_i - mu_j|^2, equal to the mean over all pairs of samples; O(n d).
+def class_distances(m: ClassMoments) -> Float64[Tensor, "classes classes"]:
+    """D in closed form, t_i + t_j + |mu_i - mu_j|^2, equal to the mean over all pairs of samples; O(n d).
 
     Symmetric, >= 0, of degree 2 in the features; D[i, i] = 2 t_i counts the n_i pairs of a sample with itself, as the
     definition does. Over balanced classes its mean is twice the total variance. Raises ValueError for an empty class.
@@ -27,12 +31,12 @@ def class_distances(m: ClassMoments) -> Tensor:
     return m.scatter[:, None] + m.scatter[None, :] + apart
 
 
-def distance_blocks(D: Tensor, groups: Tensor | Sequence[int]) -> dict[str, float]:
+def distance_blocks(D: Real[Tensor, "_classes _classes"], groups: Groups) -> dict[str, float]:
     """Mean distances `same` (i = j), `twin` (i != j of one group), `other` (two groups), and ratios to `other`.
 
     `same_ratio` and `twin_ratio` are both near 0 under neural collapse to the groups; same_ratio << 1 and twin_ratio
-    near 1 where features follow the classes alone. What has no pairs is nan. Raises ValueError where D (C, C) and
-    groups (C,) do not match.
+    near 1 where features follow the classes alone. What has no pairs is nan. Raises ValueError where D and groups do
+    not match.
     """
     same, twin, other = (_mean(D, mask) for mask in _masks(D, groups))
     return {
@@ -44,7 +48,7 @@ def distance_blocks(D: Tensor, groups: Tensor | Sequence[int]) -> dict[str, floa
     }
 
 
-def msdr(D: Tensor, groups: Tensor | Sequence[int], *, only: Sequence[int] | None = None) -> float:
+def msdr(D: Real[Tensor, "_classes _classes"], groups: Groups, *, only: Sequence[int] | None = None) -> float:
     """Mean squared distance ratio: mean of D[i, j] over i != j of one group, over the mean of D[i, i].
 
     A ratio of averages (arXiv:2306.17105, appendix B): >= 1 for groups of equal size, and 1 exactly where the classes
@@ -64,12 +68,12 @@ def msdr(D: Tensor, groups: Tensor | Sequence[int], *, only: Sequence[int] | Non
 
 
 def msdr_null(
-    features: Tensor, labels: Tensor, groups: Tensor | Sequence[int], *, seed: int = 0, draws: int = 1
+    features: Real[Tensor, "_n ..."], labels: Labels, groups: Groups, *, seed: int = 0, draws: int = 1
 ) -> float:
     """The level of `msdr` without structure inside the groups: classes are permuted within each group, mean of draws.
 
-    About 1 + 1/(n_c - 1) for n_c samples a class, which is more than 1. Features (n, ...), labels (n,) of the C
-    classes, groups (C,). Raises ValueError as `class_moments` and `msdr` do, and for draws < 1.
+    About 1 + 1/(n_c - 1) for n_c samples a class, which is more than 1. Raises ValueError as
+    `class_moments` and `msdr` do, and for draws < 1.
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")

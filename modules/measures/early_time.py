@@ -14,16 +14,21 @@ from collections.abc import Sequence
 from math import prod
 
 import torch
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 from .ansatz import nfa, rho
 
 
-def derivative_correlation(J: Tensor, X: Tensor, residual: Tensor) -> Tensor:
+def derivative_correlation(
+    J: Float[Tensor, "n outputs k_out"] | Float[Tensor, "n k_out"],
+    X: Float[Tensor, "n k_in"],
+    residual: Float[Tensor, "_n _outputs"] | Float[Tensor, " _n"],
+) -> Float64[Tensor, ""]:
     """rho(Wdot^T Wdot, Wdot^T K Wdot): the C-NFA of a layer as training begins, in [0, 1].
 
-    J (n, outputs, k_out) are the layer's tangent features, X (n, k_in) its inputs, residual (n, outputs) the loss's
-    derivatives by the outputs; with one output J may be (n, k_out) and residual (n,). For a squared loss the residual
+    J are the layer's tangent features, X its inputs, residual the loss's derivatives by the outputs; with one output J
+    and residual may do without that axis. For a squared loss the residual
     is f - y, up to a factor that rho ignores; figures 3 and 8 put y in its place. Costs k_out x k_out matrices: PTK^2
     is never formed. Raises ValueError if the shapes do not fit. A zero residual gives nan.
     """
@@ -39,10 +44,12 @@ def derivative_correlation(J: Tensor, X: Tensor, residual: Tensor) -> Tensor:
     return nfa(Wdot, rows.T @ rows)
 
 
-def mean_ptk_correlation(mean_ptk: Tensor, X: Tensor, residual: Tensor) -> Tensor:
+def mean_ptk_correlation(
+    mean_ptk: Float[Tensor, "n n"], X: Float[Tensor, "n k_in"], residual: Float[Tensor, " n"]
+) -> Float[Tensor, ""]:
     """rho(X^T l P l X, X^T l P^2 l X) with P a PTK averaged over networks: the prediction of figure 8, in [0, 1].
 
-    mean_ptk (n, n) is symmetric, X (n, k_in), residual (n,). With the PTK of one network of one output it equals
+    mean_ptk is symmetric. With the PTK of one network of one output it equals
     `derivative_correlation`.
     """
     lX = residual[:, None] * X
@@ -50,10 +57,12 @@ def mean_ptk_correlation(mean_ptk: Tensor, X: Tensor, residual: Tensor) -> Tenso
     return rho(lX.T @ PlX, PlX.T @ PlX)
 
 
-def observed_quadratic(X: Tensor, y: Tensor, R: Tensor) -> Tensor:
+def observed_quadratic(
+    X: Real[Tensor, "n dim"], y: Real[Tensor, "n ..."], R: Real[Tensor, "dim dim"]
+) -> Float64[Tensor, ""]:
     """The derivative correlation of the quadratic network f = a^T (W x)^2, from R = W^T diag(a^2) W alone.
 
-    rho(M R M, M R B R M) with M = X^T diag(y) X, B = X^T X; X (n, d), y (n,), R (d, d). In [0, 1]. (arXiv:2402.05271,
+    rho(M R M, M R B R M) with M = X^T diag(y) X, B = X^T X, y (n,). In [0, 1]. (arXiv:2402.05271,
     figure 3.)
     """
     M, B = _label_and_data_moments(X, y)
@@ -62,7 +71,9 @@ def observed_quadratic(X: Tensor, y: Tensor, R: Tensor) -> Tensor:
     return rho(MR @ M, MR @ B @ MR.T)
 
 
-def free_probability_prediction(X: Tensor, y: Tensor, r: Sequence[float] | Tensor) -> Tensor:
+def free_probability_prediction(
+    X: Real[Tensor, "n dim"], y: Real[Tensor, " n"], r: Sequence[float] | Real[Tensor, " moments"]
+) -> Float64[Tensor, ""]:
     """What `observed_quadratic` tends to when R is free of the data, from the moments r_m = t[R^m], m = 1..4, alone.
 
     With A = (X^T diag(y) X)^2, B = X^T X, t[.] = tr(.) / d and bars for A - t[A] I, B - t[B] I:
@@ -99,14 +110,14 @@ def free_probability_prediction(X: Tensor, y: Tensor, r: Sequence[float] | Tenso
     return numerator / (d1 * d2).sqrt()
 
 
-def r_moments(R: Tensor, order: int = 4) -> Tensor:
-    """The normalised moments t[R^m] = tr(R^m) / d of a symmetric (d, d) matrix, m = 1..order: (order,), float64."""
+def r_moments(R: Real[Tensor, "dim dim"], order: int = 4) -> Float64[Tensor, " order"]:
+    """The normalised moments t[R^m] = tr(R^m) / d of a symmetric matrix, m = 1..order."""
     eigenvalues = torch.linalg.eigvalsh(R.double())
     return torch.stack([eigenvalues.pow(m).mean() for m in range(1, order + 1)])
 
 
-def r_moments_theory(c: float, order: int = 4) -> Tensor:
-    """The limits of t[R^m], m = 1..order, of R = W^T diag(a^2) W as d and k grow with d / k = c: (order,), float64.
+def r_moments_theory(c: float, order: int = 4) -> Float64[Tensor, " order"]:
+    """The limits of t[R^m], m = 1..order, of R = W^T diag(a^2) W as d and k grow with d / k = c.
 
     For a_i ~ N(0, 1), W_ij ~ N(0, 1/k), R is free compound Poisson with free cumulants kappa_m = c^(m-1) (2m-1)!!;
     moments follow from m_n = sum_s kappa_s sum over i_1 + ... + i_s = n - s of m_(i_1) ... m_(i_s). At c = 1: 1, 4,

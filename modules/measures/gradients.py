@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from .compiled import as_written
@@ -35,14 +37,13 @@ from .layers import Layer, layer_names
 class TangentCovariance:
     """A layer's weights beside the covariance of its tangent features.
 
-    W: (k_out, k_in), a copy; for a convolution k_out is its channels and k_in = channels_in * kernel size, in the
-    order of `torch.nn.functional.unfold`. K: (k_out, k_out). Kbar: (k_out, k_out) = (1/n) (J - J0)^T (J - J0), or None
-    without reference.
+    W is a copy; for a convolution k_out is its channels and k_in = channels_in * kernel size, in the
+    order of `torch.nn.functional.unfold`. Kbar is (1/n) (J - J0)^T (J - J0), or None without reference.
     """
 
-    W: Tensor
-    K: Tensor
-    Kbar: Tensor | None = None
+    W: Float[Tensor, "k_out k_in"]
+    K: Float[Tensor, "k_out k_out"]
+    Kbar: Float[Tensor, "k_out k_out"] | None = None
 
 
 class Site(NamedTuple):
@@ -55,8 +56,10 @@ class Site(NamedTuple):
 @as_written
 @torch.inference_mode(False)
 @torch.enable_grad()
-def agop(function: Callable[[Tensor], Tensor], inputs: Tensor, *, chunk: int | None = None) -> Tensor:
-    """Average gradient outer product (1/n) sum_a sum_c g_ac g_ac^T with g_ac = d f_c / d x at sample a: (d, d), PSD.
+def agop(
+    function: Callable[[Tensor], Tensor], inputs: Float[Tensor, "..."], *, chunk: int | None = None
+) -> Float[Tensor, "dim dim"]:
+    """Average gradient outer product (1/n) sum_a sum_c g_ac g_ac^T with g_ac = d f_c / d x at sample a, PSD.
 
     `function` is any differentiable map (n, ...) -> (n,) or (n, ...), a module or not; inputs and outputs are
     flattened per sample. `chunk` samples go through at a time (default: chosen for memory). Raises ValueError for no
@@ -84,8 +87,8 @@ def agop(function: Callable[[Tensor], Tensor], inputs: Tensor, *, chunk: int | N
 @torch.inference_mode(False)
 @torch.enable_grad()
 def tangent_features(
-    module: nn.Module, inputs: Tensor, *, layers: Sequence[str] | None = None, chunk: int | None = None
-) -> dict[str, Tensor]:
+    module: nn.Module, inputs: Shaped[Tensor, "n ..."], *, layers: Sequence[str] | None = None, chunk: int | None = None
+) -> dict[str, Float[Tensor, "n outputs ..."]]:
     """Tangent features J_l = df/dh_l of each layer: (n, outputs, k_out).
 
     A convolution gives (n, outputs, channels, positions...), a linear layer on inputs (n, T, k) (n, outputs, T,
@@ -107,7 +110,7 @@ def tangent_features(
 @torch.enable_grad()
 def tangent_covariance(
     module: nn.Module,
-    inputs: Tensor,
+    inputs: Shaped[Tensor, "..."],
     *,
     layers: Sequence[str] | None = None,
     chunk: int | None = None,
@@ -163,9 +166,9 @@ def tangent_covariance(
 
 
 def layer_agop(
-    module: nn.Module, inputs: Tensor, *, layers: Sequence[str] | None = None, chunk: int | None = None
-) -> dict[str, Tensor]:
-    """AGOP with respect to each layer's input (a convolution's input patches): W^T K W, (k_in, k_in), PSD.
+    module: nn.Module, inputs: Shaped[Tensor, "n ..."], *, layers: Sequence[str] | None = None, chunk: int | None = None
+) -> dict[str, Float[Tensor, "_k_in _k_in"]]:
+    """AGOP with respect to each layer's input (a convolution's input patches): W^T K W, PSD.
 
     Exact, not an approximation: (1/n) sum_a sum_c g g^T with g = W^T df_c/dh. Arguments and errors as in
     `tangent_covariance`.
@@ -177,8 +180,8 @@ def layer_agop(
 @as_written
 @torch.no_grad()
 def layer_inputs(
-    module: nn.Module, inputs: Tensor, *, layers: Sequence[str] | None = None, chunk: int | None = None
-) -> dict[str, Tensor]:
+    module: nn.Module, inputs: Shaped[Tensor, "n ..."], *, layers: Sequence[str] | None = None, chunk: int | None = None
+) -> dict[str, Float[Tensor, "n ..."]]:
     """The input x_l of each layer: (n, k_in) for a linear one, (n, channels, positions...) for a convolution.
 
     Raises ValueError as `tangent_features` does.
@@ -254,22 +257,22 @@ def _recording(layers: dict[str, Layer]) -> Iterator[dict[str, list[Site]]]:
     """Note every call of the layers; `tangent` holds the pre-activation itself until the backward pass."""
     calls: dict[str, list[Site]] = {name: [] for name in layers}
 
-    def hook_of(name: str) -> Callable[..., Tensor]:
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
-            if torch.is_grad_enabled() and not h.requires_grad:
-                h = h.detach().requires_grad_()
-            x = args[0] if args else kwargs["input"]
-            calls[name].append(Site(x.detach(), h))
-            return h.clone()  # an activation that works in place must not overwrite h
-
-        return hook
-
-    handles = [layer.register_forward_hook(hook_of(name), with_kwargs=True) for name, layer in layers.items()]
+    handles = [
+        layer.register_forward_hook(partial(_record, calls[name]), with_kwargs=True) for name, layer in layers.items()
+    ]
     try:
         yield calls
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _record(calls: list[Site], _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], h: Tensor) -> Tensor:
+    if torch.is_grad_enabled() and not h.requires_grad:
+        h = h.detach().requires_grad_()
+    x = args[0] if args else kwargs["input"]
+    calls.append(Site(x.detach(), h))
+    return h.clone()  # an activation that works in place must not overwrite h
 
 
 def _forward(module: nn.Module, layers: dict[str, Layer], samples: Tensor) -> tuple[Tensor, dict[str, list[Site]]]:

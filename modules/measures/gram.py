@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float64, Real
 from torch import Tensor
 
 from .collapse import CHUNK, checked
-from .labels import class_indices
+from .labels import Labels, class_indices
 
 
-def centred_cosines(features: Tensor) -> Tensor:
-    """G (n, n): cosines of all pairs of features (n, ...) less their common mean; diagonal 1, entries in [-1, 1].
+def centred_cosines(features: Real[Tensor, "n ..."]) -> Float64[Tensor, "n n"]:
+    """G: cosines of all pairs of features less their common mean; diagonal 1, entries in [-1, 1].
 
     Drawn for samples sorted by class in arXiv:2402.13728, figures 1, 5, 6. A sample that is the mean has a row of 0.
     """
@@ -18,8 +19,8 @@ def centred_cosines(features: Tensor) -> Tensor:
     return Z @ Z.T
 
 
-def gram_summary(features: Tensor, labels: Tensor) -> dict[str, float]:
-    """How near `centred_cosines` G of features (n, ...) is to collapse, without forming it.
+def gram_summary(features: Real[Tensor, "_n ..."], labels: Labels) -> dict[str, float]:
+    """How near `centred_cosines` G of features is to collapse, without forming it.
 
     - `within`: mean entry over pairs i != j of one class, 1 at collapse; nan if no class has two samples;
     - `between`: mean entry over pairs of different classes, -1/(K - 1) at collapse of balanced classes;
@@ -47,8 +48,8 @@ def gram_summary(features: Tensor, labels: Tensor) -> dict[str, float]:
     return {"within": within.item(), "between": between.item(), "relative_error": (error / size).item()}
 
 
-def traces_from_gram(G: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """tr Sigma_W and tr Sigma_B, as `traces` has them, of any features with Gram matrix G = X X^T (n, n).
+def traces_from_gram(G: Real[Tensor, "_n _n"], labels: Labels) -> tuple[Float64[Tensor, ""], Float64[Tensor, ""]]:
+    """tr Sigma_W and tr Sigma_B, as `traces` has them, of any features with Gram matrix G = X X^T.
 
     With A (n, K) the class indicators over n_c and H = A^T G A: tr Sigma_W = (tr G - sum_c n_c H_cc) / n and
     tr Sigma_B = (tr H - sum H / K) / K. Differences of like numbers: near collapse right to about 1e-15 tr G. Raises
@@ -90,4 +91,5 @@ def _factored(Z: Tensor, simplex: Tensor, y: Tensor) -> Tensor:
     for rows in torch.arange(len(Z), device=Z.device).split(max(d + K, CHUNK // (d + K))):
         block = torch.cat([Z[rows], torch.nn.functional.one_hot(y[rows], K).to(Z)], 1)
         R = torch.linalg.qr(torch.cat([R, block]), mode="r").R
-    return torch.linalg.vector_norm(R[:, :d] @ R[:, :d].T - R[:, d:] @ simplex @ R[:, d:].T)
+    error: Tensor = torch.linalg.vector_norm(R[:, :d] @ R[:, :d].T - R[:, d:] @ simplex @ R[:, d:].T)
+    return error

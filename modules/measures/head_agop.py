@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float, Real
 from torch import Tensor
 
 from .gradients import TangentCovariance
@@ -21,11 +22,11 @@ from .gradients import TangentCovariance
 
 @torch.no_grad()
 def relu_tangent_covariance(
-    weights: Sequence[Tensor], inputs: Tensor, *, chunk: int | None = None
+    weights: Sequence[Real[Tensor, "_k_out _k_in"]], inputs: Float[Tensor, "..."], *, chunk: int | None = None
 ) -> list[TangentCovariance]:
     """W and K of every layer of f(x) = W_L relu(W_(L-1) ... relu(W_1 x)): what `tangent_covariance` finds, in order.
 
-    `weights` are (k_1, k_0), (k_2, k_1), ..., inputs (n, k_0); K_l is (k_l, k_l), PSD, in the dtype of the inputs, to
+    `weights` are (k_1, k_0), (k_2, k_1), ..., inputs (n, k_0); K_l is PSD, in the dtype of the inputs, to
     which the weights are cast. At a kink the derivative of ReLU is 0, as torch takes it. `chunk` samples go through at
     a time (default: chosen so that tangent features hold some 4 million numbers).
 

@@ -11,15 +11,16 @@ from math import comb, factorial
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float64, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-Number = float | Tensor
+Number = float | Float[Tensor, "..."]  # tensors are broadcast
 
 
 @lru_cache
-def gauss_hermite(nodes: int = 200) -> tuple[Tensor, Tensor]:
-    """Nodes and weights (nodes,), float64, with sum_i w_i g(z_i) = E g(z), z ~ N(0, 1).
+def gauss_hermite(nodes: int = 200) -> tuple[Float64[Tensor, " nodes"], Float64[Tensor, " nodes"]]:
+    """Nodes and weights with sum_i w_i g(z_i) = E g(z), z ~ N(0, 1).
 
     Exact for polynomials g of degree below 2 * nodes. Raises ValueError for nodes outside 1..300: weights underflow.
     """
@@ -29,7 +30,7 @@ def gauss_hermite(nodes: int = 200) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(z), torch.from_numpy(w / w.sum())
 
 
-def hermite_polynomial(degree: int, x: Tensor) -> Tensor:
+def hermite_polynomial(degree: int, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """He_degree(x), elementwise, by the recurrence. Raises ValueError for a negative degree."""
     if degree < 0:
         raise ValueError(f"degree must not be negative, got {degree}")
@@ -39,8 +40,10 @@ def hermite_polynomial(degree: int, x: Tensor) -> Tensor:
     return now
 
 
-def hermite_coefficients(function: Callable[[Tensor], Tensor], degree: int, nodes: int = 200) -> NDArray[np.float64]:
-    """c_0 ... c_degree with c_k = E[function(z) He_k(z)] / k!, z ~ N(0, 1), (degree + 1,), by quadrature.
+def hermite_coefficients(
+    function: Callable[[Tensor], Tensor], degree: int, nodes: int = 200
+) -> Float64[NDArray[np.float64], " {degree}+1"]:
+    """c_0 ... c_degree with c_k = E[function(z) He_k(z)] / k!, z ~ N(0, 1), by quadrature.
 
     Then function = sum_k c_k He_k in mean square, E function^2 = sum_k k! c_k^2, and c_1 = E function'. Exact for
     polynomials; functions with kinks converge slowly in `nodes`. Raises ValueError for a negative degree.
@@ -69,11 +72,12 @@ def hermite_expectation(n: int, mean: Number, variance: Number) -> Number:
 
     sum_m sum_(i even) (-1)^m n! / (2^m m! (n - 2m)!) C(n - 2m, i) (i - 1)!! mean^(n - 2m - i) variance^(i/2).
     """
-    return sum(
+    total: Number = sum(
         (-1) ** m * (factorial(n) // (2**m * factorial(m) * factorial(n - 2 * m)))
         * gaussian_moment(n - 2 * m, mean, variance)
         for m in range(n // 2 + 1)
     )  # fmt: skip
+    return total
 
 
 def hermite_product_expectation(j: int, k: int, A: Number, B: Number, c: Number) -> Number:
@@ -119,8 +123,8 @@ def product_moment(j: int, k: int, A: Number, B: Number, c: Number) -> Number:
     return total
 
 
-def hermite_in_monomials(n: int) -> NDArray[np.int64]:
-    """The coefficients of x^0 ... x^n in He_n, (n + 1,)."""
+def hermite_in_monomials(n: int) -> Int64[NDArray[np.int64], " {n}+1"]:
+    """The coefficients of x^0 ... x^n in He_n."""
     found = np.zeros(n + 1, dtype=np.int64)
     for m in range(n // 2 + 1):
         found[n - 2 * m] = (-1) ** m * factorial(n) // (2**m * factorial(m) * factorial(n - 2 * m))

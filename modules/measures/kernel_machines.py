@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 BLOCK_BYTES = 256 * 2**20
@@ -26,7 +27,7 @@ Solver = Literal["cholesky", "eigen"]
 class RadialKernel(ABC):
     """A kernel k(x, z) = phi(|x - z|) with phi(0) = 1 and length scale `bandwidth` L.
 
-    Called with (n, d) and (m, d) it gives (n, m) with entries in [0, 1]; with one argument the matrix of a set with
+    Called with two sets of points it gives entries in [0, 1]; with one argument the matrix of a set with
     itself, whose diagonal is exactly 1. Distances come from |x|^2 + |z|^2 - 2 x.z, in place in the result.
     Raises ValueError for a bandwidth that is not positive.
     """
@@ -38,18 +39,20 @@ class RadialKernel(ABC):
         if not self.bandwidth > 0:
             raise ValueError(f"bandwidth must be positive, got {self.bandwidth}")
 
-    def __call__(self, x: Tensor, z: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"] | None = None
+    ) -> Float[Tensor, "n m"] | Float[Tensor, "n n"]:
         values = self._of_squares(squared_distances(x, x if z is None else z))
         if z is None:
             values.fill_diagonal_(1.0)
         return values
 
     @abstractmethod
-    def _of_squares(self, squares: Tensor) -> Tensor:
+    def _of_squares(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         """phi(r) from r^2, in place."""
 
     @abstractmethod
-    def gradient_weights(self, squares: Tensor) -> Tensor:
+    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         """P = phi'(r) / r, so that grad_x k(x, z) = P (x - z), from r^2, possibly in place; 0 where r = 0."""
 
 
@@ -59,10 +62,10 @@ class Laplace(RadialKernel):
 
     name: ClassVar[str] = "laplace"
 
-    def _of_squares(self, squares: Tensor) -> Tensor:
+    def _of_squares(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         return squares.sqrt_().div_(-self.bandwidth).exp_()
 
-    def gradient_weights(self, squares: Tensor) -> Tensor:
+    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         r = squares.sqrt_()
         weights = (r / -self.bandwidth).exp_().div_(-self.bandwidth)
         return weights.div_(r).masked_fill_(r == 0, 0.0)
@@ -74,10 +77,10 @@ class Gaussian(RadialKernel):
 
     name: ClassVar[str] = "gaussian"
 
-    def _of_squares(self, squares: Tensor) -> Tensor:
+    def _of_squares(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         return squares.div_(-2 * self.bandwidth**2).exp_()
 
-    def gradient_weights(self, squares: Tensor) -> Tensor:
+    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         return self._of_squares(squares).div_(-(self.bandwidth**2))
 
 
@@ -91,8 +94,8 @@ def radial_kernel(name: str, bandwidth: float) -> RadialKernel:
     return KERNELS[name](bandwidth)
 
 
-def squared_distances(x: Tensor, z: Tensor) -> Tensor:
-    """|x_a - z_b|^2 of rows of (n, d) and (m, d): (n, m), >= 0; 0 up to what rounding makes of equal points."""
+def squared_distances(x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]) -> Float[Tensor, "n m"]:
+    """|x_a - z_b|^2 of the rows, >= 0; 0 up to what rounding makes of equal points."""
     of_x, of_z = x.square().sum(1), z.square().sum(1)
     squares = (x @ z.T).mul_(-2.0).add_(of_x[:, None]).add_(of_z)
     if not squares.numel():
@@ -102,9 +105,9 @@ def squared_distances(x: Tensor, z: Tensor) -> Tensor:
 
 
 class Regression(NamedTuple):
-    """`coefficients` alpha (n, outputs), `residual` |(K + mu I) alpha - Y| / |Y| (Frobenius), and how it was solved."""
+    """`coefficients` alpha, `residual` |(K + mu I) alpha - Y| / |Y| (Frobenius), and how it was solved."""
 
-    coefficients: Tensor
+    coefficients: Float[Tensor, "n outputs"]
     residual: float
     solver: Solver
 
@@ -115,18 +118,19 @@ class Regression(NamedTuple):
         return self.residual <= accurate_residual(self.coefficients)
 
 
-def accurate_residual(coefficients: Tensor) -> float:
+def accurate_residual(coefficients: Float[Tensor, "n outputs"]) -> float:
     """The residual up to which a regression on n points counts as solved: 1e-8 in float64.
 
     In another dtype of rounding unit eps it is 1e-8 sqrt(eps / eps of float64), in float32 2.3e-4, or n eps where that
     is more, since what rounding leaves grows in proportion to n.
     """
     eps = torch.finfo(coefficients.dtype).eps
-    return max(1e-8 * (eps / torch.finfo(torch.float64).eps) ** 0.5, len(coefficients) * eps)
+    scale: float = (eps / torch.finfo(torch.float64).eps) ** 0.5
+    return max(1e-8 * scale, len(coefficients) * eps)
 
 
-def kernel_regression(K: Tensor, targets: Tensor, ridge: float = 0.0) -> Regression:
-    """Solve (K + mu I) alpha = Y for a PSD matrix K (n, n) and targets Y (n, outputs); mu = 0 is ridgeless.
+def kernel_regression(K: Float[Tensor, "_n _n"], targets: Float[Tensor, "..."], ridge: float = 0.0) -> Regression:
+    """Solve (K + mu I) alpha = Y for a PSD matrix K and targets Y (n, outputs); mu = 0 is ridgeless.
 
     By Cholesky. Where that breaks down (a matrix that is singular in floating point: points of a class have come
     together) or leaves a residual above `accurate_residual`, by the eigendecomposition with eigenvalues below
@@ -167,28 +171,34 @@ def kernel_regression(K: Tensor, targets: Tensor, ridge: float = 0.0) -> Regress
 
 def _residual(K: Tensor, ridge: float, coefficients: Tensor, targets: Tensor) -> float:
     error = torch.addmm(targets, K, coefficients, beta=-1.0).add_(coefficients, alpha=ridge)
-    return (torch.linalg.norm(error) / torch.linalg.norm(targets)).item()
+    relative: float = (torch.linalg.norm(error) / torch.linalg.norm(targets)).item()
+    return relative
 
 
 def kernel_predict(
-    kernel: RadialKernel, x: Tensor, centres: Tensor, coefficients: Tensor, *, block_bytes: int = BLOCK_BYTES
-) -> Tensor:
-    """f(x) = sum_j alpha_j k(x, x_j) for inputs (m, d), centres (n, d), coefficients (n, outputs): (m, outputs)."""
+    kernel: RadialKernel,
+    x: Float[Tensor, "m dim"],
+    centres: Float[Tensor, "n dim"],
+    coefficients: Float[Tensor, "n outputs"],
+    *,
+    block_bytes: int = BLOCK_BYTES,
+) -> Float[Tensor, "m outputs"]:
+    """f(x) = sum_j alpha_j k(x, x_j) for inputs x, centres x_j and coefficients alpha."""
     parts = [kernel(x[rows], centres) @ coefficients for rows in _blocks(x, 2 * len(centres), block_bytes)]
     return torch.cat(parts)
 
 
 def kernel_agop(
     kernel: RadialKernel,
-    x: Tensor,
-    centres: Tensor,
-    coefficients: Tensor,
+    x: Float[Tensor, "m dim"],
+    centres: Float[Tensor, "n dim"],
+    coefficients: Float[Tensor, "n outputs"],
     *,
     block_bytes: int = BLOCK_BYTES,
-) -> Tensor:
-    """AGOP of f(x) = sum_j alpha_j k(x, x_j) over the inputs: (1/m) sum_a J(x_a) J(x_a)^T, (d, d), PSD, uncentred.
+) -> Float[Tensor, "dim dim"]:
+    """AGOP of f(x) = sum_j alpha_j k(x, x_j) over the inputs: (1/m) sum_a J(x_a) J(x_a)^T, PSD, uncentred.
 
-    Inputs (m, d), centres (n, d), coefficients (n, outputs). With the weights P_aj of `gradient_weights`, of the
+    With the weights P_aj of `gradient_weights`, of the
     gradients J(x_a)_c = sum_j P_aj alpha_jc (x_a - x_j) the second part is the product (P * alpha_c) X, so that no
     array of size m n d arises; about `block_bytes` are held beside the arguments and the result. Where an input is a
     centre (the same tensor given twice, or at distance 0) that term is 0. Equal to `measures.agop` of the predictor

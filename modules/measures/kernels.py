@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
@@ -18,8 +19,8 @@ from .gradients import layer_inputs, prepared, tangent_features
 from .layers import layer_names
 
 
-def ptk(J: Tensor) -> Tensor:
-    """Pre-activation tangent kernel J J^T of tangent features J (n, outputs, ...): (n, n), PSD.
+def ptk(J: Float[Tensor, "n outputs ..."]) -> Float[Tensor, "n n"]:
+    """Pre-activation tangent kernel J J^T of tangent features J, PSD.
 
     Summed over outputs, units and positions. With one output and position it has the non-zero spectrum of n K, K the
     covariance of the tangent features.
@@ -29,9 +30,9 @@ def ptk(J: Tensor) -> Tensor:
 
 
 def layer_ntk(
-    module: nn.Module, inputs: Tensor, *, layers: Sequence[str] | None = None, chunk: int | None = None
-) -> dict[str, Tensor]:
-    """Empirical NTK of each linear layer's weights, Theta_l[a, b] = sum_c <df_c(a)/dW_l, df_c(b)/dW_l>: (n, n), PSD.
+    module: nn.Module, inputs: Shaped[Tensor, "n ..."], *, layers: Sequence[str] | None = None, chunk: int | None = None
+) -> dict[str, Float[Tensor, "n n"]]:
+    """Empirical NTK of each linear layer's weights, Theta_l[a, b] = sum_c <df_c(a)/dW_l, df_c(b)/dW_l>, PSD.
 
     Computed as PTK_l o (X_l X_l^T); biases are not counted. `layers` default to all linear ones. Raises ValueError for
     a layer that is not linear or is applied at several positions, where the product form does not hold (`ntk` does),
@@ -56,9 +57,13 @@ def layer_ntk(
 @as_written
 @torch.inference_mode(False)
 def ntk(
-    module: nn.Module, inputs: Tensor, *, parameters: Sequence[str] | None = None, chunk: int | None = None
-) -> Tensor:
-    """Empirical NTK sum_c sum_theta <df_c(a)/dtheta, df_c(b)/dtheta> of any module from autograd: (n, n), PSD.
+    module: nn.Module,
+    inputs: Shaped[Tensor, "n ..."],
+    *,
+    parameters: Sequence[str] | None = None,
+    chunk: int | None = None,
+) -> Float[Tensor, "n n"]:
+    """Empirical NTK sum_c sum_theta <df_c(a)/dtheta, df_c(b)/dtheta> of any module from autograd, PSD.
 
     The trace over outputs, not divided by their number. `parameters` are names of `module.named_parameters()`
     (default: all). Holds n * outputs * (number of parameters) numbers, so it is for small networks and for checks;
@@ -73,7 +78,8 @@ def ntk(
         raise ValueError(f"no parameter {unknown[0]!r} (of {', '.join(trained)})")
 
     def outputs_of(theta: dict[str, Tensor], x: Tensor) -> Tensor:
-        return functional_call(module, {**state, **theta}, (x[None],)).flatten()
+        outputs: Tensor = functional_call(module, {**state, **theta}, (x[None],))
+        return outputs.flatten()
 
     theta = {name: state[name] for name in names}
     gradients = vmap(jacrev(outputs_of), in_dims=(None, 0), chunk_size=chunk)(theta, inputs)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Int64, Real, Shaped
 from torch import Tensor
 
+Labels = Real[Tensor, " _n"] | Real[Tensor, "_n _columns"]  # what `class_indices` takes
 
-def class_indices(labels: Tensor) -> Tensor:
-    """Class indices (n,) of samples whose labels are given in one of these ways:
+
+def class_indices(labels: Shaped[Tensor, "..."]) -> Int64[Tensor, " n"]:
+    """Class indices of samples whose labels are given in one of these ways:
 
     - whole numbers of at least 0, (n,), integers or floats;
     - rows (n, K), K > 1, with one value at the class and one smaller value elsewhere, the same two in all rows and

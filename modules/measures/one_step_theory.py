@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from .hermite import Number, double_factorial, gauss_hermite, gaussian_moment, hermite_coefficients
@@ -21,26 +22,26 @@ if TYPE_CHECKING:
 
 
 class GradientParts(NamedTuple):
-    """The exact split G = A + B + C (equation 3), each (d, N). A = c_1 beta alpha^T has rank one."""
+    """The exact split G = A + B + C (equation 3). A = c_1 beta alpha^T has rank one."""
 
-    A: Tensor
-    B: Tensor
-    C: Tensor
+    A: Float[Tensor, "dim width"]
+    B: Float[Tensor, "dim width"]
+    C: Float[Tensor, "dim width"]
 
 
-def train_direction(x: Tensor, y: Tensor, width: int) -> Tensor:
-    """beta = X^T y_1 / (n sqrt(N)), (d,), y_1 the first column of y. Its product with a class's mean is the similarity
+def train_direction(x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"], width: int) -> Float[Tensor, " dim"]:
+    """beta = X^T y_1 / (n sqrt(N)), y_1 the first column of y. Its product with a class's mean is the similarity
     beta^T mu; sqrt(N) beta is about the mean of the class +1 where the other class has the opposite one."""
     return x.T @ y[:, 0] / (len(x) * math.sqrt(width))
 
 
-def head_direction(net: TwoLayer) -> Tensor:
-    """alpha (N,): a_1 - a_2 of two heads, whose targets are opposite; a_1 of a single one."""
+def head_direction(net: TwoLayer) -> Float[Tensor, " width"]:
+    """alpha: a_1 - a_2 of two heads, whose targets are opposite; a_1 of a single one."""
     a = net.head.weight.detach()
     return a[0] - a[1] if len(a) == 2 else a[0]
 
 
-def gradient_split(net: TwoLayer, x: Tensor, y: Tensor) -> GradientParts:
+def gradient_split(net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"]) -> GradientParts:
     """A, B and C of the negative gradient at the network's weights; their sum is G exactly.
 
     A = c_1/(n sqrt N) X^T (Y a), B = 1/(n sqrt N) X^T [(Y a) o (sigma'(XW) - c_1)] and
@@ -79,11 +80,16 @@ def rank_one_errors(parts: GradientParts) -> dict[str, float]:
 
 
 def power_errors(
-    x: Tensor, gradient: Tensor, beta: Tensor, alpha: Tensor, c1: float, powers: Sequence[int]
+    x: Float[Tensor, "m dim"],
+    gradient: Float[Tensor, "dim width"],
+    beta: Float[Tensor, " dim"],
+    alpha: Float[Tensor, " width"],
+    c1: float,
+    powers: Sequence[int],
 ) -> dict[int, tuple[float, float]]:
     """By k: |(X G)^ok - c_1^k (X beta)^ok (alpha^ok)^T| in operator norm, and that over the second term's norm.
 
-    Elementwise powers; x (m, d) is independent of the training data, `gradient` is G (d, N). Lemma 3.2, which prints
+    Elementwise powers; x is independent of the training data, `gradient` is G. Lemma 3.2, which prints
     G^T for G.
     """
     product, along = x @ gradient, x @ beta
@@ -127,9 +133,14 @@ def effective_rate(lr: float, width: int, scale: str = "consistent") -> float:
 
 
 def expansion_terms(
-    x: Tensor, beta: Tensor, alpha: Tensor, coefficients: Sequence[float], rate: float, degree: int
-) -> list[Tensor]:
-    """The terms c_1^k c_k rate^k (X beta)^ok (alpha^ok)^T, k = 1..degree, of F_l - F_0 (lemma 3.3), each (m, N)."""
+    x: Float[Tensor, "m dim"],
+    beta: Float[Tensor, " dim"],
+    alpha: Float[Tensor, " width"],
+    coefficients: Sequence[float],
+    rate: float,
+    degree: int,
+) -> list[Float[Tensor, "m width"]]:
+    """The terms c_1^k c_k rate^k (X beta)^ok (alpha^ok)^T, k = 1..degree, of F_l - F_0 (lemma 3.3)."""
     c1, along = coefficients[1], x @ beta
     return [coefficients[k] * torch.outer((c1 * rate * along) ** k, alpha**k) for k in range(1, degree + 1)]
 
@@ -204,7 +215,8 @@ def elasticity_first_order(
 
 def activation_coefficients(net: TwoLayer, degree: int) -> list[float]:
     """The Hermite coefficients c_0 ... c_degree of the network's activation."""
-    return hermite_coefficients(net.activation, degree).tolist()
+    found: list[float] = hermite_coefficients(net.activation, degree).tolist()
+    return found
 
 
 def _weight(k: int, coefficients: Sequence[float], rate: float) -> float:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float, Integer, Real
 from torch import Tensor
 
 
-def separation_ratio(features: Tensor, clusters: Tensor, groups: Tensor) -> dict[str, float]:
+def separation_ratio(
+    features: Real[Tensor, "n dim"], clusters: Integer[Tensor, " n"], groups: Integer[Tensor, " clusters"]
+) -> dict[str, float]:
     """Distances between clusters of one group over distances inside clusters; Euclidean, not squared.
 
     `mean`: mean of |h_i - h_j| over i, j of two clusters of a group, over its mean for distinct i, j of one cluster,
     averaged over groups. `worst`: the smallest of the former over the largest of the latter, least over groups:
-    theorem 7.1 says it is large. Features (n, d), clusters (n,) in [0, C), groups (C,). Both in [0, inf].
+    theorem 7.1 says it is large. Clusters are in [0, C). Both in [0, inf].
     Raises ValueError where no group has both kinds of pairs.
     """
     h = features.detach().double()
@@ -37,7 +40,9 @@ def separation_ratio(features: Tensor, clusters: Tensor, groups: Tensor) -> dict
     return {"mean": sum(means) / len(means), "worst": min(worsts)}
 
 
-def cubic_signal(initial: Tensor, steps: int | Tensor, *, lr: float, tau: float, factor: float = 1 / 8) -> Tensor:
+def cubic_signal(
+    initial: Float[Tensor, "..."], steps: float | Real[Tensor, "..."], *, lr: float, tau: float, factor: float = 1 / 8
+) -> Float[Tensor, "..."]:
     """zeta(t) = 1 / (1/zeta(0) - lr tau^2 t factor), the projection w . mu on the mean of a cluster labelled +1.
 
     The solution of zeta' = lr tau^2 factor zeta^2 (lemma A.13: factor 1/8, bounded by those of 1/8 - c and 1/8 + c);
@@ -67,7 +72,8 @@ def separation_bound(*, c: float, dim: int, n: int, slope: float = 1.0, curvatur
     L = `slope` bounds sigma', which is 1. L' = `curvature` is never given a value in the paper; 1 is our reading.
     """
     noise = c / 2 + 10 / math.sqrt(8 * slope) * c**3 * math.sqrt(dim) / n**1.5
-    return math.sqrt(1 / (24 * curvature)) * noise**-3
+    bound: float = math.sqrt(1 / (24 * curvature)) * noise**-3
+    return bound
 
 
 def mixture_msdr(variance: float, n: float = math.inf) -> float:

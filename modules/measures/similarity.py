@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float64, Real
 from torch import Tensor
 
 from .collapse import CHUNK
@@ -12,20 +13,20 @@ from .collapse import CHUNK
 
 @dataclass(eq=False)
 class CrossMoments:
-    """Sums over samples of products of centred features: XX (d1, d1), XY (d1, d2), YY (d2, d2), float64, from batches.
+    """Sums over samples of products of centred features, from batches.
 
     Batches are merged by their means, so that a large common offset costs no digits. Memory does not grow with n.
     """
 
     count: int = 0
-    mean_x: Tensor | None = None
-    mean_y: Tensor | None = None
-    xx: Tensor | None = None
-    xy: Tensor | None = None
-    yy: Tensor | None = None
+    mean_x: Float64[Tensor, " d1"] | None = None
+    mean_y: Float64[Tensor, " d2"] | None = None
+    xx: Float64[Tensor, "d1 d1"] | None = None
+    xy: Float64[Tensor, "d1 d2"] | None = None
+    yy: Float64[Tensor, "d2 d2"] | None = None
 
-    def update(self, X: Tensor, Y: Tensor) -> CrossMoments:
-        """Add samples X (n, ...), Y (n, ...), flattened; returns this object. Raises ValueError for unequal lengths."""
+    def update(self, X: Real[Tensor, "_n ..."], Y: Real[Tensor, "_n ..."]) -> CrossMoments:
+        """Add samples X and Y, flattened; returns this object. Raises ValueError for unequal lengths."""
         if len(X) != len(Y):
             raise ValueError(f"both must have a row a sample, got {len(X)} and {len(Y)} rows")
         if len(X) == 0:
@@ -36,7 +37,7 @@ class CrossMoments:
             self._add(x.double(), y.double())
         return self
 
-    def cka(self) -> Tensor:
+    def cka(self) -> Float64[Tensor, ""]:
         """`linear_cka` of the samples so far. Raises ValueError if there are none."""
         if self.xx is None or self.xy is None or self.yy is None:
             raise ValueError("no samples")
@@ -58,8 +59,8 @@ class CrossMoments:
         self.count = total
 
 
-def linear_cka(X: Tensor, Y: Tensor) -> Tensor:
-    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), columns centred, of X (n, ...) and Y (n, ...) flattened: in [0, 1].
+def linear_cka(X: Real[Tensor, "_n ..."], Y: Real[Tensor, "_n ..."]) -> Float64[Tensor, ""]:
+    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), columns centred, of X and Y flattened: in [0, 1].
 
     Centred kernel alignment with linear kernels (Kornblith et al. 2019, arXiv:1905.00414, equation 5). Unchanged by
     rotation, scaling and translation of either. From d x d moments or n x n Gram matrices, whichever are smaller. nan
@@ -80,4 +81,5 @@ def _gram(Z: Tensor) -> Tensor:
 
 
 def _cosine(product: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    return (product / torch.linalg.vector_norm(A) / torch.linalg.vector_norm(B)).clamp(0, 1)
+    cosine: Tensor = product / torch.linalg.vector_norm(A) / torch.linalg.vector_norm(B)
+    return cosine.clamp(0, 1)

@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 
-def eigenvalue_dispersion(K: Tensor) -> Tensor:
-    """std(eig K) / mean(eig K), population standard deviation, of a PSD matrix (k, k): in [0, sqrt(k - 1)].
+def eigenvalue_dispersion(K: Real[Tensor, "k k"]) -> Float64[Tensor, ""]:
+    """std(eig K) / mean(eig K), population standard deviation, of a PSD matrix: in [0, sqrt(k - 1)].
 
     0 for a multiple of the identity. The zero matrix gives nan. Quoted for figure 1 of arXiv:2402.05271.
     """
-    eigenvalues = torch.linalg.eigvalsh(K.double())  # float32 solvers fail on the singular K of dead units
+    eigenvalues: Tensor = torch.linalg.eigvalsh(K.double())  # float32 solvers fail on the singular K of dead units
     return eigenvalues.std(correction=0) / eigenvalues.mean()
 
 
-def participation_ratio(K: Tensor) -> Tensor:
-    """(sum_i lambda_i)^2 / sum_i lambda_i^2 over the eigenvalues of a PSD matrix (k, k): in [1, k]; nan if it is
-    zero.
-    """
+def participation_ratio(K: Real[Tensor, "k k"]) -> Float[Tensor, ""]:
+    """(sum_i lambda_i)^2 / sum_i lambda_i^2 over the eigenvalues of a PSD matrix: in [1, k]; nan if it is zero."""
     return K.trace().square() / K.square().sum()
 
 
-def effective_rank(K: Tensor) -> Tensor:
+def effective_rank(K: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
     """exp of the entropy of the singular values normalised to sum 1: in [1, k]; nan for the zero matrix.
 
     The definition of Roy and Vetterli, "The effective rank" (EUSIPCO 2007). K is any matrix.
     """
     values = torch.linalg.svdvals(K.double())
     shares = values / values.sum()
-    return torch.special.entr(shares).sum().exp()
+    entropy: Tensor = torch.special.entr(shares).sum()
+    return entropy.exp()
 
 
-def stable_rank(W: Tensor) -> Tensor:
+def stable_rank(W: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
     """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix."""
-    values = torch.linalg.svdvals(W.double())
+    values: Tensor = torch.linalg.svdvals(W.double())
     return values.square().sum() / values.max().square()
 
 
-def psd_power(M: Tensor, power: float) -> Tensor:
-    """M^power of a symmetric PSD matrix (k, k), power > 0: symmetric, PSD, float64.
+def psd_power(M: Real[Tensor, "_k _k"], power: float) -> Float64[Tensor, "k k"]:
+    """M^power of a symmetric PSD matrix, power > 0: symmetric, PSD.
 
     Through the eigenvalues; those that rounding made negative count as 0. Raises ValueError for power <= 0, and for a
     matrix that is not square.
@@ -50,22 +50,26 @@ def psd_power(M: Tensor, power: float) -> Tensor:
         raise ValueError(f"a square matrix is needed, got shape {tuple(M.shape)}")
     M = M.double()
     eigenvalues, Q = torch.linalg.eigh((M + M.T) / 2)
-    return (Q * eigenvalues.clamp(min=0).pow(power)) @ Q.T
+    root: Tensor = (Q * eigenvalues.clamp(min=0).pow(power)) @ Q.T
+    return root
 
 
-def haar_orthogonal(k: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float64) -> Tensor:
-    """An orthogonal (k, k) matrix from the Haar measure, on the generator's device.
+def haar_orthogonal(
+    k: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, "{k} {k}"]:
+    """An orthogonal matrix from the Haar measure, on the generator's device.
 
     QR of a Gaussian matrix; the signs of diag R go into Q, without which the law is not Haar (Mezzadri,
     arXiv:math-ph/0609050).
     """
     gaussian = torch.randn(k, k, generator=generator, device=generator.device, dtype=dtype)
     Q, R = torch.linalg.qr(gaussian)
-    return Q * R.diagonal().sign()
+    rotation: Tensor = Q * R.diagonal().sign()
+    return rotation
 
 
-def isospectral(K: Tensor, generator: torch.Generator) -> Tensor:
-    """Q = O diag(eig K) O^T with O Haar: a symmetric matrix (k, k) with K's eigenvalues and none of its directions."""
-    eigenvalues = torch.linalg.eigvalsh(K.double())
+def isospectral(K: Float[Tensor, "k k"], generator: torch.Generator) -> Float[Tensor, "k k"]:
+    """Q = O diag(eig K) O^T with O Haar: a symmetric matrix with K's eigenvalues and none of its directions."""
+    eigenvalues: Tensor = torch.linalg.eigvalsh(K.double())
     O = haar_orthogonal(len(K), generator, dtype=torch.float64).to(K.device)  # noqa: E741
     return ((O * eigenvalues) @ O.T).to(K.dtype)

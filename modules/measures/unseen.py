@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from .alignment_scores import recall_at_k
@@ -18,14 +19,14 @@ from .alignment_scores import recall_at_k
 
 @dataclass(frozen=True)
 class UnseenMeans:
-    """K means r_k u_k: unit `axes` (K, d), `lengths` (K,) of either sign, `shrink` (K,) = q_k.
+    """K means r_k u_k: unit `axes`, `lengths` of either sign, `shrink` = q_k.
 
     q is 1 where x has no spread along its mean. Raises ValueError for shapes that do not fit.
     """
 
-    axes: Tensor
-    lengths: Tensor
-    shrink: Tensor
+    axes: Float[Tensor, "_means dim"]
+    lengths: Float[Tensor, " _means"]
+    shrink: Float[Tensor, " _means"]
 
     def __post_init__(self) -> None:
         K = len(self.axes)
@@ -36,19 +37,23 @@ class UnseenMeans:
     def to(self, like: Tensor) -> UnseenMeans:
         return UnseenMeans(*(t.to(like) for t in (self.axes, self.lengths, self.shrink)))
 
-    def similarity(self, beta: Tensor) -> Tensor:
-        """beta^T mu of every mean, (K,)."""
+    def similarity(self, beta: Float[Tensor, " dim"]) -> Float[Tensor, " means"]:
+        """beta^T mu of every mean."""
         return self.lengths * (self.axes @ beta)
 
-    def spread(self, beta: Tensor) -> Tensor:
-        """beta^T Sigma beta of every class, (K,): Sigma = I + (q^2 - 2q) u u^T."""
+    def spread(self, beta: Float[Tensor, " dim"]) -> Float[Tensor, " means"]:
+        """beta^T Sigma beta of every class: Sigma = I + (q^2 - 2q) u u^T."""
         return beta.square().sum() + (self.shrink.square() - 2 * self.shrink) * (self.axes @ beta).square()
 
 
 def class_features(
-    z: Tensor, means: UnseenMeans, W: Tensor, activation: Callable[[Tensor], Tensor], sign: float = 1.0
-) -> Iterator[Tensor]:
-    """The features sigma(sign x W), (m, N), of every class in turn; z (m, d), W (d, N)."""
+    z: Float[Tensor, "m dim"],
+    means: UnseenMeans,
+    W: Float[Tensor, "dim width"],
+    activation: Callable[[Tensor], Tensor],
+    sign: float = 1.0,
+) -> Iterator[Float[Tensor, "m width"]]:
+    """The features sigma(sign x W) of every class in turn."""
     base, along, rows = z @ W, z @ means.axes.T, means.axes @ W
     for k in range(len(means.axes)):
         shift = means.lengths[k] - means.shrink[k] * along[:, k]
@@ -56,19 +61,19 @@ def class_features(
 
 
 def unseen_scores(
-    z: Tensor,
+    z: Float[Tensor, "m dim"],
     means: UnseenMeans,
-    initial: Tensor,
-    trained: Tensor,
+    initial: Float[Tensor, "dim width"],
+    trained: Float[Tensor, "dim width"],
     activation: Callable[[Tensor], Tensor],
     *,
-    opposite: Tensor | None = None,
+    opposite: Float[Tensor, "others dim"] | None = None,
     recall: Sequence[Literal["cosine", "inner"]] = ("cosine", "inner"),
-) -> dict[str, Tensor]:
-    """Alignment, Elasticity and, with `opposite`, retrieval of every class, before and after training; each (K,).
+) -> dict[str, Float64[Tensor, " means"]]:
+    """Alignment, Elasticity and, with `opposite`, retrieval of every class, before and after training.
 
-    `alignment/initial`, `alignment/trained`, `elasticity/unseen` of sigma(x W) with W `initial`, `trained` (d, N). With
-    further samples `opposite` (m', d), a second class is the same one of those with all signs inverted, and
+    `alignment/initial`, `alignment/trained`, `elasticity/unseen` of sigma(x W) with W `initial`, `trained`. With
+    further samples `opposite`, a second class is the same one of those with all signs inverted, and
     `recall/<cosine|inner>_<initial|trained>` is Recall@1 among both by each similarity in `recall` (section 5,
     appendix K.2). Samples z are shared by all means, so that differences between them have little noise.
     """

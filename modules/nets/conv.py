@@ -11,7 +11,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .mlp import DTYPES, _named
 
@@ -21,7 +24,7 @@ INITS = {"he": "he", "he_fan_in": "he_fan_in", "default": "default"}
 
 
 class TrunkHead(nn.Module):
-    """f(x) = head(trunk(x)); `features(x)` = trunk(x), flattened to (n, d), is what the head sees.
+    """f(x) = head(trunk(x)); `features(x)` = trunk(x), flattened, is what the head sees.
 
     The head may be any module of vectors, such as a linear layer or an MLP.
     """
@@ -31,22 +34,24 @@ class TrunkHead(nn.Module):
         self.trunk = trunk
         self.head = head
 
-    def features(self, x: Tensor) -> Tensor:
-        return self.trunk(x).flatten(1)
+    def features(self, x: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n dim"]:
+        maps: Tensor = self.trunk(x)
+        return maps.flatten(1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+    def forward(self, x: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n ..."]:
+        outputs: Tensor = self.head(self.features(x))
+        return outputs
 
 
 class GlobalMean(nn.Module):
-    """The mean of each channel over all positions: (n, c, h, w) -> (n, c)."""
+    """The mean of each channel over all positions."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "n channels height width"]) -> Float[Tensor, "n channels"]:
         return x.mean((-2, -1))
 
 
 class MeanGrid(nn.Module):
-    """Means over a size x size grid of windows: (n, c, h, w) -> (n, c, size, size).
+    """Means over a size x size grid of windows.
 
     Window i spans rows floor(i h / size) .. ceil((i + 1) h / size) - 1, and columns likewise, so that windows overlap
     where size does not divide h: the adaptive average pooling of torch, whose CUDA backward pass is not deterministic.
@@ -56,7 +61,9 @@ class MeanGrid(nn.Module):
         super().__init__()
         self.size = size
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "n channels height width"]
+    ) -> Float[Tensor, "n channels {self.size} {self.size}"]:
         rows, columns = (self._windows(length, x) for length in x.shape[-2:])
         return rows @ x @ columns.T
 
@@ -76,7 +83,7 @@ def conv_trunk(
     pool: int = 1,
     seed: int,
     init: Init = "default",
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
 ) -> nn.Sequential:
     """3x3 convolutions, each with batch normalisation (if asked for) and ReLU; then pooling to a vector.
 
@@ -104,7 +111,7 @@ def conv_trunk(
 
 
 def drawn(
-    build: Callable[[], Net], *, seed: int, init: Init = "he", linear_std: float | None = None, dtype: str = "float32"
+    build: Callable[[], Net], *, seed: int, init: Init = "he", linear_std: float | None = None, dtype: Dtype = "float32"
 ) -> Net:
     """The network that `build` makes, its parameters drawn from `seed` and nothing else.
 
@@ -117,7 +124,7 @@ def drawn(
     are made in float64 and cast. Raises ValueError for an unknown init or dtype, TypeError for a module with
     parameters of another kind.
     """
-    kind, rule = _named(dtype, DTYPES, "dtype"), _named(init, INITS, "init")
+    kind, rule = _named(dtype_name(dtype), DTYPES, "dtype"), _named(init, INITS, "init")
     with torch.device("meta"):  # no numbers drawn, the global random state untouched
         net = build()
     net = net.to_empty(device="cpu").to(kind)

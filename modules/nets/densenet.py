@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype
 
 from .conv import GlobalMean, TrunkHead, drawn
 from .resnet import Stem, _conv
@@ -21,7 +24,7 @@ class Dense(nn.Module):
             nn.BatchNorm2d(4 * growth), nn.ReLU(), _conv(4 * growth, growth, 3),
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "n before height width"]) -> Float[Tensor, "n after height width"]:
         return torch.cat([x, self.new(x)], 1)
 
 
@@ -33,7 +36,7 @@ def densenet(
     stem: Stem = "small",
     channels: int = 3,
     seed: int,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
 ) -> TrunkHead:
     """Dense blocks of `blocks[b]` layers each, with 1x1 convolutions that halve channels and 2x2 means between them.
 
@@ -64,7 +67,7 @@ def densenet(
 
 
 def densenet121(
-    classes: int, *, channels: int = 3, stem: Stem = "small", growth: int = 32, seed: int, dtype: str = "float32"
+    classes: int, *, channels: int = 3, stem: Stem = "small", growth: int = 32, seed: int, dtype: Dtype = "float32"
 ) -> TrunkHead:
     """DenseNet-121 with 32 `growth` features (1024): 7,978,856 parameters for ImageNet. See `densenet`."""
     return densenet(classes, growth=growth, stem=stem, channels=channels, seed=seed, dtype=dtype)

@@ -14,8 +14,11 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 T = TypeVar("T")
 
@@ -23,7 +26,7 @@ T = TypeVar("T")
 class Quadratic(nn.Module):
     """The activation phi(h) = h^2, elementwise."""
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return h.square()
 
 
@@ -49,7 +52,7 @@ def activation(name: str) -> nn.Module:
 
 
 class MLP(nn.Module):
-    """Linear layers with one activation after all but the last: (n, ...) -> (n, outputs).
+    """Linear layers with one activation after all but the last.
 
     The layers stand in `layers`, in order. Inputs with more than two dimensions (images) are flattened to (n, dim).
     """
@@ -59,11 +62,12 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.activation = activation
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n outputs"]:
         x = x.flatten(1)
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
-        return self.layers[-1](x)
+        outputs: Tensor = self.layers[-1](x)
+        return outputs
 
 
 def mlp(
@@ -75,7 +79,7 @@ def mlp(
     activation: str = "relu",
     init_scale: float | Sequence[float] = 1.0,
     seed: int,
-    dtype: str = "float64",
+    dtype: Dtype = "float64",
 ) -> MLP:
     """A bias-free MLP with `hidden` layers of `width` units and W_l,ij ~ N(0, s_l / fan_in).
 
@@ -112,7 +116,7 @@ def xavier_mlp(
     gain: float = 1.0,
     first: Literal["xavier", "default"] = "xavier",
     seed: int,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
 ) -> MLP:
     """A bias-free ReLU MLP with W_l,ij ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)) in its hidden layers.
 
@@ -137,7 +141,7 @@ def xavier_mlp(
     return MLP(layers, nn.ReLU())
 
 
-def quadratic(dim: int, width: int, *, seed: int, dtype: str = "float64") -> MLP:
+def quadratic(dim: int, width: int, *, seed: int, dtype: Dtype = "float64") -> MLP:
     """The one-hidden-layer quadratic network f(x) = a^T (W x)^2 with a_i ~ N(0, 1), W_ij ~ N(0, 1 / width).
 
     `layers[0].weight` is W (width, dim) and `layers[1].weight` is a^T (1, width). It is the network of the
@@ -160,9 +164,10 @@ def _draw(law: Callable[..., Tensor], index: int, fan_in: int, fan_out: int, see
     return law(fan_out, fan_in, dtype=torch.float64, generator=generator, device="cpu")
 
 
-def _layer(weights: Tensor, dtype: str) -> nn.Linear:
+def _layer(weights: Tensor, dtype: Dtype) -> nn.Linear:
     # skip_init: the default initialisation would be overwritten, and would disturb the global random state
-    layer = skip_init(nn.Linear, weights.shape[1], weights.shape[0], bias=False, dtype=_named(dtype, DTYPES, "dtype"))
+    kind = _named(dtype_name(dtype), DTYPES, "dtype")
+    layer: nn.Linear = skip_init(nn.Linear, weights.shape[1], weights.shape[0], bias=False, dtype=kind)
     with torch.no_grad():
         layer.weight.copy_(weights)
     return layer

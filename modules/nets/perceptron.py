@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from featurelab.modules.dtypes import Dtype, dtype_name
+
 
 class Perceptron(nn.Module):
-    """Linear layers with biases and ReLU between them; `features(x)` (n, d) is what the last one, `head`, gets.
+    """Linear layers with biases and ReLU between them; `features(x)` is what the last one, `head`, gets.
 
     Inputs with more than two dimensions are flattened to (n, dim).
     """
@@ -22,17 +25,18 @@ class Perceptron(nn.Module):
         self.layers = nn.ModuleList(layers[:-1])
         self.head = layers[-1]
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n width"]:
         x = x.flatten(1)
         for layer in self.layers:
             x = torch.relu(layer(x))
         return x
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+    def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n outputs"]:
+        outputs: Tensor = self.head(self.features(x))
+        return outputs
 
 
-def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtype: str = "float64") -> Perceptron:
+def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtype: Dtype = "float64") -> Perceptron:
     """A perceptron of layer sizes (inputs, hidden..., outputs), e.g. (64, 256, 128, 10).
 
     Weights and biases are uniform in +-init_scale / sqrt(fan_in), which for init_scale = 1 is what `nn.Linear` draws.
@@ -43,7 +47,7 @@ def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtyp
         raise ValueError(f"sizes must name at least inputs and outputs, each at least 1, got {tuple(sizes)}")
     if not 0 <= init_scale < float("inf"):
         raise ValueError(f"init_scale must be finite and not negative, got {init_scale}")
-    kind = getattr(torch, dtype)
+    kind = getattr(torch, dtype_name(dtype))
     layers = []
     for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         chance = np.random.default_rng([seed, index])

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype
 
 from .conv import TrunkHead, drawn
 from .resnet import resnet50
@@ -21,7 +24,7 @@ class WeightsMissing(Exception):
 
 
 def pretrained_resnet50(
-    classes: int | None = None, *, path: str | Path | None = None, seed: int = 0, dtype: str = "float32"
+    classes: int | None = None, *, path: str | Path | None = None, seed: int = 0, dtype: Dtype = "float32"
 ) -> TrunkHead:
     """ResNet-50 as trained on ImageNet by torchvision (its first weights, BSD licence), 2048 features.
 
@@ -51,7 +54,7 @@ def pretrained_resnet50(
     return net
 
 
-def read_safetensors(path: Path) -> dict[str, Tensor]:
+def read_safetensors(path: Path) -> dict[str, Shaped[Tensor, "..."]]:
     """The tensors of a safetensors file: an 8-byte length, a JSON header of that length, then the numbers."""
     kinds = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
     kinds["I64"] = torch.int64

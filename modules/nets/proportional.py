@@ -12,8 +12,11 @@ from difflib import get_close_matches
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 # what makes the mean of an activation 0 under N(0, 1)
 MEAN_TANH_SQUARED = 0.3942944903978411
@@ -39,7 +42,7 @@ class CentredActivation(nn.Module):
             raise ValueError(f"unknown activation {name!r}; the nearest known one is {nearest!r}")
         self.name = name
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         match self.name:
             case "tanh":
                 return torch.tanh(h)
@@ -54,7 +57,7 @@ class CentredActivation(nn.Module):
                 return torch.sigmoid(h) - 0.5
         return torch.relu(h) - MEAN_RELU
 
-    def slope(self, h: Tensor) -> Tensor:
+    def slope(self, h: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """sigma'(h), elementwise; that of relu is 0 at 0."""
         match self.name:
             case "tanh":
@@ -73,7 +76,7 @@ class CentredActivation(nn.Module):
 
 
 class TwoLayer(nn.Module):
-    """x (n, d) -> outputs (n, C) of C heads. `features(x)` (n, N) are sigma(x W).
+    """x -> outputs of C heads. `features(x)` are sigma(x W).
 
     `hidden.weight` is W^T (N, d), `head.weight` holds the heads' a_c^T (C, N) and is not trained.
     """
@@ -83,15 +86,17 @@ class TwoLayer(nn.Module):
         self.hidden, self.head, self.activation = hidden, head, activation
         head.requires_grad_(False)
 
-    def features(self, x: Tensor) -> Tensor:
-        return self.activation(self.hidden(x))
+    def features(self, x: Float[Tensor, "n dim"]) -> Float[Tensor, "n width"]:
+        features: Tensor = self.activation(self.hidden(x))
+        return features
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x)) / math.sqrt(self.hidden.out_features)
+    def forward(self, x: Float[Tensor, "n dim"]) -> Float[Tensor, "n heads"]:
+        outputs: Tensor = self.head(self.features(x)) / math.sqrt(self.hidden.out_features)
+        return outputs
 
 
 def two_layer(
-    dim: int, width: int, *, heads: int = 2, activation: str = "tanh", seed: int, dtype: str = "float64"
+    dim: int, width: int, *, heads: int = 2, activation: str = "tanh", seed: int, dtype: Dtype = "float64"
 ) -> TwoLayer:
     """A `TwoLayer` with neurons uniform on the unit sphere of R^dim and independent heads a_c ~ N(0, I / width).
 
@@ -101,7 +106,7 @@ def two_layer(
     for name, size in (("dim", dim), ("width", width), ("heads", heads)):
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
-    kind = getattr(torch, dtype, None)
+    kind = getattr(torch, dtype_name(dtype), None)
     if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
         raise ValueError(f"dtype must be a floating-point type such as 'float64', got {dtype!r}")
     neurons, readout = (np.random.default_rng([seed, part]) for part in (0, 1))

@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .mlp import DTYPES, _named
 
@@ -14,7 +17,7 @@ KINDS = ("relu", "cos", "linear", "identity")
 
 
 class RandomFeatures(nn.Module):
-    """(n, dim) -> (n, width) by fixed random weights, drawn from `seed` in float64 and then cast.
+    """Features by fixed random weights, drawn from `seed` in float64 and then cast.
 
     - relu: max(W x, 0), W_ij ~ N(0, 2/width). The inner products of unit vectors average `relu_feature_kernel`.
     - cos: sqrt(2/width) cos(W x + b), W_ij Cauchy with scale `gamma`, b ~ U(0, 2 pi): random Fourier features (Rahimi,
@@ -30,7 +33,7 @@ class RandomFeatures(nn.Module):
     phase: Tensor
 
     def __init__(
-        self, kind: str, dim: int, width: int, *, gamma: float = 0.05, seed: int, dtype: str = "float64"
+        self, kind: str, dim: int, width: int, *, gamma: float = 0.05, seed: int, dtype: Dtype = "float64"
     ) -> None:
         super().__init__()
         if kind not in KINDS:
@@ -48,11 +51,11 @@ class RandomFeatures(nn.Module):
         else:
             W = math.sqrt((2 if kind == "relu" else 1) / width) * weights.standard_normal(shape)
         b = phases.uniform(0.0, 2 * math.pi, shape[0])
-        cast = _named(dtype, DTYPES, "dtype")
+        cast = _named(dtype_name(dtype), DTYPES, "dtype")
         self.register_buffer("weight", torch.from_numpy(W).to(cast), persistent=False)
         self.register_buffer("phase", torch.from_numpy(b).to(cast), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "n dim"]) -> Float[Tensor, "n width"]:
         if self.kind == "identity":
             return x
         if self.kind == "cos":

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype
 
 from .conv import GlobalMean, TrunkHead, drawn
 
@@ -26,8 +29,9 @@ class Basic(nn.Module):
         self.shortcut = _shortcut(before, width, stride)
         self.relu = nn.ReLU()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.residual(x) + self.shortcut(x))
+    def forward(self, x: Float[Tensor, "n before height width"]) -> Float[Tensor, "n after _height _width"]:
+        outputs: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return outputs
 
 
 class Bottleneck(nn.Module):
@@ -45,8 +49,9 @@ class Bottleneck(nn.Module):
         self.shortcut = _shortcut(before, 4 * width, stride)
         self.relu = nn.ReLU()
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.residual(x) + self.shortcut(x))
+    def forward(self, x: Float[Tensor, "n before height width"]) -> Float[Tensor, "n after _height _width"]:
+        outputs: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return outputs
 
 
 BLOCKS: dict[str, type[Basic] | type[Bottleneck]] = {"basic": Basic, "bottleneck": Bottleneck}
@@ -61,7 +66,7 @@ def resnet(
     stem: Stem = "small",
     channels: int = 3,
     seed: int,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
 ) -> TrunkHead:
     """A residual network of `depths[s]` blocks of `widths[s]` channels in stage s; stages after the first halve sides.
 
@@ -100,7 +105,7 @@ def resnet(
 
 
 def resnet18(
-    classes: int, *, channels: int = 3, stem: Stem = "small", width: int = 64, seed: int, dtype: str = "float32"
+    classes: int, *, channels: int = 3, stem: Stem = "small", width: int = 64, seed: int, dtype: Dtype = "float32"
 ) -> TrunkHead:
     """ResNet-18 with 8 `width` features (512): 11,689,512 parameters for ImageNet. See `resnet`."""
     widths = [width * factor for factor in (1, 2, 4, 8)]
@@ -108,7 +113,7 @@ def resnet18(
 
 
 def resnet50(
-    classes: int, *, channels: int = 3, stem: Stem = "imagenet", width: int = 64, seed: int, dtype: str = "float32"
+    classes: int, *, channels: int = 3, stem: Stem = "imagenet", width: int = 64, seed: int, dtype: Dtype = "float32"
 ) -> TrunkHead:
     """ResNet-50 with 32 `width` features (2048): 25,557,032 parameters for ImageNet. See `resnet`.
 

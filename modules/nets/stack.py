@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from .perceptron import Perceptron
@@ -31,10 +32,10 @@ class Stack(nn.Module):
         self.weight, self.bias = repeated(hidden.weight.T), repeated(hidden.bias[None])  # (S, d, width), (S, 1, width)
         self.head_weight, self.head_bias = repeated(net.head.weight.T), repeated(net.head.bias[None])
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Float[Tensor, "..."]) -> Float[Tensor, "n copies width"]:
         return self._hidden(x).transpose(0, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "n copies outputs"]:
         return torch.baddbmm(self.head_bias, self._hidden(x), self.head_weight).transpose(0, 1)
 
     def _hidden(self, x: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from featurelab.modules.dtypes import Dtype
+
 from .conv import GlobalMean, MeanGrid, TrunkHead, drawn
 
 Layout = Sequence[int | str]
@@ -26,7 +28,7 @@ def vgg(
     batch_norm: bool = True,
     channels: int = 3,
     seed: int,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
 ) -> TrunkHead:
     """A VGG for small images: convolutions, global means, and one linear layer in place of the three wide ones.
 
@@ -44,7 +46,9 @@ def vgg(
     return drawn(build, seed=seed, init="he", dtype=dtype)
 
 
-def vgg_trunk(channels: int = 3, *, width: int = 64, grid: int = 4, seed: int, dtype: str = "float32") -> nn.Sequential:
+def vgg_trunk(
+    channels: int = 3, *, width: int = 64, grid: int = 4, seed: int, dtype: Dtype = "float32"
+) -> nn.Sequential:
     """VGG-11 up to the ReLU before its last but one pooling, then grid x grid means: -> (n, 8 width grid^2).
 
     width, M, 2 width, M, 4 width twice, M, 8 width twice, without batch normalisation; the first convolution has no

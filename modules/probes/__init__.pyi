@@ -13,21 +13,3 @@ from .probe import Probe as Probe
 from .reference import ReferenceProbe as ReferenceProbe
 from .unseen_classes import RetrievalProbe as RetrievalProbe
 from .unseen_classes import UnseenClassProbe as UnseenClassProbe
-
-__all__ = [
-    "AlignmentProbe",
-    "AnsatzProbe",
-    "AttributionProbe",
-    "CKAProbe",
-    "CollapseProbe",
-    "DistanceProbe",
-    "FeatureProbe",
-    "GramProbe",
-    "LossProbe",
-    "Measure",
-    "Probe",
-    "ReferenceProbe",
-    "RetrievalProbe",
-    "SpectrumProbe",
-    "UnseenClassProbe",
-]

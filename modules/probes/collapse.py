@@ -25,6 +25,7 @@ from featurelab.modules.measures import (
     nc3,
     nc4,
 )
+from featurelab.modules.measures.distances import Groups
 
 from .features import FeatureProbe, linear_calls
 from .probe import begins
@@ -137,9 +138,7 @@ class DistanceProbe(FeatureProbe):
     Further options and errors are those of `FeatureProbe`.
     """
 
-    def __init__(
-        self, groups: Tensor | Sequence[int], every: int = 1, layer: str | None = None, **options: Any
-    ) -> None:
+    def __init__(self, groups: Groups, every: int = 1, layer: str | None = None, **options: Any) -> None:
         super().__init__(every=every, layers=None if layer is None else [layer], **options)
         self.groups = torch.as_tensor(groups)
         self.matrices: dict[int, Tensor] = {}

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Int64, Shaped
 from torch import Tensor, nn
 
 from featurelab.modules.measures import class_indices, layer_inputs, layer_names
+from featurelab.modules.measures.labels import Labels
 
 from .probe import Probe
 
@@ -17,8 +19,8 @@ CHUNK = 256  # samples in one forward pass over the probe's own batch
 class Pass(NamedTuple):
     """Features of some samples: by network and layer, with labels as they were given, or None where there are none."""
 
-    features: list[dict[str, Tensor]]
-    labels: Tensor | None
+    features: list[dict[str, Shaped[Tensor, "n ..."]]]
+    labels: Shaped[Tensor, "n ..."] | None
 
 
 class FeatureProbe(Probe):
@@ -42,7 +44,7 @@ class FeatureProbe(Probe):
         layers: Sequence[str] | None = None,
         *,
         data: Iterable[tuple[Tensor, Tensor]] | None = None,
-        labels: Tensor | None = None,
+        labels: Labels | None = None,
         **options: Any,
     ) -> None:
         super().__init__(every=every, **options)
@@ -67,8 +69,8 @@ class FeatureProbe(Probe):
         labels = targets if self.labels is None else self.labels
         return [Pass(_features(networks, layers, inputs, CHUNK), _tensor(labels))]
 
-    def labelled(self, found: Pass) -> Tensor:
-        """The class indices (n,) of a pass. Raises ValueError if it has none, not one a sample, or no classes."""
+    def labelled(self, found: Pass) -> Int64[Tensor, " n"]:
+        """The class indices of a pass. Raises ValueError if it has none, not one a sample, or no classes."""
         if found.labels is None:
             raise ValueError(f"{type(self).__name__} needs labels: give inputs=(x, y), labels= or data=")
         features = next(iter(found.features[0].values()))

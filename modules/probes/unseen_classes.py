@@ -5,6 +5,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float64, Integer, Real, Shaped
 from torch import Tensor
 
 from featurelab.modules.measures.alignment_scores import (
@@ -44,8 +45,8 @@ class UnseenClassProbe(Probe):
 
     def __init__(
         self,
-        train: tuple[Tensor, Tensor],
-        evaluation: Mapping[str, tuple[Tensor, Tensor]],
+        train: tuple[Shaped[Tensor, "n ..."], Real[Tensor, "n ..."]],
+        evaluation: Mapping[str, tuple[Shaped[Tensor, "_n ..."], Integer[Tensor, " _n"]]],
         every: int = 1,
         *,
         permutations: int = 20,
@@ -121,8 +122,8 @@ class UnseenClassProbe(Probe):
         self.initial = dict(state_dict["initial"])
 
 
-def balanced_labels(labels: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Permutations of labels +-1 (n,) that have nothing of them left: (count, n), float64.
+def balanced_labels(labels: Real[Tensor, " n"], count: int, generator: torch.Generator) -> Float64[Tensor, "{count} n"]:
+    """Permutations of labels +-1 that have nothing of them left.
 
     In each, a random half of either class is labelled +1 and the other half -1, so that the correlation with `labels`
     is exactly 0 where class sizes are even. (A plain permutation has a correlation of about 1/sqrt(n), which is enough

@@ -108,6 +108,7 @@ def a_method(net):
 
 
 @pytest.mark.parametrize("how", [lambda net: torch.compile(net, backend="eager"), in_place, a_method])
+@pytest.mark.usefixtures("unchecked")
 def test_a_compiled_network_is_measured_as_it_was_written(how):
     torch.manual_seed(0)
     plain, x = Half(network()), X[:, 0]
@@ -128,6 +129,7 @@ def test_a_compiled_network_is_measured_as_it_was_written(how):
     torch.testing.assert_close(measures.ntk(compiled, x), measures.ntk(plain, x))
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_code_goes_on_being_compiled_after_a_measurement_and_is_not_compiled_anew():
     from torch._dynamo.testing import CompileCounter
 
@@ -144,6 +146,7 @@ def test_code_goes_on_being_compiled_after_a_measurement_and_is_not_compiled_ane
     assert count.frame_count == 2
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_measuring_works_inside_of_code_that_is_being_compiled():
     net, x, seen = network(), X[:, 0], []
 

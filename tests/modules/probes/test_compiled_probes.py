@@ -19,6 +19,8 @@ from featurelab.modules.probes import (
     SpectrumProbe,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 draw = torch.Generator().manual_seed(0)
 X, Y = torch.randn(64, 8, generator=draw), torch.arange(64) % 3
 

@@ -1,0 +1,21 @@
+"""The type checker that tests put on every function of `featurelab.modules`: it looks at annotations of arrays alone.
+
+All others are mypy's to check; tests of what a function says of a wrong option are to hear the function itself.
+"""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray
+
+
+def arrays_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    function.__annotations__ = {name: hint for name, hint in function.__annotations__.items() if _of_arrays(hint)}
+    if not function.__annotations__:
+        return function
+    return beartype(function, conf=BeartypeConf(is_pep484_tower=True))  # an int is a float to us
+
+
+def _of_arrays(hint: Any) -> bool:
+    return (isinstance(hint, type) and issubclass(hint, AbstractArray)) or any(map(_of_arrays, get_args(hint)))
