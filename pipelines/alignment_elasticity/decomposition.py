@@ -10,14 +10,16 @@ lemma says, and an unseen class at 0.8 v.
 
 from typing import Literal
 
-from featurelab.pipelines import Experiment, Field, Grid, above, below, data, measures, shades, torch
-from featurelab.pipelines.alignment_elasticity.one_step import SWEEP_AXES, UnseenConfig, cost, step, training_data
+from featurelab.pipelines import Experiment, Field, above, below, data, measures, points, shades, torch
+from featurelab.pipelines.alignment_elasticity import one_step
 
 TERMS = 3
 ROWS = {"copy": "a fresh copy of the training inputs", "unseen": "an unseen class at 0.8 v"}
+EXPONENTS = (0.1, 0.2, 0.3, 0.36)
+N = ("n_train", "dim", "width", "n_test")
 
 
-class DecompositionConfig(UnseenConfig):
+class DecompositionConfig(one_step.UnseenConfig):
     networks: int = Field(1, ge=1, description="initial networks over which errors are averaged")
     share: float = Field(0.8, description="e: the unseen class has the mean e v")
     scale: Literal["consistent", "literal"] = Field("consistent", description="rate of the expansion: eta sqrt(N), eta")
@@ -26,13 +28,6 @@ class DecompositionConfig(UnseenConfig):
 LAPTOP = DecompositionConfig(
     n_train=512, dim=512, width=512, n_test=512, activation="tanh_squared", mean_norm=1.0, lr_exponent=0.2
 )
-EXPONENTS = (0.1, 0.2, 0.3, 0.36)
-
-
-def grid(sizes):
-    axes: Grid = {"lr_exponent": EXPONENTS, ("n_train", "dim", "width", "n_test"): [(n,) * 4 for n in sizes]}
-    return {**axes, "seed": [0, 1, 2]}
-
 
 figure = Experiment(
     name="alignment_elasticity/decomposition",
@@ -41,60 +36,50 @@ figure = Experiment(
     caption="Operator norms over √n of F - F₀, and of what is left after 1, 2 and 3 terms. Largest n; bars: seeds.",
     laptop=LAPTOP,
     paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
-    grid=grid([128, 256, 512]),
-    paper_grid=grid([512, 1024, 2048, 4096]),
-    sweep_axes=SWEEP_AXES,
+    grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (128, 256, 512)], "seed": [0, 1, 2]},
+    paper_grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (512, 1024, 2048, 4096)], "seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES,
     metric="residual/copy_1",
     minutes=0.2,
+    small={N: [(8,) * 4, (12,) * 4]},
 )
 
 
 @figure.trial
 def run(config, recorder):
-    task = training_data(config, n_test=config.n_train)
+    task = one_step.training_data(config, n_test=config.n_train)
     z = data.gaussian(config.n_test, config.dim, config.streams.data)
     unseen = data.unseen_class(z, task.axis, config.share * task.length, config.projection)
-    found = []
 
     def measure(learner):
         x, y = (t.to(learner.device) for t in task.train)
         beta = measures.train_direction(x, y, config.width)
         rate = measures.effective_rate(learner.lr, config.width, config.scale)
+        found: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
         for net, before, _ in learner.weights():
             coefficients = measures.activation_coefficients(net, TERMS)
             alpha = measures.head_direction(net)
-            for name, rows in (("copy", task.test[0]), ("unseen", unseen)):
-                rows = rows.to(x)
+            for name, rows in zip(ROWS, (task.test[0].to(x), unseen.to(x)), strict=True):
                 left = net.features(rows) - net.activation(rows @ before)
                 terms = measures.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
-                norms = [operator_norm(left)]
-                for term in terms:
+                for k, term in enumerate([0.0, *terms]):
                     left = left - term
-                    norms.append(operator_norm(left))
-                found.append({f"residual/{name}_{k}": norm / len(rows) ** 0.5 for k, norm in enumerate(norms)})
+                    norm = torch.linalg.matrix_norm(left, 2).item()
+                    found[f"residual/{name}_{k}"].append(norm / len(rows) ** 0.5)
+        recorder.log({name: sum(norms) / len(norms) for name, norms in found.items()}, step=1)
 
-    step(config, recorder, task, measure)
-    for name in ROWS:
-        parts = [each for each in found if f"residual/{name}_0" in each]
-        recorder.log({key: sum(each[key] for each in parts) / len(parts) for key in parts[0]}, step=1)
-
-
-def operator_norm(matrix):
-    return torch.linalg.matrix_norm(matrix, 2).item()
+    one_step.step(config, recorder, task, measure)
 
 
 @figure.cost
-def costs(config):
-    return cost(config, 2 + TERMS)
+def cost(config):
+    return one_step.cost(config, 2 + TERMS)
 
 
-def shares(runs, rows, exponent=0.2):
-    """|F - F_1| / |F - F_0| by n, at the exponent of the learning rate."""
-    found = []
-    for n in sorted(runs.values("n_train")):
-        where = {"n_train": n, "lr_exponent": exponent}
-        found.append(runs.final(f"residual/{rows}_1", **where) / runs.final(f"residual/{rows}_0", **where))
-    return found
+def shares(runs, rows):
+    """|F - F_1| / |F - F_0| by n, at the learning rate n^0.2."""
+    some = [runs.where(n_train=n, lr_exponent=0.2) for n in sorted(runs.values("n_train"))]
+    return [each.final(f"residual/{rows}_1") / each.final(f"residual/{rows}_0") for each in some]
 
 
 @figure.claim(
@@ -114,8 +99,7 @@ def one_term(runs):
     expect=above(0),
 )
 def falls(runs):
-    found = [shares(runs, rows) for rows in ROWS]
-    return min(each[0] - each[-1] for each in found)
+    return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 
 
 @figure.claim(
@@ -134,13 +118,9 @@ def more_terms(runs):
 def panels(runs, axes):
     largest = runs.where(n_train=max(runs.values("n_train")))
     for axis, (rows, name) in zip(axes[0], ROWS.items(), strict=True):
-        for terms, colour in enumerate(shades(TERMS + 1)):
-            tables = [largest.curves(f"residual/{rows}_{terms}", lr_exponent=a).to_numpy() for a in EXPONENTS]
-            means = [t.mean() for t in tables]
-            bars = [[m - t.min() for m, t in zip(means, tables, strict=True)]]
-            bars.append([t.max() - m for m, t in zip(means, tables, strict=True)])
-            label = "F − F₀" if terms == 0 else f"less {terms} term{'s' * (terms > 1)}"
-            axis.errorbar(EXPONENTS, means, yerr=bars, color=colour, label=label, marker="o", markersize=3.5, capsize=2)
+        for k, colour in enumerate(shades(TERMS + 1)):
+            label = f"less {k} term{'s' * (k > 1)}" if k else "F − F₀"
+            points(axis, largest, f"residual/{rows}_{k}", "lr_exponent", color=colour, label=label)
         for border in (1 / 4, 1 / 3):
             axis.axvline(border, color="#444444", linestyle="--", linewidth=1)
         axis.set(title=f"rows: {name}", xlabel="a in η = n^a", ylabel="operator norm / √n", yscale="log")

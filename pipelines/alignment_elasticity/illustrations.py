@@ -24,21 +24,15 @@ from featurelab.pipelines import (
     shades,
     torch,
 )
-from featurelab.pipelines.alignment_elasticity.one_step import (
-    COLOURS,
-    DATA,
-    PAPER,
-    SWEEP_AXES,
-    UnseenConfig,
-    along_the_axis,
-    averaged_scores,
-    cost,
-    record_curves,
-    step,
-    training_data,
-)
+from featurelab.pipelines.alignment_elasticity import one_step
+from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA
 
 SHARES = (0.1, 0.3, 0.6, 0.9)
+ERRORS = {
+    "ball": at_most(0.01), "sphere": at_most(1e-12), "truncated_mean": at_most(0.01),
+    "truncated_variance": at_most(0.03), "truncated_bound": at_most(0), "unseen": at_most(1e-12),
+}  # fmt: skip
+TRUNCATED_MEAN, TRUNCATED_VARIANCE = 1.5251, 0.1991
 
 
 class SampleConfig(Config):
@@ -49,6 +43,7 @@ class SampleConfig(Config):
 
 
 SAMPLES = SampleConfig()
+LAPTOP = one_step.UnseenConfig(networks=1)
 
 generators = Experiment(
     name="alignment_elasticity/generators",
@@ -61,61 +56,57 @@ generators = Experiment(
     sweep_axes={"dim": choice(16, 64, 256)},
     metric="moment_error/sphere",
     minutes=0.1,
+    small={"dim": 8, "n_train": 64},
 )
 nearer = Experiment(
     name="alignment_elasticity/nearer_classes",
     figure="Fig. 1",
     title="Classes nearer to the training data move more and align better",
     caption="One network of one seed; features before (pale) and after the step, principal components of both.",
-    laptop=UnseenConfig(networks=1),
-    paper=UnseenConfig(n_test=1000, **(PAPER | {"networks": 1})),
+    laptop=LAPTOP,
+    paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}),
     grid={"seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
+    sweep_axes=one_step.SWEEP_AXES,
     metric="elasticity/unseen",
     mode="max",
     minutes=0.1,
+    small=one_step.SMALL,
 )
 
 
 @generators.trial
 def sample(config, recorder):
-    def draw(distribution, n=config.n_train, dim=config.dim):
-        seed = config.streams.data
+    d, seed = config.dim, config.streams.data
+
+    def draw(distribution, n=config.n_train, dim=d):
         return data.SubGaussianClasses(n, dim, distribution, length=config.mean_norm, seed=seed, dtype=config.dtype)
 
     tasks = {name: draw(name) for name in DATA}
 
     def errors(_, x, y):
-        d, v = config.dim, (tasks["sphere"].axis * config.mean_norm).to(x)
-        signs = y[:, :1]
-        centred = {name: tasks[name].train[0].to(x) - (name != "truncated") * signs * v for name in DATA}
-        radii = {name: each.norm(dim=1) for name, each in centred.items()}
-        coordinates = (centred["truncated"] * signs).flatten()
-        z = data.gaussian(config.n_train, d, config.streams.data).to(x)
-        unseen = data.unseen_class(z, tasks["sphere"].axis.to(x), config.mean_norm)
+        axis, signs = tasks["sphere"].axis.to(x), y[:, :1]
+        ball, sphere = (tasks[name].train[0].to(x) - signs * axis * config.mean_norm for name in ("ball", "sphere"))
+        coordinates = (tasks["truncated"].train[0].to(x) * signs).flatten()
+        unseen = data.unseen_class(data.gaussian(config.n_train, d, seed).to(x), axis, config.mean_norm)
         found = {
-            "ball": radii["ball"].square().mean() / (d * d / (d + 2)) - 1,  # E r^2 = d * d / (d + 2)
-            "sphere": (radii["sphere"] / d**0.5 - 1).abs().max(),
+            "ball": ball.norm(dim=1).square().mean() / (d * d / (d + 2)) - 1,  # E r^2 = d * d / (d + 2)
+            "sphere": (sphere.norm(dim=1) / d**0.5 - 1).abs().max(),
             "truncated_mean": coordinates.mean() / TRUNCATED_MEAN - 1,
             "truncated_variance": coordinates.var() / TRUNCATED_VARIANCE - 1,
             "truncated_bound": (1 - coordinates).clamp(min=0).max(),
-            "unseen": (unseen @ tasks["sphere"].axis.to(x) - config.mean_norm).abs().max(),
+            "unseen": (unseen @ axis - config.mean_norm).abs().max(),
         }
         return {f"moment_error/{name}": abs(value.item()) for name, value in found.items()}
 
-    net = nets.two_layer(config.dim, 1, seed=config.streams.init, dtype=config.dtype)
+    net = nets.two_layer(d, 1, seed=config.streams.init, dtype=config.dtype)
     evaluate(learners.Measurement(net, errors), tasks["sphere"], config, recorder)
     kept = {name: draw(name, 400, 2).train[0] for name in DATA}
-    flat, z = draw("sphere", 2, 2), data.gaussian(200, 2, config.streams.data, "flat")
+    flat, z = draw("sphere", 2, 2), data.gaussian(200, 2, seed, "flat")
     for index, share in enumerate((-0.9, 0.3, 0.9)):
         kept[f"share_{index}"] = data.unseen_class(z, flat.axis, share * flat.length)
-    turned = data.rotated(flat.axis, [0.1, 0.5, 2.0], seed=config.streams.data)
-    for index, axis in enumerate(turned):
+    for index, axis in enumerate(data.rotated(flat.axis, [0.1, 0.5, 2.0], seed=seed)):
         kept[f"rotation_{index}"] = data.unseen_class(z, axis, flat.length)
     recorder.array("samples", **{name: each.numpy() for name, each in kept.items()})
-
-
-TRUNCATED_MEAN, TRUNCATED_VARIANCE = 1.5251, 0.1991
 
 
 @generators.cost
@@ -129,27 +120,24 @@ def sample_cost(config):
     says="the samples are what their names say: radii of Data 1 and 3, mean and variance of Data 2's coordinates, its"
     " support, and the unseen class's coordinate along its mean (relative or absolute errors)",
     paper="definitions",
-    expect={
-        "ball": at_most(0.01), "sphere": at_most(1e-12), "truncated_mean": at_most(0.01),
-        "truncated_variance": at_most(0.03), "truncated_bound": at_most(0), "unseen": at_most(1e-12),
-    },
-)  # fmt: skip
+    expect=ERRORS,
+)
 def moments(runs):
-    names = ("ball", "sphere", "truncated_mean", "truncated_variance", "truncated_bound", "unseen")
-    return {name: runs.final(f"moment_error/{name}") for name in names}
+    return {name: runs.final(f"moment_error/{name}") for name in ERRORS}
 
 
 @generators.draw(cols=5, size=(14, 4))
 def sample_panels(runs, axes):
     kept = runs.arrays("samples")[0]
-    half = len(kept["ball"]) // 2
     for axis, (name, title) in zip(axes[0], DATA.items(), strict=False):
-        for part, look in ((kept[name][:half], "o"), (kept[name][half:], "x")):
+        for part, look in zip(np.split(kept[name], 2), "ox", strict=True):
             axis.plot(*part.T, look, color=COLOURS[name], markersize=3, markerfacecolor="none", markeredgewidth=0.7)
         axis.set(title=f"{title}: {name}", aspect="equal", xlabel="coordinate 1", ylabel="coordinate 2")
-    labels = {"share": ("Setup 1: e v", ["e = -0.9", "e = 0.3", "e = 0.9"])}
-    labels["rotation"] = ("Setup 2: R v", ["ε = 0.1", "ε = 0.5", "ε = 2"])
-    for axis, (kind, (title, names)) in zip(axes[0, 3:], labels.items(), strict=True):
+    setups = [
+        ("share", "Setup 1: e v", ("e = -0.9", "e = 0.3", "e = 0.9")),
+        ("rotation", "Setup 2: R v", ("ε = 0.1", "ε = 0.5", "ε = 2")),
+    ]
+    for axis, (kind, title, names) in zip(axes[0, 3:], setups, strict=True):
         for index, (name, colour) in enumerate(zip(names, shades(3), strict=True)):
             axis.plot(*kept[f"{kind}_{index}"].T, ".", color=colour, markersize=2.5, label=name)
         axis.set(title=title, aspect="equal", xlabel="coordinate 1", ylabel="coordinate 2")
@@ -158,27 +146,21 @@ def sample_panels(runs, axes):
 
 @nearer.trial
 def run(config, recorder):
-    task = training_data(config)
-    means = along_the_axis(task, SHARES, config.projection)
-
-    def measure(learner):
-        record_curves(recorder, averaged_scores(config, learner, task, means), shares=np.array(SHARES))
+    def plane(_, learner, task, means):
         (net, before, after), *_ = learner.weights()
         z = data.gaussian(60, config.dim, config.streams.data).to(before)
-        features = [
-            torch.stack(list(measures.class_features(z, means.to(before), W, net.activation))) for W in (before, after)
-        ]
+        features = [torch.stack(list(measures.class_features(z, means, W, net.activation))) for W in (before, after)]
         both = torch.cat([each.flatten(0, 1) for each in features])
-        plane = torch.linalg.svd(both - both.mean(0), full_matrices=False).Vh[:2]
-        kept = {name: (each @ plane.T).cpu().numpy() for name, each in zip(("before", "after"), features, strict=True)}
-        recorder.array("plane", **kept)
+        components = torch.linalg.svd(both - both.mean(0), full_matrices=False).Vh[:2]
+        before, after = ((each @ components.T).cpu().numpy() for each in features)
+        recorder.array("plane", before=before, after=after)
 
-    step(config, recorder, task, measure)
+    one_step.record_shares(config, recorder, SHARES, more=plane)
 
 
 @nearer.cost
-def costs(config):
-    return cost(config, len(SHARES))
+def cost(config):
+    return one_step.cost(config, len(SHARES))
 
 
 @nearer.claim(
@@ -188,19 +170,16 @@ def costs(config):
     expect={"Alignment": above(0), "Elasticity": above(0)},
 )
 def moves(runs):
-    named = {"Alignment": "alignment/trained", "Elasticity": "elasticity/unseen"}
-    curves = {name: runs.curve(metric).to_numpy() for name, metric in named.items()}
-    return {name: np.diff(values).min() / values.max() for name, values in curves.items()}
+    curves = {"Alignment": runs.curve("alignment/trained"), "Elasticity": runs.curve("elasticity/unseen")}
+    return {name: np.diff(curve).min() / curve.max() for name, curve in curves.items()}
 
 
 @nearer.draw(size=(7.5, 4))
 def plane_panel(runs, axes):
-    kept = runs.arrays("plane")[0]
-    axis = axes[0, 0]
-    for index, colour in enumerate(shades(len(SHARES))):
-        before, after = kept["before"][index], kept["after"][index]
+    kept, axis = runs.arrays("plane")[0], axes[0, 0]
+    for share, colour, before, after in zip(SHARES, shades(len(SHARES)), kept["before"], kept["after"], strict=True):
         axis.plot(*before.T, ".", color=colour, alpha=0.25, markersize=4)
-        axis.plot(*after.T, ".", color=colour, markersize=4, label=f"e = {SHARES[index]}")
+        axis.plot(*after.T, ".", color=colour, markersize=4, label=f"e = {share}")
         arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": 1.6}
         axis.annotate("", xy=after.mean(0), xytext=before.mean(0), arrowprops=arrow)
     axis.set(xlabel="first component", ylabel="second component")

@@ -26,6 +26,7 @@ from featurelab.pipelines import (
     above,
     at_least,
     at_most,
+    band,
     choice,
     data,
     fit,
@@ -37,19 +38,13 @@ from featurelab.pipelines import (
     torch,
 )
 
-PAIRS: dict[str, tuple[str, str]] = {
-    "digits": ("digits", "fields"),
-    "fields": ("digits", "fields"),
-    "cars196": ("cars196", "cub200"),
-    "cub200": ("cars196", "cub200"),
-}
+PAIRS = {name: pair for pair in (("digits", "fields"), ("cars196", "cub200")) for name in pair}
 # Table 1: mean over four seeds of r, of Recall@1 and of the average Alignment.
 PRINTED = {
     "cars196": {"r": 0.24, "recall": 0.9365, "alignment": 843.27},
     "cub200": {"r": 0.29, "recall": 0.6813, "alignment": 1072.49},
 }
 R = "pearson/recall_alignment"
-P = "pearson_p/recall_alignment"
 
 
 class MetricConfig(Config):
@@ -82,14 +77,11 @@ figure = Experiment(
     paper=LAPTOP.but(dataset="cars196", trunk="resnet50", width=2048, lr=0.01, per_class=25, epochs=30, workers=8),
     grid={"dataset": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={("dataset", "lr"): [("cars196", 0.01), ("cub200", 0.001)], "seed": [0, 1, 2, 3]},
-    sweep_axes={
-        "lr": loguniform(1e-3, 1e-1),
-        "width": choice(64, 128, 256),
-        "weight_decay": loguniform(1e-6, 1e-2),
-    },
+    sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="recall_at_1/unseen",
     mode="max",
     minutes=0.6,
+    small={"epochs": 2, "width": 16},
     needs=("cars196", "cub200"),
     stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields that are noisier in"
     " some classes than in others, in place of CARS196 and CUB200; a small network drawn at random in place of a"
@@ -100,15 +92,10 @@ figure = Experiment(
 @figure.trial
 def run(config, recorder):
     task, classes, unseen = unseen_half(config)
-    net = nets.MetricNet(
-        backbone(config), config.width, classes, temperature=config.temperature, seed=config.streams.init,
-        dtype=config.dtype,
-    )  # fmt: skip
-    learner = learners.Supervised(
-        net,
-        loss="cross_entropy",
-        optimizer=learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay),
-    )
+    drawn = {"seed": config.streams.init, "dtype": config.dtype}
+    net = nets.MetricNet(backbone(config), config.width, classes, temperature=config.temperature, **drawn)
+    optimizer = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+    learner = learners.Supervised(net, loss="cross_entropy", optimizer=optimizer)
     retrieval = probes.RetrievalProbe(unseen, on="epoch")
     fit(learner, task, config, recorder, epochs=config.epochs, probes=[retrieval])
     recorder.array("classes", **{name: values.numpy() for name, values in retrieval.by_class.items()})
@@ -139,51 +126,39 @@ def unseen_half(config):
 def backbone(config):
     """A network from images to `width` features."""
     trunk: Any
+    width, drawn = config.width, {"seed": config.streams.init, "dtype": config.dtype}
     if config.trunk == "conv":
-        channels = [config.width // 4, config.width // 2, config.width]
-        trunk = nets.conv_trunk(
-            1, channels, strides=(1, 2, 1), pool=config.pool, seed=config.streams.init, dtype=config.dtype
-        )
-        features = config.width * config.pool**2
+        channels = [width // 4, width // 2, width]
+        trunk = nets.conv_trunk(1, channels, strides=(1, 2, 1), pool=config.pool, **drawn)
+        features = width * config.pool**2
     else:
         trunk, features = nets.pretrained_resnet50(dtype=config.dtype).trunk, 2048
-        if config.width == features:
+        if width == features:
             return trunk
-    embedding = nets.drawn(
-        lambda: torch.nn.Linear(features, config.width), seed=config.streams.init, dtype=config.dtype
-    )
-    return nets.TrunkHead(trunk, embedding)
+    return nets.TrunkHead(trunk, nets.drawn(lambda: torch.nn.Linear(features, width), **drawn))
 
 
 @figure.cost
 def cost(config):
+    width = config.width
     if config.trunk == "resnet50":
         samples, unseen = (8_054, 8_131) if config.dataset == "cars196" else (5_864, 5_924)
-        parameters, multiplications, activations = 23_508_032, 4.1e9, 1.1e7
-        pixels = 3 * config.size**2
+        parameters, multiplications, activations, pixels = 23_508_032, 4.1e9, 1.1e7, 3 * config.size**2
     else:
         samples, unseen, pixels = 880, 880, 64
-        kernels = 9 * (config.width // 4 + config.width**2 // 8 + config.width**2 // 2)
-        parameters = kernels + (config.pool * config.width) ** 2
-        multiplications = 16.0 * kernels + (config.pool * config.width) ** 2
-        activations = 3 * 40.0 * config.width
-    flops = (
-        2.0 * multiplications * config.epochs * (3 * samples + unseen) + 2.0 * config.epochs * config.width * unseen**2
-    )
-    memory = 4.0 * (3 * parameters + config.batch_size * (activations + pixels) + unseen * config.width)
+        kernels, embedding = 9 * (width // 4 + width**2 // 8 + width**2 // 2), (config.pool * width) ** 2
+        parameters, multiplications, activations = kernels + embedding, 16.0 * kernels + embedding, 120.0 * width
+    flops = 2.0 * config.epochs * (multiplications * (3 * samples + unseen) + width * unseen**2)
+    memory = 4.0 * (3 * parameters + config.batch_size * (activations + pixels) + unseen * width)
     steps = config.epochs * -(-samples // config.batch_size)
     public = (config.dataset,) if config.dataset in PRINTED else ()
     return Cost(parameters, flops, memory, steps, public)
 
 
 def each_dataset(runs, value):
-    """value(dataset) for A (CARS196 or digits) and B (CUB200 or random fields)."""
-    return {part: value(name) for part, name in zip("AB", PAIRS[runs.values("dataset")[0]], strict=True)}
-
-
-def first(runs, metric, **where):
-    """The value before training."""
-    return runs.at(metric, 0, **where)
+    """Of the runs on A (CARS196 or digits) and on B (CUB200 or random fields), a value each."""
+    names = PAIRS[runs.values("dataset")[0]]
+    return {part: value(runs.where(dataset=name)) for part, name in zip("AB", names, strict=True)}
 
 
 @figure.claim(
@@ -195,7 +170,7 @@ def first(runs, metric, **where):
     expect={"A": above(0), "B": above(0)},
 )
 def correlation(runs):
-    return each_dataset(runs, lambda name: runs.final(R, dataset=name))
+    return each_dataset(runs, lambda some: some.final(R))
 
 
 @figure.claim(
@@ -209,7 +184,7 @@ def correlation(runs):
     seeds=4,
 )
 def fisher(runs):
-    return each_dataset(runs, lambda name: -2 * np.log(max(runs.final(P, dataset=name), 1e-300)))
+    return each_dataset(runs, lambda some: -2 * np.log(max(some.final("pearson_p/recall_alignment"), 1e-300)))
 
 
 @figure.claim(
@@ -233,13 +208,14 @@ def printed_correlation(runs):
     untested="the numbers are of CARS196 and CUB200, which only the paper preset reads",
 )
 def printed_values(runs):
-    found = {
-        name: (runs.final("recall_at_1/unseen", dataset=name), runs.final("alignment/unseen", dataset=name))
-        for name in public(runs)
-    }
+    printed = {name: PRINTED[name] for name in public(runs)}
+    recall, alignment = (
+        {name: runs.final(f"{score}/unseen", dataset=name) for name in printed}
+        for score in ("recall_at_1", "alignment")
+    )
     return {
-        "Recall@1": max(abs(recall - PRINTED[name]["recall"]) for name, (recall, _) in found.items()),
-        "Alignment": max(abs(a / PRINTED[name]["alignment"] - 1) for name, (_, a) in found.items()),
+        "Recall@1": max(abs(recall[name] - each["recall"]) for name, each in printed.items()),
+        "Alignment": max(abs(alignment[name] / each["alignment"] - 1) for name, each in printed.items()),
     }
 
 
@@ -257,7 +233,7 @@ def public(runs):
     expect=at_least(0.5),
 )
 def before_training(runs):
-    return first(runs, R, dataset=PAIRS[runs.values("dataset")[0]][1])
+    return runs.at(R, 0, dataset=PAIRS[runs.values("dataset")[0]][1])
 
 
 @figure.claim(
@@ -268,38 +244,32 @@ def before_training(runs):
     fails="the correlation is there before training: tight classes are aligned and retrieved in any feature space",
 )
 def gain(runs):
-    return each_dataset(runs, lambda name: runs.final(R, dataset=name) - first(runs, R, dataset=name))
+    return each_dataset(runs, lambda some: some.final(R) - some.at(R, 0))
 
 
 @figure.draw(rows=2, cols=3, size=(12, 7.2))
 def panels(runs, axes):
     names = [name for name in PAIRS[runs.values("dataset")[0]] if name in runs.values("dataset")]
-    for row, name in zip(axes, names, strict=False):
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "fontsize": 7}
+    for (classes, training, retrieval), name in zip(axes, names, strict=False):
         chosen = runs.where(dataset=name)
         for (seed, of_seed), colour in zip(chosen.by_seed(), CATEGORIES, strict=False):
-            kept = of_seed.arrays("classes")[0]
-            row[0].scatter(kept["alignment"], kept["recall"], s=9, color=colour, alpha=0.7)
-            curve = of_seed.curve(R)
-            row[1].plot(
-                curve.index, curve, color=colour, label=f"seed {seed}: {curve.iloc[0]:.2f} to {curve.iloc[-1]:.2f}"
-            )
-        row[0].set(title=f"{name}, after training", xlabel="Alignment of a class", ylabel="Recall@1 of a class")
-        row[1].axhline(0, color="#999999", linewidth=1)
+            kept, curve = of_seed.arrays("classes")[0], of_seed.curve(R)
+            classes.scatter(kept["alignment"], kept["recall"], s=9, color=colour, alpha=0.7)
+            label = f"seed {seed}: {curve.iloc[0]:.2f} to {curve.iloc[-1]:.2f}"
+            training.plot(curve.index, curve, color=colour, label=label)
+        classes.set(title=f"{name}, after training", xlabel="Alignment of a class", ylabel="Recall@1 of a class")
+        training.axhline(0, color="#999999", linewidth=1)
         if name in PRINTED:
-            row[1].axhline(PRINTED[name]["r"], color="#444444", linestyle="--", linewidth=1, label="paper")
-        row[1].set(title=name, xlabel="step", ylabel="r of Recall@1 and Alignment", ylim=(-1, 1))
-        row[1].legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=7)
+            training.axhline(PRINTED[name]["r"], color="#444444", linestyle="--", linewidth=1, label="paper")
+        training.set(title=name, xlabel="step", ylabel="r of Recall@1 and Alignment", ylim=(-1, 1))
+        training.legend(ncols=2, **below)
         for k, colour in zip((1, 2, 4, 8), CATEGORIES, strict=False):
-            band(row[2], chosen.curves(f"recall_at_{k}/unseen"), colour, f"Recall@{k}")
-        other = row[2].twinx()
-        band(other, chosen.curves("alignment/unseen"), "#222222", "Alignment")
+            band(retrieval, chosen.curves(f"recall_at_{k}/unseen"), color=colour, label=f"Recall@{k}")
+        other = retrieval.twinx()
+        band(other, chosen.curves("alignment/unseen"), color="#222222", label="Alignment")
         other.set_ylabel("average Alignment (black)")
         other.grid(visible=False)
         other.spines["right"].set_visible(True)
-        row[2].set(title=name, xlabel="step", ylabel="Recall@k")
-        row[2].legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4, fontsize=7)
-
-
-def band(axis, table, colour, label):
-    axis.plot(table.index, table.mean(axis=1), color=colour, label=label)
-    axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0)
+        retrieval.set(title=name, xlabel="step", ylabel="Recall@k")
+        retrieval.legend(ncols=4, **below)

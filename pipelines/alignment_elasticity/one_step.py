@@ -6,8 +6,8 @@ Neither the activation nor the length |v| of the class means is given in the pap
 defined. Here they are tanh and |v| = 5 unless a figure says otherwise.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -21,15 +21,12 @@ from featurelab.pipelines import (
     loguniform,
     measures,
     nets,
+    np,
     probes,
     stats,
     torch,
     uniform,
 )
-
-if TYPE_CHECKING:
-    from featurelab.modules.learners import OneStep
-    from featurelab.modules.measures import UnseenMeans
 
 
 class OneStepConfig(Config):
@@ -57,7 +54,15 @@ class UnseenConfig(OneStepConfig):
     )
 
 
-PAPER: dict[str, Any] = {"n_train": 2048, "dim": 2048, "width": 2048, "networks": 30}
+TENTHS = tuple(round(0.1 * i, 1) for i in range(-9, 10))
+
+
+class ShareConfig(UnseenConfig):
+    shares: tuple[float, ...] = Field(TENTHS, description="e: the unseen class has the mean e v")
+
+
+PAPER: dict[str, Any] = {"n_train": 2048, "dim": 2048, "width": 2048, "networks": 30, "n_test": 1000}
+SMALL: dict[Any, Any] = {"n_train": 24, "dim": 24, "width": 24, "networks": 1, "n_test": 20}
 SWEEP_AXES = {
     "lr_exponent": uniform(-0.25, 0.5),
     "width": choice(128, 256, 512),
@@ -65,103 +70,115 @@ SWEEP_AXES = {
     "weight_decay": loguniform(1e-6, 1e-3),
 }
 DATA = {"ball": "Data 1", "truncated": "Data 2", "sphere": "Data 3"}
+INSIDE = {name: title for name, title in DATA.items() if name != "truncated"}  # the assumptions
 COLOURS = dict(zip(DATA, CATEGORIES, strict=False))
 
 
-def training_data(config: Any, **options: Any) -> Any:
+def training_data(config: Any, **options: Any) -> "data.SubGaussianClasses":
     """The two training classes that the config names."""
-    return data.SubGaussianClasses(
-        config.n_train,
-        config.dim,
-        config.distribution,
-        length=data.mean_length(config.mean_norm, config.mean_growth, config.dim),
-        seed=config.streams.data,
-        dtype=config.dtype,
-        **options,
-    )
+    length = data.mean_length(config.mean_norm, config.mean_growth, config.dim)
+    options = {"length": length, "seed": config.streams.data, "dtype": config.dtype} | options
+    return data.SubGaussianClasses(config.n_train, config.dim, config.distribution, **options)
 
 
 def step(
     config: Any,
     recorder: Any,
     task: Any,
-    measure: "Callable[[OneStep], None]",
+    measure: "Callable[[learners.OneStep], None]",
     *,
-    before: "Callable[[OneStep], None] | None" = None,
-    lr: float | None = None,
-) -> "OneStep":
+    before: "Callable[[learners.OneStep], None] | None" = None,
+) -> None:
     """Take the step on the task, and `measure` the learner `before` and right after it, on the step's own device."""
-    networks = [
-        nets.two_layer(
-            config.dim,
-            config.width,
-            heads=task.train[1].shape[1],
-            activation=config.activation,
-            seed=config.streams.init + index,
-            dtype=config.dtype,
-        )
-        for index in range(config.networks)
-    ]
-    rate = config.n_train**config.lr_exponent if lr is None else lr
-    learner = learners.OneStep(networks, lr=rate, weight_decay=config.weight_decay)
+    options = {"heads": task.train[1].shape[1], "activation": config.activation, "dtype": config.dtype}
+    seeds = range(config.streams.init, config.streams.init + config.networks)
+    networks = [nets.two_layer(config.dim, config.width, seed=seed, **options) for seed in seeds]
+    learner = learners.OneStep(networks, lr=config.n_train**config.lr_exponent, weight_decay=config.weight_decay)
 
     def watched(module: Any, x: Any) -> dict[str, Any]:
         with torch.no_grad():
-            y = task.train[1].to(x)
             outputs = module(x)
             if module.trainer.global_step:
                 measure(module)
             elif before is not None:
                 before(module)
-            return {"loss/train": (outputs - y).square().sum((1, 2)).mean() / (2 * len(x))}
+            return {"loss/train": (outputs - task.train[1].to(x)).square().sum((1, 2)).mean() / (2 * len(x))}
 
     fit(learner, task, config, recorder, steps=1, probes=[probes.Measure(watched, name="training")])
-    return learner
 
 
-def averaged_scores(
+def record_scores(
     config: Any,
-    learner: "OneStep",
+    recorder: Any,
     task: Any,
-    means: "UnseenMeans",
+    means: "measures.UnseenMeans",
     *,
     recall: Sequence[Literal["cosine", "inner"]] = (),
-) -> "dict[str, torch.Tensor]":
-    """The scores of these unseen classes, averaged over the learner's networks; and what theory says governs them."""
-    x, y = (t.to(learner.device) for t in task.train)
-    beta = measures.train_direction(x, y, config.width)
-    means = means.to(x)
-    z, other = (
-        data.gaussian(config.n_test, config.dim, config.streams.data, name).to(x) for name in ("unseen", "opposite")
-    )
-    found = [
-        measures.unseen_scores(
-            z, means, before, after, net.activation, opposite=other if recall else None, recall=recall
+    more: "Callable[[dict[str, torch.Tensor], learners.OneStep, Any, measures.UnseenMeans], None] | None" = None,
+    **grid: "np.ndarray",
+) -> None:
+    """Take the step, and log the scores of these unseen classes, averaged over networks: the k-th class at step k.
+
+    Beside them what theory says governs them, beta^T mu and beta^T Sigma beta. `more` is given the scores, to which it
+    may add, the learner, the task and the means; `grid` holds the classes' own values, to be kept.
+    """
+
+    def measure(learner: "learners.OneStep") -> None:
+        x, y = (t.to(learner.device) for t in task.train)
+        beta = measures.train_direction(x, y, config.width)
+        mu = means.to(x)
+        z, other = (
+            data.gaussian(config.n_test, config.dim, config.streams.data, name).to(x) for name in ("unseen", "opposite")
         )
-        for net, before, after in learner.weights()
-    ]
-    scores = {name: torch.stack([each[name] for each in found]).mean(0) for name in found[0]}
-    return scores | {"similarity/unseen": means.similarity(beta), "spread/unseen": means.spread(beta)}
+        options: dict[str, Any] = {"opposite": other if recall else None, "recall": recall}
+        found = [
+            measures.unseen_scores(z, mu, start, end, net.activation, **options)
+            for net, start, end in learner.weights()
+        ]
+        scores = {name: torch.stack([each[name] for each in found]).mean(0) for name in found[0]}
+        scores |= {"similarity/unseen": mu.similarity(beta), "spread/unseen": mu.spread(beta)}
+        if more is not None:
+            more(scores, learner, task, mu)
+        values = {name: curve.tolist() for name, curve in scores.items()}
+        for index in range(len(mu.axes)):
+            recorder.log({name: curve[index] for name, curve in values.items()}, step=index)
+        recorder.array("grid", **grid)
+
+    step(config, recorder, task, measure)
 
 
-def along_the_axis(task: Any, shares: Sequence[float], projection: Literal["orthogonal", "literal"]) -> "UnseenMeans":
-    """Setup 1: the means e v for every e."""
+def record_shares(config: Any, recorder: Any, shares: Sequence[float], **options: Any) -> None:
+    """Setup 1: the same with the training data of the config and the means e v, for every e."""
+    task = training_data(config)
     lengths = task.length * torch.tensor(shares, dtype=torch.float64)
     axes = task.axis.expand(len(lengths), -1)
-    return measures.UnseenMeans(axes, lengths, data.shrinkage(lengths, projection))
+    means = measures.UnseenMeans(axes, lengths, data.shrinkage(lengths, config.projection))
+    record_scores(config, recorder, task, means, shares=np.array(shares), **options)
 
 
-def record_curves(recorder: Any, curves: "dict[str, torch.Tensor]", **grid: Any) -> None:
-    """Log every curve with the index of its point as the step, and keep the points' own values beside them."""
-    values = {name: curve.tolist() for name, curve in curves.items()}
-    for index in range(len(next(iter(values.values())))):
-        recorder.log({name: curve[index] for name, curve in values.items()}, step=index)
-    recorder.array("grid", **grid)
+def relative(found: Any, exact: Any) -> float:
+    """|found - exact| / |exact|, Frobenius norms."""
+    return (torch.linalg.norm(found - exact) / torch.linalg.norm(exact)).item()
 
 
-def spearman(first: Any, second: Any) -> float:
-    """Spearman's rank correlation, ties given their average rank."""
-    return float(stats.spearmanr(first, second).statistic)
+def shares_of(runs: Any) -> "np.ndarray":
+    """The values of e, in the order of their steps."""
+    return np.array(runs.values("shares")[0])
+
+
+def trend(runs: Any, metric: str, less: str = "", only: Any = slice(None), **where: Any) -> float:
+    """Spearman's correlation of a metric with |beta^T mu| over unseen classes, ties given their average rank.
+
+    `less` names a metric to subtract, `only` picks classes.
+    """
+    values = runs.curve(metric, **where) - (runs.curve(less, **where) if less else 0.0)
+    similarity = runs.curve("similarity/unseen", **where)
+    return float(stats.spearmanr(abs(similarity)[only], values[only]).statistic)
+
+
+def trends(runs: Any, metric: str, among: Mapping[str, str] = DATA, **options: Any) -> dict[str, float]:
+    """The same for every data set, by its name in the paper."""
+    return {name: trend(runs, metric, distribution=distribution, **options) for distribution, name in among.items()}
 
 
 def cost(config: Any, classes: int, *, recall: int = 0) -> Cost:

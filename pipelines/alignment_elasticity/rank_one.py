@@ -11,13 +11,12 @@ Appendix B states the same for regression with one head, on inputs with one non-
 tanh(theta^T x) plus noise.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
-    Grid,
     above,
     at_most,
     below,
@@ -26,33 +25,34 @@ from featurelab.pipelines import (
     learners,
     measures,
     np,
+    points,
     torch,
 )
-from featurelab.pipelines.alignment_elasticity.one_step import SWEEP_AXES, OneStepConfig, cost, step, training_data
+from featurelab.pipelines.alignment_elasticity import one_step
+from featurelab.pipelines.alignment_elasticity.one_step import relative
 
 POWERS = (1, 2, 3)
 
 
-class RankOneConfig(OneStepConfig):
+class RankOneConfig(one_step.OneStepConfig):
     networks: int = Field(1, ge=1, description="initial networks over which errors are averaged")
     task: Literal["classification", "regression"] = Field("classification", description="two heads, or one")
     noise: float = Field(0.1, ge=0, description="regression: standard deviation of the targets' noise")
 
 
 LAPTOP = RankOneConfig(n_train=512, dim=512, width=512)
-REGRESSION = LAPTOP.but(task="regression")
-SIZES, PAPER_SIZES = (64, 128, 256, 512), (256, 512, 1024, 2048, 4096)
-READINGS = [(1.0, "constant"), (5.0, "constant"), (5.0, "sqrt_dim"), (5.0, "dim")]
-NAMED = dict(zip(READINGS, ["1", "5", r"$5\sqrt{d}$", "5d"], strict=True))
+READINGS = {"1": (1.0, "constant"), "5": (5.0, "constant"), r"$5\sqrt{d}$": (5.0, "sqrt_dim"), "5d": (5.0, "dim")}
+SHORT, USUAL, *LONG = READINGS  # of |v|
+N = ("n_train", "dim", "width")
 
 
-def sizes(values):
-    return [(n, n, n) for n in values]
+def grid(readings, sizes):
+    lengths = [READINGS[reading] for reading in readings]
+    return {("mean_norm", "mean_growth"): lengths, N: [(n,) * 3 for n in sizes], "seed": [0, 1, 2]}
 
 
-def grid(values, readings):
-    axes: Grid = {("mean_norm", "mean_growth"): readings, ("n_train", "dim", "width"): sizes(values)}
-    return {**axes, "seed": [0, 1, 2]}
+def of(reading):
+    return dict(zip(("mean_norm", "mean_growth"), READINGS[reading], strict=True))
 
 
 figure = Experiment(
@@ -62,39 +62,37 @@ figure = Experiment(
     caption="With Lemma 3.2. n = d = N; points are means over seeds, bars their range. Dashed: the slope -k/2 in n.",
     laptop=LAPTOP,
     paper=LAPTOP.but(n_train=4096, dim=4096, width=4096),
-    grid=grid(SIZES, READINGS),
-    paper_grid=grid(PAPER_SIZES, READINGS),
-    sweep_axes=SWEEP_AXES,
+    grid=grid(READINGS, (64, 128, 256, 512)),
+    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)),
+    sweep_axes=one_step.SWEEP_AXES,
     metric="rank_one/relative",
     minutes=0.2,
+    small={N: [(8,) * 3, (12,) * 3]},
 )
-regression = Experiment(
-    name="alignment_elasticity/rank_one_regression",
+regression = figure.variant(
+    "rank_one_regression",
     figure="App. B",
     title="The first gradient of the regression variant is nearly of rank one",
     caption="n = d = N; points are means over seeds, bars their range. Dashed: the slope -1/2 in n.",
-    laptop=REGRESSION,
-    paper=REGRESSION.but(n_train=4096, dim=4096, width=4096),
-    grid=grid(SIZES, READINGS[:2]),
-    paper_grid=grid(PAPER_SIZES, READINGS[:2]),
-    sweep_axes=SWEEP_AXES,
-    metric="rank_one/relative",
+    task="regression",
+    grid=grid([SHORT, USUAL], (64, 128, 256, 512)),
+    paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
     minutes=0.1,
 )
 
 
 @figure.trial
-@regression.trial
 def run(config, recorder):
+    task: Any
     if config.task == "classification":
-        task = training_data(config, n_test=config.n_train)
+        task = one_step.training_data(config, n_test=config.n_train)
     else:
         length = data.mean_length(config.mean_norm, config.mean_growth, config.dim)
         task = data.SubGaussianRegression(
             config.n_train, config.dim, config.distribution, length=length, noise=config.noise,
             n_test=config.n_train, seed=config.streams.data, dtype=config.dtype,
         )  # fmt: skip
-    splits, found = [], []
+    splits = []
 
     def split(learner):
         x, y = (t.to(learner.device) for t in task.train)
@@ -107,53 +105,40 @@ def run(config, recorder):
     def errors(learner):
         x, y, fresh = (t.to(learner.device) for t in (*task.train, task.test[0]))
         beta = measures.train_direction(x, y, config.width)
+        found = []
         for (net, start, end), (parts, autograd) in zip(learner.weights(), splits, strict=True):
             taken = (end - start) / (learner.lr * config.width**0.5)
-            c1 = measures.mean_slope(net.activation.slope)
-            powers = measures.power_errors(
-                fresh, parts.A + parts.B + parts.C, beta, measures.head_direction(net), c1, POWERS
-            )
+            c1, alpha = measures.mean_slope(net.activation.slope), measures.head_direction(net)
+            powers = measures.power_errors(fresh, parts.A + parts.B + parts.C, beta, alpha, c1, POWERS)
             found.append(
                 {f"rank_one/{name}": value for name, value in measures.rank_one_errors(parts).items()}
                 | {"identity_error/autograd": autograd, "identity_error/step": relative(taken, sum(parts))}
                 | {f"power_error/{k}": error for k, (error, _) in powers.items()}
                 | {f"power_error/relative_{k}": share for k, (_, share) in powers.items()}
             )
+        recorder.log({name: sum(each[name] for each in found) / len(found) for name in found[0]}, step=1)
 
-    step(config, recorder, task, errors, before=split)
-    recorder.log({name: sum(each[name] for each in found) / len(found) for name in found[0]}, step=1)
-
-
-def relative(first, second):
-    return (torch.linalg.norm(first - second) / torch.linalg.norm(second)).item()
+    one_step.step(config, recorder, task, errors, before=split)
 
 
 @figure.cost
-@regression.cost
-def costs(config):
-    return cost(config, 3)
+def cost(config):
+    return one_step.cost(config, 3)
 
 
-def by_size(runs, metric, reading=READINGS[1]):
-    """Sizes n and the metric at each, for the reading of |v|."""
-    norm, growth = reading
-    ns = sorted(runs.values("n_train"))
-    return ns, [runs.final(metric, n_train=n, mean_norm=norm, mean_growth=growth) for n in ns]
+def by_size(runs, metric, reading):
+    """The metric at each size n, for the reading of |v|."""
+    return {n: runs.final(metric, n_train=n, **of(reading)) for n in sorted(runs.values("n_train"))}
 
 
 def slope(runs, metric, reading):
-    ns, values = by_size(runs, metric, reading)
-    return float(np.polyfit(np.log(ns), np.log(values), 1)[0])
-
-
-def falls(runs, reading):
-    _, values = by_size(runs, "rank_one/relative", reading)
-    return {"last over first": values[-1] / values[0], "slope": slope(runs, "rank_one/relative", reading)}
+    n, values = np.array([*by_size(runs, metric, reading).items()]).T
+    return np.polyfit(np.log(n), np.log(values), 1)[0]
 
 
 def least_cosine(runs, reading):
-    ns, values = by_size(runs, "rank_one/cosine", reading)
-    return min(value for n, value in zip(ns, values, strict=True) if n >= min(256, ns[-1]))
+    cosines = by_size(runs, "rank_one/cosine", reading)
+    return min(cosine for n, cosine in cosines.items() if n >= min(256, max(cosines)))
 
 
 @figure.claim(
@@ -173,8 +158,15 @@ def splits_exactly(runs):
     paper="slope -1/2 up to logarithms",
     expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
 )
+@regression.claim(
+    "app_b_error_falls",
+    says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
+    paper="as Prop. 3.1",
+    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
+)
 def error_falls(runs):
-    return falls(runs, READINGS[1])
+    errors = list(by_size(runs, "rank_one/relative", USUAL).values())
+    return {"last over first": errors[-1] / errors[0], "slope": slope(runs, "rank_one/relative", USUAL)}
 
 
 @figure.claim(
@@ -183,8 +175,25 @@ def error_falls(runs):
     origin="ours",
     expect=above(0.97),
 )
+@regression.claim(
+    "app_b_gradient_points_along_a",
+    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
+    origin="ours",
+    expect=above(0.97),
+)
 def cosine(runs):
-    return least_cosine(runs, READINGS[1])
+    return least_cosine(runs, USUAL)
+
+
+@regression.claim(
+    "app_b_cosine_at_short_means",
+    says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
+    origin="ours",
+    expect=above(0.97),
+    fails="with short means more of the gradient lies outside A at these sizes than at |v| = 5",
+)
+def cosine_at_short_means(runs):
+    return least_cosine(runs, SHORT)
 
 
 @figure.claim(
@@ -195,9 +204,10 @@ def cosine(runs):
     expect={"relative error": above(1.0), "top energy": above(0.99)},
 )
 def long_means(runs):
-    errors = [min(by_size(runs, "rank_one/relative", reading)[1]) for reading in READINGS[2:]]
-    energies = [min(by_size(runs, "rank_one/top_energy", reading)[1]) for reading in READINGS[2:]]
-    return {"relative error": min(errors), "top energy": min(energies)}
+    named = {"relative error": "rank_one/relative", "top energy": "rank_one/top_energy"}
+    return {
+        name: min(min(by_size(runs, metric, reading).values()) for reading in LONG) for name, metric in named.items()
+    }
 
 
 @figure.claim(
@@ -209,7 +219,7 @@ def long_means(runs):
     expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS},
 )
 def powers(runs):
-    return {f"k={k}": slope(runs, f"power_error/{k}", READINGS[0]) for k in POWERS}
+    return {f"k={k}": slope(runs, f"power_error/{k}", SHORT) for k in POWERS}
 
 
 @figure.claim(
@@ -221,82 +231,39 @@ def powers(runs):
     fails="the logarithms are printed in the exponent; the proof and the numbers have them beside the power",
 )
 def powers_as_printed(runs):
-    return slope(runs, "power_error/1", READINGS[0])
+    return slope(runs, "power_error/1", SHORT)
 
 
-@regression.claim(
-    "app_b_error_falls",
-    says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
-    paper="as Prop. 3.1",
-    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-)
-def regression_falls(runs):
-    return falls(runs, READINGS[1])
-
-
-@regression.claim(
-    "app_b_gradient_points_along_a",
-    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
-    origin="ours",
-    expect=above(0.97),
-)
-def regression_cosine(runs):
-    return least_cosine(runs, READINGS[1])
-
-
-@regression.claim(
-    "app_b_cosine_at_short_means",
-    says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
-    origin="ours",
-    expect=above(0.97),
-    fails="with short means more of the gradient lies outside A at these sizes than at |v| = 5",
-)
-def regression_cosine_short(runs):
-    return least_cosine(runs, READINGS[0])
-
-
-def errors_panel(axis, runs, readings):
-    for reading, colour in zip(readings, CATEGORIES, strict=False):
-        spread(axis, runs, "rank_one/relative", reading, colour, f"|v| = {NAMED[reading]}")
-    ns, values = by_size(runs, "rank_one/relative", readings[0])
-    axis.plot(ns, [values[0] * (ns[0] / n) ** 0.5 for n in ns], color="#444444", linestyle="--", linewidth=1)
-    axis.set(title="relative error of A", ylabel="‖G − A‖ / ‖G‖", xlabel="n", yscale="log")
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def cosine_panel(axis, runs, readings):
-    for reading, colour in zip(readings, CATEGORIES, strict=False):
-        spread(axis, runs, "rank_one/cosine", reading, colour, None)
-    axis.set(title="direction of G", ylabel="cosine of G and A", xlabel="n")
-
-
-def spread(axis, runs, metric, reading, colour, label):
-    """Mean over seeds against n, bars from the least to the greatest."""
-    norm, growth = reading
-    ns = sorted(runs.values("n_train"))
-    tables = [runs.curves(metric, n_train=n, mean_norm=norm, mean_growth=growth).to_numpy() for n in ns]
-    means = np.array([t.mean() for t in tables])
-    ends = np.array([[m - t.min(), t.max() - m] for m, t in zip(means, tables, strict=True)]).clip(min=0)
+def against_n(axis, runs, metric, reading, colour, label=None, power=0.0):
+    """Means over seeds against n, bars from the least to the greatest; the dashed line n^-power, unless it is 0."""
+    means = by_size(runs, metric, reading)
     axis.set_xscale("log")
-    axis.set_xticks(ns, [str(n) for n in ns])
+    axis.set_xticks(list(means), [str(n) for n in means])
     axis.minorticks_off()
-    axis.errorbar(ns, means, yerr=ends.T, color=colour, label=label, marker="o", markersize=3.5, capsize=2)
+    points(axis, runs, metric, "n_train", where=of(reading), color=colour, label=label)
+    if power:
+        least = min(means)
+        line = [means[least] * (least / n) ** power for n in means]
+        axis.plot(list(means), line, color="#444444", linestyle="--", linewidth=1)
+
+
+@regression.draw(cols=2, size=(9, 3.6))
+def error_panels(runs, axes):
+    errors, cosines = axes[0, :2]
+    readings = [reading for reading, (_, growth) in READINGS.items() if growth in runs.values("mean_growth")]
+    for reading, colour in zip(readings, CATEGORIES, strict=False):
+        slope = 0.5 * (reading == SHORT)
+        against_n(errors, runs, "rank_one/relative", reading, colour, f"|v| = {reading}", slope)
+        against_n(cosines, runs, "rank_one/cosine", reading, colour)
+    errors.set(title="relative error of A", ylabel="‖G − A‖ / ‖G‖", xlabel="n", yscale="log")
+    errors.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    cosines.set(title="direction of G", ylabel="cosine of G and A", xlabel="n")
 
 
 @figure.draw(cols=3, size=(13, 3.6))
 def panels(runs, axes):
-    errors_panel(axes[0, 0], runs, READINGS)
-    cosine_panel(axes[0, 1], runs, READINGS)
+    error_panels(runs, axes)
     for k, colour in zip(POWERS, CATEGORIES, strict=False):
-        spread(axes[0, 2], runs, f"power_error/{k}", READINGS[0], colour, f"k = {k}")
-        ns, values = by_size(runs, f"power_error/{k}", READINGS[0])
-        line = [values[0] * (ns[0] / n) ** (k / 2) for n in ns]
-        axes[0, 2].plot(ns, line, color="#444444", linestyle="--", linewidth=1)
+        against_n(axes[0, 2], runs, f"power_error/{k}", SHORT, colour, f"k = {k}", k / 2)
     axes[0, 2].set(title="Lemma 3.2, |v| = 1", ylabel="operator norm of the error", xlabel="n", yscale="log")
     axes[0, 2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-@regression.draw(cols=2, size=(9, 3.6))
-def regression_panels(runs, axes):
-    errors_panel(axes[0, 0], runs, READINGS[:2])
-    cosine_panel(axes[0, 1], runs, READINGS[:2])

@@ -15,6 +15,7 @@ subtract that class's own mean. A second beta from permuted labels says how much
 learned, and how much from an unseen class merely having long or short feature vectors.
 """
 
+import itertools
 from typing import Any, Literal
 
 from featurelab.pipelines import (
@@ -25,6 +26,7 @@ from featurelab.pipelines import (
     Field,
     above,
     at_least,
+    band,
     choice,
     data,
     fit,
@@ -39,12 +41,9 @@ from featurelab.pipelines import (
 )
 
 Named = Literal["digits", "fields", "cars196", "cub200"]
-PAIRS: dict[str, tuple[str, str]] = {
-    "digits": ("digits", "fields"),
-    "fields": ("digits", "fields"),
-    "cars196": ("cars196", "cub200"),
-    "cub200": ("cars196", "cub200"),
-}
+PAIRS = {name: pair for pair in (("digits", "fields"), ("cars196", "cub200")) for name in pair}
+PAIR_NAMES = ("A to A", "A to B", "B to A", "B to B")
+PAPER_LEVEL = (0.7, 0.5)
 SCORES = {"similarity": r"$|\beta^\top\mu|$", "alignment": "Alignment", "elasticity": "Elasticity"}
 
 
@@ -84,6 +83,7 @@ figure = Experiment(
     },
     metric="loss/train",
     minutes=0.2,
+    small={"epochs": 4, "dim": 16, "width": 24, "n_train": 24, "unseen": 4, "permutations": 2},
     needs=("cars196", "cub200"),
     stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields in place of CARS196 and CUB200, a"
     " small convolutional backbone in place of ResNet-18: same statistic, other numbers",
@@ -94,33 +94,29 @@ figure = Experiment(
 def run(config, recorder):
     task = two_classes(config)
     trunk: Any
+    drawn: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.trunk == "conv":
-        channels = task.train[0].shape[1]
         trunk = nets.TrunkHead(
-            nets.conv_trunk(channels, batch_norm=config.batch_norm, seed=config.streams.init, dtype=config.dtype),
-            nets.drawn(lambda: torch.nn.Linear(64, config.dim), seed=config.streams.init, dtype=config.dtype),
+            nets.conv_trunk(task.train[0].shape[1], batch_norm=config.batch_norm, **drawn),
+            nets.drawn(lambda: torch.nn.Linear(64, config.dim), **drawn),
         )
     else:
-        trunk = nets.resnet18(config.dim, stem="imagenet", seed=config.streams.init, dtype=config.dtype)
-    net = nets.TrunkFeature(
-        trunk, config.dim, config.width, activation=config.activation, train_heads=config.train_heads,
-        seed=config.streams.init, dtype=config.dtype,
-    )  # fmt: skip
-    learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.adam(config.lr, weight_decay=config.weight_decay)
-    )
-    watching = probes.UnseenClassProbe(
-        task.train, task.evaluation, permutations=config.permutations, seed=config.streams.order
-    )
-    fit(learner, task, config, recorder, epochs=config.epochs,
-        probes=[probes.LossProbe({"train": task.train}), watching])  # fmt: skip
+        trunk = nets.resnet18(config.dim, stem="imagenet", **drawn)
+    how = {"activation": config.activation, "train_heads": config.train_heads}
+    net = nets.TrunkFeature(trunk, config.dim, config.width, **how, **drawn)
+    optimizer = learners.adam(config.lr, weight_decay=config.weight_decay)
+    learner = learners.Supervised(net, loss="half_mse", optimizer=optimizer)
+    loss = probes.LossProbe({"train": task.train})
+    order = config.streams.order
+    watching = probes.UnseenClassProbe(task.train, task.evaluation, permutations=config.permutations, seed=order)
+    fit(learner, task, config, recorder, epochs=config.epochs, probes=[loss, watching])
     for name, classes in task.classes.items():
         scores = [
             [[values[f"{score}/{name}/{k}"] for k in range(len(classes))] for score in SCORES]
             for step, values in watching.history
             if in_the_middle(step, config.epochs)
         ]
-        _, p = measures.concordance_test(np.array(scores), seed=config.streams.order)
+        _, p = measures.concordance_test(np.array(scores), seed=order)
         recorder.log({f"kendalls_w_p/{name}": p}, step=config.epochs)
     recorder.array("classes", train=np.array(task.train_classes), **{k: np.array(v) for k, v in task.classes.items()})
 
@@ -147,14 +143,12 @@ def two_classes(config):
 def cost(config):
     images = config.n_train * (1 + 2 * config.unseen / 2)  # trained on, and measured after every epoch
     if config.trunk == "resnet18":
-        parameters, multiplications, activations = 11_200_000, 1.82e9, 2.5e6
+        parameters, outputs, multiplications, activations = 11_200_000, 512, 1.82e9, 2.5e6 + 3 * config.size**2
     else:
-        parameters, multiplications, activations = 23_500, 4.2e5, 3.3e3
-    parameters += (512 if config.trunk == "resnet18" else 64) * config.dim + config.dim * config.width
-    parameters += 2 * config.width
-    each = 2.0 * (multiplications + config.dim * config.width)
-    flops = config.epochs * each * (3 * config.n_train + images)
-    memory = 4.0 * (4 * parameters + images * (activations + 3 * config.size**2 * (config.trunk == "resnet18")))
+        parameters, outputs, multiplications, activations = 23_500, 64, 4.2e5, 3.3e3
+    parameters += outputs * config.dim + config.dim * config.width + 2 * config.width
+    flops = config.epochs * 2.0 * (multiplications + config.dim * config.width) * (3 * config.n_train + images)
+    memory = 4.0 * (4 * parameters + images * activations)
     public = PAIRS[config.train_set] if config.train_set in ("cars196", "cub200") else ()
     return Cost(parameters, flops, memory, config.epochs, public)
 
@@ -164,20 +158,17 @@ def in_the_middle(epoch, epochs):
     return max(1, 3 * epochs // 10) <= epoch <= -(-3 * epochs // 4)
 
 
-def middle(runs, metric, **where):
+def middle(runs, metric):
     """The mean over the middle of training."""
-    curve = runs.curve(metric, **where)
+    curve = runs.curve(metric)
     return float(curve[[in_the_middle(epoch, curve.index.max()) for epoch in curve.index]].mean())
 
 
 def each_pair(runs, value):
-    """value(trained on, measured on) by name, for the two training sets and two evaluation sets of this scale."""
-    first, second = PAIRS[runs.values("train_set")[0]]
-    named = {"A": first, "B": second}
-    return {f"{a} to {b}": value(named[a], named[b]) for a in named for b in named}
-
-
-PAIR_NAMES = ("A to A", "A to B", "B to A", "B to B")
+    """value(runs trained on one, name of the other) for the two training and two evaluation sets of this scale."""
+    sets = PAIRS[runs.values("train_set")[0]]
+    pairs = zip(PAIR_NAMES, itertools.product(sets, repeat=2), strict=True)
+    return {name: value(runs.where(train_set=trained), measured) for name, (trained, measured) in pairs}
 
 
 @figure.claim(
@@ -189,7 +180,7 @@ PAIR_NAMES = ("A to A", "A to B", "B to A", "B to B")
     expect={"A to A": at_least(0.7), "A to B": at_least(0.7), "B to A": at_least(0.5), "B to B": at_least(0.5)},
 )
 def agreement(runs):
-    return each_pair(runs, lambda a, b: middle(runs, f"kendalls_w/{b}", train_set=a))
+    return each_pair(runs, lambda some, name: middle(some, f"kendalls_w/{name}"))
 
 
 @figure.claim(
@@ -201,7 +192,7 @@ def agreement(runs):
     seeds=4,
 )
 def significance(runs):
-    return each_pair(runs, lambda a, b: -2 * np.log(runs.final(f"kendalls_w_p/{b}", train_set=a)))
+    return each_pair(runs, lambda some, name: -2 * np.log(some.final(f"kendalls_w_p/{name}")))
 
 
 @figure.claim(
@@ -211,7 +202,7 @@ def significance(runs):
     expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)),
 )
 def agreement_without_labels(runs):
-    return each_pair(runs, lambda a, b: middle(runs, f"kendalls_w_permuted/{b}", train_set=a))
+    return each_pair(runs, lambda some, name: middle(some, f"kendalls_w_permuted/{name}"))
 
 
 @figure.claim(
@@ -222,11 +213,8 @@ def agreement_without_labels(runs):
     expect=dict.fromkeys(PAIR_NAMES, above(0)),
 )
 def gain_over_permuted(runs):
-    def gain(trained, measured):
-        true, permuted = (
-            runs.curve(f"{name}/{measured}", train_set=trained) for name in ("spearman", "spearman_permuted")
-        )
-        return float((true - permuted).loc[1:].mean())
+    def gain(some, name):
+        return (some.curve(f"spearman/{name}") - some.curve(f"spearman_permuted/{name}")).loc[1:].mean()
 
     return each_pair(runs, gain)
 
@@ -239,11 +227,10 @@ def gain_over_permuted(runs):
     expect={"A": at_least(0.98), "B": at_least(0.98)},
 )
 def heads(runs):
-    names = PAIRS[runs.values("train_set")[0]]
-    return {
-        part: min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))
-        for part, name in zip("AB", names, strict=True)
-    }
+    def lower(name):
+        return min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))
+
+    return {part: lower(name) for part, name in zip("AB", PAIRS[runs.values("train_set")[0]], strict=True)}
 
 
 @figure.claim(
@@ -255,68 +242,46 @@ def heads(runs):
     expect=dict.fromkeys(PAIR_NAMES, above(0.5)),
 )
 def together(runs):
-    def share(trained, measured):
+    def share(some, name):
         positive = []
         for k in range(runs.values("unseen")[0]):
-            curves = [runs.curve(f"{score}/{measured}/{k}", train_set=trained).loc[1:] for score in SCORES]
-            ranks = [curve.rank() for curve in curves]
-            positive += [ranks[i].corr(ranks[j]) > 0 for i, j in ((0, 1), (0, 2), (1, 2))]
-        return float(np.mean(positive))
+            ranks = [some.curve(f"{score}/{name}/{k}").loc[1:].rank() for score in SCORES]
+            positive += [first.corr(second) > 0 for first, second in itertools.combinations(ranks, 2)]
+        return np.mean(positive)
 
     return each_pair(runs, share)
-
-
-PAPER_LEVEL = (0.7, 0.5)
 
 
 @figure.draw(rows=4, cols=4, size=(15, 10.5))
 def panels(runs, axes):
     sets = PAIRS[runs.values("train_set")[0]]
     trained = [name for name in sets if name in runs.values("train_set")]
-    for column, name in enumerate(trained):
-        agreement_panel(axes[0, column], runs, name, sets, PAPER_LEVEL[sets.index(name)])
-        accuracy_panel(axes[0, 2 + column], runs, name)
     outside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    for agreement, accuracy, name in zip(axes[0, :2], axes[0, 2:], trained, strict=False):
+        some = runs.where(train_set=name)
+        for other, colour in zip(sets, CATEGORIES, strict=False):
+            band(agreement, some.curves(f"kendalls_w/{other}"), color=colour, label=f"on {other}")
+            permuted = some.curve(f"kendalls_w_permuted/{other}")
+            agreement.plot(permuted, color=colour, linestyle=":", label=f"on {other}, permuted labels")
+        level = PAPER_LEVEL[sets.index(name)]
+        agreement.axhline(level, color="#444444", linestyle="--", linewidth=1, label="paper: at least")
+        agreement.axhline(1 / 3, color="#999999", linestyle="-.", linewidth=1, label="unrelated rankings")
+        agreement.set(title=f"trained on {name}", ylim=(0, 1.02), xlabel="epoch", ylabel="Kendall's W")
+        for head, colour in zip((1, 2), CATEGORIES, strict=False):
+            accuracy.plot(some.curves(f"accuracy/head_{head}"), color=colour, linewidth=1, alpha=0.7)
+            accuracy.plot([], [], color=colour, label=f"head {head}")
+        accuracy.set(title=f"heads, trained on {name}", ylim=(0, 1.02), xlabel="epoch", ylabel="training accuracy")
+        if name == sets[0]:
+            accuracy.legend(loc="lower right")
     axes[0, 3].legend(*axes[0, 0].get_legend_handles_labels(), title="left: Kendall's W", **outside)
     first = runs.where(seed=min(runs.values("seed")))
-    pairs = [(a, b) for a in trained for b in sets]
-    for column, (a, b) in enumerate(pairs):
-        for row, (score, name) in enumerate(SCORES.items(), start=1):
-            raw_panel(axes[row, column], first, score, a, b)
-            axes[row, column].set(ylabel=name if column == 0 else None, xlabel="epoch" if row == 3 else None)
-        axes[1, column].set_title(f"trained on {a}, unseen {b}")
+    for column, (name, other) in enumerate(itertools.product(trained, sets)):
+        some = first.where(train_set=name)
+        for axis, (score, title) in zip(axes[1:, column], SCORES.items(), strict=True):
+            for k, colour in enumerate(shades(runs.values("unseen")[0])):
+                axis.plot(some.curve(f"{score}/{other}/{k}"), color=colour, label=f"class {k + 1}")
+            axis.plot(some.curve(f"{score}/{other}/all"), color="#999999", linewidth=2.4, label="all")
+            axis.set(ylabel=None if column else title)
+        axes[1, column].set_title(f"trained on {name}, unseen {other}")
+        axes[3, column].set_xlabel("epoch")
     axes[1, 3].legend(**outside)
-
-
-def agreement_panel(axis, runs, trained, sets, level):
-    for name, colour in zip(sets, CATEGORIES, strict=False):
-        for metric, style in (("kendalls_w", "-"), ("kendalls_w_permuted", ":")):
-            table = runs.curves(f"{metric}/{name}", train_set=trained)
-            label = f"on {name}" + (", permuted labels" if style == ":" else "")
-            axis.plot(table.index, table.mean(axis=1), color=colour, linestyle=style, label=label)
-            if style == "-":
-                axis.fill_between(
-                    table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0
-                )
-    axis.axhline(level, color="#444444", linestyle="--", linewidth=1, label="paper: at least")
-    axis.axhline(1 / 3, color="#999999", linestyle="-.", linewidth=1, label="unrelated rankings")
-    axis.set(title=f"trained on {trained}", ylim=(0, 1.02), xlabel="epoch", ylabel="Kendall's W")
-
-
-def accuracy_panel(axis, runs, trained):
-    for head, colour in zip((1, 2), CATEGORIES, strict=False):
-        table = runs.curves(f"accuracy/head_{head}", train_set=trained)
-        axis.plot(table.index, table, color=colour, linewidth=1, alpha=0.7)
-        axis.plot([], [], color=colour, label=f"head {head}")
-    axis.set(title=f"heads, trained on {trained}", ylim=(0, 1.02), xlabel="epoch", ylabel="training accuracy")
-    if trained == PAIRS[trained][0]:
-        axis.legend(loc="lower right")
-
-
-def raw_panel(axis, runs, score, trained, measured):
-    count = runs.values("unseen")[0]
-    for k, colour in enumerate(shades(count)):
-        curve = runs.curve(f"{score}/{measured}/{k}", train_set=trained)
-        axis.plot(curve.index, curve, color=colour, label=f"class {k + 1}")
-    curve = runs.curve(f"{score}/{measured}/all", train_set=trained)
-    axis.plot(curve.index, curve, color="#999999", linewidth=2.4, label="all")

@@ -6,34 +6,13 @@ paper sees three phases: too small an e, or too distant a class, gains nothing; 
 the classes are apart before the step already. Data 2 is left out: its v is so long that recall is 1 throughout.
 """
 
-from featurelab.pipelines import Experiment, Field, Grid, above, at_least, at_most, below, np
-from featurelab.pipelines.alignment_elasticity.one_step import (
-    DATA,
-    PAPER,
-    SWEEP_AXES,
-    UnseenConfig,
-    along_the_axis,
-    averaged_scores,
-    cost,
-    record_curves,
-    spearman,
-    step,
-    training_data,
-)
-from featurelab.pipelines.alignment_elasticity.scores import TENTHS, band, points
+from featurelab.pipelines import Experiment, above, at_least, at_most, band, below, np
+from featurelab.pipelines.alignment_elasticity import one_step
+from featurelab.pipelines.alignment_elasticity.one_step import INSIDE, TENTHS, shares_of, trends
 
-SMALL = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
-LOGARITHMIC = (*SMALL, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-
-
-class RecallConfig(UnseenConfig):
-    shares: tuple[float, ...] = Field(
-        tuple(sorted({*TENTHS, *SMALL})), description="e: the unseen class has the mean e v"
-    )
-
-
-LAPTOP = RecallConfig(networks=1)
-GRID: Grid = {"distribution": ["ball", "sphere"], "seed": [0, 1, 2, 3, 4]}
+CLOSE = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
+LOGARITHMIC = (*CLOSE, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+LAPTOP = one_step.ShareConfig(networks=1, shares=tuple(sorted({*TENTHS, *CLOSE})))
 
 figure = Experiment(
     name="alignment_elasticity/recall",
@@ -41,66 +20,34 @@ figure = Experiment(
     title="Recall@1 of unseen classes at e v, before and after the step",
     caption="With Figs. K.4 (top) and K.5. Means over draws of the data and networks; bands are the range over draws.",
     laptop=LAPTOP,
-    paper=LAPTOP.but(n_test=1000, **PAPER),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
+    paper=LAPTOP.but(**one_step.PAPER),
+    grid={"distribution": list(INSIDE), "seed": [0, 1, 2, 3, 4]},
+    sweep_axes=one_step.SWEEP_AXES,
     metric="recall/cosine_trained",
     mode="max",
     minutes=0.4,
+    small=one_step.SMALL | {"seed": [0, 1, 2]},
 )
 
 
 @figure.trial
 def run(config, recorder):
-    task = training_data(config)
-
-    def measure(learner):
-        means = along_the_axis(task, config.shares, config.projection)
-        scores = averaged_scores(config, learner, task, means, recall=("cosine", "inner"))
-        record_curves(recorder, scores, shares=np.array(config.shares))
-
-    step(config, recorder, task, measure)
+    one_step.record_shares(config, recorder, config.shares, recall=("cosine", "inner"))
 
 
 @figure.cost
-def costs(config):
-    return cost(config, len(config.shares), recall=2)
-
-
-def curve(runs, metric, distribution, shares):
-    """The metric at these e, in order."""
-    kept = points(runs).tolist()
-    values = runs.curve(metric, distribution=distribution)
-    return np.array([values[kept.index(share)] for share in shares])
-
-
-def rise(runs, kind, when, shares=TENTHS):
-    """By data set: Spearman's correlation of Recall@1 with |beta^T mu| over these e."""
-    found = {}
-    for distribution in ("ball", "sphere"):
-        similarity = abs(curve(runs, "similarity/unseen", distribution, shares))
-        recall = curve(runs, f"recall/{kind}_{when}", distribution, shares)
-        found[DATA[distribution]] = spearman(similarity, recall)
-    return found
-
-
-def gains(runs, distribution):
-    after, before = (curve(runs, f"recall/cosine_{when}", distribution, LOGARITHMIC) for when in ("trained", "initial"))
-    return after - before
-
-
-def both(bound):
-    return {"Data 1": bound, "Data 3": bound}
+def cost(config):
+    return one_step.cost(config, len(config.shares), recall=2)
 
 
 @figure.claim(
     "c12_initial_recall_rises",
     says="before the step Recall@1 rises with |e|, as the means of the two classes part (Spearman, e = -0.9, ..., 0.9)",
     paper="increases with e",
-    expect=both(at_least(0.9)),
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
 )
 def initial(runs):
-    return rise(runs, "cosine", "initial")
+    return trends(runs, "recall/cosine_initial", INSIDE, only=np.isin(shares_of(runs), TENTHS))
 
 
 @figure.claim(
@@ -111,7 +58,9 @@ def initial(runs):
     expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)},
 )
 def phases(runs):
-    found = [gains(runs, distribution) for distribution in ("ball", "sphere")]
+    each_data = [runs.where(distribution=distribution) for distribution in INSIDE]
+    gains = [some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial") for some in each_data]
+    found = [gain[np.isin(shares_of(runs), LOGARITHMIC)].to_numpy() for gain in gains]
     return {
         "smallest e": max(each[0] for each in found),
         "between": min(each.max() for each in found),
@@ -127,24 +76,26 @@ def phases(runs):
     expect=at_most(0.15),
 )
 def inner_product(runs):
-    cosine, inner = (rise(runs, kind, "trained", LOGARITHMIC) for kind in ("cosine", "inner"))
+    only = np.isin(shares_of(runs), LOGARITHMIC)
+    cosine, inner = (trends(runs, f"recall/{kind}_trained", INSIDE, only=only) for kind in ("cosine", "inner"))
     return max(abs(cosine[name] - inner[name]) for name in cosine)
 
 
 @figure.draw(rows=2, cols=3, size=(11, 6.2))
 def panels(runs, axes):
-    for row, (distribution, title) in enumerate([("ball", "Data 1"), ("sphere", "Data 3")]):
+    shares = shares_of(runs)
+    columns = [
+        ("cosine", "cosine", "linear", np.isin(shares, TENTHS)),
+        ("cosine", "cosine", "log", shares > 0),
+        ("inner", "inner product", "log", shares > 0),
+    ]
+    for row, (distribution, data) in zip(axes, INSIDE.items(), strict=True):
         some = runs.where(distribution=distribution)
-        shares = points(some)
-        positive = shares > 0
-        for column, (kind, name) in enumerate([("cosine", "cosine"), ("cosine", "cosine"), ("inner", "inner product")]):
-            axis = axes[row, column]
-            chosen = np.isin(shares, TENTHS) if column == 0 else positive
+        for axis, (kind, name, scale, chosen) in zip(row, columns, strict=True):
             before, after = (some.curves(f"recall/{kind}_{when}")[chosen] for when in ("initial", "trained"))
-            band(axis, shares[chosen], before, "#3566a8", "before the step")
-            band(axis, shares[chosen], after, "#d1672c", "after")
-            band(axis, shares[chosen], after - before, "#3f8f5b", "gain")
-            scale = "linear" if column == 0 else "log"
-            axis.set(title=f"{title}, {name}", xlabel="e", ylabel="Recall@1", xscale=scale, ylim=(-0.1, 1.05))
+            band(axis, before, shares[chosen], color="#3566a8", label="before the step")
+            band(axis, after, shares[chosen], color="#d1672c", label="after")
+            band(axis, after - before, shares[chosen], color="#3f8f5b", label="gain")
+            axis.set(title=f"{data}, {name}", xlabel="e", ylabel="Recall@1", xscale=scale, ylim=(-0.1, 1.05))
             axis.axhline(0.5, color="#444444", linestyle=":", linewidth=1, label="chance")
     axes[0, 2].legend(loc="center left", bbox_to_anchor=(1, 0.5))

@@ -1,8 +1,9 @@
 """Figures 3 d-f, K.2 and K.4 (bottom), and Appendix K.4. Unseen classes at the rotated mean R v.
 
 Setup 2: R runs from slight rotations to large ones, by QR of I + eps M with M standard normal; the length of the mean
-stays, only its direction leaves that of v. LAPACK's QR of a matrix near I gives a Q near -I, so that the printed recipe
-does not give slight rotations; the signs of R's diagonal mend it, `fix_signs`.
+stays, only its direction leaves that of v. R is the Q of the QR decomposition, with the first column's sign flipped
+where the determinant is -1. LAPACK's QR of a matrix near I gives a Q near -I, so that the printed recipe does not give
+"slight to substantial" rotations; multiplying Q's columns by the signs of R's diagonal mends it, `fix_signs`.
 
 Here |beta^T mu| and beta^T Sigma beta = |beta|^2 - (beta^T mu)^2 / |mu|^2 trade off, and their sum rises with
 |beta^T mu| only for |mu| > 1: with shorter means Elasticity falls, which the paper's statement leaves out.
@@ -11,37 +12,36 @@ Here |beta^T mu| and beta^T Sigma beta = |beta|^2 - (beta^T mu)^2 / |mu|^2 trade
 that could decide it, so that what is shown is a setting in which the statements on retrieval hold.
 """
 
+from dataclasses import replace
+from typing import Literal
+
 from featurelab.pipelines import (
     CATEGORIES,
+    Config,
+    Cost,
     Experiment,
     Field,
-    Grid,
     above,
     at_least,
     at_most,
+    bars,
     below,
     between,
+    choice,
     data,
+    evaluate,
+    learners,
     measures,
+    nets,
     np,
+    stats,
     torch,
 )
-from featurelab.pipelines.alignment_elasticity.one_step import (
-    COLOURS,
-    DATA,
-    PAPER,
-    SWEEP_AXES,
-    UnseenConfig,
-    averaged_scores,
-    cost,
-    record_curves,
-    spearman,
-    step,
-    training_data,
-)
+from featurelab.pipelines.alignment_elasticity import one_step
+from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA, INSIDE, trend, trends
 
 
-class RotationConfig(UnseenConfig):
+class RotationConfig(one_step.UnseenConfig):
     rotations: int = Field(30, ge=2, description="rotations of the mean")
     least: float = Field(0.1, gt=0, description="eps sqrt(dim) of the slightest rotation")
     most: float = Field(10.0, gt=0, description="eps sqrt(dim) of the largest; between them logarithmic")
@@ -49,13 +49,17 @@ class RotationConfig(UnseenConfig):
     recall: bool = Field(False, description="whether retrieval is measured too")
 
 
-LAPTOP = RotationConfig()
-MORE = {"n_test": 1000, "rotations": 300, **PAPER}
-SHORT = (0.7, 1.0, 1.5, 3.0, 5.0)
-GRID: Grid = {"distribution": list(DATA), "seed": [0, 1, 2, 3, 4]}
+class GeneratorConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="rotations are orthogonal to rounding")
+    dim: int = Field(256, ge=4, description="input coordinates")
+    rotations: int = Field(30, ge=3, description="rotations of the mean")
+    least: float = Field(0.1, gt=0, description="eps sqrt(dim) of the slightest rotation")
+    most: float = Field(10.0, gt=0, description="eps sqrt(dim) of the largest; between them logarithmic")
+
+
+LAPTOP, GENERATOR = RotationConfig(), GeneratorConfig()
+LENGTHS = (0.7, 1.0, 1.5, 3.0, 5.0)
 RECALLED = [("ball", 3.0), ("sphere", 3.0), ("sphere", 5.0)]
-RECALL_GRID: Grid = {("distribution", "mean_norm"): RECALLED, "seed": [0, 1, 2, 3, 4]}
-SHORT_GRID: Grid = {"mean_norm": SHORT, "seed": [0, 1, 2]}
 
 scores = Experiment(
     name="alignment_elasticity/rotations",
@@ -63,77 +67,68 @@ scores = Experiment(
     title="Alignment and Elasticity of unseen classes at R v",
     caption="With Fig. K.2. Every point is a rotation: the mean over networks and draws of the data.",
     laptop=LAPTOP,
-    paper=LAPTOP.but(**MORE),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
+    paper=LAPTOP.but(rotations=300, **one_step.PAPER),
+    grid={"distribution": list(DATA), "seed": [0, 1, 2, 3, 4]},
+    sweep_axes=one_step.SWEEP_AXES,
     metric="alignment/trained",
     mode="max",
     minutes=0.3,
+    small=one_step.SMALL | {"rotations": 8, "seed": [0, 1, 2]},
 )
-retrieval = Experiment(
-    name="alignment_elasticity/rotations_recall",
+retrieval = scores.variant(
+    "rotations_recall",
     figure="Fig. 3 f",
     title="Recall@1 of unseen classes at R v, before and after the step",
     caption="With Fig. K.4 (bottom). Every point is a rotation: the mean over networks and draws of the data.",
-    laptop=LAPTOP.but(recall=True, mean_norm=3.0),
-    paper=LAPTOP.but(recall=True, mean_norm=3.0, **MORE),
-    grid=RECALL_GRID,
-    sweep_axes=SWEEP_AXES,
+    recall=True,
+    mean_norm=3.0,
+    grid={("distribution", "mean_norm"): RECALLED, "seed": [0, 1, 2, 3, 4]},
     metric="recall/cosine_trained",
-    mode="max",
     minutes=0.8,
 )
-short = Experiment(
-    name="alignment_elasticity/rotations_short_means",
+short = scores.variant(
+    "rotations_short_means",
     figure="Sec. 4",
     title="Elasticity of unseen classes at R v falls with the similarity where |v| < 1",
     caption="A control that the theory predicts. Every point is a rotation: the mean over networks and draws.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**MORE),
-    grid=SHORT_GRID,
-    sweep_axes=SWEEP_AXES,
+    grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]},
     metric="elasticity/unseen",
-    mode="max",
-    minutes=0.3,
+)
+generator = Experiment(
+    name="alignment_elasticity/rotation_generator",
+    figure="App. K.4",
+    title="Rotations by QR of I + εM: how far they turn a vector",
+    caption="Cosine of v and R v. Points are means over seeds, bars their range; dashed: (1 + ε²d)^(-1/2).",
+    laptop=GENERATOR,
+    paper=GENERATOR.but(dim=2048, rotations=300),
+    grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(64, 128, 256)},
+    metric="cosine/fixed",
+    minutes=0.1,
+    small={"dim": 16, "rotations": 5},
 )
 
 
+def strengths(config):
+    """The values of eps."""
+    return np.logspace(np.log10(config.least), np.log10(config.most), config.rotations) / config.dim**0.5
+
+
 @scores.trial
-@retrieval.trial
-@short.trial
 def run(config, recorder):
-    task = training_data(config)
+    task = one_step.training_data(config)
     eps = strengths(config)
     axes = data.rotated(task.axis, eps.tolist(), seed=config.streams.data, fix_signs=config.fix_signs)
     lengths = torch.full((len(eps),), task.length, dtype=torch.float64)
     means = measures.UnseenMeans(axes, lengths, data.shrinkage(lengths, config.projection))
-
-    def measure(learner):
-        found = averaged_scores(config, learner, task, means, recall=("cosine",) * config.recall)
-        record_curves(recorder, found, eps=eps, cosine=(axes @ task.axis).numpy())
-
-    step(config, recorder, task, measure)
-
-
-def strengths(config):
-    return np.logspace(np.log10(config.least), np.log10(config.most), config.rotations) / config.dim**0.5
+    kinds, cosine = ("cosine",) * config.recall, (axes @ task.axis).numpy()
+    one_step.record_scores(config, recorder, task, means, recall=kinds, eps=eps, cosine=cosine)
 
 
 @scores.cost
-@retrieval.cost
-@short.cost
-def costs(config):
-    found = cost(config, config.rotations, recall=config.recall)
-    return type(found)(found.parameters, found.flops + 1.4 * config.rotations * config.dim**3, found.memory_bytes)
-
-
-def trend(runs, metric, **where):
-    """Spearman's correlation over rotations of the metric with |beta^T mu|."""
-    return spearman(abs(runs.curve("similarity/unseen", **where)), runs.curve(metric, **where))
-
-
-def each_data(runs, metric):
-    return {name: trend(runs, metric, distribution=distribution) for distribution, name in DATA.items()}
+def cost(config):
+    found = one_step.cost(config, config.rotations, recall=config.recall)
+    return replace(found, flops=found.flops + 1.4 * config.rotations * config.dim**3)
 
 
 @scores.claim(
@@ -144,7 +139,7 @@ def each_data(runs, metric):
     expect=dict.fromkeys(DATA.values(), at_least(0.95)),
 )
 def alignment(runs):
-    return each_data(runs, "alignment/trained")
+    return trends(runs, "alignment/trained")
 
 
 @scores.claim(
@@ -152,11 +147,10 @@ def alignment(runs):
     says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
     paper="positive tendency",
     where="Figs. 3e, K.2",
-    expect={"Data 1": at_least(0.9), "Data 3": at_least(0.9)},
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
 )
 def elasticity(runs):
-    found = each_data(runs, "elasticity/unseen")
-    return {name: found[name] for name in ("Data 1", "Data 3")}
+    return trends(runs, "elasticity/unseen", INSIDE)
 
 
 @scores.claim(
@@ -167,7 +161,7 @@ def elasticity(runs):
     expect=at_least(0.9),
 )
 def elasticity_outside(runs):
-    return each_data(runs, "elasticity/unseen")["Data 2"]
+    return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
 @scores.claim(
@@ -175,30 +169,21 @@ def elasticity_outside(runs):
     says="before the step Alignment does not depend on the rotation: its range over its mean, Data 1 and 3",
     origin="ours",
     where="Fig. 3d",
-    expect={"Data 1": below(0.2), "Data 3": below(0.2)},
+    expect=dict.fromkeys(INSIDE.values(), below(0.2)),
 )
 def flat(runs):
-    found = {}
-    for distribution in ("ball", "sphere"):
-        values = runs.curve("alignment/initial", distribution=distribution)
-        found[DATA[distribution]] = (values.max() - values.min()) / values.mean()
-    return found
-
-
-TESTED = {"Data 1": "ball", "Data 3": "sphere"}
+    curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
+    return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
 
 
 @retrieval.claim(
     "c14_recall_rises",
     says="after the step Recall@1 rises with |beta^T mu|, |v| = 3 (Spearman)",
     paper="increases",
-    expect=dict.fromkeys(TESTED, at_least(0.8)),
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.8)),
 )
 def recall_rises(runs):
-    return {
-        name: trend(runs, "recall/cosine_trained", distribution=distribution, mean_norm=3.0)
-        for name, distribution in TESTED.items()
-    }
+    return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=3.0)
 
 
 @retrieval.claim(
@@ -209,27 +194,21 @@ def recall_rises(runs):
     expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
 )
 def initial_recall(runs):
-    ranges, trends = [], {}
-    for name, distribution in TESTED.items():
-        where = {"distribution": distribution, "mean_norm": 3.0}
-        values = runs.curve("recall/cosine_initial", **where)
-        ranges.append(values.max() - values.min())
-        trends[name] = trend(runs, "recall/cosine_initial", **where)
-    return {"range": max(ranges), **trends}
+    curves = [runs.curve("recall/cosine_initial", mean_norm=3.0, distribution=d) for d in INSIDE]
+    largest = max(curve.max() - curve.min() for curve in curves)
+    return {"range": largest, **trends(runs, "recall/cosine_initial", INSIDE, mean_norm=3.0)}
 
 
 @retrieval.claim(
     "c15b_initial_recall_of_one_network",
     says="the same of each network by itself, whichever its sign: |Spearman|, |v| = 3 (mean over networks)",
     origin="ours",
-    expect={"Data 1": at_most(0.5), "Data 3": at_most(0.5)},
+    expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
     fails="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
 )
 def initial_recall_of_one(runs):
-    return {
-        name: abs(trend(runs, "recall/cosine_initial", distribution=distribution, mean_norm=3.0))
-        for name, distribution in TESTED.items()
-    }
+    found = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=3.0)
+    return {name: abs(correlation) for name, correlation in found.items()}
 
 
 @retrieval.claim(
@@ -240,8 +219,8 @@ def initial_recall_of_one(runs):
     expect={"lowest tenth": below(0), "top third": above(-0.005)},
 )
 def far_classes(runs):
-    found = [gains(runs, distribution, 3.0) for distribution in TESTED.values()]
-    return {"lowest tenth": max(low for low, _ in found), "top third": min(high for _, high in found)}
+    lows, highs = zip(*(gains(runs, distribution, 3.0) for distribution in INSIDE), strict=True)
+    return {"lowest tenth": max(lows), "top third": min(highs)}
 
 
 @retrieval.claim(
@@ -257,9 +236,9 @@ def far_classes_longer(runs):
 
 def gains(runs, distribution, norm):
     """Mean gain over the lowest tenth (two rotations at least) and the top third of |beta^T mu|."""
-    where = {"distribution": distribution, "mean_norm": norm}
-    gain = (runs.curve("recall/cosine_trained", **where) - runs.curve("recall/cosine_initial", **where)).to_numpy()
-    order = np.argsort(abs(runs.curve("similarity/unseen", **where).to_numpy()))
+    some = runs.where(distribution=distribution, mean_norm=norm)
+    gain = (some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial")).to_numpy()
+    order = np.argsort(abs(some.curve("similarity/unseen").to_numpy()))
     return gain[order[: max(2, len(order) // 10)]].mean(), gain[order[-(len(order) // 3) :]].mean()
 
 
@@ -270,39 +249,35 @@ def gains(runs, distribution, norm):
     expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)},
 )
 def turns(runs):
-    return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in SHORT if norm != 1}
+    return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
 
 
 @short.claim(
     "c32_alignment_does_not_turn",
     says="over rotations of Data 3: Spearman of Alignment with |beta^T mu|, at every |v|",
     origin="ours",
-    expect={f"{norm:g}": at_least(0.8) for norm in SHORT},
+    expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS},
 )
 def alignment_stays(runs):
-    return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in SHORT}
+    return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in LENGTHS}
 
 
-def scatter(axis, runs, metric, colour, label, size=14):
+def scatter(axis, runs, metric, colour, label):
     """A metric against |beta^T mu|: means over draws of the data, bars from the least to the greatest."""
-    x, table = abs(runs.curve("similarity/unseen")), runs.curves(metric)
-    mean = table.mean(axis=1)
-    bars = np.array([mean - table.min(axis=1), table.max(axis=1) - mean]).clip(min=0)
-    axis.errorbar(
-        x, mean, yerr=bars, color=colour, linestyle="", marker="o", markersize=3.5, elinewidth=0.6, label=label
-    )
+    x = abs(runs.curve("similarity/unseen"))
+    bars(axis, runs.curves(metric), x, color=colour, label=label, linestyle="", elinewidth=0.6, capsize=0)
     axis.set_xlabel(r"$|\beta^\top \mu|$")
 
 
 @scores.draw(rows=2, cols=3, size=(11, 6.2))
 def panels(runs, axes):
-    for column, (distribution, name) in enumerate(DATA.items()):
+    for (top, bottom), (distribution, name) in zip(axes.T, DATA.items(), strict=True):
         some = runs.where(distribution=distribution)
-        scatter(axes[0, column], some, "alignment/trained", COLOURS[distribution], "after the step")
-        scatter(axes[0, column], some, "alignment/initial", "#8a939b", "before")
-        scatter(axes[1, column], some, "elasticity/unseen", COLOURS[distribution], None)
-        axes[0, column].set(title=f"Alignment, {name}", ylabel="Alignment")
-        axes[1, column].set(title=f"Elasticity, {name}", ylabel="Elasticity")
+        scatter(top, some, "alignment/trained", COLOURS[distribution], "after the step")
+        scatter(top, some, "alignment/initial", "#8a939b", "before")
+        scatter(bottom, some, "elasticity/unseen", COLOURS[distribution], None)
+        top.set(title=f"Alignment, {name}", ylabel="Alignment")
+        bottom.set(title=f"Elasticity, {name}", ylabel="Elasticity")
     axes[0, 0].legend()
 
 
@@ -312,25 +287,101 @@ def recall_panels(runs, axes):
         some = runs.where(distribution=distribution, mean_norm=norm)
         scatter(axis, some, "recall/cosine_initial", "#3566a8", "before the step")
         scatter(axis, some, "recall/cosine_trained", "#d1672c", "after")
-        x = abs(some.curve("similarity/unseen"))
         gain = some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial")
-        lower = axis.twinx()
-        lower.plot(x, gain, "x", color="#3f8f5b", markersize=4, label="gain (right axis)")
-        lower.set_ylabel("gain")
-        lower.grid(visible=False)
+        right = axis.twinx()
+        x = abs(some.curve("similarity/unseen"))
+        right.plot(x, gain, "x", color="#3f8f5b", markersize=4, label="gain (right axis)")
+        right.set_ylabel("gain")
+        right.grid(visible=False)
         axis.set(title=f"{DATA[distribution]}, |v| = {norm:g}", ylabel="Recall@1, cosine")
-    handles = [h for shown in (axis, lower) for h in shown.get_legend_handles_labels()[0]]
+    handles = [h for shown in (axis, right) for h in shown.get_legend_handles_labels()[0]]
     axis.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.25, 1))
 
 
 @short.draw(cols=2, size=(9.5, 3.6))
 def short_panels(runs, axes):
-    for norm, colour in zip(SHORT, CATEGORIES, strict=False):
-        some = runs.where(mean_norm=norm)
-        x = abs(some.curve("similarity/unseen"))
-        for axis, metric in zip(axes[0], ("elasticity/unseen", "alignment/trained"), strict=True):
-            values = some.curve(metric)
-            axis.plot(x / x.max(), values / values.max(), "o", markersize=3.5, color=colour, label=f"|v| = {norm:g}")
-    for axis, name in zip(axes[0], ("Elasticity", "Alignment"), strict=True):
+    named = {"elasticity/unseen": "Elasticity", "alignment/trained": "Alignment"}
+    for axis, (metric, name) in zip(axes[0], named.items(), strict=True):
+        for norm, colour in zip(LENGTHS, CATEGORIES, strict=False):
+            x, values = (runs.curve(each, mean_norm=norm) for each in ("similarity/unseen", metric))
+            x = abs(x) / abs(x).max()
+            axis.plot(x, values / values.max(), "o", markersize=3.5, color=colour, label=f"|v| = {norm:g}")
         axis.set(title=name, xlabel=r"$|\beta^\top \mu|$ / its maximum", ylabel=f"{name} / its maximum")
     axes[0, 1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+@generator.trial
+def turn(config, recorder):
+    seed = config.streams.data
+    axis = data.SubGaussianClasses(2, config.dim, "sphere", seed=seed).axis
+    task = data.TensorData((axis[None], torch.ones(1, 1)), dtype=config.dtype, name="rotated_axis")
+    eps, cosines = strengths(config), []
+
+    def errors(*_):
+        found = []
+        turned = data.rotated(axis, eps.tolist(), seed=seed)
+        for index, strength in enumerate(eps.tolist()):
+            R = data.rotation(config.dim, strength, seed=seed, index=index)
+            printed = data.rotation(config.dim, strength, seed=seed, index=index, fix_signs=False)
+            cosines.append({"cosine/fixed": (axis @ R @ axis).item(), "cosine/printed": (axis @ printed @ axis).item()})
+            orthogonality = (R.T @ R - torch.eye(config.dim)).abs().max().item()
+            determinant = abs(torch.linalg.det(R).item() - 1)
+            found.append([orthogonality, determinant, (R @ axis - turned[index]).abs().max().item()])
+        names = ("orthogonality", "determinant", "vector")
+        return {f"rotation_error/{name}": max(values) for name, *values in zip(names, *found, strict=True)}
+
+    net = nets.two_layer(config.dim, 1, seed=config.streams.init, dtype=config.dtype)
+    evaluate(learners.Measurement(net, errors), task, config, recorder)
+    for index, values in enumerate(cosines):
+        recorder.log(values, step=index)
+    recorder.array("grid", eps=eps)
+
+
+@generator.cost
+def turning_cost(config):
+    return Cost(config.dim, 10.0 * config.rotations * config.dim**3, 40.0 * config.dim**2)
+
+
+@generator.claim(
+    "c23_rotations",
+    says="every R is orthogonal with determinant 1 (largest error of an entry of R'R, and of the determinant)",
+    paper="a valid rotation",
+    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)},
+)
+def valid(runs):
+    return {name: runs.final(f"rotation_error/{name}") for name in ("orthogonality", "determinant")}
+
+
+@generator.claim(
+    "c23_slight_to_substantial",
+    says="with the signs of R's diagonal mended: the cosine of v and R v at the slightest rotation, and Spearman's"
+    " correlation of minus the cosine with eps",
+    paper="from slight to more substantial",
+    origin="corrected",
+    expect={"slightest": above(0.99), "Spearman": at_least(0.9)},
+)
+def slight(runs):
+    eps, cosine = runs.arrays("grid")[0]["eps"], runs.curve("cosine/fixed")
+    return {"slightest": cosine.iloc[0], "Spearman": float(stats.spearmanr(eps, -cosine).statistic)}
+
+
+@generator.claim(
+    "c23_as_printed",
+    says="with Q as LAPACK returns it: the cosine of v and R v at the slightest rotation",
+    paper="from slight to more substantial",
+    expect=above(0.99),
+    fails="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I",
+)
+def as_printed(runs):
+    return runs.curve("cosine/printed").iloc[0]
+
+
+@generator.draw(size=(6.5, 4))
+def cosine_panel(runs, axes):
+    axis = axes[0, 0]
+    x = runs.arrays("grid")[0]["eps"] * runs.values("dim")[0] ** 0.5
+    bars(axis, runs.curves("cosine/fixed"), x, color="#3566a8", label="signs mended")
+    bars(axis, runs.curves("cosine/printed"), x, color="#d1672c", label="as printed")
+    axis.plot(x, (1 + x**2) ** -0.5, color="#444444", linestyle="--", linewidth=1, label="(1 + ε²d)^(-1/2)")
+    axis.set(xlabel="ε √d", ylabel="cosine of v and R v", xscale="log")
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))

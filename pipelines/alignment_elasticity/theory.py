@@ -12,32 +12,15 @@ rest of the gradient. To first order in the step, with sigma' kept,
 which is ours. At |v| = 5 the series is no expansion in a small number: outside the assumptions.
 """
 
-from typing import Any
-
-from featurelab.pipelines import Experiment, Field, Grid, above, at_least, at_most, between, measures, nets, np
-from featurelab.pipelines.alignment_elasticity.one_step import (
-    SWEEP_AXES,
-    UnseenConfig,
-    along_the_axis,
-    averaged_scores,
-    cost,
-    record_curves,
-    spearman,
-    step,
-    training_data,
-)
-from featurelab.pipelines.alignment_elasticity.scores import band, points
-
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+from featurelab.pipelines import Experiment, Field, above, at_least, at_most, band, between, measures, nets, np, stats
+from featurelab.pipelines.alignment_elasticity import one_step
 
 
-class TheoryConfig(UnseenConfig):
-    shares: tuple[float, ...] = Field(SHARES, description="e: the unseen class has the mean e v")
+class TheoryConfig(one_step.ShareConfig):
     degree: int = Field(3, ge=1, le=9, description="terms of the expansion in the closed form of Alignment")
 
 
-LAPTOP = TheoryConfig(n_train=512, dim=512, width=512, n_test=2000, mean_norm=1.0)
-GRID: Grid = {("mean_norm", "lr_exponent"): [(1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (5.0, 0.25)], "seed": [0, 1, 2]}
+LAPTOP = TheoryConfig(n_train=512, dim=512, width=512, n_test=2000, mean_norm=1.0, shares=(0.1, 0.3, 0.5, 0.7, 0.9))
 
 figure = Experiment(
     name="alignment_elasticity/theory",
@@ -46,64 +29,54 @@ figure = Experiment(
     caption="Lines are means over draws of the data and networks, bands their range over draws; η = n^0.25.",
     laptop=LAPTOP,
     paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
+    grid={("mean_norm", "lr_exponent"): [(1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (5.0, 0.25)], "seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES,
     metric="elasticity/unseen",
     mode="max",
     minutes=0.5,
+    small=one_step.SMALL,
 )
 
 
 @figure.trial
 def run(config, recorder):
-    task = training_data(config)
     activation = nets.CentredActivation(config.activation)
-    coefficients: Any = measures.hermite_coefficients(activation, config.degree).tolist()
+    known = {"coefficients": measures.hermite_coefficients(activation, config.degree).tolist(), "width": config.width}
 
-    def measure(learner):
-        scores: dict[str, Any] = averaged_scores(
-            config, learner, task, along_the_axis(task, config.shares, config.projection)
-        )
-        mean, variance = scores["similarity/unseen"], scores["spread/unseen"]
-        known: dict[str, Any] = {"coefficients": coefficients, "width": config.width}
+    def closed_forms(scores, learner, *_):
+        moments = scores["similarity/unseen"], scores["spread/unseen"]
         for scale in ("consistent", "literal"):
-            rate = measures.effective_rate(learner.lr, config.width, scale)
-            for degree in (1, config.degree):
-                theory = measures.alignment_theory(mean, variance, rate=rate, degree=degree, **known)
-                scores[f"alignment/{scale}_{degree}"] = theory
-            theory = measures.elasticity_theory(mean, variance, rate=rate, degree=1, **known)
-            scores[f"elasticity/{scale}_1"] = theory
+            known["rate"] = measures.effective_rate(learner.lr, config.width, scale)
+            for l in (1, config.degree):  # noqa: E741 - as the theorem writes it
+                scores[f"alignment/{scale}_{l}"] = measures.alignment_theory(*moments, degree=l, **known)
+            scores[f"elasticity/{scale}_1"] = measures.elasticity_theory(*moments, degree=1, **known)
         scores["elasticity/first_order"] = measures.elasticity_first_order(
-            mean, variance, slope=activation.slope, lr=learner.lr, width=config.width
+            *moments, slope=activation.slope, lr=learner.lr, width=config.width
         )
         scores["alignment/gain"] = scores["alignment/trained"] - scores["alignment/initial"]
-        record_curves(recorder, scores, shares=np.array(config.shares))
 
-    step(config, recorder, task, measure)
+    one_step.record_shares(config, recorder, config.shares, more=closed_forms)
 
 
 @figure.cost
-def costs(config):
-    return cost(config, len(config.shares))
-
-
-def curve(runs, metric, norm=1.0, exponent=0.25):
-    return runs.curve(metric, mean_norm=norm, lr_exponent=exponent).to_numpy()
-
-
-def degree(runs):
-    return runs.values("degree")[0]
+def cost(config):
+    return one_step.cost(config, len(config.shares))
 
 
 def alignment_error(runs, norm, scale="consistent"):
     """Median over e >= 0.3 of the relative error of the closed form."""
-    found = curve(runs, f"alignment/{scale}_{degree(runs)}", norm) / curve(runs, "alignment/gain", norm)
-    shares = points(runs)
-    return float(np.median(abs(found[shares >= 0.3] - 1)))
+    some = runs.where(mean_norm=norm, lr_exponent=0.25)
+    found = some.curve(f"alignment/{scale}_{runs.values('degree')[0]}") / some.curve("alignment/gain")
+    return float(np.median(abs(found[one_step.shares_of(runs) >= 0.3] - 1)))
 
 
-def ratios(runs, metric, exponent=0.25):
-    return curve(runs, metric, exponent=exponent) / curve(runs, "elasticity/unseen", exponent=exponent)
+def ratios(runs, theory, exponent=0.25):
+    """The closed form of Elasticity over the measured one, at |v| = 1, for every e."""
+    some = runs.where(mean_norm=1.0, lr_exponent=exponent)
+    return some.curve(f"elasticity/{theory}") / some.curve("elasticity/unseen")
+
+
+RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 
 @figure.claim(
@@ -154,14 +127,9 @@ def alignment_as_printed(runs):
     expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)},
 )
 def elasticity(runs):
-    found = ratios(runs, "elasticity/consistent_1")
-    order = spearman(curve(runs, "elasticity/consistent_1"), curve(runs, "elasticity/unseen"))
+    found, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
+    order = stats.spearmanr(some.curve("elasticity/consistent_1"), some.curve("elasticity/unseen")).statistic
     return {"least": found.min(), "greatest": found.max(), "Spearman": order}
-
-
-def first_order_ratios(runs):
-    named = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
-    return {name: float(np.median(ratios(runs, "elasticity/first_order", a))) for name, a in named.items()}
 
 
 @figure.claim(
@@ -173,7 +141,7 @@ def first_order_ratios(runs):
     expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)},
 )
 def first_order(runs):
-    return first_order_ratios(runs)
+    return {name: np.median(ratios(runs, "first_order", a)) for name, a in RATES.items()}
 
 
 @figure.claim(
@@ -184,7 +152,7 @@ def first_order(runs):
     expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
 )
 def first_order_of_one(runs):
-    return {name: abs(value - 1) for name, value in first_order_ratios(runs).items()}
+    return {name: abs(np.median(ratios(runs, "first_order", a)) - 1) for name, a in RATES.items()}
 
 
 @figure.claim(
@@ -196,7 +164,7 @@ def first_order_of_one(runs):
     fails="the printed expansion of the features leaves out the sqrt(N) of the step",
 )
 def elasticity_as_printed(runs):
-    return float(np.median(ratios(runs, "elasticity/literal_1")))
+    return float(np.median(ratios(runs, "literal_1")))
 
 
 @figure.claim(
@@ -207,25 +175,23 @@ def elasticity_as_printed(runs):
     expect=above(100),
 )
 def far_off(runs):
-    return float((1 / ratios(runs, "elasticity/literal_1")).min())
+    return float((1 / ratios(runs, "literal_1")).min())
 
 
 @figure.draw(rows=2, cols=3, size=(12, 6.2))
 def panels(runs, axes):
-    runs = runs.where(lr_exponent=0.25)
-    l = degree(runs)  # noqa: E741 - as the theorem writes it
+    l = runs.values("degree")[0]  # noqa: E741 - as the theorem writes it
+    shares = one_step.shares_of(runs)
     lines = [
-        ("alignment/gain", [("consistent_1", "l = 1"), (f"consistent_{l}", f"l = {l}"), (f"literal_{l}", "printed")]),
-        ("elasticity/unseen", [("consistent_1", "l = 1"), ("first_order", "first order"), ("literal_1", "printed")]),
-    ]  # fmt: skip
-    for row, (measured, theories) in enumerate(lines):
-        name = measured.partition("/")[0]
-        for axis, norm in zip(axes[row], (1.0, 2.0, 5.0), strict=True):
-            some = runs.where(mean_norm=norm)
-            shares = points(some)
-            band(axis, shares, some.curves(measured), "#3566a8", "measured", marker="o")
-            for (theory, label), style in zip(theories, ("--", "-.", ":"), strict=True):
-                axis.plot(shares, some.curve(f"{name}/{theory}"), color="#444444", linestyle=style, label=label)
-            what = "gain of Alignment" if row == 0 else "Elasticity"
-            axis.set(title=f"|v| = {norm:g}", xlabel="e", ylabel=what, yscale="log")
-        axes[row, 2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        ("gain of Alignment", "alignment/gain", (f"consistent_{l}", f"l = {l}"), (f"literal_{l}", "printed")),
+        ("Elasticity", "elasticity/unseen", ("first_order", "first order"), ("literal_1", "printed")),
+    ]
+    for row, (name, measured, *theories) in zip(axes, lines, strict=True):
+        for axis, norm in zip(row, (1.0, 2.0, 5.0), strict=True):
+            some = runs.where(lr_exponent=0.25, mean_norm=norm)
+            band(axis, some.curves(measured), shares, color="#3566a8", label="measured", marker="o", markersize=3)
+            for (theory, label), style in zip([("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True):
+                curve = some.curve(f"{measured.partition('/')[0]}/{theory}")
+                axis.plot(shares, curve, color="#444444", linestyle=style, label=label)
+            axis.set(title=f"|v| = {norm:g}", xlabel="e", ylabel=name, yscale="log")
+        row[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
