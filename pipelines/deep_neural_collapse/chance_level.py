@@ -61,6 +61,7 @@ figure = Experiment(
     sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)},
     metric="chance/rotation_null",
     minutes=0.1,
+    small={"width": [16, 32], "n_train": 40, "vectors": 4},
 )
 
 
@@ -68,16 +69,8 @@ figure = Experiment(
 def run(config, recorder):
     task = data.BalancedDigits(config.n_train // 10, seed=config.streams.data, dtype=config.dtype)
     net, other = (
-        nets.xavier_mlp(
-            64,
-            config.width,
-            5,
-            outputs=10,
-            gain=config.init_scale,
-            seed=stream_seed(config.seed, name),
-            dtype="float64",
-        )
-        for name in ("init", "other network")
+        nets.xavier_mlp(64, config.width, 5, outputs=10, gain=config.init_scale, seed=seed, dtype="float64")
+        for seed in (stream_seed(config.seed, name) for name in ("init", "other network"))
     )
     chance = torch.Generator().manual_seed(config.streams.order)
 
@@ -104,14 +97,12 @@ def run(config, recorder):
 
 @figure.cost
 def cost(config):
-    return mlp_cost(
-        dim=64, width=config.width, hidden=5, outputs=10, n_train=config.n_train, steps=1, measures=20
-    )  # fmt: skip
+    return mlp_cost(dim=64, width=config.width, hidden=5, outputs=10, n_train=config.n_train, steps=1, measures=20)
 
 
-def largest(runs, metric, scaled=False):
-    """The largest magnitude over the widths; `scaled`: times the square root of the width."""
-    return max(abs(runs.final(metric, width=width)) * (width**0.5 if scaled else 1.0) for width in runs.values("width"))
+def in_units_of_chance(runs, name):
+    """The largest magnitude over the widths, in units of d^(-1/2)."""
+    return max(abs(runs.final(f"chance/{name}", width=width)) * width**0.5 for width in runs.values("width"))
 
 
 @figure.claim(
@@ -133,10 +124,8 @@ def eigenvectors(runs):
     fails="both matrices are positive, and the Pearson correlation of all entries is that of their diagonals",
 )
 def matrices(runs):
-    return {
-        "normal entries": largest(runs, "chance/gaussian", scaled=True),
-        "two networks": largest(runs, "chance/other_network", scaled=True),
-    }
+    pairs = {"normal entries": "gaussian", "two networks": "other_network"}
+    return {part: in_units_of_chance(runs, name) for part, name in pairs.items()}
 
 
 @figure.claim(
@@ -156,7 +145,7 @@ def level(runs):
     expect=at_most(1),
 )
 def off_diagonal(runs):
-    return largest(runs, "chance/gaussian_offdiagonal", scaled=True)
+    return in_units_of_chance(runs, "gaussian_offdiagonal")
 
 
 @figure.claim(
@@ -166,10 +155,8 @@ def off_diagonal(runs):
     expect=at_most(0.05),
 )
 def rotations(runs):
-    return max(
-        abs(runs.final("chance/rotation_null", width=width) - runs.final("chance/other_network", width=width))
-        for width in runs.values("width")
-    )
+    null, other = "chance/rotation_null", "chance/other_network"
+    return max(abs(runs.final(null, width=d) - runs.final(other, width=d)) for d in runs.values("width"))
 
 
 @figure.draw(cols=2, size=(9, 3.6))

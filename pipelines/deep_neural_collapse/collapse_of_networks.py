@@ -10,85 +10,269 @@ correlate far above that: beside each number stand its value before training, an
 the AGOP, which keep the spectrum and nothing else.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most, below, shades, stats
-from featurelab.pipelines.deep_neural_collapse.networks import (
-    LARGE,
-    SWEEP_AXES,
-    NetworkConfig,
-    cost,
-    each,
-    hidden,
-    mean,
-    of_large_scale,
-    of_small_scale,
-    run,
+from typing import Any
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Missing,
+    above,
+    at_least,
+    at_most,
+    band,
+    below,
+    choice,
+    loguniform,
+    shades,
+    stats,
 )
+from featurelab.pipelines.deep_neural_collapse.networks import NetworkConfig, cost, run
+
+LARGE = 1.5  # the initial scale of the control that hardly collapses
+LEAST_ACCURACY, LEAST_DROP = 0.99, 1.0
 
 PAPER = NetworkConfig(
-    dataset="mnist", n_train=50_000, n_test=10_000, width=512, lr=0.05, batch_size=128, epochs=500, measure_every=10
-)
+    dataset="mnist", n_train=50_000, n_test=10_000, width=512, init_scale=0.2, lr=0.05, batch_size=128, epochs=500,
+    measure_every=10,
+)  # fmt: skip
 CONV = NetworkConfig(n_train=600, width=64, init_scale=1.0, epochs=160, measure_every=10)
 SEEDS = [0, 1, 2]
 OF_PAPER = ("mnist", "cifar10", "svhn")
-CAPTION = (
-    "A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines are means"
-    " over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed after random rotations,"
-    " dotted the paper's 0.74."
-)
+# enough for each network to fit a few digits, or nearly no claim would be measured
+SMALL: dict[Any, Any] = {"n_train": 20, "width": 32, "lr": 0.1, "batch_size": 5, "epochs": 60, "measure_every": 60}
 STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN: other numbers, the same code path"
 
 mlp = Experiment(
     name="deep_neural_collapse/mlp",
     figure="Figs. 2a, 7, 10",
     title="Collapse and the ansatz in the layers of an MLP",
-    caption=CAPTION,
+    caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines"
+    " are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed after random"
+    " rotations, dotted the paper's 0.74.",
     laptop=NetworkConfig(),
-    paper=PAPER.but(init_scale=0.2),
+    paper=PAPER,
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
     paper_grid={
         ("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
         "seed": SEEDS,
     },
-    sweep_axes=SWEEP_AXES,
+    sweep_axes={
+        "lr": loguniform(1e-2, 2e-1),
+        "width": choice(64, 128, 256, 512),
+        "init_scale": loguniform(0.2, 1.5),
+        "weight_decay": loguniform(1e-6, 1e-2),
+    },
     minutes=1.2,
+    small={("init_scale", "epochs"): [(1.0, 60), (LARGE, 60)], **SMALL},
     needs=OF_PAPER,
     stand_in=STAND_IN,
 )
-resnet = Experiment(
-    name="deep_neural_collapse/resnet",
+resnet = mlp.variant(
+    "resnet",
     figure="Figs. 2b, 8, 11",
     title="Collapse and the ansatz in the head of a residual network",
-    caption=CAPTION,
     laptop=CONV.but(trunk="batch_norm"),
-    paper=PAPER.but(trunk="resnet18", init_scale=0.2, epochs=300),
+    paper=PAPER.but(trunk="resnet18", epochs=300),
     grid={"seed": SEEDS},
     paper_grid={"dataset": OF_PAPER, "seed": SEEDS},
-    sweep_axes=SWEEP_AXES,
     minutes=0.6,
-    needs=OF_PAPER,
+    small=SMALL,
     stand_in="three convolutions with batch norm in place of ResNet-18, initial scale 1, and " + STAND_IN,
 )
-vgg = Experiment(
-    name="deep_neural_collapse/vgg",
+vgg = resnet.variant(
+    "vgg",
     figure="Figs. 9, 12",
     title="Collapse and the ansatz in the head of a VGG",
-    caption=CAPTION,
     laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
-    paper=PAPER.but(trunk="vgg11", init_scale=0.2, lr=0.01, momentum=0.9, epochs=600),
-    grid={"seed": SEEDS},
+    paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
-    sweep_axes=SWEEP_AXES,
-    minutes=0.6,
-    needs=OF_PAPER,
+    small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
     stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
 )
-PRINTED = {
-    mlp: "0.74 +- 0.13 (MNIST)",
-    resnet: "0.74 +- 0.17 (CIFAR-10)",
-    vgg: "curves, no number",
-}
+PRINTED = {mlp: "0.74 +- 0.13 (MNIST)", resnet: "0.74 +- 0.17 (CIFAR-10)", vgg: "curves, no number"}
+mlp.trial(run)
+mlp.cost(cost)
 
 
+def hidden(runs):
+    """The hidden layers of the head, by name."""
+    return [str(layer) for layer in range(runs.trials.hidden.iloc[0])]
+
+
+def each(runs):
+    """The results of each network: one for every data set and initial scale."""
+    pairs = dict.fromkeys(zip(runs.trials.dataset, runs.trials.init_scale, strict=True))
+    return [runs.where(dataset=dataset, init_scale=scale) for dataset, scale in pairs]
+
+
+def of_small_scale(runs):
+    """The networks that are the figure's own, each fitted to its data and collapsed enough for shares to mean much."""
+    return [fitted(one, collapsed=True) for one in each(runs) if one.trials.init_scale.iloc[0] < LARGE]
+
+
+def of_large_scale(runs):
+    for one in each(runs):
+        if one.trials.init_scale.iloc[0] >= LARGE:
+            return fitted(one)
+    raise Missing(f"no network of initial scale {LARGE}")
+
+
+def fitted(one, *, collapsed=False):
+    """The network's results, if it classifies its training data; `Missing` otherwise."""
+    accuracy = one.final("accuracy/train")
+    if accuracy < LEAST_ACCURACY:
+        raise Missing(f"training accuracy {accuracy:.3f} is below {LEAST_ACCURACY}")
+    fall = sum(one.final(f"nc1_drop/{layer}") for layer in hidden(one))
+    if collapsed and fall < LEAST_DROP:
+        raise Missing(f"ln NC1 falls by {fall:.2f} over the layers, less than {LEAST_DROP}")
+    return one
+
+
+def mean(one, metric, step=None):
+    """The mean of a metric over the hidden layers, at a step or at the end."""
+    names = [f"{metric}/{layer}" for layer in hidden(one)]
+    values = [one.final(name) if step is None else one.at(name, step) for name in names]
+    return sum(values) / len(values)
+
+
+def right_factor(runs):
+    networks = of_small_scale(runs)
+    shares = [sum_of(one, "nc1_drop_right") / sum_of(one, "nc1_drop") for one in networks]
+    counts = [
+        sum(one.final(f"nc1_drop_right/{n}") > one.final(f"nc1_drop_activation/{n}") for n in hidden(one))
+        for one in networks
+    ]
+    return {"share": min(shares), "layers": min(counts)}
+
+
+def sum_of(one, metric):
+    return sum(one.final(f"{metric}/{layer}") for layer in hidden(one))
+
+
+for experiment in PRINTED:
+    experiment.claim(
+        "c15_right_factor_dominates",
+        says="the right factor S V' does at least half of the fall of ln NC1, and more than the ReLU in most layers",
+        paper="decreases mostly between steps (1) and (2)",
+        where=f"Section 5, {experiment.figure}",
+        expect={"share": at_least(0.5), "layers": at_least(3)},
+    )(right_factor)
+
+
+@mlp.claim(
+    "c16_left_factor_leaves_nc1",
+    also=[resnet, vgg],
+    says="NC1 of W x is that of S V' x (largest relative difference over layers)",
+    paper="exact",
+    where="Section 5",
+    expect=at_most(1e-6),
+)
+def left_factor(runs):
+    return max(one.final(f"nc1_left_error/{layer}") for one in each(runs) for layer in hidden(one))
+
+
+def trained(runs):
+    return min(mean(one, "nfa_pearson") for one in of_small_scale(runs))
+
+
+for experiment, number in PRINTED.items():
+    experiment.claim(
+        "c17_ansatz_is_high",
+        says="after training W'W correlates highly with the square root of the AGOP (mean over hidden layers)",
+        paper=number,
+        where=f"Section 5, {experiment.figure}",
+        expect=at_least(0.6),
+    )(trained)
+
+
+@mlp.claim(
+    "c17_untrained_ansatz_is_high_too",
+    also=[resnet, vgg],
+    says="control: before training the same score is as high (mean over hidden layers), so that it proves little",
+    origin="ours",
+    expect=at_least(0.6),
+)
+def untrained(runs):
+    return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
+
+
+@mlp.claim(
+    "c18_classes_collapse",
+    also=[resnet, vgg],
+    says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end"
+    " (Spearman)",
+    paper="curves, no number",
+    expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)},
+)
+def collapse(runs):
+    networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)
+    profiles = [[one.final(f"nc1/{layer}") for layer in layers] for one in networks]
+    return {
+        "end over start": max(over_start(one, f"nc1/{layers[-1]}") for one in networks),
+        "order of layers": max(stats.spearmanr(layers, profile).statistic for profile in profiles),
+    }
+
+
+def over_start(one, metric):
+    return one.final(metric) / one.at(metric, 0)
+
+
+@mlp.claim(
+    "c20_means_spread_in_the_last_layer",
+    also=[resnet, vgg],
+    says="the class means of the last hidden layer are nearer to a simplex than those before (difference of NC2)",
+    paper="strong DNC2 progression only in the very last layer",
+    where="Section 5",
+    expect=below(0),
+)
+def last_layer(runs):
+    top = len(hidden(runs))
+    return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
+
+
+@mlp.claim(
+    "c20_last_layer_progresses",
+    also=[resnet, vgg],
+    says="in training the class means of the last hidden layer come nearer to a simplex (NC2, end over start)",
+    paper="strong DNC2 progression only in the very last layer",
+    where="Section 5",
+    expect=below(1),
+    fails={mlp: "at initial scale 0.3 the means end further from a simplex than they began; at 0.5 hardly any nearer"},
+)
+def progress(runs):
+    return max(over_start(one, f"nc2_cosines/{len(hidden(runs))}") for one in of_small_scale(runs))
+
+
+@mlp.claim(
+    "c19_small_scale_collapses_more",
+    says="NC1 of the last hidden layer is below a fifth of that at initial scale 1.5, both networks fitting their data",
+    origin="ours",
+    expect=below(0.2),
+)
+def small_scale(runs):
+    small, large = of_small_scale(runs), of_large_scale(runs)
+    same = [one for one in small if one.trials.dataset.iloc[0] == large.trials.dataset.iloc[0]]
+    if not same:
+        raise Missing("no network of small initial scale on the same data")
+    top = len(hidden(runs))
+    return max(one.final(f"nc1/{top}") for one in same) / large.final(f"nc1/{top}")
+
+
+@mlp.claim(
+    "c21_excess_over_rotations_grows",
+    says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5",
+    origin="ours",
+    expect={"over the start": at_least(0.15), "over the large scale": above(0)},
+)
+def excess(runs):
+    small, large = of_small_scale(runs), of_large_scale(runs)
+    return {
+        "over the start": min(mean(one, "nfa_excess") - mean(one, "nfa_excess", step=0) for one in small),
+        "over the large scale": min(mean(one, "nfa_excess") for one in small) - mean(large, "nfa_excess"),
+    }
+
+
+@mlp.draw(size=(16, 4))
 def panels(runs, axes):
     figure = axes[0, 0].figure
     axes[0, 0].remove()
@@ -110,9 +294,9 @@ def panels(runs, axes):
         axis.set_title(title)
     for axis in rows[-1]:
         axis.set_xlabel("epoch")
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.28)}
-    rows[-1, 5].legend(**below)
-    rows[-1, 6].legend(ncols=5, columnspacing=0.6, handlelength=0.7, handletextpad=0.3, **below)
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.28)}
+    rows[-1, 5].legend(**place)
+    rows[-1, 6].legend(**place, ncols=5, columnspacing=0.6, handlelength=0.7, handletextpad=0.3)
     figure.legend(*rows[0, 0].get_legend_handles_labels(), loc="lower left", bbox_to_anchor=(0.16, 0.01), ncols=3)
 
 
@@ -139,152 +323,12 @@ def ansatz(one, axis):
     names = hidden(one)
     for layer, colour in zip(names, shades(len(names)), strict=True):
         line(axis, one, f"nfa_pearson/{layer}", color=colour, label=f"{int(layer) + 1}")
-        line(axis, one, f"nfa_null/{layer}", color=colour, linestyle="--", band=False)
+        line(axis, one, f"nfa_null/{layer}", color=colour, linestyle="--", shade=0)
     axis.axhline(0.74, color="#444444", linestyle=":", linewidth=1)
     axis.set(ylim=(0, 1.02))
 
 
-def line(axis, one, metric, band=True, **look):
+def line(axis, one, metric, **look):
     """Mean and range over seeds, against epochs."""
-    first = one.trials.iloc[0]
-    table = one.curves(metric)
-    epochs = table.index / -(-first.n_train // first.batch_size)
-    axis.plot(epochs, table.mean(axis=1), **look)
-    if band and table.shape[1] > 1:
-        axis.fill_between(epochs, table.min(axis=1), table.max(axis=1), color=look["color"], alpha=0.18, linewidth=0)
-
-
-for experiment in PRINTED:
-    experiment.trial(run)
-    experiment.cost(cost)
-    experiment.draw(rows=1, cols=1, size=(16, 4))(panels)
-
-
-def c15(runs):
-    networks = of_small_scale(runs)
-    falls = [(sum_of(one, "nc1_drop_right"), sum_of(one, "nc1_drop")) for one in networks]
-    counts = [
-        sum(one.final(f"nc1_drop_right/{n}") > one.final(f"nc1_drop_activation/{n}") for n in hidden(one))
-        for one in networks
-    ]
-    return {"share": min(right / total for right, total in falls), "layers": min(counts)}
-
-
-def sum_of(one, metric):
-    return sum(one.final(f"{metric}/{layer}") for layer in hidden(one))
-
-
-def c16(runs):
-    return max(one.final(f"nc1_left_error/{layer}") for one in each(runs) for layer in hidden(one))
-
-
-def c17(runs):
-    return min(mean(one, "nfa_pearson") for one in of_small_scale(runs))
-
-
-def c17_untrained(runs):
-    return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
-
-
-def c18(runs):
-    networks = of_small_scale(runs)
-    top = len(hidden(runs))
-    falls = [one.final(f"nc1/{top}") / one.at(f"nc1/{top}", 0) for one in networks]
-    orders = [
-        stats.spearmanr(range(top + 1), [one.final(f"nc1/{layer}") for layer in range(top + 1)]).statistic
-        for one in networks
-    ]
-    return {"end over start": max(falls), "order of layers": max(orders)}
-
-
-def c20(runs):
-    top = len(hidden(runs))
-    return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
-
-
-def c20_progress(runs):
-    name = f"nc2_cosines/{len(hidden(runs))}"
-    return max(one.final(name) / one.at(name, 0) for one in of_small_scale(runs))
-
-
-for experiment, number in PRINTED.items():
-    experiment.claim(
-        "c15_right_factor_dominates",
-        says="the right factor S V' does at least half of the fall of ln NC1, and more than the ReLU in most layers",
-        paper="decreases mostly between steps (1) and (2)",
-        where=f"Section 5, {experiment.figure}",
-        expect={"share": at_least(0.5), "layers": at_least(3)},
-    )(c15)
-    experiment.claim(
-        "c16_left_factor_leaves_nc1",
-        says="NC1 of W x is that of S V' x (largest relative difference over layers)",
-        paper="exact",
-        where="Section 5",
-        expect=at_most(1e-6),
-    )(c16)
-    experiment.claim(
-        "c17_ansatz_is_high",
-        says="after training W'W correlates highly with the square root of the AGOP (mean over hidden layers)",
-        paper=number,
-        where=f"Section 5, {experiment.figure}",
-        expect=at_least(0.6),
-    )(c17)
-    experiment.claim(
-        "c17_untrained_ansatz_is_high_too",
-        says="control: before training the same score is as high (mean over hidden layers), so that it proves little",
-        origin="ours",
-        expect=at_least(0.6),
-    )(c17_untrained)
-    experiment.claim(
-        "c18_classes_collapse",
-        says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end"
-        " (Spearman)",
-        paper="curves, no number",
-        expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)},
-    )(c18)
-    experiment.claim(
-        "c20_means_spread_in_the_last_layer",
-        says="the class means of the last hidden layer are nearer to a simplex than those before (difference of NC2)",
-        paper="strong DNC2 progression only in the very last layer",
-        where="Section 5",
-        expect=below(0),
-    )(c20)
-    experiment.claim(
-        "c20_last_layer_progresses",
-        says="in training the class means of the last hidden layer come nearer to a simplex (NC2, end over start)",
-        paper="strong DNC2 progression only in the very last layer",
-        where="Section 5",
-        expect=below(1),
-        fails="at initial scale 0.3 the means end further from a simplex than they began; at 0.5 hardly any nearer"
-        if experiment is mlp
-        else "",
-    )(c20_progress)
-
-
-@mlp.claim(
-    "c19_small_scale_collapses_more",
-    says="NC1 of the last hidden layer is below a fifth of that at initial scale 1.5, both networks fitting their data",
-    origin="ours",
-    expect=below(0.2),
-)
-def c19(runs):
-    small, large = of_small_scale(runs), of_large_scale(runs)
-    same = [one for one in small if one.trials.dataset.iloc[0] == large.trials.dataset.iloc[0]]
-    if not same:
-        raise Missing("no network of small initial scale on the same data")
-    top = len(hidden(runs))
-    return max(one.final(f"nc1/{top}") for one in same) / large.final(f"nc1/{top}")
-
-
-@mlp.claim(
-    "c21_excess_over_rotations_grows",
-    says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5",
-    origin="ours",
-    expect={"over the start": at_least(0.15), "over the large scale": above(0)},
-)
-def c21(runs):
-    small, large = of_small_scale(runs), of_large_scale(runs)
-    return {
-        "over the start": min(mean(one, "nfa_excess") - mean(one, "nfa_excess", step=0) for one in small),
-        "over the large scale": min(mean(one, "nfa_excess") for one in small) - mean(large, "nfa_excess"),
-    }
+    first, table = one.trials.iloc[0], one.curves(metric)
+    band(axis, table, table.index / -(-first.n_train // first.batch_size), **look)

@@ -5,8 +5,9 @@ ReLU features worsen NC1 from layer to layer. With it, but with linear random fe
 analysis of the linearised layers (Theorem 4.3) contracts only as far as the feature map is non-linear.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, at_least, below
-from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
+from featurelab.pipelines import CATEGORIES, at_least, band, below
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, trusted
 
 PRESET = RFMConfig(width=256, depth=6)
 RUNS = {
@@ -16,22 +17,19 @@ RUNS = {
     ("identity", 0.5): "no feature map",
 }
 
-figure = Experiment(
-    name="deep_neural_collapse/deep_rfm_controls",
+figure = relu.variant(
+    "deep_rfm_controls",
     figure="Fig. 3, controls",
     title="Deep RFM without the AGOP, and without a non-linearity",
     caption="After M^(1/2) (without AGOP: the layer's input). Lines are means over seeds, bands their range.",
     laptop=PRESET,
-    paper=PRESET.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=1024, depth=20),
+    paper=PRESET.but(**PUBLIC, width=1024),
     grid={("feature_map", "power"): list(RUNS), "seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
-    metric="nc1/projected",
+    paper_grid=None,
     minutes=0.1,
     needs=("cifar10",),
     stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
 )
-figure.trial(build)
-figure.cost(cost)
 
 
 def values(runs, feature_map, power, metric="nc1/projected"):
@@ -63,12 +61,11 @@ def linear(runs):
     return {kind: float(values(runs, kind, 0.5)[-1] / relu) for kind in ("linear", "identity")}
 
 
-@figure.draw(rows=1, cols=2, size=(9, 3.6))
+@figure.draw(cols=2, size=(9, 3.6))
 def panels(runs, axes):
     for axis, (metric, name) in zip(axes[0], {"nc1": "NC1", "nc2_cosines": "NC2"}.items(), strict=True):
         for ((kind, power), label), colour in zip(RUNS.items(), CATEGORIES, strict=False):
             table = runs.curves(f"{metric}/projected", feature_map=kind, power=power)
-            axis.plot(table.index, table.mean(axis=1), color=colour, label=label)
-            axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0)
+            band(axis, table, color=colour, label=label)
         axis.set(title=f"{name} after $M^{{1/2}}$", yscale="log", xlabel="layer", ylabel=name)
     axes[0, 0].figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -14,12 +14,13 @@ cosine do not collapse alike: with the cosine NC1 falls to a floor within a few 
 
 import itertools
 
-from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most, below, np
-from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost, trusted
+from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, at_most, band, below, choice, loguniform, np
+from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build, cost, line, trusted
 
 RELU = RFMConfig(feature_map="relu")
-COS = RFMConfig(feature_map="cos", width=1024, depth=8)
-STAND_IN = "scikit-learn's 8x8 digits (and a Gaussian mixture) in place of MNIST, CIFAR-10 and SVHN: same code path"
+PUBLIC = {"dataset": "cifar10", "n_train": 50_000, "n_test": 10_000, "depth": 20}
+COS = RELU.but(feature_map="cos", width=1024, depth=8)
+SEEDS = [0, 1, 2]
 STAGES = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
 
 relu = Experiment(
@@ -28,40 +29,40 @@ relu = Experiment(
     title="Neural collapse in Deep RFM with ReLU features",
     caption="Lines are means over seeds, bands their range. Right: cosines after the AGOP (one seed; black: -1).",
     laptop=RELU,
-    paper=RELU.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=1024, depth=20),
+    paper=RELU.but(**PUBLIC, width=1024),
     grid={
         ("dataset", "kernel"): [("digits", "laplace"), ("digits", "gaussian"), ("mixture", "laplace")],
-        "seed": [0, 1, 2],
+        "seed": SEEDS,
     },
     paper_grid={
         ("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "gaussian"), ("svhn", "laplace")],
-        "seed": [0, 1, 2],
+        "seed": SEEDS,
     },
-    sweep_axes=SWEEP_AXES,
+    sweep_axes={
+        "width": choice(128, 256, 512, 1024),
+        "bandwidth": loguniform(0.5, 8.0),
+        "ridge": loguniform(1e-4, 1e-1),
+    },
     metric="nc1/projected",
     minutes=0.3,
+    small={"n_train": 50, "n_test": 10, "width": 40, "depth": 3},
     needs=("cifar10", "mnist", "svhn"),
-    stand_in=STAND_IN,
+    stand_in="scikit-learn's 8x8 digits (and a Gaussian mixture) in place of MNIST, CIFAR-10 and SVHN: same code path",
     headline=True,
 )
-cos = Experiment(
-    name="deep_neural_collapse/deep_rfm_cos",
+cos = relu.variant(
+    "deep_rfm_cos",
     figure="Figs. 4, 5, 1a",
     title="Neural collapse in Deep RFM with cosine features",
-    caption=relu.caption,
     laptop=COS,
-    paper=COS.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=4096, depth=20),
-    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": [0, 1, 2]},
-    paper_grid={
-        ("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "laplace"), ("svhn", "laplace")],
-        "seed": [0, 1, 2],
-    },
-    sweep_axes=SWEEP_AXES,
-    metric="nc1/projected",
+    paper=COS.but(**PUBLIC, width=4096),
+    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": SEEDS},
+    paper_grid={("dataset", "kernel"): [(name, "laplace") for name in ("cifar10", "mnist", "svhn")], "seed": SEEDS},
     minutes=0.4,
-    needs=("cifar10", "mnist", "svhn"),
-    stand_in=STAND_IN,
+    small={"n_train": 50, "width": 256, "depth": 4},
 )
+relu.trial(build)
+relu.cost(cost)
 
 
 def rows(runs):
@@ -93,12 +94,10 @@ def spearman(runs, row):
     return np.corrcoef(ranks, np.arange(len(ranks)))[0, 1]
 
 
-def line(values):
-    """R^2 and slope of a straight line through ln(values) against the layer; `Missing` for fewer than three."""
-    if len(values) < 3:
-        raise Missing(f"a line through {len(values)} layers says nothing")
-    layers, logs = np.arange(len(values)), np.log(values)
-    return np.corrcoef(layers, logs)[0, 1] ** 2, np.polyfit(layers, logs, 1)[0]
+def worst_line(runs, part):
+    """The least R^2 and the greatest slope of lines through a part of each row's layers."""
+    fits, slopes = zip(*(line(part(trusted(runs, "nc1/projected", **row))) for row in rows(runs)), strict=True)
+    return {"R²": float(min(fits)), "slope": float(max(slopes))}
 
 
 def before_the_floor(values):
@@ -107,19 +106,9 @@ def before_the_floor(values):
     return values[: 1 + (falls.index(False) if False in falls else len(falls))]
 
 
-for experiment in (relu, cos):
-    experiment.trial(build)
-    experiment.cost(cost)
-
-
 @relu.claim(
     "c01_agop_reduces",
-    says="NC1 falls at the multiplication by M^(1/2) in every layer (largest ratio after / before)",
-    paper="drop at M^(1/2) in every layer; curves, no number",
-    expect=below(1),
-)
-@cos.claim(
-    "c01_agop_reduces",
+    also=[cos],
     says="NC1 falls at the multiplication by M^(1/2) in every layer (largest ratio after / before)",
     paper="drop at M^(1/2) in every layer; curves, no number",
     expect=below(1),
@@ -167,28 +156,20 @@ def collapse(runs):
     expect={"last / first": at_most(0.05), "least / first": at_most(0.05)},
 )
 def cos_collapse(runs):
-    def least(runs, row):
-        return trusted(runs, "nc1/projected", **row).min() / trusted(runs, "nc1/input", **row)[0]
-
-    return {"last / first": worst(runs, end_over_start), "least / first": worst(runs, least)}
+    least = [trusted(runs, "nc1/projected", **row).min() / trusted(runs, "nc1/input", **row)[0] for row in rows(runs)]
+    return {"last / first": worst(runs, end_over_start), "least / first": float(max(least))}
 
 
 @relu.claim(
     "c04_exponential_decay",
+    also=[cos],
     says="NC1 after M^(1/2) falls exponentially with depth (line through ln NC1 against the layer)",
     paper="curves on a logarithmic axis, no number",
     expect={"R²": at_least(0.9), "slope": below(0)},
-)
-@cos.claim(
-    "c04_exponential_decay",
-    says="NC1 after M^(1/2) falls exponentially with depth (line through ln NC1 against the layer)",
-    paper="curves on a logarithmic axis, no number",
-    expect={"R²": at_least(0.9), "slope": below(0)},
-    fails="with cosine features NC1 reaches a floor near 0.007 at the fourth layer; it is exponential before",
+    fails={cos: "with cosine features NC1 reaches a floor near 0.007 at the fourth layer; it is exponential before"},
 )
 def exponential(runs):
-    fits = [line(trusted(runs, "nc1/projected", **row)) for row in rows(runs)]
-    return {"R²": float(min(f[0] for f in fits)), "slope": float(max(f[1] for f in fits))}
+    return worst_line(runs, lambda values: values)
 
 
 @cos.claim(
@@ -198,18 +179,12 @@ def exponential(runs):
     expect={"R²": at_least(0.9), "slope": below(0)},
 )
 def exponential_at_first(runs):
-    fits = [line(before_the_floor(trusted(runs, "nc1/projected", **row))) for row in rows(runs)]
-    return {"R²": float(min(f[0] for f in fits)), "slope": float(max(f[1] for f in fits))}
+    return worst_line(runs, before_the_floor)
 
 
 @relu.claim(
     "c05_class_means_form_a_simplex",
-    says="NC2 after M^(1/2) in the last layer is less than half that of the data (largest ratio)",
-    paper="curves, no number",
-    expect=below(0.5),
-)
-@cos.claim(
-    "c05_class_means_form_a_simplex",
+    also=[cos],
     says="NC2 after M^(1/2) in the last layer is less than half that of the data (largest ratio)",
     paper="curves, no number",
     expect=below(0.5),
@@ -242,6 +217,8 @@ def gram_matrix(runs):
     }
 
 
+@relu.draw(cols=6, size=(14, 7.8))
+@cos.draw(cols=6, size=(14, 3.2))
 def panels(runs, axes):
     figure = axes[0, 0].figure
     for axis in axes.flat:
@@ -254,11 +231,7 @@ def panels(runs, axes):
         depth = len(trusted(one, "nc1/projected"))
         for axis, (metric, name) in zip(places, {"nc1": "NC1", "nc2_cosines": "NC2"}.items(), strict=False):
             for (stage, label), colour in zip(STAGES.items(), CATEGORIES, strict=False):
-                table = one.curves(f"{metric}/{stage}").loc[:depth]
-                axis.plot(table.index, table.mean(axis=1), color=colour, label=label)
-                axis.fill_between(
-                    table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0
-                )
+                band(axis, one.curves(f"{metric}/{stage}").loc[:depth], color=colour, label=label)
             title = f"{name}, {row['dataset']}, {row['kernel'].capitalize()} kernel"
             axis.set(title=title, yscale="log", xlabel="layer", ylabel=name)
             axis.yaxis.set_minor_formatter("")
@@ -267,9 +240,4 @@ def panels(runs, axes):
             axis.imshow(kept[f"layer{layer}"], cmap="gray", vmin=-1, vmax=1, interpolation="nearest")
             axis.set(title=f"layer {layer}", xticks=[], yticks=[])
             axis.grid(visible=False)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=3)
-
-
-relu.draw(rows=1, cols=6, size=(14, 7.8))(panels)
-cos.draw(rows=1, cols=6, size=(14, 3.2))(panels)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=3)

@@ -19,6 +19,7 @@ from featurelab.pipelines import (
     above,
     at_least,
     at_most,
+    band,
     choice,
     data,
     evaluate,
@@ -28,7 +29,8 @@ from featurelab.pipelines import (
     np,
     torch,
 )
-from featurelab.pipelines.deep_neural_collapse.rfm import SWEEP_AXES, RFMConfig, build, cost
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build
 
 
 class KernelConfig(Config):
@@ -57,6 +59,7 @@ optimum = Experiment(
     metric="krr_value/best",
     mode="max",
     minutes=0.2,
+    small={"n_train": 20, "kernels": 4},
 )
 
 
@@ -70,9 +73,8 @@ def run(config, recorder):
     def measure(_, x, y):
         best = y @ y.T
         shares = torch.linspace(0, 1, SHARES).to(x)[:, None, None]
-        values = torch.stack(
-            [measures.krr_value(k + shares * (best - k), y, config.ridge) for k in random_kernels(config, x)]
-        )
+        segments = (k + shares * (best - k) for k in random_kernels(config, x))
+        values = torch.stack([measures.krr_value(segment, y, config.ridge) for segment in segments])
         recorder.array("values", segments=values.cpu().numpy())
         bound = of_each / (of_each + config.ridge)
         return {
@@ -96,7 +98,7 @@ def random_kernels(config, x):
 
 
 @optimum.cost
-def optimum_cost(config):
+def cost(config):
     n = float(config.n_train)
     return Cost(config.n_train**2, config.kernels * SHARES * n**3, 8.0 * SHARES * n * n * 4)
 
@@ -108,14 +110,18 @@ def optimum_cost(config):
     expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)},
 )
 def optimal(runs):
+    parts = {
+        "excess": ("excess", max),
+        "error at the optimum": ("optimum_error", max),
+        "least rise": ("least_rise", min),
+    }
     return {
-        "excess": max(runs.final("krr_value/excess", ridge=ridge) for ridge in RIDGES),
-        "error at the optimum": max(runs.final("krr_value/optimum_error", ridge=ridge) for ridge in RIDGES),
-        "least rise": min(runs.final("krr_value/least_rise", ridge=ridge) for ridge in RIDGES),
+        part: worst(runs.final(f"krr_value/{name}", ridge=ridge) for ridge in RIDGES)
+        for part, (name, worst) in parts.items()
     }
 
 
-@optimum.draw(rows=1, cols=2, size=(9, 3.8))
+@optimum.draw(cols=2, size=(9, 3.8))
 def panels(runs, axes):
     left, right = axes[0]
     for colour, ridge in zip(CATEGORIES, RIDGES, strict=False):
@@ -134,22 +140,21 @@ class LayersConfig(RFMConfig):
 
 LAYERS = LayersConfig(depth=6)
 
-layers = Experiment(
-    name="deep_neural_collapse/krr_value_of_layers",
+layers = relu.variant(
+    "krr_value_of_layers",
     figure="Thm. 4.4, in Deep RFM",
     title="Deep RFM's layers approach the optimal kernel",
     caption="Value of a Laplace kernel on normalised features; lines are means over seeds, bands their range.",
     laptop=LAYERS,
-    paper=LAYERS.but(dataset="cifar10", n_train=50_000, n_test=10_000, width=1024, depth=20),
+    paper=LAYERS.but(**PUBLIC, width=1024),
     grid={"seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
+    paper_grid=None,
     metric="krr_value/projected",
     mode="max",
     minutes=0.1,
     needs=("cifar10",),
     stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
 )
-layers.cost(cost)
 
 
 @layers.trial
@@ -158,13 +163,17 @@ def run_layers(config, recorder):
 
     def values(layer, stages, labels):
         one_hot = torch.nn.functional.one_hot(labels).to(stages["input"])
-        directions = {stage: torch.nn.functional.normalize(features, dim=1) for stage, features in stages.items()}
-        return {
-            f"krr_value/{stage}": measures.krr_value(kernel(x), one_hot, config.value_ridge).item()
-            for stage, x in directions.items()
-        }
+        kernels = {stage: kernel(torch.nn.functional.normalize(x, dim=1)) for stage, x in stages.items()}
+        scores = {stage: measures.krr_value(k, one_hot, config.value_ridge).item() for stage, k in kernels.items()}
+        return {f"krr_value/{stage}": score for stage, score in scores.items()}
 
     build(config, recorder, values)
+
+
+def bound(runs):
+    trial = runs.trials.iloc[0]
+    of_each = trial.n_train / 10  # of digits and CIFAR-10
+    return of_each / (of_each + trial.value_ridge)
 
 
 @layers.claim(
@@ -175,25 +184,19 @@ def run_layers(config, recorder):
 )
 def approach(runs):
     before, after = (runs.curve(f"krr_value/{stage}").to_numpy() for stage in ("input", "projected"))
-    trial = runs.trials.iloc[0]
-    of_each = trial.n_train / 10  # of digits and CIFAR-10
     return {
         "rise with depth": float((before[1:] - before[:-1]).min()),
         "rise at the AGOP": float((after - before).min()),
-        "room to the bound": float(of_each / (of_each + trial.value_ridge) - after.max()),
+        "room to the bound": float(bound(runs) - after.max()),
     }
 
 
-@layers.draw(rows=1, cols=1, size=(6, 4))
+@layers.draw(size=(6, 4))
 def layer_panel(runs, axes):
     axis = axes[0, 0]
     names = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
     for (stage, label), colour in zip(names.items(), CATEGORIES, strict=False):
-        table = runs.curves(f"krr_value/{stage}")
-        axis.plot(table.index, table.mean(axis=1), color=colour, label=label, marker=".")
-        axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.18, linewidth=0)
-    trial = runs.trials.iloc[0]
-    of_each = trial.n_train / 10
-    axis.axhline(of_each / (of_each + trial.value_ridge), color=CATEGORIES[5], linestyle="--", label="n/(n + μ)")
+        band(axis, runs.curves(f"krr_value/{stage}"), color=colour, label=label, marker=".")
+    axis.axhline(bound(runs), color=CATEGORIES[5], linestyle="--", label="n/(n + μ)")
     axis.set(xlabel="layer", ylabel="value")
     axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -12,25 +12,8 @@ first.
 
 from typing import Any, Literal
 
-from featurelab.pipelines import (
-    Config,
-    Cost,
-    Field,
-    Missing,
-    choice,
-    data,
-    fit,
-    learners,
-    loguniform,
-    measures,
-    nets,
-    probes,
-    stream_seed,
-    torch,
-)
+from featurelab.pipelines import Config, Cost, Field, data, fit, learners, measures, nets, probes, stream_seed, torch
 
-LARGE = 1.5  # the initial scale of the control that hardly collapses
-LEAST_ACCURACY, LEAST_DROP = 0.99, 1.0
 SHAPES = {"digits": (1, 8), "mnist": (1, 28), "cifar10": (3, 32), "svhn": (3, 32)}  # channels, side
 TRUNKS = {"none": 0, "plain": 128, "batch_norm": 128, "resnet18": 512, "vgg11": 8192}  # features
 
@@ -59,21 +42,12 @@ class NetworkConfig(Config):
     rotations: int = Field(3, ge=1, description="random rotations in the null level of the ansatz")
 
 
-SWEEP_AXES = {
-    "lr": loguniform(1e-2, 2e-1),
-    "width": choice(64, 128, 256, 512),
-    "init_scale": loguniform(0.2, 1.5),
-    "weight_decay": loguniform(1e-6, 1e-2),
-}
-
-
 def run(config, recorder):
     """Train the network and follow the collapse, its causes, the ansatz and the losses."""
     task = images(config)
     net = network(config, task)
-    learner = learners.Supervised(
-        net, loss=loss(config), optimizer=learners.sgd(config.lr, config.momentum, config.weight_decay)
-    )
+    descent = learners.sgd(config.lr, config.momentum, config.weight_decay)
+    learner = learners.Supervised(net, loss=loss(config), optimizer=descent)
     targets = {"train": task.train[1], "test": task.test[1]}
 
     def look(module, x):
@@ -95,22 +69,12 @@ def run(config, recorder):
 
 def images(config: NetworkConfig) -> Any:
     """The images, flat for a head alone, with one-hot labels and each pixel standardised."""
-    common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, "batch_size": config.batch_size}
-    order = config.streams.order
+    streams, law = config.streams, {"dtype": config.dtype, "batch_size": config.batch_size}
+    common: dict[str, Any] = {"seed": streams.data, "order_seed": streams.order, **law}
     if config.dataset == "digits":
-        return data.BalancedDigits(config.n_train // 10, order_seed=order, **common)
-    return data.PublicImages(
-        config.dataset,
-        config.n_train,
-        config.n_test,
-        rows="first",
-        targets="one_hot",
-        pixels="per_pixel",
-        ddof=1,
-        flatten=True,
-        order_seed=order,
-        **common,
-    )
+        return data.BalancedDigits(config.n_train // 10, **common)
+    kind: dict[str, Any] = {"rows": "first", "targets": "one_hot", "pixels": "per_pixel", "ddof": 1}
+    return data.PublicImages(config.dataset, config.n_train, config.n_test, **kind, **common)
 
 
 def network(config: NetworkConfig, task: Any) -> Any:
@@ -218,44 +182,3 @@ def cost(config: NetworkConfig) -> Cost:
     numbers = 4 * (head + trunk) + 2048 * kept + config.n_train * (channels * side**2 + 2 * (inputs + config.width) * 3)
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return Cost(head + trunk, flops, 4.0 * numbers, steps, () if config.dataset == "digits" else (config.dataset,))
-
-
-def hidden(runs):
-    """The hidden layers of the head, by name."""
-    return [str(layer) for layer in range(runs.trials.hidden.iloc[0])]
-
-
-def each(runs):
-    """The results of each network: one for every data set and initial scale."""
-    pairs = dict.fromkeys(zip(runs.trials.dataset, runs.trials.init_scale, strict=True))
-    return [runs.where(dataset=dataset, init_scale=scale) for dataset, scale in pairs]
-
-
-def of_small_scale(runs):
-    """The networks that are the figure's own, each fitted to its data and collapsed enough for shares to mean much."""
-    return [fitted(one, collapsed=True) for one in each(runs) if one.trials.init_scale.iloc[0] < LARGE]
-
-
-def of_large_scale(runs):
-    for one in each(runs):
-        if one.trials.init_scale.iloc[0] >= LARGE:
-            return fitted(one)
-    raise Missing(f"no network of initial scale {LARGE}")
-
-
-def fitted(one, *, collapsed=False):
-    """The network's results, if it classifies its training data; `Missing` otherwise."""
-    accuracy = one.final("accuracy/train")
-    if accuracy < LEAST_ACCURACY:
-        raise Missing(f"training accuracy {accuracy:.3f} is below {LEAST_ACCURACY}")
-    fall = sum(one.final(f"nc1_drop/{layer}") for layer in hidden(one))
-    if collapsed and fall < LEAST_DROP:
-        raise Missing(f"ln NC1 falls by {fall:.2f} over the layers, less than {LEAST_DROP}")
-    return one
-
-
-def mean(one, metric, step=None):
-    """The mean of a metric over the hidden layers, at a step or at the end."""
-    names = [f"{metric}/{layer}" for layer in hidden(one)]
-    values = [one.final(name) if step is None else one.at(name, step) for name in names]
-    return sum(values) / len(values)

@@ -52,6 +52,7 @@ figure = Experiment(
     sweep_axes={"width": choice(64, 256, 1024, 4096), "dim": choice(4, 16, 64)},
     metric="relu_kernel/deviation",
     minutes=0.1,
+    small={"draws": 10},
 )
 
 
@@ -71,17 +72,10 @@ def run(config, recorder):
             inner.append(features[1:] @ features[0])
             shrunk.append((features[1:] - features[0]).square().sum(1) / (x[1:] - x[0]).square().sum(1))
         products, ratios = torch.stack(inner).cpu(), torch.stack(shrunk).cpu()
-        errors = products.std(0) / config.draws**0.5
-        recorder.array(
-            "moments",
-            cosines=r.numpy(),
-            mean=products.mean(0).numpy(),
-            error=errors.numpy(),
-            variance=products.var(0).numpy(),
-            distance=ratios.mean(0).numpy(),
-            distance_error=(ratios.std(0) / config.draws**0.5).numpy(),
-        )
-        deviation = (products.mean(0) - measures.relu_feature_kernel(r)).abs() / errors
+        found = {"cosines": r, "mean": products.mean(0), "variance": products.var(0), "distance": ratios.mean(0)}
+        found["error"], found["distance_error"] = (draws.std(0) / config.draws**0.5 for draws in (products, ratios))
+        recorder.array("moments", **{name: values.numpy() for name, values in found.items()})
+        deviation = (found["mean"] - measures.relu_feature_kernel(r)).abs() / found["error"]
         return {"relu_kernel/deviation": deviation.max().item()}
 
     evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
@@ -110,6 +104,7 @@ def closed_form(runs):
 
 
 def distances(runs):
+    """The mean factor of squared distances at the largest width, by inner product."""
     return runs.arrays("moments", width=max(WIDTHS))[0]["distance"]
 
 
@@ -138,7 +133,7 @@ def shrink(runs):
     return {"greatest": float(factors.max()), "least rise": float(np.diff(factors).min())}
 
 
-@figure.draw(rows=1, cols=3, size=(12, 4))
+@figure.draw(cols=3, size=(12, 4))
 def panels(runs, axes):
     r = np.linspace(-1, 1, 201)
     h = measures.relu_feature_kernel(torch.from_numpy(r)).numpy()

@@ -6,26 +6,9 @@ verdicts and drawings.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from featurelab.pipelines import (
-    Config,
-    Cost,
-    Field,
-    Missing,
-    choice,
-    data,
-    fit,
-    learners,
-    loguniform,
-    measures,
-    nets,
-    np,
-    torch,
-)
-
-if TYPE_CHECKING:
-    from featurelab.modules.data import TensorData
+from featurelab.pipelines import Config, Cost, Field, Missing, data, fit, learners, measures, nets, np, torch
 
 INACCURATE = 1e-8
 SHAPES = {"mnist": (784, 10), "cifar10": (3072, 10), "svhn": (3072, 10), "digits": (64, 10)}
@@ -54,14 +37,7 @@ class RFMConfig(Config):
     block_mib: int = Field(256, ge=1, description="MiB that the AGOP may take beside its arguments")
 
 
-SWEEP_AXES = {
-    "width": choice(128, 256, 512, 1024),
-    "bandwidth": loguniform(0.5, 8.0),
-    "ridge": loguniform(1e-4, 1e-1),
-}
-
-
-def task(config: RFMConfig) -> "TensorData":
+def task(config: RFMConfig) -> "data.TensorData":
     """The data, with targets +1 at the class and -1 elsewhere."""
     seed, classes = config.streams.data, SHAPES.get(config.dataset, (config.dim, config.classes))[1]
     if config.dataset in ("digits", "mixture") and config.n_train % classes:
@@ -85,23 +61,17 @@ def build(config: RFMConfig, recorder: Any, watch: Callable[..., Mapping[str, fl
 
     def features(layer: int, dim: int) -> Any:
         seed = int(data.stream(config.streams.init, f"features {layer}").integers(2**62))
-        return nets.RandomFeatures(
-            config.feature_map, dim, config.width, gamma=config.gamma, seed=seed, dtype=config.dtype
-        )
+        law: dict[str, Any] = {"gamma": config.gamma, "seed": seed, "dtype": config.dtype}
+        return nets.RandomFeatures(config.feature_map, dim, config.width, **law)
 
     def look(layer: int, stages: Mapping[str, Any], labels: Any) -> Mapping[str, float]:
         pictures[f"layer{layer}"] = picture(stages["projected"], labels, config.pictured)
         return (watch or learners.collapse_metrics)(layer, stages, labels)
 
     learner = learners.DeepRFM(
-        measures.radial_kernel(config.kernel, config.bandwidth),
-        features,
-        power=config.power,
-        ridge=config.ridge,
-        agop_scale=config.agop_scale,
-        watch=look,
-        block_bytes=config.block_mib * 2**20,
-    )
+        measures.radial_kernel(config.kernel, config.bandwidth), features, power=config.power, ridge=config.ridge,
+        agop_scale=config.agop_scale, watch=look, block_bytes=config.block_mib * 2**20,
+    )  # fmt: skip
     fit(learner, task(config), config, recorder, epochs=config.depth)
     recorder.array("gram", **pictures)
 
@@ -123,10 +93,8 @@ def cost(config: RFMConfig) -> Cost:
         flops += solving + agop + 2 * n * d * (d + config.width) + 8 * n * (d + outputs) ** 2
     widest = max(inputs, config.width)
     memory = 8.0 * (2 * n * n + 6 * n * widest + config.depth * widest**2) + config.block_mib * 2.0**20
-    public = config.dataset not in ("digits", "mixture")
-    return Cost(
-        config.depth * config.n_train * outputs, flops, memory, config.depth, (config.dataset,) if public else ()
-    )
+    public = () if config.dataset in ("digits", "mixture") else (config.dataset,)
+    return Cost(config.depth * config.n_train * outputs, flops, memory, config.depth, public)
 
 
 def trusted(runs: Any, metric: str, **where: Any) -> "np.ndarray":
@@ -138,3 +106,11 @@ def trusted(runs: Any, metric: str, **where: Any) -> "np.ndarray":
     if len(curve) < 2:
         raise Missing(f"{metric} is accurate in {len(curve)} layers only")
     return curve.to_numpy()
+
+
+def line(values):
+    """R^2 and slope of a straight line through ln(values) against the layer; `Missing` for fewer than three."""
+    if len(values) < 3:
+        raise Missing(f"a line through {len(values)} layers says nothing")
+    layers, logs = np.arange(len(values)), np.log(values)
+    return np.corrcoef(layers, logs)[0, 1] ** 2, np.polyfit(layers, logs, 1)[0]

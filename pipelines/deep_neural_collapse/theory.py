@@ -66,13 +66,10 @@ figure = Experiment(
     laptop=LAPTOP,
     paper=LAPTOP.but(classes=10, n_train=300, dim=400),
     grid={("ridge", "feature_ridge", "kappa", "depth"): POINTS, "seed": [0, 1, 2]},
-    sweep_axes={
-        "ridge": loguniform(1e-3, 1.0),
-        "feature_ridge": loguniform(0.2, 5.0),
-        "dim": choice(80, 160, 400),
-    },
+    sweep_axes={"ridge": loguniform(1e-3, 1.0), "feature_ridge": loguniform(0.2, 5.0), "dim": choice(80, 160, 400)},
     metric="gram_error",
     minutes=0.1,
+    small={"n_train": 16, "dim": 32},
 )
 
 
@@ -228,7 +225,7 @@ def stalls(runs):
     return max(deviation(*point) for point in PRINTED)
 
 
-@figure.draw(rows=1, cols=3, size=(12, 4.2))
+@figure.draw(cols=3, size=(12, 4.2))
 def panels(runs, axes):
     for axis, kappa, points in ((axes[0, 0], "exact", EXACT), (axes[0, 1], "printed", PRINTED)):
         for (ridge, lifted), colour in zip(points, shades(len(points)), strict=True):

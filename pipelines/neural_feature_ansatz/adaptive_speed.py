@@ -4,27 +4,25 @@ A network with three hidden layers learns the chain monomial of rank 3. At every
 UC-NFA gets the learning speed 20, every other layer and the readout 1/20 (Appendix J). Gradient descent beside it.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, above
-from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, train
+from featurelab.pipelines import CATEGORIES, above, band
+from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, train
+from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 PAPER = ChainConfig(
     n_train=256, dim=32, rank=3, width=256, hidden=3, init_scale=0.1, other_scale=0.1,
     optimizer="adaptive_slo", lr=0.05, high_speed=20, eps=0.01, steps=500, measure_every=5,
 )  # fmt: skip
-HIDDEN = ("0", "1", "2")
 
-figure = Experiment(
-    name="neural_feature_ansatz/adaptive_speed",
+figure = isotropic.variant(
+    "adaptive_speed",
     figure="Fig. 12",
     title="Adaptive Speed Limited Optimization against gradient descent",
     caption="UC-NFA of each hidden layer, and losses. Means over seeds; bands are their range.",
     laptop=PAPER.but(width=128, measure_every=10),
     paper=PAPER,
     grid={("optimizer", "lr"): [("gd", 0.25), ("adaptive_slo", 0.05)], "seed": [0, 1, 2, 3, 4, 5]},
-    sweep_axes=SWEEP_AXES,
     minutes=0.6,
 )
-figure.cost(cost)
 
 
 @figure.trial
@@ -33,7 +31,8 @@ def run(config, recorder):
 
 
 def final(runs, optimizer):
-    return [runs.final(f"nfa/{layer}", optimizer=optimizer) for layer in HIDDEN]
+    """The UC-NFA of each hidden layer after training."""
+    return [runs.final(f"nfa/{layer}", optimizer=optimizer) for layer in range(3)]
 
 
 @figure.claim(
@@ -72,17 +71,16 @@ def test_loss(runs):
 
 @figure.draw(cols=3, size=(11, 3.5))
 def panels(runs, axes):
-    for column, (optimizer, said) in enumerate([("gd", "gradient descent"), ("adaptive_slo", "adaptive SLO")]):
-        for layer, colour in zip(HIDDEN, CATEGORIES, strict=False):
+    *scores, losses = axes[0]
+    named = {"gd": "gradient descent", "adaptive_slo": "adaptive SLO"}
+    for axis, (optimizer, said), shade in zip(scores, named.items(), CATEGORIES, strict=False):
+        for layer, colour in zip(range(3), CATEGORIES, strict=False):
             table = runs.curves(f"nfa/{layer}", optimizer=optimizer)
-            axes[0, column].plot(table.index, table.mean(axis=1), color=colour, label=f"layer {int(layer) + 1}")
-            axes[0, column].fill_between(
-                table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0
-            )
-        axes[0, column].set(title=f"UC-NFA, {said}", xlabel="step", ylabel="correlation", ylim=(0, 1.02))
-        for part, line in (("train", ":"), ("test", "-")):
+            band(axis, table, color=colour, label=f"layer {layer + 1}")
+        axis.set(title=f"UC-NFA, {said}", xlabel="step", ylabel="correlation", ylim=(0, 1.02))
+        for part, line in {"train": ":", "test": "-"}.items():
             mean = runs.curve(f"loss/{part}", optimizer=optimizer)
-            axes[0, 2].plot(mean.index, mean, line, color=CATEGORIES[column], label=f"{part}, {said}")
-    axes[0, 0].legend(loc="lower right")
-    axes[0, 2].set(title="losses", xlabel="step", ylabel="mean squared error", yscale="log")
-    axes[0, 2].legend()
+            losses.plot(mean.index, mean, line, color=shade, label=f"{part}, {said}")
+    scores[0].legend(loc="lower right")
+    losses.set(title="losses", xlabel="step", ylabel="mean squared error", yscale="log")
+    losses.legend()

@@ -63,32 +63,29 @@ figure = Experiment(
     metric="derivative_correlation/observed",
     mode="max",
     minutes=0.3,
+    small={"dim": 64, "width": 16, "networks": 2, "seed": [0, 1, 2]},
 )
 
 
 @figure.trial
 def run(config, recorder):
     task = data.AlignmentReversing(config.dim, config.balance, s_floor=config.s_floor, seed=config.streams.data)
-    net = quadratic(config, config.network_seed)
-    others = [kernel(quadratic(config, config.network_seed + 1 + i)) for i in range(config.networks)]
+    net, *others = (
+        nets.quadratic(config.dim, config.width, seed=config.network_seed + i) for i in range(config.networks + 1)
+    )
     moments = {
-        "seeds": torch.stack([measures.r_moments(R) for R in others]).mean(0),
+        "seeds": torch.stack([measures.r_moments(kernel(other)) for other in others]).mean(0),
         "theory": measures.r_moments_theory(config.dim / config.width),
     }
 
     def compare(net, x, y):
         R = kernel(net)
-        observed = measures.observed_quadratic(x, y[:, 0], R).item()
-        values = {"observed": observed}
+        values = {"observed": measures.observed_quadratic(x, y[:, 0], R).item()}
         for source, r in {**moments, "own": measures.r_moments(R)}.items():
             values[f"predicted_{source}"] = measures.free_probability_prediction(x, y[:, 0], r.tolist()).item()
         return {f"derivative_correlation/{name}": value for name, value in values.items()}
 
     evaluate(learners.Measurement(net, compare), task, config, recorder)
-
-
-def quadratic(config, seed):
-    return nets.quadratic(config.dim, config.width, seed=seed)
 
 
 def kernel(net):
@@ -97,22 +94,17 @@ def kernel(net):
     return (W.T * a.square()) @ W
 
 
-figure.cost(
-    lambda config: Cost(
-        parameters=config.width * (config.dim + 1),
-        flops=2.0 * (config.networks + 1) * config.dim**2 * (config.width + 3 * config.dim) + 30.0 * config.dim**3,
-        memory_bytes=8.0 * (14 * config.dim**2),
-    )
-)
+@figure.cost
+def cost(config):
+    each = 2.0 * config.dim**2 * (config.width + 3 * config.dim)
+    flops = (config.networks + 1) * each + 30.0 * config.dim**3
+    return Cost(config.width * (config.dim + 1), flops, 8.0 * 14 * config.dim**2)
 
 
-def error(runs, source):
-    """The largest distance of prediction and observation over the balances."""
-    name = "derivative_correlation"
-    pairs = [
-        (runs.final(f"{name}/observed", balance=g), runs.final(f"{name}/predicted_{source}", balance=g)) for g in GAMMAS
-    ]
-    return max(abs(observed - predicted) for observed, predicted in pairs)
+def compared(runs, source="seeds"):
+    """The observed and the predicted alignment at each balance."""
+    names = [f"derivative_correlation/{name}" for name in ("observed", f"predicted_{source}")]
+    return [[runs.final(name, balance=g) for name in names] for g in GAMMAS]
 
 
 @figure.claim(
@@ -122,7 +114,8 @@ def error(runs, source):
     expect={"r averaged over networks": at_most(0.06), "r of the network": at_most(0.02)},
 )
 def prediction(runs):
-    return {"r averaged over networks": error(runs, "seeds"), "r of the network": error(runs, "own")}
+    named = {"r averaged over networks": "seeds", "r of the network": "own"}
+    return {name: max(abs(o - p) for o, p in compared(runs, source)) for name, source in named.items()}
 
 
 @figure.claim(
@@ -132,16 +125,16 @@ def prediction(runs):
     expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)},
 )
 def falls(runs):
-    observed = {g: runs.final("derivative_correlation/observed", balance=g) for g in GAMMAS}
+    observed = dict(zip(GAMMAS, (o for o, _ in compared(runs)), strict=True))
     low = [v for g, v in observed.items() if g <= 0.25]
     high = [v for g, v in observed.items() if g >= 0.6]
-    gap = sum(high) / len(high) - sum(low) / len(low)
     rank = stats.spearmanr(GAMMAS, list(observed.values())).statistic
-    return {"high minus low balance": gap, "Spearman": float(rank)}
+    return {"high minus low balance": sum(high) / len(high) - sum(low) / len(low), "Spearman": float(rank)}
 
 
 @figure.draw(cols=2, size=(9, 3.6))
 def panels(runs, axes):
+    left, right = axes[0]
     named = {
         "observed": ("observed", "o", "-"),
         "predicted_seeds": ("predicted, r averaged over networks", "s", "--"),
@@ -149,28 +142,13 @@ def panels(runs, axes):
         "predicted_own": ("predicted, r of the network", "x", "-."),
     }
     for (source, (label, marker, line)), colour in zip(named.items(), CATEGORIES, strict=False):
-        points(
-            axes[0, 0],
-            runs,
-            f"derivative_correlation/{source}",
-            "balance",
-            label=label,
-            marker=marker,
-            linestyle=line,
-            color=colour,
-        )
-    axes[0, 0].set(xlabel="balance γ", ylabel="derivative correlation", title="against balance")
-    axes[0, 0].legend(loc="lower right")
-    both = [
-        (
-            r.final("derivative_correlation/observed", balance=g),
-            r.final("derivative_correlation/predicted_seeds", balance=g),
-        )
-        for _, r in runs.by_seed()
-        for g in GAMMAS
-    ]
-    ends = [min(min(p) for p in both) - 0.01, 1.005]
-    axes[0, 1].plot(ends, ends, color="#444444", linewidth=1, linestyle="--", label="equal")
-    axes[0, 1].plot([o for o, _ in both], [p for _, p in both], "o", markersize=4, alpha=0.7, color=CATEGORIES[0])
-    axes[0, 1].set(xlabel="observed", ylabel="predicted, r averaged over networks", title="every data seed and balance")
-    axes[0, 1].legend(loc="lower right")
+        metric = f"derivative_correlation/{source}"
+        points(left, runs, metric, "balance", label=label, marker=marker, linestyle=line, color=colour)
+    left.set(xlabel="balance γ", ylabel="derivative correlation", title="against balance")
+    both = [pair for _, one in runs.by_seed() for pair in compared(one)]
+    ends = [min(map(min, both)) - 0.01, 1.005]
+    right.plot(ends, ends, color="#444444", linewidth=1, linestyle="--", label="equal")
+    right.plot([o for o, _ in both], [p for _, p in both], "o", markersize=4, alpha=0.7, color=CATEGORIES[0])
+    right.set(xlabel="observed", ylabel="predicted, r averaged over networks", title="every data seed and balance")
+    for axis in axes[0]:
+        axis.legend(loc="lower right")

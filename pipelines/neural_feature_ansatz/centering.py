@@ -8,34 +8,28 @@ Training as in Figure 2. With V = W - W_0 and Kb the covariance of the change J 
 Figure 7 shows the latter with isotropic inputs (a) and with covariance eigenvalues 1/(1+k^2) (b).
 """
 
-from featurelab.pipelines import Experiment, above, at_least, at_most, curves
-from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, cost, train
-from featurelab.pipelines.neural_feature_ansatz.init_scale import GRID, LAPTOP, PAPER
+from featurelab.pipelines import above, at_least, at_most, curves
+from featurelab.pipelines.neural_feature_ansatz.chain import train
+from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
-double_centred = Experiment(
-    name="neural_feature_ansatz/double_centered",
+double_centred = isotropic.variant(
+    "double_centered",
     figure="Fig. 6",
     title="Share of changed tangent features in the centred alignment",
     caption="Ratio of the double-centred to the centred unnormalised NFA. It is undefined at step 0.",
-    laptop=LAPTOP,
-    paper=PAPER,
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
     metric="double_centered_ratio/0",
     minutes=0.8,
 )
-ptk_centred = Experiment(
-    name="neural_feature_ansatz/ptk_centered",
+ptk_centred = isotropic.variant(
+    "ptk_centered",
     figure="Fig. 7",
     title="PTK-centred NFA against initialisation scale",
     caption="Alignment of the initial weights with the change of the tangent features; undefined at step 0.",
-    laptop=LAPTOP,
-    paper=PAPER,
-    grid={"decay": [None, 2.0], **GRID},
-    sweep_axes=SWEEP_AXES,
+    grid={"decay": [None, 2.0], **isotropic.grid},
     metric="ptk_centered_nfa/0",
     minutes=1,
 )
+INPUTS = {None: "isotropic", 2.0: "eigenvalues 1/(1+k²)"}
 
 
 @double_centred.trial
@@ -48,11 +42,6 @@ def run_ptk(config, recorder):
     train(config, recorder, ["ptk_centered_nfa"])
 
 
-double_centred.cost(cost)
-ptk_centred.cost(cost)
-SMALL = [0.1, 0.01, 0.001]
-
-
 @double_centred.claim(
     "c20_small_early_relevant_late",
     says="for s_0 ≤ 0.1 the ratio is small at step 10 (largest) and relevant at the end (smallest), in both layers",
@@ -60,7 +49,7 @@ SMALL = [0.1, 0.01, 0.001]
     expect={"at step 10": at_most(0.1), "at the end": at_least(0.3)},
 )
 def early_and_late(runs):
-    cases = [(f"double_centered_ratio/{layer}", s) for layer in (0, 1) for s in SMALL]
+    cases = [(f"double_centered_ratio/{layer}", s) for layer in (0, 1) for s in (0.1, 0.01, 0.001)]
     return {
         "at step 10": max(runs.at(metric, 10, init_scale=s) for metric, s in cases),
         "at the end": min(runs.final(metric, init_scale=s) for metric, s in cases),
@@ -74,26 +63,24 @@ def early_and_late(runs):
     expect=above(0),
 )
 def large_init(runs):
-    return runs.final("double_centered_ratio/0", init_scale=0.001) - runs.final(
-        "double_centered_ratio/0", init_scale=1.0
-    )
+    small, large = (runs.final("double_centered_ratio/0", init_scale=s) for s in (0.001, 1.0))
+    return small - large
 
 
-def ptk_drop(runs, decay):
+def ptk_drop(runs):
     """The smallest fall of the PTK-centred NFA from step 10 to the end, over small initialisations and layers."""
-    chosen = runs.where(decay=decay)
     cases = [(f"ptk_centered_nfa/{layer}", s) for layer in (0, 1) for s in (0.01, 0.001)]
-    return min(chosen.at(metric, 10, init_scale=s) - chosen.final(metric, init_scale=s) for metric, s in cases)
+    return min(runs.at(metric, 10, init_scale=s) - runs.final(metric, init_scale=s) for metric, s in cases)
 
 
 @ptk_centred.claim(
     "c22_falls_during_training",
     says="for s_0 ≤ 0.01 the PTK-centred NFA falls during training (smallest fall over both layers)",
     paper="curves, no number",
-    expect={"isotropic": at_least(0.15), "eigenvalues 1/(1+k²)": at_least(0.15)},
+    expect={name: at_least(0.15) for name in INPUTS.values()},
 )
 def falls(runs):
-    return {"isotropic": ptk_drop(runs, None), "eigenvalues 1/(1+k²)": ptk_drop(runs, 2.0)}
+    return {name: ptk_drop(runs.where(decay=decay)) for decay, name in INPUTS.items()}
 
 
 @double_centred.draw(cols=2, size=(8, 3.4))
@@ -106,9 +93,8 @@ def ratios(runs, axes):
 
 @ptk_centred.draw(rows=2, cols=2, size=(8, 6))
 def scores(runs, axes):
-    for row, (decay, inputs) in enumerate([(None, "isotropic inputs"), (2.0, "eigenvalues 1/(1+k²)")]):
-        for layer in (0, 1):
-            axis = axes[row, layer]
+    for row, (decay, inputs) in zip(axes, {None: "isotropic inputs", 2.0: INPUTS[2.0]}.items(), strict=True):
+        for layer, axis in enumerate(row):
             curves(axis, runs.where(decay=decay), f"ptk_centered_nfa/{layer}", across="init_scale")
             axis.set(title=f"layer {layer + 1}, {inputs}", xlabel="step", ylabel="PTK-centred NFA", ylim=(0, 1.02))
     axes[0, 0].legend()

@@ -4,27 +4,9 @@ The loss is the mean over samples of (f - y)^2, with no factor of one half: with
 three numbers of Figure 1 come out.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from featurelab.pipelines import (
-    Config,
-    Cost,
-    Field,
-    choice,
-    data,
-    fit,
-    learners,
-    loguniform,
-    measures,
-    mlp_cost,
-    nets,
-    probes,
-)
-
-if TYPE_CHECKING:
-    from featurelab.modules.data import ChainMonomials
-    from featurelab.modules.nets import MLP
+from featurelab.pipelines import Config, Field, data, fit, learners, measures, nets, probes
 
 
 class ChainConfig(Config):
@@ -51,49 +33,26 @@ class ChainConfig(Config):
     measure_every: int = Field(5, ge=1, description="steps between measurements")
 
 
-SWEEP_AXES = {
-    "lr": loguniform(3e-3, 1e-1),
-    "width": choice(64, 128, 256, 512),
-    "init_scale": loguniform(1e-3, 1.0),
-    "weight_decay": loguniform(1e-6, 1e-2),
-}
-
-
-def train(config: ChainConfig, recorder: Any, quantities: Sequence[str]) -> "tuple[MLP, ChainMonomials]":
+def train(config: ChainConfig, recorder: Any, quantities: list[str]) -> "tuple[nets.MLP, data.ChainMonomials]":
     """Train the network; follow the losses and these quantities of the ansatz in every layer."""
     task = data.ChainMonomials(
-        config.n_train,
-        config.n_test,
-        config.dim,
-        config.rank,
-        decay=config.decay,
-        seed=config.streams.data,
-        dtype=config.dtype,
-    )
+        config.n_train, config.n_test, config.dim, config.rank,
+        decay=config.decay, seed=config.streams.data, dtype=config.dtype,
+    )  # fmt: skip
+    deeper = [config.other_scale] * (config.hidden - 1)
+    scales = [config.init_scale, *deeper, config.other_scale * config.readout_factor**2]
     net = nets.mlp(
-        config.dim,
-        config.width,
-        config.hidden,
-        init_scale=[
-            config.init_scale,
-            *[config.other_scale] * (config.hidden - 1),
-            config.other_scale * config.readout_factor**2,
-        ],
-        seed=config.streams.init,
-        dtype=config.dtype,
+        config.dim, config.width, config.hidden, init_scale=scales, seed=config.streams.init, dtype=config.dtype
     )
-    learner = learners.Supervised(net, optimizer=optimizer(config), steps_per_batch=config.measure_every)
+    every = config.measure_every
+    hidden = [str(layer) for layer in range(config.hidden)]  # with one output the readout's K is a number
     watching: list[Any] = [
-        probes.LossProbe({"train": task.train, "test": task.test}, every=config.measure_every),
-        probes.AnsatzProbe(
-            every=config.measure_every,
-            inputs=task.train[0],
-            quantities=quantities,
-            layers=[str(layer) for layer in range(config.hidden)],  # with one output the readout's K is a number
-        ),
+        probes.LossProbe({"train": task.train, "test": task.test}, every=every),
+        probes.AnsatzProbe(every=every, inputs=task.train[0], quantities=quantities, layers=hidden),
     ]
     if config.optimizer == "adaptive_slo":
         watching.insert(0, learners.AdaptiveSpeeds(high=config.high_speed))
+    learner = learners.Supervised(net, optimizer=optimizer(config), steps_per_batch=every)
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
     recorder.log({"catapult": learner.catapult_ratio}, step=config.steps)
     return net, task
@@ -107,26 +66,10 @@ def optimizer(config: Any) -> Any:
     return learners.speed_limited(config.lr, speeds=speeds, eps=config.eps, weight_decay=config.weight_decay)
 
 
-def keep_features(config: ChainConfig, recorder: Any, net: "MLP", task: "ChainMonomials") -> None:
+def keep_features(config: ChainConfig, recorder: Any, net: "nets.MLP", task: "data.ChainMonomials") -> None:
     """Record how much the first layer's NFM and AGOP resemble the target's own gradient outer product."""
     first = measures.tangent_covariance(net, task.train[0], layers=["0"])["0"]
-    nfm = measures.neural_feature_matrix(first.W)
-    agop = first.W.T @ first.K @ first.W
-    quality = {
-        "feature_quality/nfm": measures.rho(nfm, task.egop).item(),
-        "feature_quality/agop": measures.rho(agop, task.egop).item(),
-    }
+    found = {"nfm": measures.neural_feature_matrix(first.W), "agop": first.W.T @ first.K @ first.W}
+    quality = {f"feature_quality/{name}": measures.rho(matrix, task.egop).item() for name, matrix in found.items()}
     recorder.log(quality, step=config.steps)
-    recorder.array("features", nfm=nfm.numpy(), agop=agop.numpy(), egop=task.egop.numpy())
-
-
-def cost(config: ChainConfig) -> Cost:
-    return mlp_cost(
-        dim=config.dim,
-        width=config.width,
-        hidden=config.hidden,
-        outputs=1,
-        n_train=config.n_train,
-        steps=config.steps,
-        measures=config.steps // config.measure_every,
-    )
+    recorder.array("features", **{name: matrix.numpy() for name, matrix in found.items()}, egop=task.egop.numpy())

@@ -9,27 +9,11 @@ ordering, but not the same numbers. The digit and the number of epochs were chos
 digits, with more steps, loses the effect.
 """
 
-from typing import Any
-
-from featurelab.pipelines import (
-    Experiment,
-    Field,
-    at_least,
-    choice,
-    data,
-    fit,
-    heatmap,
-    learners,
-    loguniform,
-    measures,
-    nets,
-    probes,
-    torch,
-)
-from featurelab.pipelines.neural_feature_ansatz.images import ImageConfig, as_image, image_cost, kept_diagonals
+from featurelab.pipelines import Experiment, Field, at_least, fit, heatmap, learners, measures, probes, torch
+from featurelab.pipelines.neural_feature_ansatz import images
 
 
-class FaceConfig(ImageConfig):
+class FaceConfig(images.ImageConfig):
     batch_size: int = Field(64, ge=1, description="images a step; not stated in the paper")
 
 
@@ -43,10 +27,11 @@ figure = Experiment(
     laptop=LAPTOP,
     paper=LAPTOP.but(dataset="celeba", n_train=7500, epochs=500),
     grid={"seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-5, 1e-3), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
+    sweep_axes=images.SWEEP_AXES,
     metric="diagonal_pearson/agop",
     mode="max",
     minutes=0.3,
+    small={"n_train": 20, "width": 8, "epochs": 2, "batch_size": 10, "measure_every": 1},
     needs=("celeba",),
     stand_in="digit 8 against other digits (scikit-learn, 8x8) for glasses on CelebA: same code path, other numbers",
 )
@@ -54,38 +39,25 @@ figure = Experiment(
 
 @figure.trial
 def run(config, recorder):
-    task: Any
-    if config.dataset == "digits":
-        task = data.Digits(
-            "one_vs_rest", digit=8, n_train=config.n_train, seed=config.streams.data, dtype=config.dtype,
-            batch_size=config.batch_size, order_seed=config.streams.order,
-        )  # fmt: skip
-    else:
-        task = data.PublicImages(
-            config.dataset, config.n_train, seed=config.streams.data, dtype=config.dtype,
-            batch_size=config.batch_size, order_seed=config.streams.order,
-        )  # fmt: skip
-    net = nets.mlp(
-        task.train[0].shape[1], config.width, config.hidden, outputs=task.train[1].shape[1],
-        init_scale=[config.init_scale, *[1.0] * config.hidden], seed=config.streams.init, dtype=config.dtype,
-    )  # fmt: skip
+    batches = {"batch_size": config.batch_size, "order_seed": config.streams.order}
+    task = images.pictures(config, "one_vs_rest", **batches)
+    net = images.network(config, task, [config.init_scale, *[1.0] * config.hidden])
     learner = learners.Supervised(net, optimizer=learners.adam(config.lr, weight_decay=config.weight_decay))
+    when = {"every": config.measure_every, "on": "epoch"}
     watching = [
-        probes.LossProbe({"train": task.train}, every=config.measure_every, on="epoch"),
-        probes.AnsatzProbe(
-            every=config.measure_every, on="epoch", inputs=task.train[0], quantities=["nfa"], layers=["0"]
-        ),
+        probes.LossProbe({"train": task.train}, **when),
+        probes.AnsatzProbe(**when, inputs=task.train[0], quantities=["nfa"], layers=["0"]),
     ]
     trainer = fit(learner, task, config, recorder, epochs=config.epochs, probes=watching)
 
-    first = measures.tangent_covariance(net.cpu(), task.train[0].cpu(), layers=["0"])["0"]
+    first = images.first_layer(net, task)
     chance = torch.Generator().manual_seed(config.streams.order)
     scores, control = [], None
     for _ in range(10):
         nfm, control = measures.diagonals(first.W, measures.isospectral(first.K, chance))
         scores.append(measures.pearson(nfm, control).item())
     values = {
-        "diagonal_pearson/agop": kept_diagonals(recorder, first, task, control=as_image(control, task)),
+        "diagonal_pearson/agop": images.kept_diagonals(recorder, first, task, control=images.as_image(control, task)),
         "diagonal_pearson/random_kernel": sum(scores) / len(scores),
     }
     recorder.log(values, step=trainer.global_step)
@@ -94,7 +66,7 @@ def run(config, recorder):
 @figure.cost
 def cost(config):
     steps = config.epochs * -(-config.n_train // config.batch_size)
-    return image_cost(config, outputs=1, steps=steps, batch_size=config.batch_size)
+    return images.image_cost(config, outputs=1, steps=steps, batch_size=config.batch_size)
 
 
 @figure.claim(

@@ -8,6 +8,7 @@ and two statements about the mean tangent kernel of a one-hidden-layer quadratic
 against a Monte Carlo average.
 """
 
+import copy
 from typing import Literal
 
 from featurelab.pipelines import (
@@ -37,6 +38,7 @@ class IdentityConfig(Config):
     monte_carlo: int = Field(40_000, ge=100, description="networks in the average of Proposition 12")
 
 
+MEANS = ["mean_ptk", "mean_ptk_squared_printed", "mean_ptk_squared_corrected"]
 EXACT = ["agop", "ntk", "first_derivative", "second_derivative", "identity_kernel", "scale_invariance", "free_traces"]
 PRESET = IdentityConfig()
 
@@ -51,6 +53,7 @@ figure = Experiment(
     sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)},
     metric="identity_error/agop",
     minutes=0.3,
+    small={"n_train": 12, "dim": 6, "width": 4, "monte_carlo": 100},
 )
 
 
@@ -75,9 +78,7 @@ def exact(net, x, y):
     K = J.T @ J
     label_trace = measures.observed_quadratic(x, y[:, 0], torch.eye(x.shape[1]).to(x))
     free = measures.free_probability_prediction(x, y[:, 0], [1.0, 1.0, 1.0, 1.0])
-    larger = nets.MLP(
-        [torch.nn.Linear(w.shape[1], w.shape[0], bias=False) for w in net.parameters()], torch.nn.ReLU()
-    ).to(x)
+    larger = copy.deepcopy(net)
     larger.load_state_dict({name: 3.0 * value for name, value in net.state_dict().items()})
     scaled = measures.tangent_covariance(larger, x, layers=["0"])["0"]
     return {
@@ -96,33 +97,30 @@ def quadratic_mean(config, x):
     k, n = 10, len(x)
     chance = torch.Generator().manual_seed(config.streams.order)
     mean, mean_square = torch.zeros(n, n).to(x), torch.zeros(n, n).to(x)
-    for size in torch.full((config.monte_carlo,), 1).split(2000):
-        W = torch.randn(len(size), k, x.shape[1], generator=chance, dtype=torch.float64).to(x) / k**0.5
-        a = torch.randn(len(size), 1, k, generator=chance, dtype=torch.float64).to(x)
+    for done in range(0, config.monte_carlo, 2000):
+        size = min(2000, config.monte_carlo - done)
+        W = torch.randn(size, k, x.shape[1], generator=chance, dtype=torch.float64).to(x) / k**0.5
+        a = torch.randn(size, 1, k, generator=chance, dtype=torch.float64).to(x)
         J = a * (x @ W.mT)
         P = J @ J.mT
         mean += P.sum(0)
         mean_square += (P @ P).sum(0)
+    mean, mean_square = mean / config.monte_carlo, mean_square / config.monte_carlo
     S = x @ x.T
-    trace = S.trace()
-    printed = 3 * (trace * S + 2 * S @ S)
-    corrected = 3 / k * trace * S + (1 + 5 / k) * S @ S
-    return {
-        "mean_ptk": relative(mean / config.monte_carlo, S),
-        "mean_ptk_squared_printed": relative(printed, mean_square / config.monte_carlo),
-        "mean_ptk_squared_corrected": relative(corrected, mean_square / config.monte_carlo),
-    }
+    printed = 3 * (S.trace() * S + 2 * S @ S)
+    corrected = 3 / k * S.trace() * S + (1 + 5 / k) * S @ S
+    pairs = [(mean, S), (printed, mean_square), (corrected, mean_square)]
+    return {name: relative(*pair) for name, pair in zip(MEANS, pairs, strict=True)}
 
 
 def relative(found, expected):
     return (torch.linalg.norm(found - expected) / torch.linalg.norm(expected)).item()
 
 
-figure.cost(
-    lambda config: mlp_cost(
-        dim=config.dim, width=config.width, hidden=2, outputs=1, n_train=config.n_train, steps=1, measures=10
-    )
-)
+@figure.cost
+def cost(config):
+    sizes = {"dim": config.dim, "width": config.width, "hidden": 2, "outputs": 1, "n_train": config.n_train}
+    return mlp_cost(**sizes, steps=1, measures=10)
 
 
 @figure.claim(
@@ -172,9 +170,7 @@ def corrected(runs):
 
 @figure.draw(cols=2, size=(9, 3.4))
 def panels(runs, axes):
-    groups = [EXACT, ["mean_ptk", "mean_ptk_squared_printed", "mean_ptk_squared_corrected"]]
-    limits = [1e-10, 0.1]
-    for axis, names, limit, colour in zip(axes[0], groups, limits, CATEGORIES, strict=False):
+    for axis, names, limit, colour in zip(axes[0], [EXACT, MEANS], [1e-10, 0.1], CATEGORIES, strict=False):
         values = [runs.final(f"identity_error/{name}") for name in names]
         axis.barh([name.replace("_", " ") for name in names], [max(v, 1e-17) for v in values], color=colour)
         axis.axvline(limit, color="#444444", linestyle="--", linewidth=1, label=f"tolerance {limit:g}")

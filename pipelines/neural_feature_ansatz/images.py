@@ -1,12 +1,8 @@
 """What the figures on images share: the data by name, and the diagonals of NFM and AGOP as pictures."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, data, measures, mlp_cost
-
-if TYPE_CHECKING:
-    from featurelab.modules.data import TensorData
-    from featurelab.modules.measures import TangentCovariance
+from featurelab.pipelines import Config, Cost, Field, choice, data, loguniform, measures, mlp_cost, nets
 
 
 class ImageConfig(Config):
@@ -21,33 +17,46 @@ class ImageConfig(Config):
     measure_every: int = Field(50, ge=1, description="epochs between measurements")
 
 
+SWEEP_AXES = {"lr": loguniform(1e-5, 1e-3), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)}
 DIMS = {"digits": 64, "celeba": 3 * 96 * 96, "svhn": 3 * 32 * 32}
+
+
+def pictures(config: ImageConfig, digits: Literal["one_vs_rest", "all"], n_test: int = 0, **batches: int) -> Any:
+    """The config's images; the digits with the labels of this task."""
+    common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, **batches}
+    if config.dataset == "digits":
+        return data.Digits(digits, n_train=config.n_train, **common)
+    return data.PublicImages(config.dataset, config.n_train, n_test, **common)
+
+
+def network(config: ImageConfig, task: "data.TensorData", init_scale: float | list[float]) -> "nets.MLP":
+    inputs, outputs = (part.shape[1] for part in task.train)
+    law: dict[str, Any] = {"init_scale": init_scale, "seed": config.streams.init, "dtype": config.dtype}
+    return nets.mlp(inputs, config.width, config.hidden, outputs=outputs, **law)
 
 
 def image_cost(config: ImageConfig, *, outputs: int, steps: int, batch_size: int | None = None) -> Cost:
     """The cost of training an MLP on the config's images."""
     return mlp_cost(
-        dim=DIMS[config.dataset],
-        width=config.width,
-        hidden=config.hidden,
-        outputs=outputs,
-        n_train=config.n_train,
-        batch_size=batch_size,
-        steps=steps,
-        measures=config.epochs // config.measure_every,
-        bytes_a_number=4,
+        dim=DIMS[config.dataset], width=config.width, hidden=config.hidden, outputs=outputs, n_train=config.n_train,
+        batch_size=batch_size, steps=steps, measures=config.epochs // config.measure_every, bytes_a_number=4,
         data=() if config.dataset == "digits" else (config.dataset,),
-    )
+    )  # fmt: skip
 
 
-def kept_diagonals(recorder: Any, first: "TangentCovariance", task: "TensorData", **more: Any) -> float:
+def first_layer(net: Any, task: "data.TensorData") -> "measures.TangentCovariance":
+    """W and K of the first layer, on the training images."""
+    return measures.tangent_covariance(net.cpu(), task.train[0].cpu(), layers=["0"])["0"]
+
+
+def kept_diagonals(recorder: Any, first: "measures.TangentCovariance", task: "data.TensorData", **more: Any) -> float:
     """Record the diagonals of the first layer's NFM and AGOP as images; returns their Pearson correlation."""
     nfm, agop = measures.diagonals(first.W, first.K)
     recorder.array("diagonals", nfm=as_image(nfm, task), agop=as_image(agop, task), **more)
     return measures.pearson(nfm, agop).item()
 
 
-def as_image(diagonal: Any, task: "TensorData") -> Any:
+def as_image(diagonal: Any, task: "data.TensorData") -> Any:
     """(dim,) as a grey (rows, cols) image: the mean over colour channels."""
     shape = task.image_shape if isinstance(task, data.PublicImages) else (1, 8, 8)
     return diagonal.float().cpu().reshape(shape).mean(0).numpy()

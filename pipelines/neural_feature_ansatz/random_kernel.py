@@ -5,13 +5,14 @@ first layer's NFM F = W'W resembles the AGOP G = W'KW. Replace K by a matrix Q w
 eigenvectors, and much of the resemblance is gone, although the weights are the same.
 """
 
-from featurelab.pipelines import Experiment, at_least, between, heatmap, measures, torch
-from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
+from featurelab.pipelines import at_least, between, heatmap, measures, torch
+from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, keep_features, train
+from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 PRESET = ChainConfig(n_train=384, dim=32, width=128, init_scale=0.01, lr=0.05, steps=800, measure_every=20)
 
-figure = Experiment(
-    name="neural_feature_ansatz/random_kernel",
+figure = isotropic.variant(
+    "random_kernel",
     figure="Fig. 1",
     title="NFM, AGOP and the AGOP with a random tangent covariance",
     caption="First layer after training. Q has the eigenvalues of K and Haar-random eigenvectors; its score is the "
@@ -19,11 +20,9 @@ figure = Experiment(
     laptop=PRESET,
     paper=PRESET.but(measure_every=5),
     grid={"seed": [0, 1, 2, 3, 4]},
-    sweep_axes=SWEEP_AXES,
     minutes=0.3,
     headline=True,
 )
-figure.cost(cost)
 
 
 @figure.trial
@@ -97,9 +96,9 @@ def target(runs):
 @figure.draw(cols=4, size=(10, 3.1))
 def panels(runs, axes):
     first = runs.where(seed=runs.values("seed")[0])
-    kept, control = first.arrays("features")[0], first.arrays("control")[0]
+    (kept,), (control,) = first.arrays("features"), first.arrays("control")
+    score, chance = runs.final("nfa/0"), runs.final("nfa_random_kernel/0")
     heatmap(axes[0, 0], kept["egop"], "EGOP of the target")
     heatmap(axes[0, 1], kept["nfm"], "NFM  $F = W^TW$", note="the weights alone")
-    score, chance = runs.final("nfa/0"), runs.final("nfa_random_kernel/0")
     heatmap(axes[0, 2], kept["agop"], "AGOP  $G = W^TKW$", note=f"ρ(F, G) = {score:.2f}, paper 0.93")
     heatmap(axes[0, 3], control["agop"], "random K:  $W^TQW$", note=f"ρ(F, $W^TQW$) = {chance:.2f}, paper 0.53")

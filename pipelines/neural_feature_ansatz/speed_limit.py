@@ -9,59 +9,48 @@ The text says that the readout's initial weights are divided by 0.01. Multiplied
 the loss starts above 2000. Each s_0 has its own learning rate, for both optimisers.
 """
 
-from featurelab.pipelines import Experiment, Grid, above, at_least, at_most, curves, heatmap
-from featurelab.pipelines.neural_feature_ansatz.chain import SWEEP_AXES, ChainConfig, cost, keep_features, train
+from featurelab.pipelines import above, at_least, at_most, curves, heatmap
+from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, keep_features, train
+from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 PRESET = ChainConfig(
     n_train=256, dim=32, width=256, readout_factor=0.01, lr=0.03, steps=600, measure_every=10,
     speeds=(500.0, 0.002, 0.002), eps=0.1,
 )  # fmt: skip
-RATES = [(1.0, 0.03), (0.1, 0.1), (0.01, 0.2), (0.001, 0.4)]
-GRID: Grid = {"optimizer": ["gd", "slo"], ("init_scale", "lr"): RATES, "seed": [0, 1, 2]}
+RATES = {1.0: 0.03, 0.1: 0.1, 0.01: 0.2, 0.001: 0.4}  # s_0: learning rate
+SEEDS = [0, 1, 2]
 
-ratio = Experiment(
-    name="neural_feature_ansatz/speed_limit",
+ratio = isotropic.variant(
+    "speed_limit",
     figure="Fig. 4",
     title="UC-NFA, C-NFA and their ratio with and without Speed Limited Optimization",
     caption="First layer; above gradient descent, below speed-limited.",
     laptop=PRESET,
     paper=PRESET.but(measure_every=5),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
+    grid={"optimizer": ["gd", "slo"], ("init_scale", "lr"): list(RATES.items()), "seed": SEEDS},
     minutes=1.2,
 )
-large_init = Experiment(
-    name="neural_feature_ansatz/large_init_features",
+large_init = ratio.variant(
+    "large_init_features",
     figure="Fig. 5",
     title="Features learned from a large initialisation",
     caption="First layer after training from s_0 = 1, one seed; correlations with the EGOP are means over seeds.",
-    laptop=PRESET,
-    paper=PRESET.but(measure_every=5),
-    grid={"optimizer": ["gd", "slo"], "seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
+    grid={"optimizer": ["gd", "slo"], "seed": SEEDS},
     minutes=0.4,
 )
-all_inits = Experiment(
-    name="neural_feature_ansatz/features_by_init_scale",
+all_inits = ratio.variant(
+    "features_by_init_scale",
     figure="Fig. 11",
     title="Features learned from every initialisation scale",
     caption="First layer after training, one seed; correlations with the target's EGOP are means over seeds.",
-    laptop=PRESET,
-    paper=PRESET.but(measure_every=5),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
     minutes=1,
 )
 
 
+@ratio.trial
 def run(config, recorder):
     net, task = train(config, recorder, ["nfa", "cnfa", "centered_ratio"])
     keep_features(config, recorder, net, task)
-
-
-for experiment in (ratio, large_init, all_inits):
-    experiment.trial(run)
-    experiment.cost(cost)
 
 
 @ratio.claim(
@@ -83,7 +72,7 @@ def gd_ratio(runs):
     expect=at_least(0.85),
 )
 def slo_ratio(runs):
-    return min(runs.final("centered_ratio/0", optimizer="slo", init_scale=s) for s, _ in RATES)
+    return min(runs.final("centered_ratio/0", optimizer="slo", init_scale=s) for s in RATES)
 
 
 @ratio.claim(
@@ -95,12 +84,13 @@ def slo_ratio(runs):
 )
 def slo_scores(runs):
     slo = runs.where(optimizer="slo")
-    uc = {s: slo.final("nfa/0", init_scale=s) for s, _ in RATES}
+    uc = {s: slo.final("nfa/0", init_scale=s) for s in RATES}
     gap = max(abs(uc[s] - slo.final("cnfa/0", init_scale=s)) for s in uc)
     return {"gap": gap, "UC-NFA": min(uc.values())}
 
 
 def quality(runs, matrix, optimizer, init_scale):
+    """How much the NFM or AGOP resembles the target's EGOP after training."""
     return runs.final(f"feature_quality/{matrix}", optimizer=optimizer, init_scale=init_scale)
 
 
@@ -125,11 +115,6 @@ def better_loss(runs):
     return runs.final("loss/test", optimizer="gd") - runs.final("loss/test", optimizer="slo")
 
 
-def quality_range(runs, optimizer):
-    values = [quality(runs, "nfm", optimizer, s) for s, _ in RATES]
-    return max(values) - min(values)
-
-
 @all_inits.claim(
     "c18_slo_is_invariant",
     says="the NFM's correlation with the EGOP depends on s_0 under gradient descent and not under SLO (range)",
@@ -138,7 +123,9 @@ def quality_range(runs, optimizer):
     expect={"SLO": at_most(0.08), "gradient descent": at_least(0.3)},
 )
 def invariance(runs):
-    return {"SLO": quality_range(runs, "slo"), "gradient descent": quality_range(runs, "gd")}
+    found = {o: [quality(runs, "nfm", o, s) for s in RATES] for o in ("slo", "gd")}
+    slo, gd = (max(values) - min(values) for values in found.values())
+    return {"SLO": slo, "gradient descent": gd}
 
 
 @all_inits.claim(
@@ -155,10 +142,9 @@ def degradation(runs):
 
 @ratio.draw(rows=2, cols=3, size=(10, 5.6))
 def ratios(runs, axes):
-    named = [("nfa", "UC-NFA"), ("cnfa", "C-NFA"), ("centered_ratio", "unnormalised C-NFA / UC-NFA")]
-    for row, (optimizer, said) in enumerate([("gd", "gradient descent"), ("slo", "SLO")]):
-        for column, (metric, name) in enumerate(named):
-            axis = axes[row, column]
+    named = {"nfa": "UC-NFA", "cnfa": "C-NFA", "centered_ratio": "unnormalised C-NFA / UC-NFA"}
+    for row, (optimizer, said) in zip(axes, {"gd": "gradient descent", "slo": "SLO"}.items(), strict=True):
+        for axis, (metric, name) in zip(row, named.items(), strict=True):
             curves(axis, runs.where(optimizer=optimizer), f"{metric}/0", across="init_scale")
             axis.set(title=f"{name}, {said}", xlabel="step", ylim=(0, 1.05))
     axes[1, 0].legend(loc="lower right")
@@ -166,17 +152,12 @@ def ratios(runs, axes):
 
 def maps(runs, axes, scales):
     first = runs.where(seed=runs.values("seed")[0])
-    for row, (optimizer, matrix) in enumerate([(o, m) for o in ("gd", "slo") for m in ("nfm", "agop")]):
-        for column, s in enumerate(scales):
+    pairs = [(optimizer, matrix) for optimizer in ("gd", "slo") for matrix in ("nfm", "agop")]
+    for row, (optimizer, matrix) in zip(axes, pairs, strict=True):
+        for axis, s in zip(row, scales, strict=True):
             kept = first.arrays("features", optimizer=optimizer, init_scale=s)[0]
-            said = {"gd": "GD", "slo": "SLO"}[optimizer]
-            score = quality(runs, matrix, optimizer, s)
-            heatmap(
-                axes[row, column],
-                kept[matrix],
-                f"{matrix.upper()}, {said}, $s_0$ = {s:g}",
-                note=f"ρ with EGOP {score:.2f}",
-            )
+            title = f"{matrix.upper()}, {'SLO' if optimizer == 'slo' else 'GD'}, $s_0$ = {s:g}"
+            heatmap(axis, kept[matrix], title, note=f"ρ with EGOP {quality(runs, matrix, optimizer, s):.2f}")
 
 
 @large_init.draw(rows=1, cols=5, size=(11, 2.9))
@@ -188,4 +169,4 @@ def large_maps(runs, axes):
 
 @all_inits.draw(rows=4, cols=4, size=(9, 10))
 def all_maps(runs, axes):
-    maps(runs, axes, [s for s, _ in RATES])
+    maps(runs, axes, list(RATES))

@@ -11,28 +11,14 @@ interval from -0.058 to 0.071.
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from featurelab.pipelines import (
-    CATEGORIES,
-    Experiment,
-    Field,
-    above,
-    choice,
-    data,
-    fit,
-    heatmap,
-    learners,
-    loguniform,
-    measures,
-    nets,
-    probes,
-)
+from featurelab.pipelines import CATEGORIES, Experiment, Field, above, band, fit, heatmap, learners, loguniform, probes
+from featurelab.pipelines.neural_feature_ansatz import images
 from featurelab.pipelines.neural_feature_ansatz.chain import optimizer
-from featurelab.pipelines.neural_feature_ansatz.images import ImageConfig, image_cost, kept_diagonals
 
 
-class NumbersConfig(ImageConfig):
+class NumbersConfig(images.ImageConfig):
     optimizer: Literal["gd", "slo"] = Field("gd", description="gradient descent or speed-limited")
     speeds: tuple[float, ...] = Field((2.5, 0.4, 0.4, 0.4, 0.4), description="slo: learning speed C of each layer")
     eps: float = Field(0.2, gt=0, description="slo: gradients are divided by eps + their norm")
@@ -42,9 +28,10 @@ class NumbersConfig(ImageConfig):
 LAPTOP = NumbersConfig(
     dataset="digits", n_train=500, width=64, hidden=4, init_scale=1.0, lr=0.2, epochs=600, measure_every=50
 )
-PAPER_SPEEDS, FAST_FIRST = (2.5, 0.4, 0.4, 0.4, 0.4), (25.0, 0.4, 0.4, 0.4, 0.4)
-RUNS = [("gd", 0.2, PAPER_SPEEDS), ("slo", 0.3, PAPER_SPEEDS), ("slo", 0.3, FAST_FIRST)]
-NAMED = {RUNS[0]: "GD", RUNS[1]: "SLO, $C_0$ = 2.5", RUNS[2]: "SLO, $C_0$ = 25 (ours)"}
+DESCENT = ("gd", 0.2, (2.5, 0.4, 0.4, 0.4, 0.4))
+PRINTED = ("slo", 0.3, (2.5, 0.4, 0.4, 0.4, 0.4))
+FASTER = ("slo", 0.3, (25.0, 0.4, 0.4, 0.4, 0.4))
+RUNS = {DESCENT: "GD", PRINTED: "SLO, $C_0$ = 2.5", FASTER: "SLO, $C_0$ = 25 (ours)"}
 
 figure = Experiment(
     name="neural_feature_ansatz/street_numbers",
@@ -53,9 +40,10 @@ figure = Experiment(
     caption="First layer. Curves are means over seeds, bands their range; images are of one seed.",
     laptop=LAPTOP,
     paper=LAPTOP.but(dataset="svhn", n_train=4000, n_test=4000, width=256, epochs=3000),
-    grid={("optimizer", "lr", "speeds"): RUNS, "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(3e-2, 1.0), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
+    grid={("optimizer", "lr", "speeds"): list(RUNS), "seed": [0, 1, 2]},
+    sweep_axes=images.SWEEP_AXES | {"lr": loguniform(3e-2, 1.0)},
     minutes=0.4,
+    small={"n_train": 40, "width": 16, "epochs": 10, "measure_every": 5},
     needs=("svhn",),
     stand_in="scikit-learn's 8x8 digits in place of SVHN: same code path and ordering, other numbers",
 )
@@ -63,40 +51,33 @@ figure = Experiment(
 
 @figure.trial
 def run(config, recorder):
-    task: Any
-    if config.dataset == "digits":
-        task = data.Digits("all", n_train=config.n_train, seed=config.streams.data, dtype=config.dtype)
-    else:
-        task = data.PublicImages(
-            config.dataset, config.n_train, config.n_test, seed=config.streams.data, dtype=config.dtype
-        )
-    net = nets.mlp(
-        task.train[0].shape[1], config.width, config.hidden, outputs=task.train[1].shape[1],
-        init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype,
-    )  # fmt: skip
+    task = images.pictures(config, "all", n_test=config.n_test)
+    net = images.network(config, task, config.init_scale)
     # images of numbers have ten outputs: the loss is the mean over them too, as torch.nn.MSELoss takes it
     loss = partial(learners.mse, factor=1 / task.train[1].shape[1])
-    learner = learners.Supervised(net, loss=loss, optimizer=optimizer(config), steps_per_batch=config.measure_every)
+    every = config.measure_every
+    learner = learners.Supervised(net, loss=loss, optimizer=optimizer(config), steps_per_batch=every)
     watching = [
-        probes.LossProbe({"train": task.train, "test": task.test}, every=config.measure_every),
-        probes.AnsatzProbe(
-            every=config.measure_every, inputs=task.train[0], quantities=["nfa", "cnfa", "centered_ratio"]
-        ),
+        probes.LossProbe({"train": task.train, "test": task.test}, every=every),
+        probes.AnsatzProbe(every=every, inputs=task.train[0], quantities=["nfa", "cnfa", "centered_ratio"]),
     ]
     fit(learner, task, config, recorder, steps=config.epochs, probes=watching)
-    first = measures.tangent_covariance(net.cpu(), task.train[0].cpu(), layers=["0"])["0"]
-    recorder.log({"diagonal_pearson/agop": kept_diagonals(recorder, first, task)}, step=config.epochs)
+    similarity = images.kept_diagonals(recorder, images.first_layer(net, task), task)
+    recorder.log({"diagonal_pearson/agop": similarity}, step=config.epochs)
 
 
 @figure.cost
 def cost(config):
-    return image_cost(config, outputs=10, steps=config.epochs)
+    return images.image_cost(config, outputs=10, steps=config.epochs)
 
 
-def gain(runs, metric, run=RUNS[1]):
+def of(runs, run):
+    return runs.where(optimizer=run[0], speeds=run[2])
+
+
+def gain(runs, metric, run=PRINTED):
     """How far the final value under SLO exceeds that under gradient descent."""
-    slo = runs.final(metric, optimizer=run[0], speeds=run[2])
-    return slo - runs.final(metric, optimizer="gd")
+    return of(runs, run).final(metric) - runs.final(metric, optimizer="gd")
 
 
 @figure.claim(
@@ -130,7 +111,7 @@ def raises_centred(runs):
     expect=above(0),
 )
 def faster(runs):
-    return gain(runs, "nfa/0", RUNS[2]) - gain(runs, "nfa/0", RUNS[1])
+    return gain(runs, "nfa/0", FASTER) - gain(runs, "nfa/0", PRINTED)
 
 
 @figure.draw(rows=2, cols=6, size=(14, 5.6))
@@ -139,20 +120,16 @@ def panels(runs, axes):
     for axis in axes.flat:
         axis.remove()
     figure = grid.figure
-    present = [r for r in RUNS if len(runs.where(optimizer=r[0], speeds=r[2]).trials)]
-    named = [("nfa", "UC-NFA"), ("cnfa", "C-NFA"), ("centered_ratio", "unnormalised C-NFA / UC-NFA")]
-    for column, (metric, name) in enumerate(named):
+    present = {run: of(runs, run) for run in RUNS if len(of(runs, run).trials)}
+    named = {"nfa": "UC-NFA", "cnfa": "C-NFA", "centered_ratio": "unnormalised C-NFA / UC-NFA"}
+    for column, (metric, name) in enumerate(named.items()):
         axis = figure.add_subplot(grid[0, 2 * column : 2 * column + 2])
-        for run, colour in zip(present, CATEGORIES, strict=False):
-            table = runs.curves(f"{metric}/0", optimizer=run[0], speeds=run[2])
-            axis.plot(table.index, table.mean(axis=1), color=colour, label=NAMED[run])
-            axis.fill_between(table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, linewidth=0)
+        for (run, chosen), colour in zip(present.items(), CATEGORIES, strict=False):
+            band(axis, chosen.curves(f"{metric}/0"), color=colour, label=RUNS[run])
         axis.set(title=name, xlabel="epoch", ylim=(0, 1.02))
         if column == 0:
             axis.legend(loc="lower right")
-    for position, run in enumerate(present):
-        chosen = runs.where(optimizer=run[0], speeds=run[2])
-        kept = chosen.arrays("diagonals")[0]
-        heatmap(figure.add_subplot(grid[1, 2 * position]), kept["nfm"], f"diag NFM\n{NAMED[run]}")
-        note = f"Pearson {chosen.final('diagonal_pearson/agop'):.2f}"
-        heatmap(figure.add_subplot(grid[1, 2 * position + 1]), kept["agop"], f"diag AGOP\n{NAMED[run]}", note)
+    for column, (run, chosen) in enumerate(present.items()):
+        kept, note = chosen.arrays("diagonals")[0], f"Pearson {chosen.final('diagonal_pearson/agop'):.2f}"
+        heatmap(figure.add_subplot(grid[1, 2 * column]), kept["nfm"], f"diag NFM\n{RUNS[run]}")
+        heatmap(figure.add_subplot(grid[1, 2 * column + 1]), kept["agop"], f"diag AGOP\n{RUNS[run]}", note)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
 from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Measured, Origin
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.results import Results
 
 Known = str | Mapping["Experiment | Scale | tuple[Experiment, Scale]", str]  # why a claim fails, and where
+Measure = TypeVar("Measure", bound="Callable[[Results], Measured]")
 INHERITED = ("grid", "paper_grid", "sweep_axes", "metric", "mode", "minutes", "needs", "stand_in", "caption", "small")
 HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
@@ -64,7 +65,7 @@ class Experiment:
     stand_in: str = ""
     headline: bool = False
     caption: str = ""
-    small: Mapping[str | tuple[str, ...], Any] = field(default_factory=dict)
+    small: Mapping[Any, Any] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     run_trial: Callable[[Any, Any], None] | None = None
     drawing: Drawing | None = None
@@ -145,7 +146,7 @@ class Experiment:
         untested: Known = "",
         seeds: int = 3,
         also: "Sequence[Experiment]" = (),
-    ) -> Callable[[Callable[["Results"], Measured]], Callable[["Results"], Measured]]:
+    ) -> Callable[[Measure], Measure]:
         """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.
 
         Where it is known not to hold, `fails` says why: one sentence for all figures and scales, or one for each of
@@ -153,7 +154,7 @@ class Experiment:
         given. See `Claim`. Raises ValueError for a second claim of that id.
         """
 
-        def add(function: Callable[["Results"], Measured]) -> Callable[["Results"], Measured]:
+        def add(function: Measure) -> Measure:
             for figure in (self, *also):
                 if any(known.id == id for known in figure.claims):
                     raise ValueError(f"{figure.name} has two claims called {id}")

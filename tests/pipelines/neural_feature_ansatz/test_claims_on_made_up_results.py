@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from agreeing import EXPERIMENTS, MEASURED, sweep
 from madeup import results
-from matplotlib.figure import Figure
 
 from featurelab.pipelines.engine.experiment.axes import expand
 from featurelab.pipelines.engine.experiment.claims import Bound
 from featurelab.pipelines.engine.experiment.config import SCALES
-from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.results import Results
 
 each = pytest.mark.parametrize("name", EXPERIMENTS)
@@ -23,10 +21,10 @@ at_each_grid = pytest.mark.parametrize(
 
 
 @functools.cache
-def random_sweep(name, seeds=5) -> Results:
+def random_sweep(name) -> Results:
     """Every metric random in every trial, so that a value that a claim reads is seen to matter."""
     rng = np.random.default_rng(0)
-    points = expand({**EXPERIMENTS[name].grid, "seed": range(seeds)})
+    points = expand({**EXPERIMENTS[name].grid, "seed": range(3)})
     return results(
         [EXPERIMENTS[name].laptop.but(**point).model_dump() for point in points],
         lambda config: {metric: {10: rng.random(), 800: rng.random()} for metric in MEASURED[name](config, True)},
@@ -52,10 +50,6 @@ def verdicts(name, runs):
     return {claim.id: claim.judge(runs) for claim in EXPERIMENTS[name].claims}
 
 
-def only_at_laptop_scale(name, claim_id):
-    return (name, claim_id) == ("street_numbers", "c34c_faster_first_layer")  # a run that the paper does not have
-
-
 def test_every_experiment_has_made_up_measurements():
     assert set(MEASURED) == set(EXPERIMENTS)
 
@@ -63,9 +57,6 @@ def test_every_experiment_has_made_up_measurements():
 @at_each_grid
 def test_every_claim_holds_on_results_that_agree_with_it(name, scale):
     for id, verdict in verdicts(name, sweep(name, scale)).items():
-        if scale == "paper" and only_at_laptop_scale(name, id):
-            assert verdict.status == "untested"
-            continue
         assert verdict.status == "holds", (id, verdict.measured, verdict.reason)
 
 
@@ -78,15 +69,6 @@ def test_every_part_of_every_claim_fails_on_results_that_contradict_it(name):
         bounds = {"": expect} if isinstance(expect, Bound) else expect
         assert set(parts) == set(bounds)
         assert not any(bounds[part].holds(value) for part, value in parts.items()), (id, parts)
-
-
-@each
-def test_no_claim_is_judged_on_a_constant(name):
-    for claim in EXPERIMENTS[name].claims:
-        measured = [claim.measure(runs) for _, runs in random_sweep(name).by_seed()]
-        parts = [m if isinstance(m, dict) else {"": m} for m in measured]
-        for part in parts[0]:
-            assert len({round(seed[part], 12) for seed in parts}) >= len(parts) - 1, (claim.id, part)
 
 
 @each
@@ -105,15 +87,3 @@ def test_a_sweep_of_one_point_leaves_every_comparison_untested(name):
     assert len(runs.trials) >= 3
     for id, verdict in verdicts(name, runs).items():
         assert verdict.status == "untested", id
-
-
-@at_each_grid
-def test_every_figure_is_drawn_and_every_panel_shows_something(name, scale):
-    drawing = EXPERIMENTS[name].drawing
-    with style():
-        figure = Figure(figsize=drawing.size, layout="constrained")
-        axes = figure.subplots(drawing.rows, drawing.cols, squeeze=False)
-        drawing.draw(sweep(name, scale), axes)
-        figure.draw_without_rendering()
-    assert figure.axes
-    assert all(axis.has_data() for axis in figure.axes)
