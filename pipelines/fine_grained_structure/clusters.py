@@ -6,8 +6,6 @@ one network for each mixture of a stack (one for each variance of the means, say
 with the same noise.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from featurelab.pipelines import (
     Config,
     Cost,
@@ -22,9 +20,6 @@ from featurelab.pipelines import (
     probes,
     torch,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class ClusterConfig(Config):
@@ -51,74 +46,62 @@ SWEEP_AXES = {
 }
 
 
-def train(config: ClusterConfig, recorder: Any, means: Any, names: "Sequence[str]", parts: Any = None) -> Any:
-    """Train one network for each mixture of `means` (S, C, d), called by its name, and follow the structure inside.
+def train(config, recorder, means, variances, parts=None):
+    """Train one network for each mixture of `means` (S, C, d), called by its variance, and follow the structure inside.
 
     For each: loss and accuracy on the coarse labels, the mean squared distance ratio of the hidden layer, at the end
     also that of the input and its level without structure. `parts` names sets of labels whose ratio is wanted alone.
     """
     groups = torch.arange(config.clusters) % config.labels
+    names = named(variances)
     task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data, dtype=config.dtype)
-    start = nets.perceptron(
-        [config.dim, config.width, config.labels],
-        init_scale=config.init_scale,
-        seed=config.streams.init,
-        dtype=config.dtype,
-    )
-    learner = learners.Supervised(
-        nets.Stack(start, len(names)),
-        loss=learners.stacked_cross_entropy,
-        optimizer=learners.gd(config.lr, weight_decay=config.weight_decay),
-        steps_per_batch=config.measure_every,
-    )
+    widths, every = [config.dim, config.width, config.labels], config.measure_every
+    start = nets.perceptron(widths, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype)
+    net, gd = nets.Stack(start, len(names)), learners.gd(config.lr, weight_decay=config.weight_decay)
+    learner = learners.Supervised(net, loss=learners.stacked_cross_entropy, optimizer=gd, steps_per_batch=every)
 
     def follow(module, x):
         return structure(module.net, x, task, names, parts or {})
 
-    fit(
-        learner,
-        task,
-        config,
-        recorder,
-        steps=config.steps,
-        probes=[probes.Measure(follow, every=config.measure_every, inputs=task.train[0])],
-    )
-    recorder.log(controls(learner.net.cpu(), task, names, config.seed), step=config.steps)
-    return task
+    watching = [probes.Measure(follow, every=every, inputs=task.train[0])]
+    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+    recorder.log(controls(net.cpu(), task, names, config.seed), step=config.steps)
 
 
-def structure(net: Any, x: Any, task: Any, names: "Sequence[str]", parts: Any) -> dict[str, float]:
+def structure(net, x, task, names, parts):
     """Loss, accuracy and mean squared distance ratio of each network of the stack."""
     with torch.no_grad():
         features, outputs = net.features(x), net(x)
-        labels = task.train[1].to(x.device)
-        found: dict[str, float] = {}
-        for s, name in enumerate(names):
-            D = measures.class_distances(measures.class_moments(features[:, s], task.clusters, len(task.groups)))
-            found |= {
-                f"loss/train/{name}": torch.nn.functional.cross_entropy(outputs[:, s], labels).item(),
-                f"accuracy/train/{name}": (outputs[:, s].argmax(1) == labels).double().mean().item(),
-                f"msdr/{name}": measures.msdr(D, task.groups),
-            }
-            found |= {f"msdr_{part}/{name}": measures.msdr(D, task.groups, only=only) for part, only in parts.items()}
+    labels = task.train[1].to(x.device)
+    found: dict[str, float] = {}
+    for s, name in enumerate(names):
+        D = distances(features[:, s], task)
+        found |= {
+            f"loss/train/{name}": torch.nn.functional.cross_entropy(outputs[:, s], labels).item(),
+            f"accuracy/train/{name}": (outputs[:, s].argmax(1) == labels).double().mean().item(),
+            f"msdr/{name}": measures.msdr(D, task.groups),
+        }
+        found |= {f"msdr_{part}/{name}": measures.msdr(D, task.groups, only=only) for part, only in parts.items()}
     found["loss/train"] = sum(found[f"loss/train/{name}"] for name in names) / len(names)
     return found
 
 
-def controls(net: Any, task: Any, names: "Sequence[str]", seed: int) -> dict[str, float]:
+def controls(net, task, names, seed):
     """The ratio of the raw input, and that of the hidden layer with clusters permuted inside each label."""
-    x = task.train[0]
+    x, found = task.train[0], {}
     with torch.no_grad():
         features = net.features(x)
-    found = {}
     for s, name in enumerate(names):
-        raw = measures.class_distances(measures.class_moments(x[:, s], task.clusters, len(task.groups)))
-        found[f"msdr_input/{name}"] = measures.msdr(raw, task.groups)
+        found[f"msdr_input/{name}"] = measures.msdr(distances(x[:, s], task), task.groups)
         found[f"msdr_null/{name}"] = measures.msdr_null(features[:, s], task.clusters, task.groups, seed=seed)
     return found
 
 
-def cost(config: ClusterConfig, copies: int) -> Cost:
+def distances(rows, task):
+    return measures.class_distances(measures.class_moments(rows, task.clusters, len(task.groups)))
+
+
+def cost(config, copies: int) -> Cost:
     """Of one trial with `copies` networks."""
     one = config.dim * config.width + config.width * config.labels
     numbers = config.n_train * (config.dim + 3 * config.width) + 4 * one
@@ -126,5 +109,5 @@ def cost(config: ClusterConfig, copies: int) -> Cost:
     return Cost(copies * one, copies * work, 4.0 * copies * numbers, config.steps)
 
 
-def named(values: "Sequence[float]") -> list[str]:
+def named(values) -> list[str]:
     return [f"{value:g}" for value in values]

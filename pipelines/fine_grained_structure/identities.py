@@ -41,20 +41,15 @@ class IdentityConfig(Config):
 
 
 EXACT = ["closed_form", "total_variance", "nc2_of_one_hot"]
-PRESET = IdentityConfig()
 
 figure = Experiment(
-    name="fine_grained_structure/identities",
-    figure="App. B",
+    name="fine_grained_structure/identities", figure="App. B",
     title="Identities of class distances, and distance ratios before training",
     caption="Left: relative errors of exact identities. Right: MSDR of the input and of random ReLU features.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"seed": [0, 1, 2]},
+    laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(256, 512, 1024, 4096), "width": choice(512, 1024, 2048, 4096)},
-    metric="identity_error/closed_form",
-    minutes=0.1,
-)
+    metric="identity_error/closed_form", minutes=0.1, small={"n_train": 32, "dim": 12, "width": 24},
+)  # fmt: skip
 
 
 @figure.trial
@@ -70,8 +65,7 @@ def run(config, recorder):
             hidden = torch.relu(x[:, s] @ net.layers[0].weight.T)
             for where, features in (("input", x[:, s]), ("relu", hidden)):
                 values[f"msdr_{where}/{name}"] = measures.msdr(distances(features, task.clusters), groups)
-            null = measures.msdr_null(hidden, task.clusters, groups, seed=config.seed, draws=5)
-            values[f"msdr_null/{name}"] = null
+            values[f"msdr_null/{name}"] = measures.msdr_null(hidden, task.clusters, groups, seed=config.seed, draws=5)
         return values
 
     evaluate(learners.Measurement(net, found), task, config, recorder)
@@ -84,7 +78,8 @@ def distances(features, classes):
 def exact(x, classes, groups):
     """Relative errors of what holds to rounding, and the smallest ratio over random assignments to clusters."""
     D = distances(x, classes)
-    pairs = torch.stack([torch.cdist(a, b).square().mean() for a in by_class(x, classes) for b in by_class(x, classes)])
+    parts = [x[classes == c] for c in classes.unique()]
+    pairs = torch.stack([torch.cdist(a, b).square().mean() for a in parts for b in parts])
     variance = (x - x.mean(0)).square().sum() / len(x)
     random = [classes[torch.randperm(len(classes)).to(classes.device)] for _ in range(20)]
     one_hot = torch.eye(len(groups), dtype=x.dtype)[classes.cpu()]
@@ -96,10 +91,6 @@ def exact(x, classes, groups):
     }
 
 
-def by_class(x, classes):
-    return [x[classes == c] for c in classes.unique()]
-
-
 @figure.cost
 def cost(config):
     weights = config.width * (config.dim + config.labels)
@@ -108,63 +99,49 @@ def cost(config):
     return Cost(weights, flops, 8.0 * (weights + copies * config.n_train * (config.dim + 2 * config.width)))
 
 
-@figure.claim(
-    "c25_identities_hold",
+@figure.claim("c25_identities_hold", where="Section 4", paper="definitions",
     says="the closed form of D is the mean over all pairs, mean D is twice the variance, NC2 of one-hot rows is 0",
-    paper="definitions",
-    where="Section 4",
-    expect=at_most(1e-10),
-)
+    expect=at_most(1e-10))  # fmt: skip
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
-@figure.claim(
-    "c25b_ratio_is_at_least_one",
+@figure.claim("c25b_ratio_is_at_least_one", where="Appendix B", paper="1 indicates no structure",
     says="MSDR is at least 1 also without structure (smallest over twenty random assignments of samples to clusters)",
-    paper="1 indicates no structure",
-    where="Appendix B",
-    expect=at_least(1),
-)
+    expect=at_least(1))  # fmt: skip
 def smallest(runs):
     return runs.final("msdr_smallest")
 
 
-def deviation(runs, metric, closed_form):
-    """Largest relative deviation of a measured ratio from its closed form."""
-    size = runs.values("n_train")[0] // runs.values("clusters")[0]
-    values = runs.values("separations")[0]
-    return max(abs(runs.final(f"{metric}/{s:g}") / closed_form(s, size) - 1) for s in values)
+def ratios(runs, name):
+    """A measured ratio and its closed form, by s2."""
+    form = {"input": measures.mixture_msdr, "relu": measures.relu_msdr, "null": lambda s2, n: n / (n - 1)}[name]
+    size, values = runs.values("n_train")[0] // runs.values("clusters")[0], sorted(runs.values("separations")[0])
+    return {s2: (runs.final(f"msdr_{name}/{s2:g}"), form(s2, size)) for s2 in values}
 
 
-@figure.claim(
-    "c25c_ratio_of_the_input",
-    says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)",
-    origin="ours",
-    expect=at_most(0.05),
-)
+def deviation(runs, name):
+    return max(abs(found / form - 1) for found, form in ratios(runs, name).values())
+
+
+@figure.claim("c25c_ratio_of_the_input", origin="ours",
+    says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)", expect=at_most(0.05))  # fmt: skip
 def raw(runs):
-    return deviation(runs, "msdr_input", measures.mixture_msdr)
+    return deviation(runs, "input")
 
 
-@figure.claim(
-    "c25d_ratio_of_random_features",
+@figure.claim("c25d_ratio_of_random_features", origin="ours",
     says="after a random ReLU layer MSDR is that of the arc-cosine kernel (largest relative deviation)",
-    origin="ours",
-    expect=at_most(0.05),
-)
+    expect=at_most(0.05))  # fmt: skip
 def relu(runs):
-    return deviation(runs, "msdr_relu", measures.relu_msdr)
+    return deviation(runs, "relu")
 
 
-@figure.claim(
-    "c25e_null_level",
-    says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)",
-    origin="ours",
-    expect=at_most(0.02),
-)
+@figure.claim("c25e_null_level", origin="ours",
+    says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)", expect=at_most(0.02),
+)  # fmt: skip
 def null(runs):
-    return deviation(runs, "msdr_null", lambda s, size: size / (size - 1))
+    return deviation(runs, "null")
 
 
 @figure.draw(cols=2, size=(10, 3.4))
@@ -175,12 +152,10 @@ def panels(runs, axes):
     left.axvline(1e-10, color="#444444", linestyle="--", linewidth=1, label="tolerance")
     left.set(xscale="log", xlabel="relative error")
     left.legend(loc="upper right", bbox_to_anchor=(1.0, -0.15))
-    values = sorted(runs.values("separations")[0])
-    size = runs.values("n_train")[0] // runs.values("clusters")[0]
-    forms = {"input": measures.mixture_msdr, "relu": measures.relu_msdr, "null": lambda s, n: n / (n - 1)}
-    for (name, form), colour in zip(forms.items(), CATEGORIES, strict=False):
-        right.plot(values, [runs.final(f"msdr_{name}/{s:g}") for s in values], "o", color=colour, label=name)
-        right.plot(values, [form(s, size) for s in values], "--", color=colour, linewidth=1)
+    for name, colour in zip(("input", "relu", "null"), CATEGORIES, strict=False):
+        values, (found, form) = list(ratios(runs, name)), zip(*ratios(runs, name).values(), strict=True)
+        right.plot(values, found, "o", color=colour, label=name)
+        right.plot(values, form, "--", color=colour, linewidth=1)
     right.set(xscale="log", xlabel="variance of the means, σ²", ylabel="MSDR (dashed: closed form)")
     right.set_xticks(values, [f"{s:g}" for s in values])
     right.minorticks_off()

@@ -6,77 +6,51 @@ five times the 60 of their other figures. A tenfold weight decay, which the sour
 beside it.
 """
 
-from featurelab.pipelines import Experiment, above, at_least
-from featurelab.pipelines.fine_grained_structure.pictures import distances, over_epochs, plane
-from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS, SWEEP_AXES, cost, train
+from featurelab.pipelines import above, at_least
+from featurelab.pipelines.fine_grained_structure import coarse, pictures
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS
 
 PAPER_DECAY, STRONG = 5e-4, 5e-3
-SHARES = (0.2, 0.6, 1.0)
 
-figure = Experiment(
-    name="fine_grained_structure/long_run",
-    figure="Figs. 7, 8",
-    title="Class distances and one coarse label's samples after long training",
+figure = coarse.mixture.variant(
+    "long_run", figure="Figs. 7, 8", title="Class distances and one coarse label's samples after long training",
     caption="Ratio: mean over seeds, bands their range. Heat maps (divided by their maximum), planes: one seed.",
     laptop=DIGITS.but(epochs=300, measure_every=10, probed=("head",)),
     paper=CIFAR10.but(epochs=1000, measure_every=20, probed=("head",)),
     grid={"weight_decay": [PAPER_DECAY, STRONG], "seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.5,
-    needs=("cifar10",),
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
-)
+    small={"n_train": 60, "width": 16, "epochs": 2, "restarts": 1},
+)  # fmt: skip
 
 
-@figure.trial
-def run(config, recorder):
-    train(config, recorder)
-
-
-figure.cost(cost)
-
-
-@figure.claim(
-    "c05_structure_persists",
+@figure.claim("c05_structure_persists", where="Figs. 7, 8", paper="the structure remains after 1000 epochs",
     says="after the long run the labels are learned and MSDR is still above 1.2",
-    paper="the structure remains after 1000 epochs",
-    where="Figs. 7, 8",
-    expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)},
-)
+    expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)})  # fmt: skip
 def persists(runs):
     chosen = runs.where(weight_decay=PAPER_DECAY)
     return {"MSDR": chosen.final("msdr/head"), "train accuracy": chosen.final("accuracy/train")}
 
 
-@figure.claim(
-    "c05b_strong_decay_wears_it_down",
-    says="ten times the weight decay leaves a smaller MSDR (difference)",
-    origin="ours",
-    expect=above(0),
-)
+@figure.claim("c05b_strong_decay_wears_it_down", origin="ours",
+    says="ten times the weight decay leaves a smaller MSDR (difference)", expect=above(0))  # fmt: skip
 def decay(runs):
     return runs.final("msdr/head", weight_decay=PAPER_DECAY) - runs.final("msdr/head", weight_decay=STRONG)
 
 
-@figure.claim(
-    "c05c_classes_still_recovered",
-    says="clusters of the features still know the classes: CLP over chance, 1/2 for pairs",
-    origin="ours",
-    expect=above(0.2),
-)
+@figure.claim("c05c_classes_still_recovered", origin="ours",
+    says="clusters of the features still know the classes: CLP over chance, 1/2 for pairs", expect=above(0.2),
+)  # fmt: skip
 def recovered(runs):
     return runs.final("clp/head", weight_decay=PAPER_DECAY) - 0.5
 
 
 @figure.draw(rows=2, cols=5, size=(14.5, 5.8))
 def panels(runs, axes):
-    for row, value in zip(axes, (PAPER_DECAY, STRONG), strict=True):
+    for (ratio, *maps, plane), value in zip(axes, (PAPER_DECAY, STRONG), strict=True):
         chosen = runs.where(weight_decay=value)
-        over_epochs(row[0], chosen, {"msdr/head": "features"})
-        row[0].axhline(chosen.final("msdr_null/head"), color="#444444", linestyle=":", linewidth=1, label="null")
-        row[0].set(title=f"weight decay {value:g}", xlabel="epoch", ylabel="MSDR", ylim=(0.9, None))
-        row[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-        distances(row[1:4], chosen.arrays("distances")[0], "D, ", shares=SHARES)
-        plane(row[4], chosen.arrays("plane")[0], 0, "coarse label 0")
+        pictures.over_epochs(ratio, chosen, {"msdr/head": "features"})
+        ratio.axhline(chosen.final("msdr_null/head"), color="#444444", linestyle=":", linewidth=1, label="null")
+        ratio.set(title=f"weight decay {value:g}", ylabel="MSDR", ylim=(0.9, None))
+        ratio.legend(**pictures.UNDER, ncols=2)
+        pictures.distances(maps, chosen.arrays("distances")[0], shares=(0.2, 0.6, 1.0))
+        pictures.plane(plane, chosen.arrays("plane")[0], 0, "coarse label 0")

@@ -12,68 +12,49 @@ samples of one cluster:
 import itertools
 import math
 
-from featurelab.pipelines import Experiment, Field, above, at_least, at_most, below, data, measures, shades, torch
-from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
-
-SEPARATIONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 8.0, 10.0)
+from featurelab.pipelines import Experiment, Field, above, at_least, at_most, bars, below, data, measures, shades, torch
+from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
 
 
 class MixtureConfig(ClusterConfig):
     separations: tuple[float, ...] = Field(
-        SEPARATIONS, min_length=1, description="variances s2 of the cluster means, one network for each"
+        (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 6.0, 8.0, 10.0),
+        min_length=1,
+        description="variances s2 of the cluster means, one network for each",
     )
 
 
 PAPER = MixtureConfig()
 LAPTOP = PAPER.but(n_train=512, dim=128, width=128, steps=300, separations=(0.01, 0.05, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0))
-SEEDS, TEN_SEEDS = [0, 1, 2], list(range(10))
+TEN_SEEDS = list(range(10))
 DIMS, WIDTHS, DECAYS = [64, 128, 256], [16, 64, 256], [0.0, 5e-5, 5e-4, 5e-3, 5e-2]
-CAPTION = "Means over seeds, bars their range. Red: some training set is not fitted. Dashed: the input, 1 + s2."
 
 by_dim = Experiment(
-    name="fine_grained_structure/input_dimension",
-    figure="Fig. 15",
+    name="fine_grained_structure/input_dimension", figure="Fig. 15",
     title="Distance ratio of hidden clusters against separation and input dimension",
-    caption=CAPTION,
-    laptop=LAPTOP.but(n_train=800, lr=0.02),
-    paper=PAPER.but(lr=0.02),
-    grid={"dim": DIMS, "seed": SEEDS},
-    paper_grid={"dim": [*DIMS, 512], "seed": TEN_SEEDS},
-    sweep_axes=SWEEP_AXES,
-    metric="loss/train",
-    minutes=0.4,
-)
-by_width = Experiment(
-    name="fine_grained_structure/hidden_dimension",
-    figure="Fig. 16",
-    title="Distance ratio of hidden clusters against separation and width",
-    caption=f"{CAPTION} Above: small initial weights; below: PyTorch's.",
-    laptop=LAPTOP,
-    paper=PAPER,
+    caption="Means over seeds, bars their range. Red: some training set is not fitted. Dashed: the input, 1 + s2.",
+    laptop=LAPTOP.but(n_train=800, lr=0.02), paper=PAPER.but(lr=0.02), grid={"dim": DIMS, "seed": [0, 1, 2]},
+    paper_grid={"dim": [*DIMS, 512], "seed": TEN_SEEDS}, sweep_axes=SWEEP_AXES, metric="loss/train", minutes=0.4,
+    small={"n_train": 48, "steps": 4, "measure_every": 2, "seed": [0, 1, 2]},
+)  # fmt: skip
+by_width = by_dim.variant(
+    "hidden_dimension", figure="Fig. 16", title="Distance ratio of hidden clusters against separation and width",
+    caption=f"{by_dim.caption} Above: small initial weights; below: PyTorch's.", laptop=LAPTOP, paper=PAPER,
     grid={"init_scale": [0.1, 1.0], "width": WIDTHS, "seed": TEN_SEEDS},
-    paper_grid={"init_scale": [0.1, 1.0], "width": [*WIDTHS, 512], "seed": TEN_SEEDS},
-    sweep_axes=SWEEP_AXES,
-    metric="loss/train",
-    minutes=1.2,
-)
-by_decay = Experiment(
-    name="fine_grained_structure/weight_decay",
-    figure="Fig. 17",
-    title="Distance ratio of hidden clusters against separation and weight decay",
-    caption=CAPTION,
-    laptop=LAPTOP,
-    paper=PAPER,
-    grid={"weight_decay": DECAYS, "seed": SEEDS},
+    paper_grid={"init_scale": [0.1, 1.0], "width": [*WIDTHS, 512], "seed": TEN_SEEDS}, minutes=1.2,
+)  # fmt: skip
+by_decay = by_dim.variant(
+    "weight_decay", figure="Fig. 17", title="Distance ratio of hidden clusters against separation and weight decay",
+    laptop=LAPTOP, paper=PAPER, grid={"weight_decay": DECAYS, "seed": [0, 1, 2]},
     paper_grid={"weight_decay": DECAYS, "seed": TEN_SEEDS},
-    sweep_axes=SWEEP_AXES,
-    metric="loss/train",
-    minutes=0.4,
-)
+)  # fmt: skip
+by_dim.cost(lambda config: cost(config, len(config.separations)))
 
 
+@by_dim.trial
 def run(config, recorder):
     means = data.spread_means(config.clusters, config.dim, config.separations, seed=config.streams.data)
-    train(config, recorder, means, named(config.separations))
+    train(config, recorder, means, config.separations)
 
 
 def separations(runs):
@@ -86,15 +67,12 @@ def ratios(runs, metric="msdr", low=0.0, high=math.inf, **where):
     return {s: runs.final(f"{metric}/{s:g}", **where) for s in separations(runs) if low <= s <= high}
 
 
-def growth(runs, field, *, low=0.0, high=math.inf, **where):
+def growth(runs, field, low=0.0, high=math.inf, **where):
     """By s2 and pair of neighbouring values of a field, how far MSDR rises from one to the other."""
     values = sorted(runs.values(field))
     columns = {value: ratios(runs, low=low, high=high, **{field: value}, **where) for value in values}
-    return {
-        f"s2 = {s:g}, {a} to {b}": columns[b][s] - columns[a][s]
-        for a, b in itertools.pairwise(values)
-        for s in columns[a]
-    }
+    steps = itertools.pairwise(values)
+    return {f"s2 = {s:g}, {a} to {b}": columns[b][s] - columns[a][s] for a, b in steps for s in columns[a]}
 
 
 def rising(values, low, high=math.inf):
@@ -103,115 +81,60 @@ def rising(values, low, high=math.inf):
     return {f"s2 = {s:g}, {a} to {b}": above(0) for a, b in itertools.pairwise(values) for s in chosen}
 
 
-def lines(axes, runs, field, label, **where):
-    """MSDR against s2, below and above 2 as in the paper, one line for each value of a field."""
-    values = sorted(runs.values(field))
-    for axis, (low, high) in zip(axes, [(0.0, 2.0), (2.0, math.inf)], strict=True):
-        shown = [s for s in separations(runs) if low <= s <= high]
-        for value, colour in zip(values, shades(len(values)), strict=True):
-            chosen = {field: value, **where}
-            tables = [runs.curves(f"msdr/{s:g}", **chosen).ffill().iloc[-1] for s in shown]
-            means = [table.mean() for table in tables]
-            below = [mean - table.min() for mean, table in zip(means, tables, strict=True)]
-            over = [table.max() - mean for mean, table in zip(means, tables, strict=True)]
-            axis.errorbar(
-                shown, means, yerr=[below, over], color=colour, marker="o", markersize=3.5, capsize=2,
-                label=label.format(value)
-            )  # fmt: skip
-            fitted = [runs.final(f"accuracy/train/{s:g}", **chosen) == 1 for s in shown]
-            short = [(s, mean) for s, mean, fits in zip(shown, means, fitted, strict=True) if not fits]
-            if short:
-                axis.plot(*zip(*short, strict=True), "o", color="red", markersize=4, zorder=3)
-        axis.plot(shown, [measures.mixture_msdr(s) for s in shown], "--", color="#444444", linewidth=1, label="input")
-        axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
-for experiment in (by_dim, by_width, by_decay):
-    experiment.trial(run)
-    experiment.cost(lambda config: cost(config, len(config.separations)))
-
-
-@by_dim.claim(
-    "c12_separation_raises_msdr",
-    says="MSDR rises with the variance of the means (rank correlation, for each input dimension)",
-    paper="increases",
-    expect={"d = 64": at_least(0.999), "d = 128": at_least(0.999), "d = 256": at_least(0.999)},
-)
-def separation(runs):
-    found = {}
-    for dim in DIMS:
-        column = ratios(runs, dim=dim)
-        xs, ys = (torch.tensor(list(values)) for values in (column.keys(), column.values()))
-        found[f"d = {dim}"] = measures.spearman(xs, ys).item()
-    return found
-
-
-@by_dim.claim(
-    "c13_input_dimension_raises_msdr",
-    says="MSDR rises with the input dimension, for each s2 from 0.05 on (differences of neighbours)",
-    paper="a clear positive correlation",
-    expect=rising(DIMS, 0.05),
-)
-def input_dimension(runs):
-    return growth(runs, "dim", low=0.05)
-
-
-@by_dim.claim(
-    "c13b_not_at_initialisation",
-    says="the input dimension has no such effect before training: MSDR falls (256 less 64 inputs, s2 = 1, step 0)",
-    origin="ours",
-    expect=below(0),
-)
-def untrained(runs):
-    return runs.at("msdr/1", 0, dim=256) - runs.at("msdr/1", 0, dim=64)
-
-
-@by_dim.claim(
-    "c14_small_separation_is_not_fitted",
-    says="training accuracy stays below 1 at the smallest s2 and reaches 1 at the largest",
-    paper="red points at the left end",
-    expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)},
-)
-def fitted(runs):
-    smallest, *_, largest = separations(runs)
-    return {
-        "highest at the smallest s2": max(accuracies(runs, smallest)),
-        "lowest at the largest s2": min(accuracies(runs, largest)),
-    }
-
-
-@by_dim.claim(
-    "c14b_fitted_from_one_on",
-    says="from s2 = 1 on the training set is fitted (lowest training accuracy)",
-    origin="ours",
-    expect=at_least(0.999),
-)
-def fitted_from_one(runs):
-    return min(share for s in separations(runs) if s >= 1 for share in accuracies(runs, s))
-
-
 def accuracies(runs, separation):
     return [runs.final(f"accuracy/train/{separation:g}", dim=dim) for dim in runs.values("dim")]
 
 
-@by_dim.claim(
-    "c12b_null_level",
+@by_dim.claim("c12_separation_raises_msdr", paper="increases",
+    says="MSDR rises with the variance of the means (rank correlation, for each input dimension)",
+    expect={f"d = {dim}": at_least(0.999) for dim in DIMS})  # fmt: skip
+def separation(runs):
+    found = {}
+    for dim in DIMS:
+        variances, measured = zip(*ratios(runs, dim=dim).items(), strict=True)
+        found[f"d = {dim}"] = measures.spearman(torch.tensor(variances), torch.tensor(measured)).item()
+    return found
+
+
+@by_dim.claim("c13_input_dimension_raises_msdr", paper="a clear positive correlation",
+    says="MSDR rises with the input dimension, for each s2 from 0.05 on (differences of neighbours)",
+    expect=rising(DIMS, 0.05))  # fmt: skip
+def input_dimension(runs):
+    return growth(runs, "dim", low=0.05)
+
+
+@by_dim.claim("c13b_not_at_initialisation", origin="ours",
+    says="the input dimension has no such effect before training: MSDR falls (256 less 64 inputs, s2 = 1, step 0)",
+    expect=below(0))  # fmt: skip
+def untrained(runs):
+    return runs.at("msdr/1", 0, dim=256) - runs.at("msdr/1", 0, dim=64)
+
+
+@by_dim.claim("c14_small_separation_is_not_fitted", paper="red points at the left end",
+    says="training accuracy stays below 1 at the smallest s2 and reaches 1 at the largest",
+    expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)})  # fmt: skip
+def fitted(runs):
+    smallest, *_, largest = (accuracies(runs, s) for s in separations(runs))
+    return {"highest at the smallest s2": max(smallest), "lowest at the largest s2": min(largest)}
+
+
+@by_dim.claim("c14b_fitted_from_one_on", origin="ours",
+    says="from s2 = 1 on the training set is fitted (lowest training accuracy)", expect=at_least(0.999))  # fmt: skip
+def fitted_from_one(runs):
+    return min(share for s in separations(runs) if s >= 1 for share in accuracies(runs, s))
+
+
+@by_dim.claim("c12b_null_level", origin="ours",
     says="MSDR with clusters permuted inside labels is 1 + 1/(n_c - 1): what no structure gives (largest deviation)",
-    origin="ours",
-    expect=at_most(0.01),
-)
+    expect=at_most(0.01))  # fmt: skip
 def null(runs):
     expected = 1 + 1 / (runs.values("n_train")[0] / runs.values("clusters")[0] - 1)
     return max(abs(v - expected) for dim in runs.values("dim") for v in ratios(runs, "msdr_null", dim=dim).values())
 
 
-@by_dim.claim(
-    "c12c_training_adds_to_it",
+@by_dim.claim("c12c_training_adds_to_it", origin="ours",
     says="from s2 = 0.05 on MSDR is above that at initialisation and above the null level (smallest ratios)",
-    origin="ours",
-    expect={"over initialisation": above(1), "over null": above(1)},
-)
+    expect={"over initialisation": above(1), "over null": above(1)})  # fmt: skip
 def gained(runs):
     pairs = [(dim, s) for dim in runs.values("dim") for s in separations(runs) if s >= 0.05]
     final = {(dim, s): runs.final(f"msdr/{s:g}", dim=dim) for dim, s in pairs}
@@ -221,83 +144,62 @@ def gained(runs):
     }
 
 
-@by_dim.claim(
-    "c12d_above_the_input",
+@by_dim.claim("c12d_above_the_input", origin="ours",
     says="the input alone has 1 + s2: is the hidden layer's MSDR higher (smallest difference over s2 >= 1, each d)",
-    origin="ours",
     expect={"d = 64": above(0), "d = 256": above(0)},
     fails="with 64 inputs and s2 of 4 and more the hidden layer separates the clusters less than the input does",
-)
+)  # fmt: skip
 def over_input(runs):
-    return {
-        f"d = {dim}": min(
-            runs.final(f"msdr/{s:g}", dim=dim) - runs.final(f"msdr_input/{s:g}", dim=dim)
-            for s in separations(runs)
-            if s >= 1
-        )
-        for dim in (64, 256)
-    }
+    found = {}
+    for dim in (64, 256):
+        hidden, raw = (ratios(runs, metric, low=1.0, dim=dim) for metric in ("msdr", "msdr_input"))
+        found[f"d = {dim}"] = min(hidden[s] - raw[s] for s in hidden)
+    return found
 
 
-@by_width.claim(
-    "c15_width_raises_msdr",
+@by_width.claim("c15_width_raises_msdr", paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 from 0.05 to 2 (differences of neighbours)",
-    paper="a clear positive correlation",
-    expect=rising(WIDTHS, 0.05, 2.0),
-)
+    expect=rising(WIDTHS, 0.05, 2.0))  # fmt: skip
 def width(runs):
     return growth(runs, "width", low=0.05, high=2.0, init_scale=0.1)
 
 
-@by_width.claim(
-    "c15b_width_at_large_separation",
+@by_width.claim("c15b_width_at_large_separation", paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 above 2 (differences of neighbours)",
-    paper="a clear positive correlation",
     expect=rising(WIDTHS, 2.1),
     fails="at s2 = 8 the ratio of 256 units is no larger than that of 64, and 16 units vary widely over seeds",
-)
+)  # fmt: skip
 def width_far(runs):
     return growth(runs, "width", low=2.1, init_scale=0.1)
 
 
-@by_width.claim(
-    "c15c_width_at_default_init",
+@by_width.claim("c15c_width_at_default_init", paper="a clear positive correlation",
     says="PyTorch's initial weights: MSDR rises with the width, for each s2 from 0.05 on (differences of neighbours)",
-    paper="a clear positive correlation",
     expect=rising(WIDTHS, 0.05),
     fails="at PyTorch's initial scale wide networks stay near their initial features: the order is reversed",
-)
+)  # fmt: skip
 def width_default(runs):
     return growth(runs, "width", low=0.05, init_scale=1.0)
 
 
-@by_width.claim(
-    "c15d_reversed_at_default_init",
+@by_width.claim("c15d_reversed_at_default_init", origin="ours",
     says="PyTorch's initial weights: MSDR falls from the narrowest to the widest network (largest difference, s2 >= 1)",
-    origin="ours",
-    expect=below(0),
-)
+    expect=below(0))  # fmt: skip
 def width_reversed(runs):
     narrow, wide = (ratios(runs, low=1.0, width=width, init_scale=1.0) for width in (WIDTHS[0], WIDTHS[-1]))
     return max(wide[s] - narrow[s] for s in narrow)
 
 
-@by_decay.claim(
-    "c16_weight_decay_has_no_effect",
+@by_decay.claim("c16_weight_decay_has_no_effect", paper="no impact",
     says="weight decay up to 5e-4 changes no MSDR by more than two parts in a hundred (largest relative change)",
-    paper="no impact",
-    expect=at_most(0.02),
-)
+    expect=at_most(0.02))  # fmt: skip
 def weak_decay(runs):
     return max(abs(change) for decay in (5e-5, 5e-4) for change in changes(runs, decay))
 
 
-@by_decay.claim(
-    "c16b_strong_decay_raises_msdr",
+@by_decay.claim("c16b_strong_decay_raises_msdr", origin="ours",
     says="stronger weight decay raises MSDR (smallest relative change over s2 >= 0.05)",
-    origin="ours",
-    expect={"5e-3": above(0), "5e-2": above(0.02)},
-)
+    expect={"5e-3": above(0), "5e-2": above(0.02)})  # fmt: skip
 def strong_decay(runs):
     return {"5e-3": min(changes(runs, 5e-3, low=0.05)), "5e-2": min(changes(runs, 5e-2, low=0.05))}
 
@@ -313,6 +215,11 @@ def dim_panels(runs, axes):
     lines(axes[0], runs, "dim", "{} inputs")
 
 
+@by_decay.draw(cols=2, size=(10, 3.6))
+def decay_panels(runs, axes):
+    lines(axes[0], runs, "weight_decay", "decay {:g}")
+
+
 @by_width.draw(rows=2, cols=2, size=(10, 6.6))
 def width_panels(runs, axes):
     for row, scale, name in zip(axes, (0.1, 1.0), ("a tenth of PyTorch's", "PyTorch's"), strict=True):
@@ -320,6 +227,17 @@ def width_panels(runs, axes):
         row[0].set_title(f"initial weights: {name}", loc="left")
 
 
-@by_decay.draw(cols=2, size=(10, 3.6))
-def decay_panels(runs, axes):
-    lines(axes[0], runs, "weight_decay", "decay {:g}")
+def lines(axes, runs, field, label, **where):
+    """MSDR against s2, below and above 2 as in the paper, one line for each value of a field."""
+    values = sorted(runs.values(field))
+    for axis, (low, high) in zip(axes, [(0.0, 2.0), (2.0, math.inf)], strict=True):
+        shown = [s for s in separations(runs) if low <= s <= high]
+        for value, colour in zip(values, shades(len(values)), strict=True):
+            chosen = runs.where(**{field: value}, **where)
+            bars(axis, [chosen.finals(f"msdr/{s:g}") for s in shown], shown, color=colour, label=label.format(value))
+            short = [s for s in shown if chosen.final(f"accuracy/train/{s:g}") != 1]
+            if short:
+                axis.plot(short, [chosen.final(f"msdr/{s:g}") for s in short], "o", color="red", markersize=4, zorder=3)
+        axis.plot(shown, [measures.mixture_msdr(s) for s in shown], "--", color="#444444", linewidth=1, label="input")
+        axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -4,98 +4,64 @@ Were Figure 5 owed to which classes y mod 5 happens to pair, other pairs would s
 permutation of the classes decides; every seed draws its own four.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, at_least, at_most, below, heatmap
-from featurelab.pipelines.fine_grained_structure.pictures import snapshots
-from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import CATEGORIES, at_least, at_most, below
+from featurelab.pipelines.fine_grained_structure import coarse, pictures
+from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
 
 MERGINGS = [0, 1, 2, 3]
 
-figure = Experiment(
-    name="fine_grained_structure/random_merging",
-    figure="Figs. 37-39",
-    title="Class distances when random classes share a label",
+figure = coarse.mixture.variant(
+    "random_merging", figure="Figs. 37-39", title="Class distances when random classes share a label",
     caption="Final distances, divided by their maximum, of one seed; dark is near. Each row has two dark blocks: the "
     "class, and the one merged with it. Right: all seeds.",
-    laptop=DIGITS.but(labels="random_coarse", epochs=40),
-    paper=CIFAR10.but(labels="random_coarse", probed=()),
-    grid={"merging": MERGINGS, "seed": [0, 1, 2]},
-    paper_grid={"merging": [0], "lr": RATES, "weight_decay": DECAYS, "seed": [0, 1, 2]},
-    sweep_axes=SWEEP_AXES,
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.2,
-    needs=("cifar10",),
+    laptop=DIGITS.but(labels="random_coarse", epochs=40), paper=CIFAR10.but(labels="random_coarse", probed=()),
+    grid={"merging": MERGINGS, "seed": [0, 1, 2]}, paper_grid={"merging": [0], **CELLS}, minutes=0.2,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
-)
+    small={"merging": [0, 1], "n_train": 100, "width": 16, "epochs": 2},
+)  # fmt: skip
 
 
-@figure.trial
-def run(config, recorder):
-    train(config, recorder)
+def each(runs, measure):
+    """A measurement of the runs of each merging."""
+    runs = pictures.cell(runs)
+    return [measure(runs.where(merging=merging)) for merging in runs.values("merging")]
 
 
-figure.cost(cost)
-
-
-def cell(runs):
-    """The rate and weight decay of the paper's main figures."""
-    return runs.where(lr=0.1, weight_decay=5e-4)
-
-
-def blocks(runs, merging):
-    same, twin, other = (
-        cell(runs).final(f"class_distance/{part}", merging=merging) for part in ("same", "twin", "other")
-    )
-    return same / other, twin / other
-
-
-@figure.claim(
-    "c22_any_merging",
+@figure.claim("c22_any_merging", where="Appendix F", paper="the same observations as for y mod 5",
     says="a < b < 1 and MSDR >= 1.2 for every random merging (the worst of each)",
-    paper="the same observations as for y mod 5",
-    where="Appendix F",
-    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)},
-)
+    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})  # fmt: skip
 def any_merging(runs):
-    found = {m: blocks(runs, m) for m in runs.values("merging")}
-    return {
-        "a/b": max(a / b for a, b in found.values()),
-        "b": max(b for _, b in found.values()),
-        "MSDR": min(cell(runs).final("msdr/head", merging=m) for m in found),
-        "train accuracy": min(cell(runs).final("accuracy/train", merging=m) for m in found),
-    }
+    found = each(runs, pictures.structure)
+    worst = {"a/b": max, "b": max, "MSDR": min, "train accuracy": min}
+    return {part: of(values[part] for values in found) for part, of in worst.items()}
 
 
-@figure.claim(
-    "c22b_null_level",
+@figure.claim("c22b_null_level", origin="ours",
     says="classes permuted within their labels have an MSDR of about 1 (the largest over mergings)",
-    origin="ours",
-    expect=at_most(1.05),
-)
+    expect=at_most(1.05))  # fmt: skip
 def null_level(runs):
-    return max(cell(runs).final("msdr_null/head", merging=m) for m in runs.values("merging"))
+    return max(each(runs, lambda merged: merged.final("msdr_null/head")))
 
 
 @figure.draw(cols=5, size=(15, 3.4))
 def panels(runs, axes):
-    runs = cell(runs)
-    for axis, merging in zip(axes[0], MERGINGS, strict=False):
-        if merging not in runs.values("merging"):
+    runs = pictures.cell(runs)
+    *maps, right = axes[0]
+    shown = runs.values("merging")
+    for axis, merging in zip(maps, MERGINGS, strict=True):
+        if merging not in shown:
             axis.set_visible(False)
             continue
         kept = runs.arrays("distances", merging=merging)[0]
-        (_, matrix) = snapshots(kept, (1.0,))[0]
         pairs = ", ".join("+".join(str(i) for i, g in enumerate(kept["groups"]) if g == label) for label in range(5))
-        heatmap(axis, matrix / matrix.max(), f"D, merging {merging}", f"class (merged: {pairs})")
-        axis.set_ylabel("class")
-    axis = axes[0, 4]
-    for place, merging in enumerate(runs.values("merging")):
+        pictures.distance_map(axis, kept["matrices"][-1], f"D, merging {merging}", f"class (merged: {pairs})")
+    for place, merging in enumerate(shown):
         for metric, mark, colour, label in (
             ("msdr/head", "o", CATEGORIES[0], "features"),
             ("msdr/input", "s", "#b9c0c7", "raw inputs"),
             ("msdr_null/head", "_", "#444444", "null"),
         ):
-            last = runs.curves(metric, merging=merging).iloc[-1]
-            axis.plot([place] * len(last), last, mark, color=colour, label=None if place else label, markersize=5)
-    axis.set(title="MSDR at the end", xlabel="merging", ylabel="MSDR", xticks=range(len(runs.values("merging"))))
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, columnspacing=0.8)
+            last = runs.finals(metric, merging=merging)
+            right.plot([place] * len(last), last, mark, color=colour, label=None if place else label, markersize=5)
+    right.set(title="MSDR at the end", xlabel="merging", ylabel="MSDR", xticks=range(len(shown)))
+    right.legend(**pictures.UNDER, ncols=3)

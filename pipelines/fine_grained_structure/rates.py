@@ -5,37 +5,20 @@ and features still resemble inputs. So claims on structure count only cells whos
 and how many these are stands beside them.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Grid, Missing, at_least, at_most, below, heatmap
-from featurelab.pipelines.fine_grained_structure.pictures import in_epochs, snapshots
-from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, SWEEP_AXES, cost, train
+from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below, heatmap
+from featurelab.pipelines.fine_grained_structure import coarse, pictures
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
 
-GRID: Grid = {"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": [0, 1, 2]}
-
-figure = Experiment(
-    name="fine_grained_structure/rates",
-    figure="Figs. 19-28",
-    title="Coarse labels at nine cells of learning rate and weight decay",
+figure = coarse.mixture.variant(
+    "rates", figure="Figs. 19-28", title="Coarse labels at nine cells of learning rate and weight decay",
     caption="Top: training error, mean over seeds. Middle: final distances over their maximum, of one seed, with "
     "the training accuracy; dark is near. Bottom: CLP, LPO and OT.",
-    laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"),
-    paper=CIFAR10.but(probed=("head",)),
-    grid=GRID,
-    sweep_axes=SWEEP_AXES,
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.8,
-    needs=("cifar10",),
+    laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"), paper=CIFAR10.but(probed=("head",)),
+    grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": [0, 1, 2]}, minutes=0.8,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on features "
     "themselves in place of t-SNE's plane",
-)
-
-
-@figure.trial
-def run(config, recorder):
-    train(config, recorder)
-
-
-figure.cost(cost)
+    small={"n_train": 20, "width": 64, "epochs": 20, "measure_every": 20, "batch_size": 20, "drops": (), "restarts": 1},
+)  # fmt: skip
 
 
 def cells(runs, metric):
@@ -56,26 +39,19 @@ def learned(runs):
     return found
 
 
-@figure.claim(
-    "c24_all_but_one_cell_fit",
+@figure.claim("c24_all_but_one_cell_fit", where="Fig. 19", paper="8 cells below 0.5%, 6 of them at 0",
     says="of the nine cells' training errors, in ascending order, the eighth is below 0.5% and the sixth is 0",
-    paper="8 cells below 0.5%, 6 of them at 0",
-    where="Fig. 19",
     expect={"eighth": below(0.005), "sixth": at_most(0)},
-    fails="forty epochs of digits are too few steps for the two smaller learning rates",
-)
+    fails="forty epochs of digits are too few steps for the two smaller learning rates")  # fmt: skip
 def fitted(runs):
     errors = sorted(1 - share for share in cells(runs, "accuracy/train").values())
     return {"eighth": errors[7], "sixth": errors[5]}
 
 
-@figure.claim(
-    "c03_fine_structure_in_every_cell",
-    says="in every cell that has learned its labels a < b < 1 and MSDR >= 1.2 (the worst of each)",
+@figure.claim("c03_fine_structure_in_every_cell", where="Figs. 21-24",
     paper="the observations hold; their strength depends on rate and weight decay",
-    where="Figs. 21-24",
-    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "cells": at_least(1)},
-)
+    says="in every cell that has learned its labels a < b < 1 and MSDR >= 1.2 (the worst of each)",
+    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "cells": at_least(1)})  # fmt: skip
 def everywhere(runs):
     same, twin, other = (cells(runs, f"class_distance/{part}") for part in ("same", "twin", "other"))
     chosen, ratio = learned(runs), cells(runs, "msdr/head")
@@ -87,13 +63,9 @@ def everywhere(runs):
     }
 
 
-@figure.claim(
-    "c07_above_chance_in_every_cell",
+@figure.claim("c07_above_chance_in_every_cell", where="Fig. 28", paper="bars, no number",
     says="in every cell that has learned its labels CLP exceeds chance, 1/2 for pairs (the least difference)",
-    paper="bars, no number",
-    where="Fig. 28",
-    expect=at_least(0.3),
-)
+    expect=at_least(0.3))  # fmt: skip
 def over_chance(runs):
     clp = cells(runs, "clp/head")
     return min(clp[c] for c in learned(runs)) - 0.5
@@ -101,25 +73,20 @@ def over_chance(runs):
 
 @figure.draw(rows=3, cols=9, size=(19, 6.8))
 def panels(runs, axes):
-    chosen = runs.where(labels="coarse")
-    accuracy = cells(runs, "accuracy/train")
-    for column, (lr, decay) in enumerate(accuracy):
-        cell = chosen.where(lr=lr, weight_decay=decay)
-        top, middle, bottom = axes[:, column]
+    for (top, middle, bottom), ((lr, decay), fit) in zip(axes.T, cells(runs, "accuracy/train").items(), strict=False):
+        cell = runs.where(lr=lr, weight_decay=decay)
+        merged = cell.where(labels="coarse")
         for part, colour in (("train", CATEGORIES[0]), ("test", CATEGORIES[1])):
-            error = 1 - cell.curve(f"accuracy/{part}")
-            top.plot(in_epochs(cell, error.index), error, label=part, color=colour)
+            error = 1 - merged.curve(f"accuracy/{part}")
+            top.plot(pictures.in_epochs(merged, error.index), error, label=part, color=colour)
         top.set(title=f"η = {lr:g}\ndecay {decay:g}", xlabel="epoch", ylim=(-0.02, 1))
-        (_, matrix) = snapshots(cell.arrays("distances")[0], (1.0,))[0]
-        heatmap(middle, matrix / matrix.max(), "", f"class (fitted {accuracy[lr, decay]:.3f})")
-        original = runs.where(labels="original", lr=lr, weight_decay=decay)
-        best = original.curves("accuracy/test").max().mean()
-        bars = {"CLP": cell.final("clp/head"), "LPO": cell.final("lpo/head"), "OT": best}
-        bottom.bar(list(bars), list(bars.values()), color=CATEGORIES[:3])
+        D = merged.arrays("distances")[0]["matrices"][-1]
+        heatmap(middle, D / D.max(), "", f"class (fitted {fit:.3f})")
+        scores = [merged.final("clp/head"), merged.final("lpo/head"), pictures.best(cell)]
+        bottom.bar(["CLP", "LPO", "OT"], scores, color=CATEGORIES[:3])
         bottom.axhline(0.5, color="#444444", linestyle=":", linewidth=1, label="chance")
         bottom.set(ylim=(0, 1.05))
-    axes[0, 0].set_ylabel("error")
-    axes[1, 0].set_ylabel("D: class")
-    axes[2, 0].set_ylabel("test accuracy")
+    for axis, label in zip(axes[:, 0], ("error", "D: class", "test accuracy"), strict=True):
+        axis.set_ylabel(label)
     axes[0, 8].legend(loc="upper right")
     axes[2, 8].legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))

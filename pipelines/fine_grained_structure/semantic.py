@@ -14,7 +14,6 @@ from typing import Literal
 from featurelab.pipelines import (
     CATEGORIES,
     Cost,
-    Experiment,
     Field,
     above,
     at_least,
@@ -29,11 +28,10 @@ from featurelab.pipelines import (
     probes,
     torch,
 )
-from featurelab.pipelines.fine_grained_structure import training
-from featurelab.pipelines.fine_grained_structure.training import CIFAR100, LabelsConfig
+from featurelab.pipelines.fine_grained_structure import coarse, pictures, training
 
 
-class FamiliesConfig(LabelsConfig):
+class FamiliesConfig(training.LabelsConfig):
     dataset: Literal["families", "cifar100"] = Field(  # type: ignore[assignment]
         "families", description="where classes are from"
     )
@@ -55,25 +53,18 @@ LAPTOP = FamiliesConfig(
     coarse=4, n_train=720, n_test=720, dim=64, width=128, momentum=0.0, weight_decay=0.0, batch_size=None, epochs=300,
     drops=(), measure_every=50,
 )  # fmt: skip
-PAPER = LAPTOP.but(**CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)})
 
-figure = Experiment(
-    name="fine_grained_structure/semantic_groups",
-    figure="Figs. 10-13",
-    title="Super-classes of similar and of random classes",
+figure = coarse.mixture.variant(
+    "semantic_groups", figure="Figs. 10-13", title="Super-classes of similar and of random classes",
     caption="Left: features of one super-class laid out by t-SNE, one seed, colours are classes. Right: means over "
     "seeds, bars their range; dashed: chance.",
     laptop=LAPTOP,
-    paper=PAPER,
+    paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)}),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": [0, 1, 2]},
-    paper_grid={"labels": ["official", "random_coarse"], "seed": [0, 1, 2]},
-    sweep_axes=training.SWEEP_AXES,
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.3,
-    needs=("cifar100",),
+    paper_grid={"labels": ["official", "random_coarse"], "seed": [0, 1, 2]}, minutes=0.3, needs=("cifar100",),
     stand_in="a Gaussian mixture of classes in families and a perceptron in place of CIFAR-100 and ResNet-18",
-)
+    small={"spread": [0.02], "n_train": 96, "n_test": 24, "epochs": 4, "measure_every": 4, "dim": 16, "width": 16},
+)  # fmt: skip
 
 
 @figure.trial
@@ -85,52 +76,35 @@ def run(config, recorder):
 
 
 def train_on_families(config, recorder):
-    classes, seed = config.coarse * config.members, config.streams.data
-    means = data.nested_means(config.coarse, config.members, config.dim, [config.spread], seed=seed)[0]
-    base = data.GaussianClusters(means, range(classes), config.n_train, config.n_test, seed=seed, dtype=config.dtype)
-    official = config.labels == "official"
-    task = data.Relabelled(
-        base,
-        "coarse" if official else "random_coarse",
-        classes=classes,
-        coarse=config.coarse,
-        groups=torch.arange(classes) // config.members if official else None,
-        seed=seed,
-    )
-    net = nets.perceptron(
-        [config.dim, config.width, config.coarse],
-        init_scale=config.init_scale,
-        seed=config.streams.init,
-        dtype=config.dtype,
-    )
-    learner = learners.Supervised(
-        net,
-        loss="cross_entropy",
-        optimizer=learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay),
-        steps_per_batch=config.measure_every,
-    )
+    classes, streams, every = config.coarse * config.members, config.streams, config.measure_every
+    means = data.nested_means(config.coarse, config.members, config.dim, [config.spread], seed=streams.data)[0]
+    samples = (config.n_train, config.n_test)
+    base = data.GaussianClusters(means, range(classes), *samples, seed=streams.data, dtype=config.dtype)
+    treatment, groups = config.labels, None
+    if config.labels == "official":
+        treatment, groups = "coarse", torch.arange(classes) // config.members
+    task = data.Relabelled(base, treatment, classes=classes, coarse=config.coarse, groups=groups, seed=streams.data)
+    widths = [config.dim, config.width, config.coarse]
+    net = nets.perceptron(widths, init_scale=config.init_scale, seed=streams.init, dtype=config.dtype)
+    sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+    learner = learners.Supervised(net, loss="cross_entropy", optimizer=sgd, steps_per_batch=every)
 
     def follow(module, x):
-        return training.structure(training.features(module.net, x), task)[0]
+        H = training.features(module.net, x)
+        return training.structure(H, task)[1] | training.collapse(H, task)
 
     watching = [
-        probes.LossProbe({"train": task.train, "test": task.test}, every=config.measure_every),
-        probes.Measure(follow, every=config.measure_every, inputs=task.train[0]),
+        probes.LossProbe({"train": task.train, "test": task.test}, every=every),
+        probes.Measure(follow, every=every, inputs=task.train[0]),
     ]
     fit(learner, task, config, recorder, steps=config.epochs, probes=watching)
     H = training.features(net.cpu(), task.train[0])
-    clusters = measures.clusters_within_groups(
-        H, task.train[1], task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
-        restarts=config.restarts,
-    )  # fmt: skip
+    clusters = training.clusters(config, H, task)
     scores = measures.cluster_scores(clusters, task.parts, task.groups)
-    raw, _ = training.structure(task.train[0], task)
-    null = measures.msdr_null(H, task.parts, task.groups, seed=config.streams.order)
-    recorder.log(
-        {f"{name}/head": value for name, value in scores.items()}
-        | {"msdr/input": raw["msdr/head"], "msdr_null/head": null},
-        step=config.epochs,
-    )
+    values = {f"{name}/head": value for name, value in scores.items()}
+    values["msdr/input"] = training.structure(task.train[0], task)[1]["msdr/head"]
+    values["msdr_null/head"] = measures.msdr_null(H, task.parts, task.groups, seed=streams.order)
+    recorder.log(values, step=config.epochs)
     recorder.array("plane", points=clusters.plane, classes=task.parts.numpy(), groups=task.groups.numpy())
 
 
@@ -143,95 +117,68 @@ def cost(config):
     return Cost(weights, 6.0 * weights * config.n_train * config.epochs, 4.0 * numbers, config.epochs)
 
 
-def both(runs, metric, **where):
-    return (runs.final(metric, labels=labels, **where) for labels in ("official", "random_coarse"))
-
-
 def gap(runs, metric):
     """How far random super-classes exceed official ones, at the spread where they do so least."""
-    gaps = []
-    for spread in runs.values("spread"):
-        official, shuffled = both(runs, metric, spread=spread)
-        gaps.append(shuffled - official)
-    return min(gaps)
+    official, shuffled = (by_spread(runs, metric, labels) for labels in ("official", "random_coarse"))
+    return min(high - low for high, low in zip(shuffled, official, strict=True))
 
 
-@figure.claim(
-    "c09_random_groups_separate_better",
+def by_spread(runs, metric, labels):
+    return [runs.final(metric, labels=labels, spread=spread) for spread in runs.values("spread")]
+
+
+@figure.claim("c09_random_groups_separate_better", where="Section 5", paper="much better separated",
     says="random super-classes over official ones: MSDR and share of samples clustered right (differences)",
-    paper="much better separated",
-    where="Section 5",
-    expect={"MSDR": above(0), "cluster accuracy": above(0)},
-)
+    expect={"MSDR": above(0), "cluster accuracy": above(0)})  # fmt: skip
 def better(runs):
     return {"MSDR": gap(runs, "msdr/head"), "cluster accuracy": gap(runs, "cluster_accuracy/head")}
 
 
-@figure.claim(
-    "c09b_similar_classes_stay_mixed",
+@figure.claim("c09b_similar_classes_stay_mixed", where="Section 5", paper="not able to distinguish all sub-classes",
     says="official super-classes of the most similar classes: MSDR near 1, few samples clustered right above chance",
-    paper="not able to distinguish all sub-classes",
-    where="Section 5",
-    expect={"MSDR": at_most(1.1), "cluster accuracy over chance": at_most(0.15)},
-)
+    expect={"MSDR": at_most(1.1), "cluster accuracy over chance": at_most(0.15)})  # fmt: skip
 def mixed(runs):
-    spread, dataset = min(runs.values("spread")), runs.values("dataset")[0]
-    where = {"labels": "official", "spread": spread}
-    return {
-        "MSDR": runs.final("msdr/head", **where),
-        "cluster accuracy over chance": runs.final("cluster_accuracy/head", **where) - CHANCE[dataset],
-    }
+    chosen = runs.where(labels="official", spread=min(runs.values("spread")))
+    over_chance = chosen.final("cluster_accuracy/head") - CHANCE[runs.values("dataset")[0]]
+    return {"MSDR": chosen.final("msdr/head"), "cluster accuracy over chance": over_chance}
 
 
-@figure.claim(
-    "c09c_the_input_has_it",
-    says="the raw input's MSDR is higher under random super-classes too (difference)",
-    origin="ours",
-    expect=above(0),
-)
+@figure.claim("c09c_the_input_has_it", origin="ours",
+    says="the raw input's MSDR is higher under random super-classes too (difference)", expect=above(0))  # fmt: skip
 def in_the_input(runs):
     return gap(runs, "msdr/input")
 
 
-@figure.claim(
-    "c09d_all_are_fitted",
+@figure.claim("c09d_all_are_fitted", origin="ours",
     says="training accuracy is at least 0.999 under both groupings (smallest)",
-    origin="ours",
     expect={"official": at_least(0.999), "random": at_least(0.999)},
-    fails="random super-classes are not fitted after 300 steps, so their features have not collapsed",
-)
+    fails="random super-classes are not fitted after 300 steps, so their features have not collapsed")  # fmt: skip
 def fitted(runs):
-    return dict(zip(("official", "random"), (min(pair) for pair in shares(runs)), strict=True))
-
-
-def shares(runs):
-    return zip(*(both(runs, "accuracy/train", spread=spread) for spread in runs.values("spread")), strict=True)
+    names = {"official": "official", "random": "random_coarse"}
+    return {name: min(by_spread(runs, "accuracy/train", labels)) for name, labels in names.items()}
 
 
 @figure.draw(cols=4, size=(14, 3.4))
 def panels(runs, axes):
-    spread = min(runs.values("spread"))
-    names = {"official": "similar classes", "random_coarse": "random classes"}
-    for axis, (labels, name) in zip(axes[0], names.items(), strict=False):
-        kept = runs.arrays("plane", labels=labels, spread=spread)[0]
-        inside = kept["groups"][kept["classes"]] == 0
-        points, classes = kept["points"][inside], kept["classes"][inside]
-        for c, colour in zip(np.unique(classes), CATEGORIES, strict=False):
-            axis.scatter(*points[classes == c].T, s=8, color=colour, linewidth=0)
+    *planes, ratio, accuracy = axes[0]
+    spreads = sorted(runs.values("spread"))
+    places, names = np.arange(len(spreads)), {"official": "similar classes", "random_coarse": "random classes"}
+    for axis, (labels, name) in zip(planes, names.items(), strict=True):
+        kept = runs.arrays("plane", labels=labels, spread=spreads[0])[0]
+        for c, colour in zip(np.flatnonzero(kept["groups"] == 0), CATEGORIES, strict=False):
+            axis.scatter(*kept["points"][kept["classes"] == c].T, s=8, color=colour, linewidth=0)
         axis.set(title=f"a super-class of {name}", xticks=[], yticks=[])
         axis.grid(visible=False)
-    spreads = sorted(runs.values("spread"))
-    for axis, metric, name in zip(
-        axes[0, 2:], ("msdr/head", "cluster_accuracy/head"), ("MSDR", "cluster accuracy"), strict=True
-    ):
+    chance = CHANCE[runs.values("dataset")[0]]
+    shown = [(ratio, "msdr/head", "MSDR", 1.0), (accuracy, "cluster_accuracy/head", "cluster accuracy", chance)]
+    for axis, metric, name, level in shown:
         for offset, (labels, title) in enumerate(names.items()):
-            values = [runs.curves(metric, labels=labels, spread=s).ffill().iloc[-1] for s in spreads]
-            means = np.array([v.mean() for v in values])
-            bars = [means - [v.min() for v in values], [v.max() for v in values] - means]
-            places = np.arange(len(spreads)) + 0.35 * offset
-            axis.bar(places, means, 0.32, yerr=np.clip(bars, 0, None), color=CATEGORIES[offset], capsize=2, label=title)
-        level = 1.0 if metric.startswith("msdr") else CHANCE[runs.values("dataset")[0]]
-        axis.axhline(level, color="#444444", linestyle="--", linewidth=1)
-        axis.set_xticks(np.arange(len(spreads)) + 0.17, [f"{s:g}" for s in spreads])
+            table = np.array([runs.finals(metric, labels=labels, spread=spread) for spread in spreads])
+            means = table.mean(1)
+            ends = np.clip([means - table.min(1), table.max(1) - means], 0, None)
+            look = {"yerr": ends, "color": CATEGORIES[offset], "capsize": 2, "label": title}
+            axis.bar(places + 0.35 * offset, means, 0.32, **look)
+        axis.axhline(level, **pictures.LEVEL)
+        axis.set_xticks(places + 0.17, [f"{s:g}" for s in spreads])
         axis.set(xlabel="variance inside a family, τ²", ylabel=name)
-    axes[0, 3].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    accuracy.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -7,8 +7,8 @@ labels and over the others apart. At tau2 = s2 both kinds of means differ by as 
 
 import itertools
 
-from featurelab.pipelines import CATEGORIES, Experiment, Field, above, at_least, at_most, between, data, torch
-from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, named, train
+from featurelab.pipelines import CATEGORIES, Experiment, Field, above, at_least, at_most, band, between, data, torch
+from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
 
 SIMILAR, DISSIMILAR = "msdr_similar", "msdr_dissimilar"
 
@@ -22,21 +22,15 @@ class PairsConfig(ClusterConfig):
     )
 
 
-PAPER = PairsConfig()
-
 figure = Experiment(
-    name="fine_grained_structure/similar_pairs",
-    figure="Fig. 18",
+    name="fine_grained_structure/similar_pairs", figure="Fig. 18",
     title="Distance ratio of similar and dissimilar pairs of clusters",
     caption="Lines are means over seeds, bands their range. Dashed: s2.",
-    laptop=PAPER.but(n_train=512, dim=128, width=128, steps=300),
-    paper=PAPER,
-    grid={"seed": [0, 1, 2]},
-    paper_grid={"seed": list(range(10))},
-    sweep_axes=SWEEP_AXES,
-    metric="loss/train",
-    minutes=0.1,
-)
+    laptop=PairsConfig(n_train=512, dim=128, width=128, steps=300), paper=PairsConfig(), grid={"seed": [0, 1, 2]},
+    paper_grid={"seed": list(range(10))}, sweep_axes=SWEEP_AXES, metric="loss/train", minutes=0.1,
+    small={"n_train": 48, "steps": 4, "measure_every": 2, "dim": 16, "width": 8},
+)  # fmt: skip
+figure.cost(lambda config: cost(config, len(config.pair_variances)))
 
 
 @figure.trial
@@ -45,10 +39,7 @@ def run(config, recorder):
     alike = data.similar_groups(groups)
     means = data.paired_means(groups, config.dim, config.variance, config.pair_variances, seed=config.streams.data)
     parts = {"similar": range(alike), "dissimilar": range(alike, config.labels)}
-    train(config, recorder, means, named(config.pair_variances), parts)
-
-
-figure.cost(lambda config: cost(config, len(config.pair_variances)))
+    train(config, recorder, means, config.pair_variances, parts)
 
 
 def spreads(runs):
@@ -59,69 +50,49 @@ def column(runs, metric):
     return [runs.final(f"{metric}/{tau2:g}") for tau2 in spreads(runs)]
 
 
-@figure.claim(
-    "c17_similar_pairs_need_dissimilarity",
+@figure.claim("c17_similar_pairs_need_dissimilarity", paper="requires sufficient dissimilarity",
     says="MSDR of similar pairs rises with tau2 (smallest ratio of neighbours) and is near 1 at the smallest",
-    paper="requires sufficient dissimilarity",
-    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)},
-)
+    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)})  # fmt: skip
 def similar(runs):
     found = column(runs, SIMILAR)
-    ratios = [b / a for a, b in itertools.pairwise(found)]
-    return {"neighbours": min(ratios), "smallest tau2": found[0]}
+    return {"neighbours": min(b / a for a, b in itertools.pairwise(found)), "smallest tau2": found[0]}
 
 
-@figure.claim(
-    "c17b_dissimilar_pairs_stay",
+@figure.claim("c17b_dissimilar_pairs_stay", paper="stay high",
     says="MSDR of dissimilar pairs is high whatever tau2 (smallest value, and range over mean)",
-    paper="stay high",
-    expect={"smallest": at_least(2), "relative range": at_most(0.05)},
-)
+    expect={"smallest": at_least(2), "relative range": at_most(0.05)})  # fmt: skip
 def dissimilar(runs):
     found = column(runs, DISSIMILAR)
     return {"smallest": min(found), "relative range": (max(found) - min(found)) * len(found) / sum(found)}
 
 
-@figure.claim(
-    "c17c_equal_at_equal_spread",
-    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)",
+@figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1",
     paper="means of both kinds of pairs then differ by as much",
-    where="Appendix B.1",
-    expect=between(0.8, 1.2),
+    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2),
     fails="training drives dissimilar pairs farther apart than similar ones, which have a centre in common",
-)
+)  # fmt: skip
 def equal(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.final(f"{SIMILAR}/{name}") / runs.final(f"{DISSIMILAR}/{name}")
 
 
-@figure.claim(
-    "c17f_equal_before_training",
+@figure.claim("c17f_equal_before_training", origin="ours",
     says="before training the two kinds are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
-    origin="ours",
-    expect=between(0.8, 1.2),
-)
+    expect=between(0.8, 1.2))  # fmt: skip
 def equal_before(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.at(f"{SIMILAR}/{name}", 0) / runs.at(f"{DISSIMILAR}/{name}", 0)
 
 
-@figure.claim(
-    "c17d_fitted",
-    says="every network fits its coarse labels (smallest training accuracy)",
-    origin="ours",
-    expect=at_least(1),
-)
+@figure.claim("c17d_fitted", origin="ours", says="every network fits its coarse labels (smallest training accuracy)",
+    expect=at_least(1))  # fmt: skip
 def fitted(runs):
     return min(column(runs, "accuracy/train"))
 
 
-@figure.claim(
-    "c17e_above_the_null",
+@figure.claim("c17e_above_the_null", origin="ours",
     says="even the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference at the smallest tau2)",
-    origin="ours",
-    expect=above(0),
-)
+    expect=above(0))  # fmt: skip
 def over_null(runs):
     size = runs.values("n_train")[0] / runs.values("clusters")[0]
     return column(runs, SIMILAR)[0] - (1 + 1 / (size - 1))
@@ -130,12 +101,9 @@ def over_null(runs):
 @figure.draw(size=(6.4, 3.6))
 def panels(runs, axes):
     axis, xs = axes[0, 0], spreads(runs)
-    for (metric, name), colour in zip([(SIMILAR, "similar"), (DISSIMILAR, "dissimilar")], CATEGORIES, strict=False):
-        tables = [runs.curves(f"{metric}/{tau2:g}").ffill().iloc[-1] for tau2 in xs]
-        axis.plot(xs, [t.mean() for t in tables], color=colour, marker="o", markersize=3.5, label=f"{name} pairs")
-        axis.fill_between(
-            xs, [t.min() for t in tables], [t.max() for t in tables], color=colour, alpha=0.18, linewidth=0
-        )
+    for metric, name, colour in zip((SIMILAR, DISSIMILAR), ("similar", "dissimilar"), CATEGORIES, strict=False):
+        table = [runs.finals(f"{metric}/{tau2:g}") for tau2 in xs]
+        band(axis, table, xs, color=colour, marker="o", markersize=3.5, label=f"{name} pairs")
     axis.axvline(runs.values("variance")[0], color="#444444", linestyle="--", linewidth=1, label="τ² = σ²")
     axis.set(xscale="log", xlabel="variance inside a similar pair, τ²", ylabel="MSDR of the hidden layer")
     axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

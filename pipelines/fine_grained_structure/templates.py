@@ -32,22 +32,13 @@ class TemplateConfig(Config):
     label_share: float = Field(0.75, gt=0, lt=1, description="both: share of that variance which the label decides")
 
 
-PRESET = TemplateConfig()
-NAMED = {"input": "(a) input alone", "label": "(b) label alone", "both": "both"}
-
 figure = Experiment(
-    name="fine_grained_structure/templates",
-    figure="Fig. 4",
-    title="Templates of class distances",
+    name="fine_grained_structure/templates", figure="Fig. 4", title="Templates of class distances",
     caption="Divided by their maximum; dark is near. a: same class, b: twin class, over other labels.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)},
-    metric="msdr/both",
-    mode="max",
-    minutes=0.1,
-)
+    laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",
+    minutes=0.1, small={"n_train": 200, "dim": 32},
+)  # fmt: skip
 
 
 @figure.trial
@@ -59,8 +50,7 @@ def run(config, recorder):
 
     def features(x, y):
         noise, own = x - task.means.to(x)[y], task.means.to(x)[y]
-        label = points.to(x)[groups.to(y)[y]]
-        share = config.label_share
+        label, share = points.to(x)[groups.to(y)[y]], config.label_share
         both = noise + share**0.5 * label + (1 - share) ** 0.5 * own
         return {"input": noise + own, "label": noise + label, "both": both}
 
@@ -88,34 +78,22 @@ def shares(runs, name):
     return same / other, twin / other
 
 
-@figure.claim(
-    "fig4a_input_alone",
+@figure.claim("fig4a_input_alone", where="Fig. 4a", origin="ours",
     says="features that know the input alone: a well below 1, b near 1, MSDR high",
-    origin="ours",
-    where="Fig. 4a",
-    expect={"a": at_most(0.7), "b": between(0.85, 1.15)},
-)
+    expect={"a": at_most(0.7), "b": between(0.85, 1.15)})  # fmt: skip
 def input_alone(runs):
     return dict(zip("ab", shares(runs, "input"), strict=True))
 
 
-@figure.claim(
-    "fig4b_label_alone",
+@figure.claim("fig4b_label_alone", where="Fig. 4b", origin="ours",
     says="features that know the label alone: b well below 1, and MSDR not above its null level",
-    origin="ours",
-    where="Fig. 4b",
-    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)},
-)
+    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)})  # fmt: skip
 def label_alone(runs):
     return {"b": shares(runs, "label")[1], "MSDR": runs.final("msdr/label")}
 
 
-@figure.claim(
-    "fig4c_both",
-    says="features that know both: b - a, and 1 - b, are both well above 0",
-    origin="ours",
-    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)},
-)
+@figure.claim("fig4c_both", origin="ours", says="features that know both: b - a, and 1 - b, are both well above 0",
+    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)})  # fmt: skip
 def both(runs):
     a, b = shares(runs, "both")
     return {"b - a": b - a, "1 - b": 1 - b}
@@ -123,7 +101,8 @@ def both(runs):
 
 @figure.draw(cols=3, size=(9, 3.4))
 def panels(runs, axes):
-    for axis, (name, title) in zip(axes[0], NAMED.items(), strict=True):
+    titles = {"input": "(a) input alone", "label": "(b) label alone", "both": "both"}
+    for axis, (name, title) in zip(axes[0], titles.items(), strict=True):
         matrix = runs.arrays(f"distances_{name}")[0]["matrix"]
         a, b = shares(runs, name)
         heatmap(axis, matrix / matrix.max(), title, f"class (a = {a:.2f}, b = {b:.2f})")

@@ -10,7 +10,8 @@ The source names neither batch size, momentum, decay schedule nor augmentation o
 """
 
 import itertools
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from typing import Any, Literal
 
 from featurelab.pipelines import (
     Config,
@@ -28,19 +29,15 @@ from featurelab.pipelines import (
     torch,
 )
 
-if TYPE_CHECKING:
-    from featurelab.modules.data import Relabelled
-
+Dataset = Literal["mixture", "digits", "cifar10", "cifar100"]
 CLASSES = {"mixture": 10, "digits": 10, "cifar10": 10, "cifar100": 100}
-# sizes of one input, and multiply-adds of one forward pass of the paper's networks on 32 x 32 pixels
 SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
+# parameters of the paper's networks, and multiply-adds of one forward pass on 32 x 32 pixels
 PARAMETERS = {"resnet18": (11_173_962, 5.6e8), "vgg16": (14_724_042, 3.1e8), "densenet121": (6_956_298, 8.9e8)}
 
 
 class LabelsConfig(Config):
-    dataset: Literal["mixture", "digits", "cifar10", "cifar100"] = Field(
-        "mixture", description="where classes are from"
-    )
+    dataset: Dataset = Field("mixture", description="where classes are from")
     labels: Literal["original", "coarse", "random_coarse", "official", "fine"] = Field(
         "coarse",
         description="trained on: the C classes y; y mod the number of coarse labels; a random merging of as many; "
@@ -103,6 +100,7 @@ CIFAR10 = LabelsConfig(
 )  # fmt: skip
 CIFAR100 = CIFAR10.but(dataset="cifar100", coarse=20)
 RATES, DECAYS = [0.1, 0.01, 0.001], [5e-3, 5e-4, 5e-5]
+CELLS = {"lr": RATES, "weight_decay": DECAYS, "seed": [0, 1, 2]}
 SWEEP_AXES = {
     "lr": loguniform(1e-3, 0.3),
     "width": choice(32, 64, 128, 256, 512),
@@ -110,24 +108,21 @@ SWEEP_AXES = {
 }
 
 
-def train(config: LabelsConfig, recorder: Any) -> None:
+def train(config, recorder):
     """Train on the labels of the config; follow collapse and class distances; cluster and probe at the end."""
     task, net = dataset(config), network(config)
     drops = sorted({max(1, round(share * config.epochs)) for share in config.drops})
-    learner = learners.Supervised(
-        net,
-        loss="cross_entropy",
-        optimizer=learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay),
-        schedule=learners.milestones(drops, factor=config.drop),
-    )
-    matrices: list[Any] = []
-    layers: dict[str, Any] = {}  # features of both sets before training, and as measured last
+    sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+    schedule = learners.milestones(drops, factor=config.drop)
+    learner = learners.Supervised(net, loss="cross_entropy", optimizer=sgd, schedule=schedule)
+    matrices, layers = [], {}  # of D; features of both sets before training, and as measured last
 
-    def watched(module: Any, x: Any) -> dict[str, float]:
+    def watched(module, x):
         H = {"train": features(module.net, x), "test": features(module.net, task.test[0].to(x.device))}
         layers["head"] = {part: rows.cpu() for part, rows in H.items()}
         layers.setdefault("init", layers["head"])
-        found, D = structure(H["train"], task)
+        D, found = structure(H["train"], task)
+        found |= collapse(H["train"], task)
         matrices.append(D.cpu().numpy())
         for part, (_, y) in {"train": task.train, "test": task.test}.items():
             with torch.no_grad():
@@ -137,17 +132,16 @@ def train(config: LabelsConfig, recorder: Any) -> None:
         return found
 
     watching = probes.Measure(watched, every=config.measure_every, on="epoch", inputs=task.train[0])
-    trainer = fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching])
+    step = fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching]).global_step
     if not layers:
         return  # of several workers the first one measures
-    step = trainer.global_step
     epochs = [at * config.epochs / step for at, _ in watching.history]
     recorder.array("distances", epochs=epochs, matrices=matrices, groups=task.groups.numpy())
     layers["input"] = {"train": task.train[0].flatten(1), "test": task.test[0].flatten(1)}
-    found, D = structure(layers["input"]["train"], task)
+    D, raw = structure(layers["input"]["train"], task)
     recorder.array("input_distances", matrix=D.numpy())
-    values = {f"class_distance_input/{part}": found[f"class_distance/{part}"] for part in ("same", "twin", "other")}
-    values["msdr/input"] = found["msdr/head"]
+    values = {f"class_distance_input/{part}": raw[f"class_distance/{part}"] for part in ("same", "twin", "other")}
+    values["msdr/input"] = raw["msdr/head"]
     for name in ("head", "input"):
         H = layers[name]["train"]
         values[f"msdr_null/{name}"] = measures.msdr_null(H, task.parts, task.groups, seed=config.streams.order)
@@ -156,46 +150,49 @@ def train(config: LabelsConfig, recorder: Any) -> None:
         probe(config, recorder, task, {name: layers[name] for name in config.probed}, step)
 
 
-def structure(H: "torch.Tensor", task: "Relabelled") -> "tuple[dict[str, float], torch.Tensor]":
-    """Collapse of features to the labels trained on, and distances between the classes inside them."""
-    y, parts = task.train[1].to(H.device), task.parts.to(H.device)
-    D = measures.class_distances(measures.class_moments(H, parts, len(task.groups)))
+def structure(H, task):
+    """D between the classes inside the labels, its means over pairs, and the mean squared distance ratio."""
+    D = measures.class_distances(measures.class_moments(H, task.parts.to(H.device), len(task.groups)))
     blocks = measures.distance_blocks(D, task.groups)
     values = {f"class_distance/{part}": blocks[part] for part in ("same", "twin", "other")}
+    return D, values | {"msdr/head": measures.msdr(D, task.groups)}
+
+
+def collapse(H, task):
+    """Collapse of features to the labels trained on."""
+    y = task.train[1].to(H.device)
     m = measures.class_moments(H, y, task.outputs)
-    return values | {
-        "msdr/head": measures.msdr(D, task.groups),
-        "nc1_pinv/head": measures.nc1_pinv(H, y, moments=m).item(),
-        "nc2/head": measures.nc2(m).item(),
-    }, D
+    return {"nc1_pinv/head": measures.nc1_pinv(H, y, moments=m).item(), "nc2/head": measures.nc2(m).item()}
 
 
-def probe(config: LabelsConfig, recorder: Any, task: "Relabelled", layers: Any, step: int) -> None:
+def clusters(config, H, task):
+    """Clusters of the samples of each label, as many as it has classes."""
+    return measures.clusters_within_groups(
+        H, task.train[1], task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
+        restarts=config.restarts,
+    )  # fmt: skip
+
+
+def probe(config, recorder, task, layers, step):
     """Cluster-and-linear-probe of features at the end, features at the start, and raw inputs."""
-    y, (y_train, y_test) = task.train[1], task.original
+    y_train, y_test = task.original
     for name, H in layers.items():
-        clusters = measures.clusters_within_groups(
-            H["train"], y, task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
-            restarts=config.restarts,
-        )  # fmt: skip
-        found = measures.cluster_and_probe(
-            clusters, (H["train"], y_train), (H["test"], y_test), task.groups, ridge=config.ridge
-        )
-        recorder.log({f"{score}/{name}": value for score, value in found.items()}, step=step)
+        found = clusters(config, H["train"], task)
+        train, test = (H["train"], y_train), (H["test"], y_test)
+        scores = measures.cluster_and_probe(found, train, test, task.groups, ridge=config.ridge)
+        recorder.log({f"{score}/{name}": value for score, value in scores.items()}, step=step)
         if name == "head":
-            recorder.array(
-                "plane", points=clusters.plane, classes=y_train.numpy(), groups=task.groups.numpy(),
-                principal=principal_plane(H["train"]).numpy(),
-            )  # fmt: skip
+            plane = {"points": found.plane, "principal": principal_plane(H["train"]).numpy()}
+            recorder.array("plane", classes=y_train.numpy(), groups=task.groups.numpy(), **plane)
 
 
-def principal_plane(H: "torch.Tensor") -> "torch.Tensor":
+def principal_plane(H):
     """The samples (n, 2) on the two directions in which H (n, d) varies most."""
     centred = H.double() - H.double().mean(0)
     return centred @ torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -2:].flip(1)
 
 
-def features(net: Any, x: "torch.Tensor", chunk: int = 2000) -> "torch.Tensor":
+def features(net, x, chunk=2000):
     """H (n, d) in evaluation mode, a chunk of samples at a time."""
     mode = net.training
     net.eval()
@@ -205,78 +202,69 @@ def features(net: Any, x: "torch.Tensor", chunk: int = 2000) -> "torch.Tensor":
     return H
 
 
-def dataset(config: LabelsConfig) -> "Relabelled":
-    seed, dtype = config.streams.data, config.dtype
-    groups = None
+def dataset(config) -> "data.Relabelled":
+    same: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype}
     base: Any
     if config.dataset == "mixture":
         base = data.NuisanceMixture(
             config.n_train, config.n_test, dim=config.dim, mean_variance=config.mean_variance,
-            nuisance_dim=config.nuisance_dim, nuisance_variance=config.nuisance_variance, seed=seed, dtype=dtype,
+            nuisance_dim=config.nuisance_dim, nuisance_variance=config.nuisance_variance, **same,
         )  # fmt: skip
     elif config.dataset == "digits":
-        base = data.DigitImages(config.n_train, seed=seed, dtype=dtype)
+        base = data.DigitImages(config.n_train, **same)
     else:
         base = data.PublicImages(
-            config.dataset, config.n_train, config.n_test, seed=seed, dtype=dtype, targets="labels",
-            pixels="per_channel", flatten=False,
-        )  # fmt: skip
-    if config.labels == "official":
-        groups = data.groups_from_pairs(base.train[1], base.coarse[0])
+            config.dataset, config.n_train, config.n_test, targets="labels", pixels="per_channel", flatten=False, **same
+        )
+    treatment, groups = config.labels, None
+    if treatment == "official":
+        treatment, groups = "coarse", data.groups_from_pairs(base.train[1], base.coarse[0])
     options = {"augment": data.crop_and_flip(pad=4)} if config.augment else {}
     return data.Relabelled(
-        base, "coarse" if config.labels == "official" else config.labels, classes=CLASSES[config.dataset],
-        coarse=config.coarse, groups=groups, seed=data.stream(seed, f"merging {config.merging}").integers(2**31).item(),
+        base, treatment, classes=CLASSES[config.dataset], coarse=config.coarse, groups=groups,
+        seed=data.stream(config.streams.data, f"merging {config.merging}").integers(2**31).item(),
         batch_size=config.batch_size, order_seed=config.streams.order, **options,
     )  # fmt: skip
 
 
-def outputs(config: LabelsConfig) -> int:
+def sizes(config) -> list[int]:
+    """Numbers of the input, the perceptron's hidden units, and the labels."""
     classes = CLASSES[config.dataset]
-    sizes = {"original": classes, "official": 20, "fine": 2 * classes}
-    return sizes.get(config.labels, config.coarse)
+    labels = {"original": classes, "official": 20, "fine": 2 * classes}.get(config.labels, config.coarse)
+    inputs = math.prod(SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,)))
+    return [inputs, *(config.width * 2**layer for layer in reversed(range(config.hidden))), labels]
 
 
-def network(config: LabelsConfig) -> Any:
+def network(config) -> Any:
     """The network of the config: `features(x)` is H, `head` its last layer."""
-    classes, width, seed = outputs(config), config.width, config.streams.init
+    same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "perceptron":
-        return nets.perceptron(sizes(config), init_scale=config.init_scale, seed=seed, dtype=config.dtype)
-    same: dict[str, Any] = {"channels": SHAPES[config.dataset][0], "seed": seed, "dtype": config.dtype}
+        return nets.perceptron(sizes(config), init_scale=config.init_scale, **same)
+    classes, width, same["channels"] = sizes(config)[-1], config.width, SHAPES[config.dataset][0]
     eighth, quarter, half = width // 8, width // 4, width // 2
-    if config.net == "resnet":
-        return nets.resnet(classes, depths=(1, 1, 1), widths=(quarter, half, width), **same)
-    if config.net == "vgg":
-        small = (quarter, quarter, "M", half, half, "M", width, width, width, "M")
-        return nets.vgg(small, classes, **same)
-    if config.net == "densenet":  # 2 k channels, two halvings, 11 layers of k each: 8 k features
-        return nets.densenet(classes, blocks=(2, 4, 5), growth=eighth, **same)
-    if config.net == "resnet18":
-        return nets.resnet18(classes, width=eighth, **same)
-    if config.net == "vgg16":
-        stages = [(eighth, 2), (quarter, 2), (half, 3), (width, 3), (width, 3)]
-        layout: list[Any] = [part for channels, depth in stages for part in [*[channels] * depth, "M"]]
-        return nets.vgg(layout, classes, **same)
-    return nets.densenet(classes, growth=width // 32, **same)
+    small = (quarter, quarter, "M", half, half, "M", width, width, width, "M")
+    stages = [(eighth, 2), (quarter, 2), (half, 3), (width, 3), (width, 3)]
+    layout: list[Any] = [part for channels, depth in stages for part in [*[channels] * depth, "M"]]
+    build = {
+        "resnet": lambda: nets.resnet(classes, depths=(1, 1, 1), widths=(quarter, half, width), **same),
+        "vgg": lambda: nets.vgg(small, classes, **same),
+        # 2 k channels, two halvings, 11 layers of k each: 8 k features
+        "densenet": lambda: nets.densenet(classes, blocks=(2, 4, 5), growth=eighth, **same),
+        "resnet18": lambda: nets.resnet18(classes, width=eighth, **same),
+        "vgg16": lambda: nets.vgg(layout, classes, **same),
+        "densenet121": lambda: nets.densenet(classes, growth=width // 32, **same),
+    }
+    return build[config.net]()
 
 
-def sizes(config: LabelsConfig) -> list[int]:
-    """Layer sizes of the perceptron."""
-    shape = SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,))
-    inputs = 1
-    for side in shape:
-        inputs *= side
-    return [inputs, *(config.width * 2**layer for layer in reversed(range(config.hidden))), outputs(config)]
-
-
-def cost(config: LabelsConfig) -> Cost:
+def cost(config) -> Cost:
     """Training, and a forward pass over both sets at each measurement."""
+    layers = sizes(config)
     if config.net in PARAMETERS:
         parameters, products = PARAMETERS[config.net]
         scale = (config.width / {"densenet121": 1024}.get(config.net, 512)) ** 2
         parameters, products = int(parameters * scale), products * scale
     elif config.net == "perceptron":
-        layers = sizes(config)
         parameters = sum((a + 1) * b for a, b in itertools.pairwise(layers))
         products = float(parameters)
     else:
@@ -284,13 +272,6 @@ def cost(config: LabelsConfig) -> Cost:
     n, both = config.n_train, config.n_train + config.n_test
     batch = min(config.batch_size or n, n)
     passes = 6.0 * n * config.epochs + 2.0 * both * (config.epochs // config.measure_every + 2)
-    pixels = 1
-    for side in SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,)):
-        pixels *= side
-    return Cost(
-        parameters=parameters,
-        flops=products * passes,
-        memory_bytes=4.0 * (2 * both * pixels + 2 * both * config.width + 4 * parameters + batch * products**0.5 * 400),
-        steps=config.epochs * -(-n // batch),
-        data=(config.dataset,) if config.dataset.startswith("cifar") else (),
-    )
+    numbers = 2 * both * (layers[0] + config.width) + 4 * parameters + batch * products**0.5 * 400
+    public = (config.dataset,) if config.dataset.startswith("cifar") else ()
+    return Cost(parameters, products * passes, 4.0 * numbers, config.epochs * -(-n // batch), public)

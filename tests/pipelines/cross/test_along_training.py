@@ -2,36 +2,24 @@
 
 import pandas as pd
 import pytest
-from checking import check_figure
 
-from featurelab.pipelines.cross.along_training import LAST_HIDDEN, figures, halfway, together
+from featurelab.pipelines.cross.along_training import datasets, halfway, together
+from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.verdict.check import performed
 
-each = pytest.mark.parametrize("name", figures)
+each = pytest.mark.parametrize("experiment", registry.experiments("cross"), ids=lambda experiment: experiment.name)
 
 
 @each
-def test_claims_can_be_measured_and_the_figure_drawn(name):
-    results = check_figure(figures[name], steps=8, measurements=4, n_train=64, width=16, dim=64)
-    curves = results.curves(f"nfa/{LAST_HIDDEN[name]}")
-    assert list(curves.index) == [0, 2, 4, 6, 8]
-    assert curves.shape[1] == 6
-
-
-@each
-def test_one_step_at_the_larger_size(name):
-    preset = figures[name].paper
-    results = performed(figures[name], [preset.but(steps=1, measurements=1, n_train=64)])
+def test_one_step_at_the_larger_size(experiment):
+    results = performed(experiment, [experiment.paper.but(steps=1, measurements=1, n_train=64)])
     assert set(results.trials.status) == {"finished"}
-    assert len(results.curves("alignment/1")) == 2
+    assert list(results.curves("alignment/1").index) == [0, 1]
 
 
 @each
-def test_unseen_classes_are_in_no_training_batch(name):
-    from featurelab.pipelines.cross.along_training import datasets
-
-    config = figures[name].laptop.but(n_train=64)
-    task, (unseen, labels) = datasets(config)
+def test_unseen_classes_are_in_no_training_batch(experiment):
+    task, (unseen, labels) = datasets(experiment.laptop.but(n_train=64))
     seen = {row.numpy().tobytes() for row in task.train[0]}
     assert not any(row.numpy().tobytes() in seen for row in unseen)
     assert set(labels.tolist()) == {0, 1}

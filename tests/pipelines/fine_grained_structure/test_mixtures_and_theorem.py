@@ -1,49 +1,20 @@
-"""Figures 10 to 13, 15 to 18 and theorem 7.1: run small, and at the paper's widths for one step."""
+"""Figures 10 to 13, 15 to 18 and theorem 7.1: what claims read, and the paper's widths for one step."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-from checking import check_figure, small
 from publicfiles import public_images  # noqa: F401
 
 from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.verdict.check import Table, performed, recorded, shuffled
 from featurelab.pipelines.fine_grained_structure import mixture, semantic, similar_pairs, theorem
-from featurelab.pipelines.fine_grained_structure.identities import figure as identities
 
 SMALL = {"n_train": 48, "steps": 4, "measure_every": 2}
-FEWER_SEEDS = dataclasses.replace(mixture.by_width, grid=mixture.by_width.grid | {"seed": [0, 1, 2]})
-FIGURES = {"dim": mixture.by_dim, "width": FEWER_SEEDS, "decay": mixture.by_decay}
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_claim_of_the_mixture_is_measured_and_drawn(name):
-    results = check_figure(FIGURES[name], **SMALL)
-    assert list(results.curves("msdr/1").index) == [0, 2, 4]
-
-
-def test_every_claim_of_the_similar_pairs_is_measured_and_drawn():
-    check_figure(similar_pairs.figure, **SMALL, dim=16, width=8)
-
-
-def test_every_claim_of_the_families_is_measured_and_drawn():
-    results = check_figure(semantic.figure, n_train=96, n_test=24, epochs=4, measure_every=2, dim=16, width=16)
-    assert list(results.curves("msdr/head").index) == [0, 2, 4]
-
-
-def test_every_claim_of_the_theorem_is_measured_and_drawn():
-    sizes = {"dim": 256, "width": 8, "lr": 0.1, "measurements": 2}
-    results = check_figure(theorem.figure, **sizes)
-    assert results.final("gram_error") < 1e-12
-
-
-def test_every_identity_is_measured_and_drawn():
-    check_figure(identities, n_train=32, dim=12, width=24)
-
-
-@pytest.mark.parametrize("experiment", [*FIGURES.values(), similar_pairs.figure], ids=lambda e: e.figure)
+@pytest.mark.parametrize("experiment", [mixture.by_dim, similar_pairs.figure], ids=lambda e: e.figure)
 def test_the_paper_s_sizes_train_for_a_step(experiment):
     config = experiment.paper.but(n_train=64, steps=1)
     assert (config.dim, config.width, experiment.paper.n_train) == (512, 512, 4000)
@@ -54,7 +25,7 @@ def test_the_paper_s_sizes_train_for_a_step(experiment):
 @pytest.mark.usefixtures("public_images")
 @pytest.mark.parametrize("labels", ["official", "random_coarse"])
 def test_super_classes_of_cifar100_train_for_an_epoch(labels):
-    config = semantic.PAPER.but(
+    config = semantic.figure.paper.but(
         labels=labels, n_train=200, n_test=100, epochs=1, width=32, batch_size=100, precision="32-true"
     )
     results = performed(semantic.figure, [config])
@@ -87,13 +58,15 @@ def test_clusters_do_not_reach_the_loss():
 
 def test_verdicts_turn_with_the_measurements():
     """Claims that compare networks read the networks that they name."""
-    results = performed(FEWER_SEEDS, small(FEWER_SEEDS, **SMALL))
+    configs = mixture.by_width.small_configs()
+    tiny = [config.but(n_train=16, dim=8, steps=1, measure_every=1) for config in configs if config.seed == 0]
+    results = performed(mixture.by_width, tiny)
     points = recorded(results).copy()
     widths = dict(zip(results.trials.run_id, results.trials.width, strict=True))
     chosen = points.metric.str.startswith("msdr/")
     points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(widths).astype(float)
     rising = dataclasses.replace(results, read=Table(points))
-    verdicts = {claim.id: claim.judge(rising).status for claim in mixture.by_width.claims}
+    verdicts = {claim.id: dataclasses.replace(claim, seeds=1).judge(rising).status for claim in mixture.by_width.claims}
     assert verdicts == {
         "c15_width_raises_msdr": "holds",
         "c15b_width_at_large_separation": "holds",
@@ -103,14 +76,15 @@ def test_verdicts_turn_with_the_measurements():
 
 
 def test_the_slope_of_a_power_law_is_its_exponent():
-    results = performed(theorem.figure, small(theorem.figure, dim=64, width=4, lr=0.5, measurements=1))
+    configs = [c.but(dim=64, width=4, lr=0.5, measurements=1) for c in theorem.figure.configs("laptop") if c.seed == 0]
+    results = performed(theorem.figure, configs)
     powers = results.trials.set_index("run_id").noise_to_signal.astype(float) ** -3
     points = recorded(results).copy()
     chosen = points.metric.str.startswith("separation/")
     points.loc[chosen, "value"] = points.loc[chosen, "run_id"].map(powers)
-    cubic = dataclasses.replace(results, read=Table(points)).where(seed=0)
+    cubic = dataclasses.replace(results, read=Table(points))
     assert theorem.slope(cubic, "separation/mean") == pytest.approx(3.0)
-    noise = theorem.slope(shuffled(results).where(seed=0), "separation/mean")
+    noise = theorem.slope(shuffled(results), "separation/mean")
     assert abs(noise - 3.0) > 0.1
 
 
