@@ -36,6 +36,7 @@ large_init = ratio.variant(
     title="Features learned from a large initialisation",
     caption="First layer after training from s_0 = 1, one seed; correlations with the EGOP are means over seeds.",
     grid={"optimizer": ["gd", "slo"], "seed": SEEDS},
+    reads=ratio,
     minutes=0.4,
 )
 all_inits = ratio.variant(
@@ -43,6 +44,7 @@ all_inits = ratio.variant(
     figure="Fig. 11",
     title="Features learned from every initialisation scale",
     caption="First layer after training, one seed; correlations with the target's EGOP are means over seeds.",
+    reads=ratio,
     minutes=1,
 )
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from featurelab.pipelines.engine.experiment.axes import choice, loguniform
-from featurelab.pipelines.engine.experiment.claims import at_most
+from featurelab.pipelines.engine.experiment.claims import at_least, at_most
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
@@ -58,6 +58,16 @@ def difference(runs: Any) -> float:
 )
 def at_zero(runs: Any) -> float:
     return runs.final("loss/val", level=1.0)
+
+
+lower = curves.variant(
+    "lower", figure="Fig. 2", title="the lower of them", grid={"level": [1.0], "seed": [2, 0, 1]}, reads=curves
+)
+
+
+@lower.claim("ends_above_one", says="the curve ends above its level", expect=at_least(1.0))
+def end(runs: Any) -> float:
+    return runs.final("loss/val")
 
 
 @curves.draw(rows=1, cols=1, size=(3, 2))

@@ -113,6 +113,40 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
     assert counts == "1 holds, 1 fails, 0 untested"
 
 
+def test_a_figure_that_reads_the_trials_of_another_trains_none(lab: CommandLine) -> None:
+    here = lab.elsewhere(lab.home / "reading")
+    said = here("reproduce", "stranger/lower", NAME, "--json").document["experiments"]
+    assert [(one["name"], one["trials"]) for one in said] == [("stranger/lower", 3), (NAME, 6)]
+    lower, whole = said
+    assert [claim["status"] for claim in lower["claims"]] == ["holds"]
+    assert lower["claims"][0]["measured"] == pytest.approx(1 + (1 / 12 + 1 / 13 + 1 / 14) / 3)
+    assert here.runs("stranger/lower") == []
+    assert len(here.runs(NAME)) == 6
+    sweep = here.client.get_run(lower["sweep_run_id"])
+    assert (sweep.data.tags["trials_of"], sweep.data.tags["status"]) == (whole["sweep_run_id"], "finished")
+    again = here("judge", lower["sweep_run_id"], "--json").document["experiments"]
+    assert again == [lower]
+    assert f"its trials are those of {NAME}, sweep {whole['sweep_run_id']}" in here("judge", lower["sweep_run_id"]).err
+    here("report", "--out", "report")
+    assert "the lower of them" in (here.home / "report" / "index.html").read_text()
+    repeated = here("rerun", lower["sweep_run_id"], "--json").document
+    assert (repeated["identical"], repeated["metrics_compared"]) == (True, 9)
+
+
+def test_alone_it_trains_its_own(lab: CommandLine) -> None:
+    here = lab.elsewhere(lab.home / "alone")
+    (lower,) = here("reproduce", "stranger/lower", "--json").document["experiments"]
+    assert [claim["status"] for claim in lower["claims"]] == ["holds"]
+    assert len(here.runs("stranger/lower")) == 3
+
+
+def test_a_sweep_that_claims_to_read_what_is_none_is_refused(lab: CommandLine, reproduced: Said) -> None:
+    here = lab.elsewhere(lab.home / "alone")
+    (run,) = here.runs("verdicts")
+    here.client.set_tag(run.info.run_id, "trials_of", "../../x")
+    assert "no trials of '../../x'" in here("judge", run.info.run_id, code=2).err.replace("../../x", "'../../x'")
+
+
 def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, reproduced: Said) -> None:
     here = lab.elsewhere(lab.home / "worse")
     said = here("reproduce", "stranger/surprise", "--json", code=1)

@@ -133,7 +133,10 @@ def print_verdicts(judged: Any, store: Any) -> None:
         showing.console().print(showing.verdict_table(f"{title}, sweep {judged.sweep_run_id}", judged.verdicts))
     else:
         tell(f"{title}: a sweep of its own, not the figure's grid, of which its claims are; drawn against its axes")
-    tell_links(store, judged.experiment, judged.sweep, judged.sweep_run_id, judged.trials)
+    if judged.trials_of:
+        tell(f"its trials are those of {judged.experiment.reads.name}, sweep {judged.trials_of}")
+    else:
+        tell_links(store, judged.experiment, judged.sweep, judged.sweep_run_id, judged.trials)
 
 
 def tell_links(store: Any, experiment: Experiment, sweep: str, sweep_run_id: str, trials: Sequence[Any]) -> None:

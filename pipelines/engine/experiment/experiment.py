@@ -48,6 +48,7 @@ class Experiment:
         headline: whether a first look should show it.
         small: settings at which the whole laptop grid runs in seconds, for tests and `featurelab check`; of an axis of
             the grid, the values that it then has.
+        reads: a figure whose trials include those of this one: reproduced together, they are trained once.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Experiment:
     headline: bool = False
     caption: str = ""
     small: Mapping[Any, Any] = field(default_factory=dict)
+    reads: "Experiment | None" = None
     claims: list[Claim] = field(default_factory=list)
     run_trial: Callable[[Any, Any], None] | None = None
     drawing: Drawing | None = None
@@ -79,6 +81,9 @@ class Experiment:
             raise ValueError(f"{self.name}: the two presets are of different config types")
         for scale in SCALES:
             self.configs(scale)
+            known = self.reads.configs(scale) if self.reads else []
+            if self.reads and any(config not in known for config in self.configs(scale)):
+                raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
         self.small_configs()
 
     @property

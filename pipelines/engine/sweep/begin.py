@@ -20,7 +20,14 @@ from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
 from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
-from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
+from featurelab.pipelines.engine.sweep.records import (
+    JUDGING,
+    SWEEP_NAME,
+    TRIALS_OF,
+    VERDICTS,
+    read_stored_plan,
+    read_trials,
+)
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
 from featurelab.pipelines.engine.sweep.sharing import require
@@ -89,8 +96,8 @@ def run_sweeps(
 
     Those in `resumed` are there already, and go first; what is returned has the same order.
     """
-    stamp = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
-    names = [plan.name or f"{plan.experiment.name.partition('/')[2]}-{stamp}" for plan in plans]
+    stamp = _stamp()
+    names = [plan.name or _named(plan, stamp) for plan in plans]
     for name in names:
         check_name(name)
         if len(query.runs(store, VERDICTS, tags={"sweep": name})):
@@ -103,6 +110,20 @@ def run_sweeps(
         for plan, name in zip(plans, names, strict=True)
     ]
     return conduct([*resumed, *opened], store, outbox, title=title, ended=ended)
+
+
+def open_reading(plan: Plan, sweep_run_id: str, store: Store) -> str:
+    """Open the run of a sweep that has no trials of its own: it reads those of another sweep, which is over."""
+    tags = plan.tags | {TRIALS_OF: sweep_run_id, "status": JUDGING}
+    return open_sweep(replace(plan, tags=tags), _named(plan, _stamp()), store)
+
+
+def _named(plan: Plan, stamp: str) -> str:
+    return f"{plan.experiment.name.partition('/')[2]}-{stamp}"
+
+
+def _stamp() -> str:
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
 
 
 def resume_sweep(

@@ -1,8 +1,9 @@
 """Trials and sweeps as the store holds them."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from featurelab.tracking.values import DERIVED
 VERDICTS = "verdicts"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
 JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
+TRIALS_OF = "trials_of"  # the tag of a sweep that has no trials of its own: the sweep whose trials it reads
 ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
 
 
@@ -54,6 +56,27 @@ def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialR
     found = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
     declared = cache(registry.find)  # asked only where there is a trial: who reads it may not have the experiment
     return sorted((_record(row, declared(experiment)) for row in found), key=lambda record: record.index)
+
+
+def read_trials_of(
+    store: Store, experiment: Experiment, sweep_run_id: str, plan: Mapping[str, Any], tags: Mapping[str, Any]
+) -> list[TrialRecord]:
+    """The trials that a sweep with this stored plan and these tags is judged by: its own, or those that it reads."""
+    of = tags.get(TRIALS_OF)
+    if not isinstance(of, str):
+        return read_trials(store, experiment.name, sweep_run_id)
+    if experiment.reads is None or not query.WHOLE_ID.fullmatch(of):
+        raise RequestError(
+            f"run {sweep_run_id} is not as featurelab records it: it can read no trials of {line(of, 80)}"
+        )
+    theirs = {as_text(trial.config): trial for trial in read_trials(store, experiment.reads.name, of)}
+    texts = enumerate(map(as_text, plan["configs"]))
+    return [replace(theirs[text], index=index) for index, text in texts if text in theirs]
+
+
+def as_text(config: Mapping[str, Any]) -> str:
+    """A stored config so that equal ones are equal texts."""
+    return json.dumps(config, sort_keys=True)
 
 
 def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:

@@ -17,11 +17,13 @@ from featurelab.pipelines.engine.sweep.conduct import keep_metrics
 from featurelab.pipelines.engine.sweep.descriptions import reproduction_note, sweep_note
 from featurelab.pipelines.engine.sweep.records import (
     JUDGING,
+    TRIALS_OF,
     TrialRecord,
+    as_text,
     end_sweep,
     how_trials_went,
     read_sweep,
-    read_trials,
+    read_trials_of,
 )
 from featurelab.pipelines.engine.verdict.overview import overview
 from featurelab.tracking.pages import NOTE
@@ -41,6 +43,7 @@ class Judged:
     figure: str
     verdicts: list[Verdict]
     is_the_figure: bool = True
+    trials_of: str | None = None  # the sweep whose trials it reads, where it has none of its own
 
     @property
     def as_documented(self) -> bool:
@@ -64,7 +67,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     `RequestError` for a run that is not a sweep of ours.
     """
     experiment, plan, tags = read_sweep(store, sweep_run_id)
-    trials = read_trials(store, experiment.name, sweep_run_id)
+    trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
     seconds = schemas.seconds(tags.get("seconds"))
     if not is_the_figure(experiment, plan):
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
@@ -87,7 +90,8 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     )
     if tags.get("status") == JUDGING:
         end_sweep(store, sweep_run_id, how_trials_went(trials))
-    return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts)
+    of = tags.get(TRIALS_OF)
+    return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts, trials_of=of)
 
 
 def is_the_figure(experiment: Experiment, plan: Mapping[str, Any]) -> bool:
@@ -95,7 +99,7 @@ def is_the_figure(experiment: Experiment, plan: Mapping[str, Any]) -> bool:
     if plan["kind"] == "reproduce":
         return True
     grid = [config.model_dump(mode="json") for config in experiment.configs(plan["scale"])]
-    return sorted(map(_as_text, plan["configs"])) == sorted(map(_as_text, grid))
+    return sorted(map(as_text, plan["configs"])) == sorted(map(as_text, grid))
 
 
 def draw_overview(
@@ -114,10 +118,6 @@ def draw_overview(
     with style():
         store.log_figure(sweep_run_id, overview(title, trials, plan["axes"], metric, plan["mode"]), "figure")
     return "figure.png"
-
-
-def _as_text(config: Mapping[str, Any]) -> str:
-    return json.dumps(config, sort_keys=True)
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:

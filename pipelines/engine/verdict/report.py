@@ -9,7 +9,7 @@ from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
-from featurelab.pipelines.engine.sweep.records import VERDICTS, read_trials
+from featurelab.pipelines.engine.sweep.records import TRIALS_OF, VERDICTS, read_stored_plan, read_trials_of
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
@@ -47,7 +47,8 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
     scale: Scale = row["tags.scale"]
     if scale not in SCALES:
         raise RequestError(f"run {row['run_id']} is of no scale that featurelab knows: {scale}")
-    trials = read_trials(store, experiment.name, row["run_id"])
+    plan, of = read_stored_plan(store, row["run_id"], experiment), row.get(f"tags.{TRIALS_OF}")
+    trials = read_trials_of(store, experiment, row["run_id"], plan, {TRIALS_OF: of})
     png = None
     stand_in = experiment.stand_in if scale == "laptop" else ""
     if experiment.drawing:

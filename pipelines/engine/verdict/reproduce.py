@@ -9,7 +9,7 @@ from uuid import uuid4
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
-from featurelab.pipelines.engine.sweep.begin import run_sweeps
+from featurelab.pipelines.engine.sweep.begin import open_reading, run_sweeps
 from featurelab.pipelines.engine.sweep.plan import Finished, Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.verdict.interrupted import Found, digest, find_interrupted
@@ -30,7 +30,8 @@ def reproduce(
 ) -> list[Judged]:
     """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over.
 
-    Where the same was begun before and interrupted, only what is missing of it is run, unless `fresh`.
+    Where the same was begun before and interrupted, only what is missing of it is run, unless `fresh`. A figure that
+    reads the trials of another of them is judged by those.
     """
     plans = []
     for experiment in experiments:
@@ -41,17 +42,24 @@ def reproduce(
         plans.append(Plan(experiment, configs, experiment.varied(scale), scale, **details))
     judged: dict[str, Judged] = {}
 
+    def over(sweep_run_id: str) -> None:
+        one = judged[sweep_run_id] = judge(sweep_run_id, store)
+        show(one)
+        for plan in reading:
+            if plan.experiment.reads is one.experiment:
+                over(open_reading(plan, sweep_run_id, store))
+
     def ended(finished: Finished) -> None:
-        judged[finished.sweep_run_id] = judge(finished.sweep_run_id, store)
-        show(judged[finished.sweep_run_id])
+        over(finished.sweep_run_id)
 
     title = "" if len(experiments) == 1 else f"{len(experiments)} figures"
     found = Found([], [], plans) if fresh else find_interrupted(plans, store, outbox)
-    for sweep_run_id in found.complete:
-        judged[sweep_run_id] = judge(sweep_run_id, store)
-        show(judged[sweep_run_id])
     command = found.command or uuid4().hex
     plans = [replace(plan, tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
+    reading = [plan for plan in plans if plan.experiment.reads in experiments]
+    plans = [plan for plan in plans if plan not in reading]
+    for sweep_run_id in found.complete:
+        over(sweep_run_id)
     if plans or found.resumed:
         options: dict[str, Any] = {"outbox": outbox, "address": address, "title": title, "ended": ended}
         run_sweeps(plans, store, resumed=found.resumed, **options)

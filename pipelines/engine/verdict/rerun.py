@@ -11,7 +11,7 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import run_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.sweep.records import read_sweep, read_tags, read_trials
+from featurelab.pipelines.engine.sweep.records import read_sweep, read_tags, read_trials_of
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.schemas import require_settings
 from featurelab.tracking.provenance import changes
@@ -79,9 +79,9 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
 
 
 def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
-    experiment, stored, _ = read_sweep(store, run_id)
+    experiment, stored, tags = read_sweep(store, run_id)
     plan = replace(Plan.read(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
-    old = {trial.index: trial for trial in read_trials(store, experiment.name, run_id)}
+    old = {trial.index: trial for trial in read_trials_of(store, experiment, run_id, stored, tags)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     new = {trial.index: trial for trial in finished.trials}
     points = query.histories(store, [trial.run_id for trial in [*old.values(), *new.values()]])

@@ -240,3 +240,11 @@ def test_an_experiment_that_could_not_run_cannot_be_declared(details, says):
     assert declared().system == "a"
     with pytest.raises((RequestError, ValueError), match=says):
         declared(**details)
+
+
+def test_a_figure_can_read_those_trials_alone_that_the_other_has():
+    whole = declared(grid={"seed": [0, 1, 2]})
+    part = whole.variant("part", figure="Fig. 2", title="t", grid={"seed": [2, 1]}, reads=whole)
+    assert part.reads is whole
+    with pytest.raises(ValueError, match="a/b, which it reads, lacks some of its laptop trials"):
+        whole.variant("more", figure="Fig. 3", title="t", grid={"seed": [2, 3]}, reads=whole)
