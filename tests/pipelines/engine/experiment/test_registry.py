@@ -1,5 +1,6 @@
 """Finding experiments by name: ours, and those of other people's packages."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -58,7 +59,7 @@ def test_every_experiment_is_found_by_its_name():
 
 def test_every_file_of_a_system_that_declares_experiments_is_in_the_registry():
     folder = Path(neural_feature_ansatz.__file__).parent
-    declared = sum(path.read_text().count("= Experiment(") for path in folder.glob("*.py"))
+    declared = sum(len(re.findall(r"= (Experiment|\w+\.variant)\(", path.read_text())) for path in folder.glob("*.py"))
     assert declared == len(registry.experiments("neural_feature_ansatz"))
 
 
