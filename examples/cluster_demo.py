@@ -148,7 +148,7 @@ def main() -> None:
             print(f"stormy: a worker node is killed after {done()} trials", flush=True)
             kill_node()
             finished(process)
-            said_so = [line for line in (home / "stormy.log").read_text().splitlines() if "going on elsewhere" in line]
+            said_so = [line for line in (home / "stormy.log").read_text().splitlines() if "resuming elsewhere" in line]
             print("\n".join(f"stormy: {line}" for line in said_so), flush=True)
             print(f"stormy: over after {time.monotonic() - began:.0f} s", flush=True)
         raise SystemExit(said(server.uri, total))

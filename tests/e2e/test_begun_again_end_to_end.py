@@ -1,4 +1,4 @@
-"""What was interrupted and is begun anew or gone on with: the old runs stay, and no point is stored twice."""
+"""What was interrupted and is begun anew or resumed: the old runs stay, and no point is stored twice."""
 
 import signal
 from collections import Counter

@@ -130,7 +130,8 @@ def test_a_figure_that_reads_the_trials_of_another_trains_none(lab: CommandLine)
     here("report", "--out", "report")
     assert "the lower of them" in (here.home / "report" / "index.html").read_text()
     repeated = here("rerun", lower["sweep_run_id"], "--json").document
-    assert (repeated["identical"], repeated["metrics_compared"]) == (True, 9)
+    assert repeated["identical"]
+    assert len(here.runs("stranger/lower")) == 3
 
 
 def test_alone_it_trains_its_own(lab: CommandLine) -> None:

@@ -74,7 +74,7 @@ def check_whole(here: CommandLine, server: Server, said: Said, undisturbed: Poin
     """Each trial came to its end in its one run, and every point is stored once, with its bits; nothing else is."""
     assert said.code == 0, said.err
     assert "Traceback" not in said.err
-    assert "1 trial died as a machine was lost: going on elsewhere\n" in said.err
+    assert "1 trial died as a machine was lost: resuming elsewhere\n" in said.err
     document = said.document
     assert {trial["status"] for trial in document["trials"]} == {"finished"}
     runs = runs_of(here, "patient/training", document["name"])
@@ -149,7 +149,7 @@ def test_a_server_away_for_half_a_minute_and_a_lost_machine_cost_no_point_nor_do
     machines.kill()
     again = ended(process, timeout=300)
     assert again.code == 0, again.err
-    assert "1 trial died as a machine was lost: going on elsewhere\n" in again.err
+    assert "1 trial died as a machine was lost: resuming elsewhere\n" in again.err
     assert (again.document["identical"], again.document["differences"]) == (True, [])
     assert again.document["points_compared"] == sum(points.total() for points in undisturbed.values())
     assert server.stored(repeated) == undisturbed
@@ -165,7 +165,7 @@ def test_a_figure_is_reproduced_and_judged_though_a_machine_is_lost(
     machines.kill()
     said = ended(process, timeout=300)
     assert said.code == 0, said.err
-    assert "going on elsewhere\n" in said.err
+    assert "resuming elsewhere\n" in said.err
     (one,) = said.document["experiments"]
     assert [claim["status"] for claim in one["claims"]] == ["holds"]
     (name,) = [run.data.tags["sweep"] for run in here.runs("verdicts") if run.info.run_id == one["sweep_run_id"]]

@@ -136,7 +136,7 @@ def test_an_interrupted_reproduction_goes_on_with_what_is_missing(home: CommandL
     again = here("reproduce", *figures, "--json")
     line, *_ = again.err.splitlines()[1:]
     assert re.fullmatch(
-        r"going on with an interrupted reproduction: \d of [68] trials done, \d cut short"
+        r"resuming an interrupted reproduction: \d of [68] trials done, \d cut short"
         r"(, 1 more figure complete)? \(--fresh begins anew\)",
         line,
     ), again.err

@@ -1,4 +1,4 @@
-"""What earlier attempts of a run recorded, so that an attempt that goes on with it stores nothing twice."""
+"""What earlier attempts of a run recorded, so that an attempt that resumes it stores nothing twice."""
 
 from __future__ import annotations
 

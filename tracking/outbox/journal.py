@@ -7,7 +7,7 @@ which byte the journal is in the store; sending again what was sent stores nothi
 
 Lines: `{"uri", "run_id", "experiment"}` first, then `{"t", "s", "m": {name: value}}` (milliseconds, step, metrics),
 `{"tags": {...}}`, `{"params": {...}}`, `{"dataset": {...}}`, `{"sent": byte}`, `{"discard": directory}` and
-`{"end": status, "t", "tags"}`. Where a run is gone on with, `{"attempt": n}` stands before what its n-th attempt
+`{"end": status, "t", "tags"}`. Where a run is resumed, `{"attempt": n}` stands before what its n-th attempt
 recorded.
 """
 
@@ -318,7 +318,7 @@ class Delivery:
         self._let_go()
 
     def merge(self) -> None:
-        """Send what the store lacks to a run that a later attempt has gone on with, and delete the journal."""
+        """Send what the store lacks to a run that a later attempt has resumed, and delete the journal."""
         self.stale = math.inf
         self.discarded.add(TRAINING)  # the later attempt's own are newer
         while self.step():

@@ -64,7 +64,7 @@ class Recorder:
 
     `listeners` are called with (metrics, step) after each `log`, in the thread that records; what they raise is raised.
 
-    With `attempt` n > 1 it goes on with a run that n - 1 attempts have recorded before: points that are known already
+    With `attempt` n > 1 it resumes a run that n - 1 attempts have recorded before: points that are known already
     are not stored again, and where a value differs from the known one, that one stays and the tag `differs/<metric>`
     says so. Raises what the store raises when it is asked for them, and Busy while another process records the run.
 

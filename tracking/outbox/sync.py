@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from featurelab.tracking.errors import RunGone, disk_full
+from featurelab.tracking.errors import RunGone, StoreError, disk_full
 from featurelab.tracking.files import Planted, require_own_folder
 from featurelab.tracking.lines import quoted, without_credentials
 from featurelab.tracking.outbox.bound import FULL
-from featurelab.tracking.outbox.delivery import Delivery
 from featurelab.tracking.outbox.earlier import Earlier
-from featurelab.tracking.outbox.journal import Busy, Journal
+from featurelab.tracking.outbox.journal import Busy, Delivery, Journal
 from featurelab.tracking.outbox.journal_lines import checked
 from featurelab.tracking.store.connect import connect, resolve
-from featurelab.tracking.store.store import Store, StoreError, first_line, shown
+from featurelab.tracking.store.store import Store, first_line, shown
 
 
 @dataclass
@@ -32,7 +31,7 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
     Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A server
     gets what is for it only if it is the one at `known`, by default the address of this environment: a journal is input
     like any other, and an address in it shall not be shown our credentials. A run that a living process still records
-    is left alone. Where a run was gone on with elsewhere, it gets what it lacks once that attempt has ended. May be
+    is left alone. Where a run was resumed elsewhere, it gets what it lacks once that attempt has ended. May be
     repeated freely: nothing is stored twice. Raises StoreError for an outbox of another user's.
     """
     try:

@@ -20,8 +20,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.utils.credentials import get_default_host_creds
 from mlflow.utils.rest_utils import http_request
 
+from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.lines import line
-from featurelab.tracking.store.store import RunNotFound, Store, StoreError, first_line, shown, sqlite_path, sqlite_uri
+from featurelab.tracking.store.store import Store, first_line, shown, sqlite_path, sqlite_uri
 
 TABLES = {"alembic_version", "experiments", "experiment_tags", "latest_metrics", "metrics", "params", "runs", "tags"}
 LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}

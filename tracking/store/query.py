@@ -13,7 +13,8 @@ import pandas as pd
 from mlflow.entities import Run, ViewType
 from mlflow.utils.rest_utils import http_request_safe
 
-from featurelab.tracking.store.store import RUN_ID, Store, StoreError
+from featurelab.tracking.errors import StoreError
+from featurelab.tracking.store.store import RUN_ID, Store
 from featurelab.tracking.values import DERIVED
 
 COLUMNS = ["run_id", "experiment", "name", "status", "start", "end"]
@@ -83,7 +84,7 @@ def named(store: Store, run_ids: Sequence[str]) -> list[Run]:
 def whole_id(store: Store, begins: str) -> str:
     """Return the id of the only run whose id begins so. Raises RunNotFound for none, StoreError for several."""
     if WHOLE_ID.fullmatch(begins) or not RUN_ID.fullmatch(begins):
-        return store.get_run(begins).info.run_id
+        return str(store.get_run(begins).info.run_id)
     session_maker = _database(store)
     found = _ids_in_database(session_maker, begins) if session_maker else _ids_on_server(store, begins)
     if len(found) > 1 and begins not in found:

@@ -118,7 +118,7 @@ class Store:
             info = self.patiently(create)
             if not self.uri.startswith("databricks"):  # where it takes a profile too
                 _places[info.run_id] = info.artifact_uri
-            return info.run_id
+            return str(info.run_id)
         except MlflowException:
             del _ids[self.uri, experiment]
             if not known:

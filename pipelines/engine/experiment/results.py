@@ -70,7 +70,7 @@ class Results:
 
     def finals(self, metric: str, **where: Any) -> np.ndarray:
         """The last recorded value of each matching trial; raises `Missing` without any."""
-        return self.curves(metric, **where).ffill().iloc[-1].to_numpy()
+        return np.asarray(self.curves(metric, **where).ffill().iloc[-1])
 
     def arrays(self, name: str, **where: Any) -> list[Arrays]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""

@@ -153,7 +153,7 @@ class Conducted:
             self._machines = alive()
             again = {part: self._remainder(part) for part in parts}
             number = sum(len(sweep.indices) for sweep in again.values())
-            tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: going on elsewhere")
+            tell(f"{number} trial{'s' * (number > 1)} died as a machine was lost: resuming elsewhere")
             self._tune(again)
 
     def _remainder(self, part: int) -> Opened:

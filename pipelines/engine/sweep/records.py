@@ -40,7 +40,7 @@ class TrialRecord:
 
     @property
     def cut_short(self) -> bool:
-        """Whether it did not come to an end, so that it can be gone on with."""
+        """Whether it did not come to an end, so that it can be resumed."""
         return self.died or self.status in ("killed", "running")
 
     @property

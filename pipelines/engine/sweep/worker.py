@@ -60,7 +60,8 @@ def work(
 def _looked_up(jobs: Any) -> dict[int, Job]:
     import ray
 
-    return ray.get(jobs)
+    found: dict[int, Job] = ray.get(jobs)
+    return found
 
 
 def _run(index: int, job: Job, report: Callable[[Mapping[str, Any]], None] | None = None) -> dict[str, Any]:

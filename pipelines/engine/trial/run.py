@@ -66,7 +66,7 @@ def run_trial(
 ) -> Outcome:
     """Run one trial and record it in the store, in the run `run_id` if that is open already.
 
-    With `attempt` n > 1 it goes on with a run that was cut short: training from its last checkpoint, and what is
+    With `attempt` n > 1 it resumes a run that was cut short: training from its last checkpoint, and what is
     recorded already is not stored again. Raises StoreError, and leaves the run as it was, where the store cannot be
     asked for these, and Busy where another process still records the run.
 
@@ -104,7 +104,7 @@ def run_trial(
                     recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
         status, reason = ending(error)
         seconds = f"{time.monotonic() - began:.3f}"
-        # what keeps it from being recorded is no fault of the trial's: it can be gone on with
+        # what keeps it from being recorded is no fault of the trial's: it can be resumed
         cut_short = {"cut_short": "true"} if error is not None and error is recorder.broken else {}
         if keeper.saved and status != "killed" and not cut_short:
             with suppress(OSError):
@@ -180,7 +180,7 @@ def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float
         store.set_tags(run_id, {"attempt": attempt, "status": "running", "reason": "", "cut_short": ""})
         store.reopen_run(run_id)
     except Exception as error:
-        recorder.close("KILLED", tags={"status": "killed", "reason": f"could not be gone on with: {line(str(error))}"})
+        recorder.close("KILLED", tags={"status": "killed", "reason": f"could not be resumed: {line(str(error))}"})
         raise
     return float(before) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", before) else 0.0
 

@@ -1,4 +1,4 @@
-"""Reproductions that were interrupted, so that the same command goes on with them instead of beginning anew."""
+"""Reproductions that were interrupted, so that the same command resumes them instead of beginning anew."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ CUT = ("running", "killed")  # the status of a sweep that did not come to its en
 
 @dataclass(frozen=True)
 class Found:
-    """What of some plans is there: sweeps to go on with, ids of those that are complete, and plans of neither.
+    """What of some plans is there: sweeps to resume, ids of those that are complete, and plans of neither.
 
     `command` ties together the sweeps that one command began.
     """
@@ -37,8 +37,8 @@ class Found:
 def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
     """Look for the newest sweep of each plan, made by the same source, and take those that were interrupted.
 
-    What the interrupted command had completed before is taken too; everything else is to be run. It is said in one line
-    that something is gone on with.
+    What the interrupted command had completed before is taken too; everything else is to be run. It says in one line
+    what it resumes.
     """
     found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
     if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(found.columns):
@@ -112,6 +112,6 @@ def _say(resumed: Sequence[Opened], complete: Sequence[str]) -> None:
     cut = sum(len(sweep.resumed) for sweep in resumed)
     whole = f", {len(complete)} more figure{'s' * (len(complete) > 1)} complete" if complete else ""
     tell(
-        f"going on with an interrupted reproduction: {done} of {trials} trials done, {cut} cut short{whole}"
+        f"resuming an interrupted reproduction: {done} of {trials} trials done, {cut} cut short{whole}"
         " (--fresh begins anew)"
     )

@@ -1,4 +1,4 @@
-"""Which interrupted reproductions a command goes on with: its own, made by the same source, that nobody runs."""
+"""Which interrupted reproductions a command resumes: its own, made by the same source, that nobody runs."""
 
 import time
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_what_is_missing_of_the_same_command_is_run_and_it_is_said_in_one_line(s
     assert (sweep.run_id, list(sweep.indices), list(sweep.resumed), sweep.seconds) == (cut, [1, 2], [1], 12.5)
     assert (found.complete, found.missing, found.command) == ([complete], [], "c1")
     assert capsys.readouterr().err == (
-        "going on with an interrupted reproduction: 1 of 3 trials done, 1 cut short, 1 more figure complete"
+        "resuming an interrupted reproduction: 1 of 3 trials done, 1 cut short, 1 more figure complete"
         " (--fresh begins anew)\n"
     )
 
