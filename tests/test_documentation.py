@@ -160,3 +160,9 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith(("http://", "https://")):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    named = re.findall(r"`((?:tests|pipelines|tracking|modules|benchmarks|docs)/[\w/]+\.pyi?)", page.read_text())
+    assert [path for path in named if not (ROOT / path).is_file()] == []
