@@ -130,7 +130,7 @@ def test_the_example_experiment_is_found_judged_and_drawn(tmp_path: Path, monkey
     experiment = registry.find(STRANGER)
     store = connect(f"sqlite:///{tmp_path}/mlflow.db")
     configs = experiment.configs("laptop")
-    sweep_run_id = open_sweep(Plan(experiment, configs, experiment.varied("laptop"), "laptop"), "example", store)
+    sweep_run_id = open_sweep(Plan.of(experiment, configs, experiment.varied("laptop"), "laptop"), "example", store)
     for index, config in enumerate(configs):
         tags = {"sweep": "example", "sweep_run_id": sweep_run_id, "trial": str(index)}
         outcome = run_trial(experiment, config, store, scale="laptop", outbox=tmp_path / "outbox", tags=tags)

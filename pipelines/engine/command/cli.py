@@ -208,7 +208,7 @@ def sweep(
             metric=metric or found.metric,
             mode=mode or found.mode,
         )
-        planning.require_data(found, plan.configs)
+        planning.require_data(found, [plan.config(index) for index in range(len(plan.configs))])
         metric, direction = plan.metric, plan.mode
         sweeping.prepare(resources, connecting.resolve(), address)
         store = connect()

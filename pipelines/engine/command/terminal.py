@@ -19,9 +19,7 @@ from featurelab.tracking.lines import escaped
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.claims import Verdict
     from featurelab.pipelines.engine.experiment.experiment import Experiment
-    from featurelab.pipelines.engine.sweep.records import (
-        TrialRecord,  # brings mlflow and pandas, which a listing shall not wait for
-    )
+    from featurelab.pipelines.engine.trial.record import TrialRecord  # a listing shall not wait for pydantic
 
 COLOURS = {
     "holds": "green",

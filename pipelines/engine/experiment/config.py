@@ -76,9 +76,18 @@ class Config(BaseModel):
 
     def label(self, fields: Sequence[str]) -> str:
         """What varies, as `init_scale=0.1 seed=1`: what every legend of the MLflow pages prints."""
-        values = self.model_dump()
-        ordered = [field for field in fields if field != "seed"] + ["seed"] * ("seed" in fields)
-        return " ".join(f"{field}={_short(values[field])}" for field in ordered) or "preset"
+        return label(self.model_dump(), fields)
+
+
+def label(values: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """`Config.label` of a config's values."""
+    ordered = [field for field in fields if field != "seed"] + ["seed"] * ("seed" in fields)
+    return " ".join(f"{field}={_short(values.get(field))}" for field in ordered) or "preset"
+
+
+def tupled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as JSON gives them, with lists as the tuples that they were."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def parse_overrides(pairs: Iterable[str], model: type[Config]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ def plan_search(
         check_name(details["name"])
     configs = lay_out(base, axes, samples, seed=base.streams.order)
     details = {"metric": experiment.metric, "mode": experiment.mode} | details
-    return Plan(experiment, configs, list(axes), **details)
+    return Plan.of(experiment, configs, list(axes), **details)
 
 
 def prepare(resources: Resources, uri: str, address: str | None) -> None:
@@ -115,11 +114,11 @@ def run_sweeps(
 def open_reading(plan: Plan, sweep_run_id: str, store: Store) -> str:
     """Open the run of a sweep that has no trials of its own: it reads those of another sweep, which is over."""
     tags = plan.tags | {TRIALS_OF: sweep_run_id, "status": JUDGING}
-    return open_sweep(replace(plan, tags=tags), _named(plan, _stamp()), store)
+    return open_sweep(plan.but(tags=tags), _named(plan, _stamp()), store)
 
 
 def _named(plan: Plan, stamp: str) -> str:
-    return f"{plan.experiment.name.partition('/')[2]}-{stamp}"
+    return f"{plan.experiment.partition('/')[2]}-{stamp}"
 
 
 def _stamp() -> str:
@@ -139,8 +138,8 @@ def resume_sweep(
     if found.empty:
         raise unknown("sweep", name, _names(store))
     sweep_run_id = str(found.run_id.iloc[0])
-    plan = Plan.read(experiment, read_stored_plan(store, sweep_run_id, experiment))
-    plan = replace(plan, **{name: value for name, value in ranking.items() if value})
+    plan = read_stored_plan(store, sweep_run_id, experiment).completed()
+    plan = plan.but(**{name: value for name, value in ranking.items() if value})
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
@@ -150,7 +149,7 @@ def resume_sweep(
 
 def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Path) -> Opened:
     """A sweep that was begun before, with what is missing of it; raises `RequestError` while it is still being run."""
-    trials = read_trials(store, plan.experiment.name, sweep_run_id)
+    trials = read_trials(store, plan.experiment, sweep_run_id)
     missing = {trial.index: trial for trial in trials if not (trial.went_well or trial.status == "diverged")}
     resumed = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
     _wait_for(sweep_run_id, name, list(resumed.values()), outbox)
@@ -186,7 +185,7 @@ def check_name(name: str) -> None:
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:
     """Open the run in `verdicts` that stands for the sweep, with all it takes to run it again."""
-    experiment = plan.experiment
+    experiment = plan.declared
     describe(store, experiment)
     describe_verdicts(store)
     sweep_run_id = store.start_run(
@@ -207,5 +206,5 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             **plan.tags,
         },
     )
-    store.log_json(sweep_run_id, plan.written(), "plan.json")
+    store.log_json(sweep_run_id, plan.model_dump(), "plan.json")
     return sweep_run_id

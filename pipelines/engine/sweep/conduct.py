@@ -21,12 +21,13 @@ from featurelab.pipelines.engine.sweep.cluster import alive, connect_ray
 from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
-from featurelab.pipelines.engine.sweep.records import JUDGING, TrialRecord, end_sweep, how_trials_went
+from featurelab.pipelines.engine.sweep.records import JUDGING, end_sweep, how_trials_went
 from featurelab.pipelines.engine.sweep.settle import Told, settle
 from featurelab.pipelines.engine.sweep.sharing import at_once, requests
 from featurelab.pipelines.engine.sweep.workarounds import fallen, survive_lack_of_memory
-from featurelab.pipelines.engine.sweep.worker import Job
+from featurelab.pipelines.engine.sweep.worker import Jobs
 from featurelab.pipelines.engine.trial.place import SETTINGS
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.trial.signals import Enough, Terminated, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.bound import Bound
@@ -88,7 +89,7 @@ class Conducted:
         ended: Callable[[Finished], Any],
     ) -> None:
         self.sweeps, self.store, self.outbox, self.ended = sweeps, store, outbox, ended
-        self.title = title or sweeps[0].plan.experiment.name.partition("/")[2]
+        self.title = title or sweeps[0].plan.experiment.partition("/")[2]
         self.told = [Told() for _ in sweeps]
         self.broken_off, self._advice = "", ""  # why the sweeps ended early, and what to do about it
         self._began = [0.0] * len(sweeps)
@@ -184,7 +185,9 @@ class Conducted:
 
         first = next(iter(sweeps.values()))
         plan, resources = first.plan, first.plan.resources
-        jobs = {part: _job(sweep, self.store, self.outbox) for part, sweep in sweeps.items()}
+        settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+        jobs = Jobs(sweeps, self.store.uri, str(self.outbox), settings)
+        share = requests({part: sweep.plan for part, sweep in sweeps.items()})
         chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
         assignments = iter(chosen)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what becomes of each trial we say ourselves
@@ -192,7 +195,7 @@ class Conducted:
         watching = SweepProgress(self.title, chosen, self, Bound(self.outbox).trouble)
         with watching as progress, tempfile.TemporaryDirectory() as folder:
             tune.Tuner(
-                tune.with_resources(tune.with_parameters(Trial, jobs=[ray.put(jobs)]), requests(jobs)),
+                tune.with_resources(tune.with_parameters(Trial, jobs=[ray.put(jobs)]), share),
                 # not a grid: Tune would copy all of it for every trial
                 param_space={"trial": tune.sample_from(lambda spec: next(assignments))},
                 tune_config=tune.TuneConfig(
@@ -254,24 +257,6 @@ class Conducted:
                 raise RunError(said) from None
             tell(f"featurelab: {said}")
             return []
-
-
-def _job(sweep: Opened, store: Store, outbox: Path) -> Job:
-    plan = sweep.plan
-    return Job(
-        experiment=plan.experiment.name,
-        configs=[config.model_dump(mode="json") for config in plan.configs],
-        names=[plan.label(config) for config in plan.configs],
-        axes=plan.axes,
-        scale=plan.scale,
-        uri=store.uri,
-        outbox=str(outbox),
-        tags={"sweep": sweep.name, "sweep_run_id": sweep.run_id, "kind": plan.kind, **plan.tags},
-        metric=plan.metric if plan.scheduler == "asha" else None,
-        resources=plan.resources,
-        resumed=dict(sweep.resumed),
-        settings={name: os.environ[name] for name in SETTINGS if name in os.environ},
-    )
 
 
 def _close_sweep(sweep: Opened, trials: list[TrialRecord], store: Store, seconds: float, *, killed: bool) -> None:

@@ -2,69 +2,96 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
-from featurelab.pipelines.engine.experiment.config import Config, Scale
+from pydantic import BaseModel, ConfigDict, Field
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
+from featurelab.pipelines.engine.experiment.config import Config, Scale, label, tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep.records import TrialRecord
 from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.trial.record import TrialRecord
 
 Mode = Literal["min", "max"]
 
+_find = cache(registry.find)  # looks through all installed packages, which a process need do once
 
-@dataclass(frozen=True)
-class Plan:
-    """A sweep before it runs."""
 
-    experiment: Experiment
-    configs: list[Config]
+class Plan(BaseModel):
+    """All that it takes to run a sweep, again too: what `plan.json` holds.
+
+    `configs` are as JSON has them: a plan that another version stored can be read, judged and reported by any.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: str
+    configs: list[dict[str, Any]] = Field(max_length=MOST_TRIALS)
     axes: list[str]
     scale: Scale
-    name: str = ""
     scheduler: Literal["fifo", "asha"] = "fifo"
     metric: str = ""
     mode: Mode = "min"
-    resources: Resources = field(default_factory=Resources)
+    resources: Resources = Resources()
     kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
-    tags: dict[str, str] = field(default_factory=dict)
+    # of this time only, and not stored: the name of the sweep, and tags for its run and those of its trials
+    name: str = Field("", exclude=True)
+    tags: dict[str, str] = Field(default_factory=dict, exclude=True)
 
-    def label(self, config: Config) -> str:
+    @classmethod
+    def of(
+        cls, experiment: Experiment, configs: Sequence[Config], axes: Sequence[str], scale: Scale, **details: Any
+    ) -> "Plan":
+        values = [config.model_dump(mode="json") for config in configs]
+        return cls(experiment=experiment.name, configs=values, axes=list(axes), scale=scale, **details)
+
+    @property
+    def declared(self) -> Experiment:
+        """The experiment itself; raises `RequestError` where nothing of its name is installed."""
+        return _find(self.experiment)
+
+    def config(self, index: int) -> Config:
+        """The settings of a trial; raises `RequestError` where they are not those of the experiment."""
+        return self.declared.preset(self.scale).read(self.configs[index])
+
+    def but(self, **changes: Any) -> "Plan":
+        """This plan with some fields changed."""
+        return Plan(**dict(self) | changes)
+
+    def completed(self) -> "Plan":
+        """The plan with all settings that the experiment has by now; raises `RequestError` where one is unknown."""
+        values = [self.config(index).model_dump(mode="json") for index in range(len(self.configs))]
+        return self.but(configs=values)
+
+    def label(self, index: int) -> str:
         """The name of a trial: the axes on which the trials differ."""
-        return config.label(self._varied)
+        return label(tupled(self.configs[index]), self._varied)
 
     @cached_property
     def _varied(self) -> list[str]:
-        return [axis for axis in self.axes if len({getattr(config, axis) for config in self.configs}) > 1] or self.axes
+        return [axis for axis in self.axes if len({str(config.get(axis)) for config in self.configs}) > 1] or self.axes
 
-    def written(self) -> dict[str, Any]:
-        """The plan as `plan.json` holds it: all that it takes to run the sweep again."""
-        return {
-            "experiment": self.experiment.name,
-            "configs": [config.model_dump(mode="json") for config in self.configs],
-            "axes": self.axes,
-            "scale": self.scale,
-            "scheduler": self.scheduler,
-            "metric": self.metric,
-            "mode": self.mode,
-            "resources": self.resources.model_dump(),
-            "kind": self.kind,
-        }
+    def gpus_of(self, index: int) -> float:
+        """The GPUs that each worker of a trial asks for: none where it is told to compute on the CPU."""
+        return 0 if self.configs[index].get("device") == "cpu" else self.resources.gpus
 
-    @classmethod
-    def read(cls, experiment: Experiment, kept: Mapping[str, Any]) -> "Plan":
-        """The plan that was `written`, once it has been checked (`records.read_stored_plan`)."""
-        return cls(
-            experiment=experiment,
-            configs=[type(experiment.laptop).read(values) for values in kept["configs"]],
-            axes=kept["axes"],
-            scale=kept["scale"],
-            scheduler=kept["scheduler"],
-            metric=kept["metric"],
-            mode=kept["mode"],
-            resources=Resources.model_validate(kept["resources"]),
-            kind=kept["kind"],
-        )
+
+@dataclass(frozen=True)
+class Opened:
+    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
+
+    `resumed` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
+    sweep.
+    """
+
+    plan: Plan
+    name: str
+    run_id: str
+    indices: Sequence[int]
+    resumed: Mapping[int, str] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -86,19 +113,3 @@ class Finished:
             "trials": [trial.as_dict() for trial in self.trials],
             "best": best.as_dict() if best else None,
         }
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
-
-    `resumed` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
-    sweep.
-    """
-
-    plan: Plan
-    name: str
-    run_id: str
-    indices: Sequence[int]
-    resumed: Mapping[int, str] = field(default_factory=dict)
-    seconds: float | None = None

@@ -26,7 +26,7 @@ class Ranking:
         if plan.kind != "sweep" or sweep.run_id in self._seen:
             return
         try:
-            trials = read_trials(self._store, plan.experiment.name, sweep.run_id)
+            trials = read_trials(self._store, plan.experiment, sweep.run_id)
         except StoreError:
             return
         finished = [trial for trial in trials if trial.status == "finished"]
@@ -37,7 +37,7 @@ class Ranking:
         if plan.metric in known:
             return
         instead = nearest(plan.metric, known, most=3)
-        if plan.metric == plan.experiment.metric and plan.scheduler == "fifo":
+        if plan.metric == plan.declared.metric and plan.scheduler == "fifo":
             tell(f"featurelab: trials do not record {plan.metric}: {instead}")
         else:
             again = f"--resume {sweep.name} --metric NAME runs the rest"

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,8 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
+from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.trial.record import ALONE, OF_THE_RUN, TrialRecord
 from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -20,35 +21,8 @@ VERDICTS = "verdicts"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
 JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
 TRIALS_OF = "trials_of"  # the tag of a sweep that has no trials of its own: the sweep whose trials it reads
+TAGS = [field.alias or name for name, field in TrialRecord.model_fields.items() if name not in OF_THE_RUN]
 ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
-
-
-@dataclass(frozen=True)
-class TrialRecord:
-    """One trial of a sweep. `status` is ours (finished, stopped, diverged, failed, killed, running); `metrics` are the
-    last values, without the derived ones."""
-
-    run_id: str
-    index: int
-    name: str
-    config: dict[str, Any]
-    status: str
-    reason: str
-    mlflow_status: str
-    metrics: dict[str, float]
-    died: bool = False  # its process, without the trial's own doing
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether it did not come to an end, so that it can be resumed."""
-        return self.died or self.status in ("killed", "running")
-
-    @property
-    def went_well(self) -> bool:
-        return self.status in ("finished", "stopped")
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"run_id": self.run_id or None, "config": self.config, "status": self.status, "metrics": self.metrics}
 
 
 def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
@@ -59,7 +33,7 @@ def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialR
 
 
 def read_trials_of(
-    store: Store, experiment: Experiment, sweep_run_id: str, plan: Mapping[str, Any], tags: Mapping[str, Any]
+    store: Store, experiment: Experiment, sweep_run_id: str, plan: Plan, tags: Mapping[str, Any]
 ) -> list[TrialRecord]:
     """The trials that a sweep with this stored plan and these tags is judged by: its own, or those that it reads."""
     of = tags.get(TRIALS_OF)
@@ -70,8 +44,8 @@ def read_trials_of(
             f"run {sweep_run_id} is not as featurelab records it: it can read no trials of {line(of, 80)}"
         )
     theirs = {as_text(trial.config): trial for trial in read_trials(store, experiment.reads.name, of)}
-    texts = enumerate(map(as_text, plan["configs"]))
-    return [replace(theirs[text], index=index) for index, text in texts if text in theirs]
+    texts = enumerate(map(as_text, plan.configs))
+    return [theirs[text].model_copy(update={"index": index}) for index, text in texts if text in theirs]
 
 
 def as_text(config: Mapping[str, Any]) -> str:
@@ -79,7 +53,7 @@ def as_text(config: Mapping[str, Any]) -> str:
     return json.dumps(config, sort_keys=True)
 
 
-def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, Any], Mapping[str, str]]:
+def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, Plan, Mapping[str, str]]:
     """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is no sweep."""
     tags = store.get_run(sweep_run_id).data.tags
     if of := tags.get("sweep_run_id"):
@@ -91,15 +65,15 @@ def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, dict[str, A
     return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
 
 
-def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> dict[str, Any]:
+def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> Plan:
     """The `plan.json` of a sweep; raises `RequestError` where it is not a plan, or not one of this experiment."""
     what = f"plan.json of {sweep_run_id}"
-    plan = schemas.checked(schemas.StoredPlan, store.read_json(sweep_run_id, "plan.json"), what)
+    plan = schemas.checked(Plan, store.read_json(sweep_run_id, "plan.json"), what)
     if plan.experiment != experiment.name:
         raise RequestError(f"{what} is of {plan.experiment}, not of {experiment.name}")
     for config in plan.configs:
         schemas.require_settings(experiment, config, plan.axes, what)
-    return plan.model_dump()
+    return plan.but(name="", tags={})
 
 
 def how_trials_went(trials: Iterable[TrialRecord]) -> str:
@@ -113,9 +87,9 @@ def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
     store.set_tags(sweep_run_id, {"status": status})
 
 
-def read_tags(run_id: str, tags: Mapping[str, str]) -> schemas.TrialTags:
+def read_tags(run_id: str, tags: Mapping[str, str]) -> TrialRecord:
     """The tags of a trial; raises `RequestError` where they are not as we record them."""
-    return schemas.checked(schemas.TrialTags, tags, f"run {run_id}")
+    return schemas.checked(TrialRecord, tags, f"run {run_id}")
 
 
 def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -124,20 +98,16 @@ def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
-    texts = {name: row.get(f"tags.{name}") for name in schemas.TrialTags.model_fields}
-    tags = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
-    if tags.trial is None:
+    texts = {name: row.get(f"tags.{name}") for name in TAGS}
+    record = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
+    if record.index == ALONE:
         raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no place in its sweep")
-    schemas.require_settings(experiment, tags.config, tags.axes, f"run {row['run_id']}")
+    schemas.require_settings(experiment, record.config, record.axes, f"run {row['run_id']}")
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
-    return TrialRecord(
-        run_id=row["run_id"],
-        index=tags.trial,
-        name=row["name"],
-        config=tags.config,
-        status=tags.status,
-        reason=tags.reason,
-        mlflow_status=row["status"],
-        metrics=last_values({key: value for key, value in metrics.items() if value == value}),
-        died=tags.cut_short == "true",
-    )
+    of_the_run = {
+        "run_id": row["run_id"],
+        "name": row["name"],
+        "mlflow_status": row["status"],
+        "metrics": last_values({key: value for key, value in metrics.items() if value == value}),
+    }
+    return record.model_copy(update=of_the_run)

@@ -5,9 +5,8 @@ import math
 from pydantic import BaseModel, ConfigDict, Field
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.trial.record import MOST_WORKERS
 from featurelab.tracking.lines import line
-
-MOST_WORKERS = 100_000
 
 
 class Resources(BaseModel):

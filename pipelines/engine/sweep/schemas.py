@@ -2,49 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, Json, TypeAdapter, ValidationError
+from pydantic import BaseModel, Json, TypeAdapter, ValidationError
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
 from featurelab.pipelines.engine.experiment.claims import Verdict
-from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep.resources import MOST_WORKERS, Resources
 from featurelab.tracking.lines import quoted
-
-
-class StoredPlan(BaseModel):
-    """`plan.json`; what it has beyond this is kept."""
-
-    model_config = ConfigDict(extra="allow")
-
-    experiment: str
-    configs: list[dict[str, Any]] = Field(max_length=MOST_TRIALS)
-    axes: list[str]
-    scale: Scale
-    scheduler: Literal["fifo", "asha"]
-    metric: str
-    mode: Literal["min", "max"]
-    resources: Resources
-    kind: Literal["sweep", "reproduce", "rerun"]
-
-
-class TrialTags(BaseModel):
-    """The tags of a trial; `trial` is its place in the plan of its sweep, None for one that was run alone."""
-
-    experiment: str
-    config: Json[dict[str, Any]]
-    scale: Scale
-    axes: Json[list[str]] = Field(default_factory=list)
-    workers: int = Field(1, ge=1, le=MOST_WORKERS)
-    gpus: float = Field(0, ge=0, le=1)  # of each worker
-    trial: int | None = Field(None, ge=0, lt=MOST_TRIALS)
-    status: str = Field(pattern="^[a-z]{1,20}$")
-    reason: str = ""
-    cut_short: str = ""
-
 
 Checked = TypeVar("Checked", bound=BaseModel)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from featurelab.pipelines.engine.sweep.cluster import on_other_nodes
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.sweep.records import TrialRecord, read_trials
+from featurelab.pipelines.engine.sweep.records import read_trials
 from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import Store
@@ -39,7 +40,7 @@ def settle(
     """
 
     def read() -> list[TrialRecord]:
-        return read_trials(store, plan.experiment.name, sweep_run_id)
+        return read_trials(store, plan.experiment, sweep_run_id)
 
     found = read()
     if left := {trial.run_id for trial in found if _goes_on(trial)}:
@@ -52,13 +53,20 @@ def settle(
     trials = {trial.index: trial for trial in found}
     for index, config in enumerate(plan.configs):
         if index not in trials:
-            values = config.model_dump(mode="json")
             if broken_off:
                 status, reason = "killed", f"{broken_off} before it began"
             else:
                 status, reason = "failed", told.reasons.get(index, DELETED)
                 reason = _why(told.errors[index]) if index in told.errors else reason
-            trials[index] = TrialRecord("", index, plan.label(config), values, status, reason, "", {})
+            trials[index] = TrialRecord(
+                experiment=plan.experiment,
+                config=config,
+                scale=plan.scale,
+                index=index,
+                name=plan.label(index),
+                status=status,
+                reason=reason,
+            )
     return [trials[index] for index in sorted(trials)]
 
 

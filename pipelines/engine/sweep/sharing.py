@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.workarounds import capacity
-from featurelab.pipelines.engine.sweep.worker import Job
 
 
 def require(resources: Resources) -> None:
@@ -18,18 +18,19 @@ def require(resources: Resources) -> None:
             raise RequestError(f"--{kind.lower()}s-per-trial {asked:g}: the cluster has {have[kind]:g} {kind}")
 
 
-def requests(jobs: Mapping[int, Job]) -> Callable[[Mapping[str, Any]], Any]:
+def requests(plans: Mapping[int, Plan]) -> Callable[[Mapping[str, Any]], Any]:
     """What each trial asks of Ray. One that is to compute on the CPU leaves the GPUs to those beside it."""
     from ray import tune
 
     # Tune takes a copy of what this function holds for every trial: no more than it needs
-    shares = {part: (job.resources.workers, job.resources.cpus, job.resources.gpus) for part, job in jobs.items()}
+    resources = {part: plan.resources for part, plan in plans.items()}
+    shares = {part: (each.workers, each.cpus, each.gpus) for part, each in resources.items()}
     without = {
         (part, i)
-        for part, job in jobs.items()
-        if job.resources.gpus
-        for i in range(len(job.configs))
-        if not job.gpus_of(i)
+        for part, plan in plans.items()
+        if plan.resources.gpus
+        for i in range(len(plan.configs))
+        if not plan.gpus_of(i)
     }
 
     def request(assignment: Mapping[str, Any]) -> Any:

@@ -25,6 +25,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
 from featurelab.pipelines.engine.trial.isolation import dispatch
 from featurelab.pipelines.engine.trial.place import current
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.trial.signals import Terminated, held_back, raised
 from featurelab.tracking.errors import StoreError, disk_full
 from featurelab.tracking.lines import escaped, line, masked
@@ -61,6 +62,7 @@ def run_trial(
     name: str = "",
     axes: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
+    place: Mapping[str, Any] | None = None,
     listeners: Sequence[Listener] = (),
     attempt: int = 1,
 ) -> Outcome:
@@ -78,7 +80,8 @@ def run_trial(
             perform(experiment, config, NullRecorder())
         return Outcome("", "finished")
     with raised(), held_back() as signals:  # a run that is opened is closed
-        run_id = run_id or start(experiment, config, store, scale=scale, name=name, axes=axes, tags=tags or {})
+        details: dict[str, Any] = {"scale": scale, "name": name, "axes": axes, "tags": tags or {}, "place": place}
+        run_id = run_id or start(experiment, config, store, **details)
         checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
         try:
             recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
@@ -143,21 +146,20 @@ def start(
     name: str,
     axes: Sequence[str],
     tags: Mapping[str, str],
+    place: Mapping[str, Any] | None = None,
 ) -> str:
-    """Open the MLflow run of a trial and return its id."""
+    """Open the MLflow run of a trial and return its id; `place` is what else its `TrialRecord` says from the start."""
     values = config.model_dump(mode="json")
+    said = {"experiment": experiment.name, "config": values, "scale": scale, "axes": list(axes), "status": "running"}
+    record = TrialRecord(**said | dict(place or {}))
     return store.start_run(
         experiment.name,
         name or config.label(list(params(experiment, config, scale, axes)) or ["seed"]),
         tags={
             "system": experiment.system,
-            "experiment": experiment.name,
             "figure": experiment.figure,
-            "scale": scale,
-            "config": json.dumps(values),
             "config_hash": config_hash(values),
-            "axes": json.dumps(list(axes)),
-            "status": "running",
+            **record.tags(),
             **tags,
         },
     )

@@ -64,8 +64,8 @@ def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Found
 
 def digest(plan: Plan) -> str:
     """Stands for all that decides what the trials of a plan record: its settings and the source that runs them."""
-    total = hashlib.sha256(json.dumps(plan.written(), sort_keys=True).encode())
-    for path in sorted(_sources(plan.experiment.run_trial)):
+    total = hashlib.sha256(json.dumps(plan.model_dump(), sort_keys=True).encode())
+    for path in sorted(_sources(plan.declared.run_trial)):
         total.update(f"\n{path.name}\n".encode())
         total.update(path.read_bytes())
     return total.hexdigest()[:32]

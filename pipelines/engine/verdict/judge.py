@@ -10,21 +10,23 @@ import numpy as np
 import pandas as pd
 
 from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.config import tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.conduct import keep_metrics
 from featurelab.pipelines.engine.sweep.descriptions import reproduction_note, sweep_note
+from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import (
     JUDGING,
     TRIALS_OF,
-    TrialRecord,
     as_text,
     end_sweep,
     how_trials_went,
     read_sweep,
     read_trials_of,
 )
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.overview import overview
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
@@ -73,7 +75,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
     results = collect(trials, store)
-    verdicts = [claim.judge(results, plan["scale"]) for claim in experiment.claims]
+    verdicts = [claim.judge(results, plan.scale) for claim in experiment.claims]
     figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
     unexpected = sum(verdict.surprising for verdict in verdicts)
@@ -94,17 +96,17 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts, trials_of=of)
 
 
-def is_the_figure(experiment: Experiment, plan: Mapping[str, Any]) -> bool:
+def is_the_figure(experiment: Experiment, plan: Plan) -> bool:
     """Whether the trials of a stored plan are those that make the figure, so that its claims are about them."""
-    if plan["kind"] == "reproduce":
+    if plan.kind == "reproduce":
         return True
-    grid = [config.model_dump(mode="json") for config in experiment.configs(plan["scale"])]
-    return sorted(map(as_text, plan["configs"])) == sorted(map(as_text, grid))
+    grid = [config.model_dump(mode="json") for config in experiment.configs(plan.scale)]
+    return sorted(map(as_text, plan.configs)) == sorted(map(as_text, grid))
 
 
 def draw_overview(
     experiment: Experiment,
-    plan: Mapping[str, Any],
+    plan: Plan,
     name: str,
     trials: list[TrialRecord],
     sweep_run_id: str,
@@ -113,16 +115,16 @@ def draw_overview(
     """Draw the metric that ranks a sweep against each of its axes, and describe the sweep on its page."""
     from featurelab.pipelines.engine.experiment.drawing import style
 
-    store.set_tags(sweep_run_id, {NOTE: sweep_note(experiment, name, plan["axes"], len(trials))})
-    title, metric = f"{experiment.name}: sweep {name}", plan["metric"] or experiment.metric
+    store.set_tags(sweep_run_id, {NOTE: sweep_note(experiment, name, plan.axes, len(trials))})
+    title, metric = f"{experiment.name}: sweep {name}", plan.metric or experiment.metric
     with style():
-        store.log_figure(sweep_run_id, overview(title, trials, plan["axes"], metric, plan["mode"]), "figure")
+        store.log_figure(sweep_run_id, overview(title, trials, plan.axes, metric, plan.mode), "figure")
     return "figure.png"
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:
     """The results of these trials: a metric of all of them at once, and arrays, each when first asked for."""
-    rows = [{"run_id": t.run_id, "status": t.status, **_tupled(t.config)} for t in trials]
+    rows = [{"run_id": t.run_id, "status": t.status, **tupled(t.config)} for t in trials]
     frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
 
     @cache
@@ -135,11 +137,6 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
             return dict(file)
 
     return Results(frame, read, load)
-
-
-def _tupled(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as JSON gives it, with lists as the tuples they were."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:

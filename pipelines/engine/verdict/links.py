@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, TrialRecord, read_stored_plan, read_trials
+from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking import pages
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -41,14 +42,22 @@ def keep_view(
 ) -> str:
     """Lay out the charts of a sweep whose trials have something to be compared by; returns the key of the view."""
     plan = read_stored_plan(store, sweep_run_id, experiment)
-    metric = plan["metric"] or experiment.metric
+    metric = plan.metric or experiment.metric
     metrics = {name for trial in trials for name in trial.metrics}
-    axes = [axis for axis in plan["axes"] if len({str(trial.config.get(axis)) for trial in trials}) > 1]
+    axes = [axis for axis in plan.axes if len({str(trial.config.get(axis)) for trial in trials}) > 1]
     if not axes or metric not in metrics:
         return ""
     derived = {f"{kind}/{name}" for name in metrics for kind in ("final", "best")}
-    options = {"lower_first": plan["mode"] == "min", "metrics": metrics | derived}
-    return pages.keep_view(store, experiment_id, sweep_run_id, sweep, axes, metric, **options)
+    return pages.keep_view(
+        store,
+        experiment_id,
+        sweep_run_id,
+        sweep,
+        axes,
+        metric,
+        lower_first=plan.mode == "min",
+        metrics=metrics | derived,
+    )
 
 
 def of_runs(store: Store, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:

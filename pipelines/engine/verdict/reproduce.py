@@ -1,7 +1,6 @@
 """A figure again: run its grid, and judge and draw it as its last trial ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,14 +38,14 @@ def reproduce(
         require_data(experiment, configs)
         details: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode, "kind": "reproduce"}
         details["resources"] = resources or Resources()
-        plans.append(Plan(experiment, configs, experiment.varied(scale), scale, **details))
+        plans.append(Plan.of(experiment, configs, experiment.varied(scale), scale, **details))
     judged: dict[str, Judged] = {}
 
     def over(sweep_run_id: str) -> None:
         one = judged[sweep_run_id] = judge(sweep_run_id, store)
         show(one)
         for plan in reading:
-            if plan.experiment.reads is one.experiment:
+            if plan.declared.reads is one.experiment:
                 over(open_reading(plan, sweep_run_id, store))
 
     def ended(finished: Finished) -> None:
@@ -55,8 +54,8 @@ def reproduce(
     title = "" if len(experiments) == 1 else f"{len(experiments)} figures"
     found = Found([], [], plans) if fresh else find_interrupted(plans, store, outbox)
     command = found.command or uuid4().hex
-    plans = [replace(plan, tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
-    reading = [plan for plan in plans if plan.experiment.reads in experiments]
+    plans = [plan.but(tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
+    reading = [plan for plan in plans if plan.declared.reads in experiments]
     plans = [plan for plan in plans if plan not in reading]
     for sweep_run_id in found.complete:
         over(sweep_run_id)

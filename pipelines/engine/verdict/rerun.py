@@ -1,7 +1,7 @@
 """Repeat a run from its id alone, and say whether it came out the same."""
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,17 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
     config = type(experiment.laptop).read(known.config)
     require_settings(experiment, known.config, known.axes, f"run {run_id}")
     axes, workers, scale = known.axes, known.workers, known.scale
-    again = {"rerun_of": run_id, "workers": str(workers), "gpus": f"{known.gpus:g}"}
+    again = {"rerun_of": run_id}
     if workers > 1:
         resources = Resources(workers=workers, gpus=known.gpus)
-        plan = Plan(experiment, [config], axes, scale, resources=resources, kind="rerun", tags=again)
+        plan = Plan.of(experiment, [config], axes, scale, resources=resources, kind="rerun", tags=again)
         new_id = run_sweep(plan, store, outbox=outbox, address=address).trials[0].run_id
     else:
         from featurelab.pipelines.engine.trial.run import run_trial  # the comparison alone needs no torch
 
-        new_id = run_trial(experiment, config, store, scale=scale, outbox=outbox, axes=axes, tags=again).run_id
+        place = {"workers": workers, "gpus": known.gpus}
+        details: dict[str, Any] = {"scale": scale, "axes": axes, "tags": again, "place": place}
+        new_id = run_trial(experiment, config, store, outbox=outbox, **details).run_id
     points = query.histories(store, [run_id, new_id])
     partial = tags.get("status") in ("stopped", "killed")
     repetition = compare_points(run_id, new_id, _of(points, run_id), _of(points, new_id), partial=partial)
@@ -80,7 +82,7 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
 
 def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
     experiment, stored, tags = read_sweep(store, run_id)
-    plan = replace(Plan.read(experiment, stored), scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
+    plan = stored.completed().but(scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
     old = {trial.index: trial for trial in read_trials_of(store, experiment, run_id, stored, tags)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     new = {trial.index: trial for trial in finished.trials}

@@ -155,7 +155,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
         patch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", accept)
         store = connect(f"sqlite:///{home / 'mlflow.db'}", timeout=60)
         configs = lines.configs("laptop")
-        plan = Plan(lines, configs, ["slope", "seed"], "laptop", kind="reproduce", metric="loss/test")
+        plan = Plan.of(lines, configs, ["slope", "seed"], "laptop", kind="reproduce", metric="loss/test")
         sweep = open_sweep(plan, "shared", store)
         ids = []
         for index, config in enumerate(configs):

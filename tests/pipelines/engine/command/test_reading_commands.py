@@ -64,11 +64,13 @@ def test_comparing_reporting_and_being_refused_change_nothing_in_a_store(command
     shutil.copy(template, path)
     store = attach(f"sqlite:///{path}")
     experiment = registry.find(NAME)
-    plan = Plan(experiment, experiment.configs("laptop")[:2], experiment.varied("laptop"), "laptop", kind="reproduce")
+    plan = Plan.of(
+        experiment, experiment.configs("laptop")[:2], experiment.varied("laptop"), "laptop", kind="reproduce"
+    )
     sweep = open_sweep(plan, "night", store)
     tags = {"sweep": "night", "sweep_run_id": sweep, "trial": "0", "status": "finished"}
     options = {"scale": "laptop", "name": "", "axes": plan.axes}
-    runs = [start(experiment, config, store, tags=tags, **options) for config in plan.configs]
+    runs = [start(experiment, plan.config(index), store, tags=tags, **options) for index in range(2)]
     store.client.set_experiment_tag(store.experiment_id(NAME), "mlflow.experimentKind", "mine")
     before = content(path)
     assert commands("compare", *runs).code == 0

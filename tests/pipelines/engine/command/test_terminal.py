@@ -9,7 +9,7 @@ from rich.console import Console
 from featurelab.pipelines.engine.command import terminal
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
-from featurelab.pipelines.engine.sweep.records import TrialRecord
+from featurelab.pipelines.engine.trial.record import TrialRecord
 
 EXPERIMENTS = registry.experiments()
 
@@ -67,14 +67,14 @@ def test_claims_keep_their_ids_whole(system, width):
 def test_a_sweep_keeps_run_ids_and_settings_whole():
     trials = [
         TrialRecord(
-            f"{i:032x}",
-            i,
-            f"lr=0.00{i}1 init_scale=0.001 width=256 weight_decay=0.0001 seed={i}",
-            {},
-            "finished",
-            "",
-            "",
-            {"loss/test": 0.1},
+            experiment="s/e",
+            scale="laptop",
+            config={},
+            index=i,
+            status="finished",
+            run_id=f"{i:032x}",
+            name=f"lr=0.00{i}1 init_scale=0.001 width=256 weight_decay=0.0001 seed={i}",
+            metrics={"loss/test": 0.1},
         )
         for i in range(3)
     ]

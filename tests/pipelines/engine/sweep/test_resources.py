@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.sharing import requests
-from featurelab.pipelines.engine.sweep.worker import Job
 from featurelab.pipelines.engine.trial.run import out_of_gpu_memory, sharing_gpu
 
 SAID = (
@@ -54,8 +54,9 @@ def test_shares_that_cannot_be_are_refused_in_one_line(asked, says):
 
 def test_a_trial_that_computes_on_the_cpu_leaves_the_gpu_to_others():
     configs = [{"device": "auto"}, {"device": "cpu"}, {"device": "gpu"}, {}]
-    job = Job("e", configs, [""] * 4, [], "laptop", "uri", "outbox", {}, resources=Resources(cpus=2, gpus=0.5))
-    request = requests({7: job})
+    resources = Resources(cpus=2, gpus=0.5)
+    plan = Plan(experiment="s/e", configs=configs, axes=[], scale="laptop", resources=resources)
+    request = requests({7: plan})
     assert [request({"trial": (7, index)}).required_resources for index in range(4)] == [
         {"CPU": 2, "GPU": 0.5},
         {"CPU": 2},

@@ -34,12 +34,12 @@ def store(tmp_path_factory):
 def sweep(store):
     """A plan of three trials of which two opened a run: (plan, id of the sweep, ids of the runs)."""
     experiment = registry.find("neural_feature_ansatz/init_scale")
-    plan = Plan(experiment, experiment.configs("laptop")[:3], experiment.varied("laptop"), "laptop", name="cut")
+    plan = Plan.of(experiment, experiment.configs("laptop")[:3], experiment.varied("laptop"), "laptop", name="cut")
     sweep_run_id = open_sweep(plan, "cut", store)
     runs = []
-    for index, config in enumerate(plan.configs[:2]):
-        tags = {"sweep": "cut", "sweep_run_id": sweep_run_id, "trial": str(index), "status": "running"}
-        runs.append(start(experiment, config, store, scale="laptop", name="", axes=plan.axes, tags=tags))
+    for index in range(2):
+        details = {"tags": {"sweep": "cut", "sweep_run_id": sweep_run_id}, "place": {"index": index}, "name": ""}
+        runs.append(start(experiment, plan.config(index), store, scale="laptop", axes=plan.axes, **details))
     return plan, sweep_run_id, runs
 
 

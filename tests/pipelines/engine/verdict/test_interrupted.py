@@ -1,7 +1,6 @@
 """Which interrupted reproductions a command resumes: its own, made by the same source, that nobody runs."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -19,19 +18,19 @@ NAMES = ["neural_feature_ansatz/init_scale", "neural_feature_ansatz/init_scale_d
 @pytest.fixture
 def plans():
     found = map(registry.find, NAMES)
-    return [Plan(e, e.configs("laptop")[:3], e.varied("laptop"), "laptop", kind="reproduce") for e in found]
+    return [Plan.of(e, e.configs("laptop")[:3], e.varied("laptop"), "laptop", kind="reproduce") for e in found]
 
 
 def opened(plan, store, status, command="c1", done=0):
     """A sweep of the plan as an interrupted command leaves it, its first trials done and the next one cut short."""
-    plan = replace(plan, tags={"command": command, "plan_digest": digest(plan)})
-    name = f"{plan.experiment.name.partition('/')[2]}-{command}"
+    plan = plan.but(tags={"command": command, "plan_digest": digest(plan)})
+    name = f"{plan.experiment.partition('/')[2]}-{command}"
     run_id = open_sweep(plan, name, store)
     store.set_tags(run_id, {"status": status, "seconds": "12.5"})
-    for index, config in enumerate(plan.configs[: done + 1]):
-        state = "finished" if index < done else "killed"
-        tags = {"sweep": name, "sweep_run_id": run_id, "trial": str(index), "status": state}
-        start(plan.experiment, config, store, scale="laptop", name="", axes=plan.axes, tags=tags)
+    for index in range(done + 1):
+        details = {"tags": {"sweep": name, "sweep_run_id": run_id}, "scale": "laptop", "name": "", "axes": plan.axes}
+        place = {"index": index, "status": "finished" if index < done else "killed"}
+        start(plan.declared, plan.config(index), store, place=place, **details)
     return run_id
 
 
@@ -80,9 +79,9 @@ def test_a_sweep_that_another_machine_runs_is_left_alone_too(store, plans, tmp_p
 
 def test_other_settings_or_another_source_are_not_gone_on_with(store, plans, tmp_path, monkeypatch):
     opened(plans[0], store, "killed")
-    other = replace(plans[0], configs=[config.but(lr=0.5) for config in plans[0].configs])
+    other = plans[0].but(configs=[config | {"lr": 0.5} for config in plans[0].configs])
     assert find_interrupted([other], store, tmp_path).missing == [other]
-    sources = interrupted._sources(plans[0].experiment.run_trial)
+    sources = interrupted._sources(plans[0].declared.run_trial)
     assert {"fit.py", "init_scale.py", "chain.py", "probe.py", "record.py"} <= {path.name for path in sources}
     edited = tmp_path / "edited.py"
     edited.write_text("x = 1")

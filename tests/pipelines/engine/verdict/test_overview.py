@@ -4,13 +4,14 @@ import math
 
 import pytest
 
-from featurelab.pipelines.engine.sweep.records import TrialRecord
+from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.overview import overview
 
 
 def trial(index, value, status="finished", **config):
     metrics = {} if value is None else {"loss/test": value}
-    return TrialRecord(f"{index:032x}", index, str(index), config, status, "", "", metrics)
+    said = {"run_id": f"{index:032x}", "name": str(index), "config": config, "status": status, "metrics": metrics}
+    return TrialRecord(experiment="s/e", scale="laptop", index=index, **said)
 
 
 def points(panel):
