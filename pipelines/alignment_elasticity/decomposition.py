@@ -30,19 +30,14 @@ LAPTOP = DecompositionConfig(
 )
 
 figure = Experiment(
-    name="alignment_elasticity/decomposition",
-    figure="Lemma 3.3",
+    name="alignment_elasticity/decomposition", figure="Lemma 3.3",
     title="Rank-one terms of the features after one step",
     caption="Operator norms over √n of F - F₀, and of what is left after 1, 2 and 3 terms. Largest n; bars: seeds.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
+    laptop=LAPTOP, paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
     grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (128, 256, 512)], "seed": [0, 1, 2]},
     paper_grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (512, 1024, 2048, 4096)], "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="residual/copy_1",
-    minutes=0.2,
-    small={N: [(8,) * 4, (12,) * 4]},
-)
+    sweep_axes=one_step.SWEEP_AXES, metric="residual/copy_1", minutes=0.2, small={N: [(8,) * 4, (12,) * 4]},
+)  # fmt: skip
 
 
 @figure.trial
@@ -82,22 +77,16 @@ def shares(runs, rows):
     return [each.final(f"residual/{rows}_1") / each.final(f"residual/{rows}_0") for each in some]
 
 
-@figure.claim(
-    "c21_one_term_suffices",
+@figure.claim("c21_one_term_suffices",
     says="at a = 0.2 the first term leaves a small part of F - F_0 (largest share over n, both kinds of rows)",
-    paper="o(sqrt(n))",
-    expect=below(0.3),
-)
+    paper="o(sqrt(n))", expect=below(0.3))  # fmt: skip
 def one_term(runs):
     return max(max(shares(runs, rows)) for rows in ROWS)
 
 
-@figure.claim(
-    "c21_remainder_falls",
+@figure.claim("c21_remainder_falls",
     says="at a = 0.2 that share falls from the smallest n to the largest (least fall of both kinds of rows)",
-    paper="o(sqrt(n))",
-    expect=above(0),
-)
+    paper="o(sqrt(n))", expect=above(0))  # fmt: skip
 def falls(runs):
     return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 

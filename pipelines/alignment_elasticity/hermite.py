@@ -40,18 +40,12 @@ class HermiteConfig(Config):
 PRESET = HermiteConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/hermite",
-    figure="App. H",
+    name="alignment_elasticity/hermite", figure="App. H",
     title="Products of Hermite polynomials: printed and corrected closed forms",
-    caption="Largest error over neurons and seeds, relative to quadrature with 1 added to its size.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
-    metric="hermite_error/corrected",
-    minutes=0.1,
-    small={"dim": 4, "width": 2, "nodes": 30},
-)
+    caption="Largest error over neurons and seeds, relative to quadrature with 1 added to its size.", laptop=PRESET,
+    paper=PRESET, grid={"seed": [0, 1, 2]}, sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
+    metric="hermite_error/corrected", minutes=0.1, small={"dim": 4, "width": 2, "nodes": 30},
+)  # fmt: skip
 
 
 @figure.trial
@@ -110,24 +104,17 @@ def cost(config):
     return Cost(config.dim * config.width, 20.0 * pairs * config.nodes**2, 80.0 * config.nodes**2)
 
 
-@figure.claim(
-    "c22_corrected_product",
+@figure.claim("c22_corrected_product",
     says="E[He_j He_k] in the corrected form and E He_n agree with quadrature up to degree 6 (largest relative errors)",
-    origin="corrected",
-    where="Thm. H.5, Lemma H.7",
-    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)},
-)
+    origin="corrected", where="Thm. H.5, Lemma H.7",
+    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})  # fmt: skip
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}
 
 
-@figure.claim(
-    "c22_printed_product_low_degrees",
-    says="E[He_j He_k] as printed agrees with quadrature for degrees up to 3 (largest relative error)",
-    paper="exact",
-    where="Thm. H.5",
-    expect=at_most(1e-8),
-)
+@figure.claim("c22_printed_product_low_degrees",
+    says="E[He_j He_k] as printed agrees with quadrature for degrees up to 3 (largest relative error)", paper="exact",
+    where="Thm. H.5", expect=at_most(1e-8))  # fmt: skip
 def low_degrees(runs):
     return runs.final("hermite_error/printed_low")
 

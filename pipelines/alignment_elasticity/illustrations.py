@@ -46,32 +46,18 @@ SAMPLES = SampleConfig()
 LAPTOP = one_step.UnseenConfig(networks=1)
 
 generators = Experiment(
-    name="alignment_elasticity/generators",
-    figure="Fig. 2",
-    title="Training data and unseen classes",
+    name="alignment_elasticity/generators", figure="Fig. 2", title="Training data and unseen classes",
     caption="Two-dimensional draws of Data 1-3, and unseen classes at e v and R v with the orthogonal projection.",
-    laptop=SAMPLES,
-    paper=SAMPLES.but(dim=2048, n_train=8192),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(16, 64, 256)},
-    metric="moment_error/sphere",
-    minutes=0.1,
-    small={"dim": 8, "n_train": 64},
-)
+    laptop=SAMPLES, paper=SAMPLES.but(dim=2048, n_train=8192), grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(16, 64, 256)}, metric="moment_error/sphere", minutes=0.1, small={"dim": 8, "n_train": 64},
+)  # fmt: skip
 nearer = Experiment(
-    name="alignment_elasticity/nearer_classes",
-    figure="Fig. 1",
+    name="alignment_elasticity/nearer_classes", figure="Fig. 1",
     title="Classes nearer to the training data move more and align better",
     caption="One network of one seed; features before (pale) and after the step, principal components of both.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="elasticity/unseen",
-    mode="max",
-    minutes=0.1,
-    small=one_step.SMALL,
-)
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}), grid={"seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES, metric="elasticity/unseen", mode="max", minutes=0.1, small=one_step.SMALL,
+)  # fmt: skip
 
 
 @generators.trial
@@ -115,13 +101,10 @@ def sample_cost(config):
     return Cost(config.dim, 20 * numbers, 8 * numbers)
 
 
-@generators.claim(
-    "fig2_generators",
-    says="the samples are what their names say: radii of Data 1 and 3, mean and variance of Data 2's coordinates, its"
-    " support, and the unseen class's coordinate along its mean (relative or absolute errors)",
-    paper="definitions",
-    expect=ERRORS,
-)
+@generators.claim("fig2_generators",
+    says="the samples are what their names say: radii of Data 1 and 3, mean and variance of Data 2's coordinates, its "
+    "support, and the unseen class's coordinate along its mean (relative or absolute errors)",
+    paper="definitions", expect=ERRORS)  # fmt: skip
 def moments(runs):
     return {name: runs.final(f"moment_error/{name}") for name in ERRORS}
 
@@ -163,12 +146,10 @@ def cost(config):
     return one_step.cost(config, len(SHARES))
 
 
-@nearer.claim(
-    "fig1_nearer_classes_move_more",
+@nearer.claim("fig1_nearer_classes_move_more",
     says="from e = 0.1 to 0.9: the least rise between neighbours of Alignment and Elasticity, over the largest value",
     paper="nearer classes are updated and aligned more",
-    expect={"Alignment": above(0), "Elasticity": above(0)},
-)
+    expect={"Alignment": above(0), "Elasticity": above(0)})  # fmt: skip
 def moves(runs):
     curves = {"Alignment": runs.curve("alignment/trained"), "Elasticity": runs.curve("elasticity/unseen")}
     return {name: np.diff(curve).min() / curve.max() for name, curve in curves.items()}

@@ -18,19 +18,12 @@ SCORES = {"alignment/trained": "Alignment", "elasticity/unseen": "Elasticity"}
 LAPTOP = one_step.UnseenConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/learning_rate",
-    figure="Notes 4.4, 4.5",
+    name="alignment_elasticity/learning_rate", figure="Notes 4.4, 4.5",
     title="Scores against the learning rate, and their symmetries",
-    caption="η = n^a. Points are means over draws of the data and networks, bars the range over draws.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**one_step.PAPER),
-    grid={"lr_exponent": EXPONENTS, "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="alignment/trained",
-    mode="max",
-    minutes=0.3,
-    small=one_step.SMALL,
-)
+    caption="η = n^a. Points are means over draws of the data and networks, bars the range over draws.", laptop=LAPTOP,
+    paper=LAPTOP.but(**one_step.PAPER), grid={"lr_exponent": EXPONENTS, "seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3, small=one_step.SMALL,
+)  # fmt: skip
 
 
 @figure.trial
@@ -78,25 +71,18 @@ def rises(runs, metric):
     return (np.diff(tables, axis=0) / abs(tables).max(axis=0)).min()
 
 
-@figure.claim(
-    "c30_scores_grow_with_the_rate",
-    says="Alignment and Elasticity rise from each learning rate to the next, e = 0.2 and 0.8 (least rise over the"
-    " largest value)",
-    paper="larger learning rates update the features more aggressively",
-    where="Note 4.5",
-    expect={"Alignment": above(0), "Elasticity": above(0)},
-)
+@figure.claim("c30_scores_grow_with_the_rate",
+    says="Alignment and Elasticity rise from each learning rate to the next, e = 0.2 and 0.8 (least rise over the "
+    "largest value)",
+    paper="larger learning rates update the features more aggressively", where="Note 4.5",
+    expect={"Alignment": above(0), "Elasticity": above(0)})  # fmt: skip
 def grow(runs):
     return {name: rises(runs, metric) for metric, name in SCORES.items()}
 
 
-@figure.claim(
-    "c31_no_step_moves_nothing",
-    says="at rate 0 Elasticity is 0 and Alignment stays (largest Elasticity, largest relative change)",
-    origin="ours",
-    where="Defs. 1.1, 1.2",
-    expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)},
-)
+@figure.claim("c31_no_step_moves_nothing",
+    says="at rate 0 Elasticity is 0 and Alignment stays (largest Elasticity, largest relative change)", origin="ours",
+    where="Defs. 1.1, 1.2", expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)})  # fmt: skip
 def nothing(runs):
     return {"Elasticity": runs.final("elasticity/no_step"), "Alignment": runs.final("change/no_step")}
 
@@ -113,14 +99,11 @@ def sign(runs):
     return {"labels and heads": runs.final("change/heads"), "mirror image": runs.final("change/mirror")}
 
 
-@figure.claim(
-    "c31_labels_flipped",
-    says="with opposite labels and the same heads, the scores at a = 0.25 change within the noise of the networks"
-    " (relative change of their averages)",
-    paper="the same result is obtained",
-    where="Note 4.4",
-    expect={"Alignment": at_most(0.1), "Elasticity": at_most(0.1)},
-)
+@figure.claim("c31_labels_flipped",
+    says="with opposite labels and the same heads, the scores at a = 0.25 change within the noise of the networks "
+    "(relative change of their averages)",
+    paper="the same result is obtained", where="Note 4.4",
+    expect={"Alignment": at_most(0.1), "Elasticity": at_most(0.1)})  # fmt: skip
 def labels_flipped(runs):
     return {name: runs.final(f"change/labels_{name.lower()}", lr_exponent=0.25) for name in SCORES.values()}
 

@@ -68,25 +68,20 @@ class MetricConfig(Config):
 LAPTOP = MetricConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/metric_learning",
-    figure="Tables 1, 3 and 4",
+    name="alignment_elasticity/metric_learning", figure="Tables 1, 3 and 4",
     title="Class-wise Recall@1 and Alignment of unseen classes in metric learning",
-    caption="Left: the unseen classes at the end of training, a colour a seed. Middle: Pearson's r during training."
-    " Right: Recall@k and average Alignment, means over seeds with their range.",
+    caption="Left: the unseen classes at the end of training, a colour a seed. Middle: Pearson's r during training. "
+    "Right: Recall@k and average Alignment, means over seeds with their range.",
     laptop=LAPTOP,
     paper=LAPTOP.but(dataset="cars196", trunk="resnet50", width=2048, lr=0.01, per_class=25, epochs=30, workers=8),
     grid={"dataset": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={("dataset", "lr"): [("cars196", 0.01), ("cub200", 0.001)], "seed": [0, 1, 2, 3]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="recall_at_1/unseen",
-    mode="max",
-    minutes=0.6,
-    small={"epochs": 2, "width": 16},
-    needs=("cars196", "cub200"),
-    stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields that are noisier in"
-    " some classes than in others, in place of CARS196 and CUB200; a small network drawn at random in place of a"
-    " pretrained ResNet-50: same statistic, other numbers",
-)
+    metric="recall_at_1/unseen", mode="max", minutes=0.6, small={"epochs": 2, "width": 16}, needs=("cars196", "cub200"),
+    stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields that are noisier in "
+    "some classes than in others, in place of CARS196 and CUB200; a small network drawn at random in place of a "
+    "pretrained ResNet-50: same statistic, other numbers",
+)  # fmt: skip
 
 
 @figure.trial
@@ -161,14 +156,10 @@ def each_dataset(runs, value):
     return {part: value(runs.where(dataset=name)) for part, name in zip("AB", names, strict=True)}
 
 
-@figure.claim(
-    "c27_recall_goes_with_alignment",
-    says="over unseen classes Recall@1 and Alignment correlate positively after training (A: CARS196 or digits, B:"
-    " CUB200 or random fields)",
-    paper="0.24 (CARS196), 0.29 (CUB200)",
-    where="Table 1",
-    expect={"A": above(0), "B": above(0)},
-)
+@figure.claim("c27_recall_goes_with_alignment",
+    says="over unseen classes Recall@1 and Alignment correlate positively after training (A: CARS196 or digits, B: "
+    "CUB200 or random fields)",
+    paper="0.24 (CARS196), 0.29 (CUB200)", where="Table 1", expect={"A": above(0), "B": above(0)})  # fmt: skip
 def correlation(runs):
     return each_dataset(runs, lambda some: some.final(R))
 
@@ -187,26 +178,19 @@ def fisher(runs):
     return each_dataset(runs, lambda some: -2 * np.log(max(some.final("pearson_p/recall_alignment"), 1e-300)))
 
 
-@figure.claim(
-    "c27_correlation_as_printed",
-    says="Pearson's r is within 0.15 of the printed mean (largest distance of the two datasets)",
-    paper="0.24, 0.29",
-    where="Table 1",
-    expect=at_most(0.15),
-    untested="the number is of CARS196 and CUB200, which only the paper preset reads",
-)
+@figure.claim("c27_correlation_as_printed",
+    says="Pearson's r is within 0.15 of the printed mean (largest distance of the two datasets)", paper="0.24, 0.29",
+    where="Table 1", expect=at_most(0.15),
+    untested="the number is of CARS196 and CUB200, which only the paper preset reads")  # fmt: skip
 def printed_correlation(runs):
     return max(abs(runs.final(R, dataset=name) - PRINTED[name]["r"]) for name in public(runs))
 
 
-@figure.claim(
-    "c28_recall_and_alignment_as_printed",
+@figure.claim("c28_recall_and_alignment_as_printed",
     says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (largest distances)",
-    paper="93.65, 68.13; 843.27, 1072.49",
-    where="Table 1",
+    paper="93.65, 68.13; 843.27, 1072.49", where="Table 1",
     expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)},
-    untested="the numbers are of CARS196 and CUB200, which only the paper preset reads",
-)
+    untested="the numbers are of CARS196 and CUB200, which only the paper preset reads")  # fmt: skip
 def printed_values(runs):
     printed = {name: PRINTED[name] for name in public(runs)}
     recall, alignment = (
@@ -226,12 +210,9 @@ def public(runs):
     return names
 
 
-@figure.claim(
-    "c27_before_training_b",
+@figure.claim("c27_before_training_b",
     says="on random fields the correlation is there before training: some classes are noisier than others",
-    origin="ours",
-    expect=at_least(0.5),
-)
+    origin="ours", expect=at_least(0.5))  # fmt: skip
 def before_training(runs):
     return runs.at(R, 0, dataset=PAIRS[runs.values("dataset")[0]][1])
 

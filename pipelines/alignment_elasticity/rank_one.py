@@ -56,29 +56,18 @@ def of(reading):
 
 
 figure = Experiment(
-    name="alignment_elasticity/rank_one",
-    figure="Prop. 3.1",
-    title="The first gradient is nearly of rank one",
+    name="alignment_elasticity/rank_one", figure="Prop. 3.1", title="The first gradient is nearly of rank one",
     caption="With Lemma 3.2. n = d = N; points are means over seeds, bars their range. Dashed: the slope -k/2 in n.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096),
-    grid=grid(READINGS, (64, 128, 256, 512)),
-    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)),
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="rank_one/relative",
-    minutes=0.2,
-    small={N: [(8,) * 3, (12,) * 3]},
-)
+    laptop=LAPTOP, paper=LAPTOP.but(n_train=4096, dim=4096, width=4096), grid=grid(READINGS, (64, 128, 256, 512)),
+    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)), sweep_axes=one_step.SWEEP_AXES, metric="rank_one/relative",
+    minutes=0.2, small={N: [(8,) * 3, (12,) * 3]},
+)  # fmt: skip
 regression = figure.variant(
-    "rank_one_regression",
-    figure="App. B",
-    title="The first gradient of the regression variant is nearly of rank one",
-    caption="n = d = N; points are means over seeds, bars their range. Dashed: the slope -1/2 in n.",
-    task="regression",
-    grid=grid([SHORT, USUAL], (64, 128, 256, 512)),
-    paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
+    "rank_one_regression", figure="App. B", title="The first gradient of the regression variant is nearly of rank one",
+    caption="n = d = N; points are means over seeds, bars their range. Dashed: the slope -1/2 in n.", task="regression",
+    grid=grid([SHORT, USUAL], (64, 128, 256, 512)), paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
     minutes=0.1,
-)
+)  # fmt: skip
 
 
 @figure.trial
@@ -141,68 +130,45 @@ def least_cosine(runs, reading):
     return min(cosine for n, cosine in cosines.items() if n >= min(256, max(cosines)))
 
 
-@figure.claim(
-    "c01_gradient_splits",
-    says="G = A + B + C, and it is the gradient by autograd and the step taken (largest relative error)",
-    paper="exact",
-    where="Eq. (3)",
-    expect=at_most(1e-10),
-)
+@figure.claim("c01_gradient_splits",
+    says="G = A + B + C, and it is the gradient by autograd and the step taken (largest relative error)", paper="exact",
+    where="Eq. (3)", expect=at_most(1e-10))  # fmt: skip
 def splits_exactly(runs):
     return max(runs.curves(f"identity_error/{name}").max(axis=None) for name in ("autograd", "step"))
 
 
-@figure.claim(
-    "c02_error_falls",
+@figure.claim("c02_error_falls",
     says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
     paper="slope -1/2 up to logarithms",
-    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-)
-@regression.claim(
-    "app_b_error_falls",
+    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)})  # fmt: skip
+@regression.claim("app_b_error_falls",
     says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
-    paper="as Prop. 3.1",
-    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-)
+    paper="as Prop. 3.1", expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)})  # fmt: skip
 def error_falls(runs):
     errors = list(by_size(runs, "rank_one/relative", USUAL).values())
     return {"last over first": errors[-1] / errors[0], "slope": slope(runs, "rank_one/relative", USUAL)}
 
 
-@figure.claim(
-    "c03_gradient_points_along_a",
-    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
-    origin="ours",
-    expect=above(0.97),
-)
-@regression.claim(
-    "app_b_gradient_points_along_a",
-    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
-    origin="ours",
-    expect=above(0.97),
-)
+@figure.claim("c03_gradient_points_along_a", says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
+    origin="ours", expect=above(0.97))  # fmt: skip
+@regression.claim("app_b_gradient_points_along_a",
+    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)", origin="ours",
+    expect=above(0.97))  # fmt: skip
 def cosine(runs):
     return least_cosine(runs, USUAL)
 
 
-@regression.claim(
-    "app_b_cosine_at_short_means",
-    says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
-    origin="ours",
-    expect=above(0.97),
-    fails="with short means more of the gradient lies outside A at these sizes than at |v| = 5",
-)
+@regression.claim("app_b_cosine_at_short_means", says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
+    origin="ours", expect=above(0.97),
+    fails="with short means more of the gradient lies outside A at these sizes than at |v| = 5")  # fmt: skip
 def cosine_at_short_means(runs):
     return least_cosine(runs, SHORT)
 
 
-@figure.claim(
-    "c04_long_means",
-    says="outside the assumptions: |G - A| / |G| with |v| = 5 sqrt(d) or 5 d (least) exceeds 1, though G has rank one:"
-    " its first singular value holds nearly all energy (least)",
-    origin="ours",
-    expect={"relative error": above(1.0), "top energy": above(0.99)},
-)
+@figure.claim("c04_long_means",
+    says="outside the assumptions: |G - A| / |G| with |v| = 5 sqrt(d) or 5 d (least) exceeds 1, though G has rank one: "
+    "its first singular value holds nearly all energy (least)",
+    origin="ours", expect={"relative error": above(1.0), "top energy": above(0.99)})  # fmt: skip
 def long_means(runs):
     named = {"relative error": "rank_one/relative", "top energy": "rank_one/top_energy"}
     return {
@@ -210,14 +176,10 @@ def long_means(runs):
     }
 
 
-@figure.claim(
-    "c33_powers",
+@figure.claim("c33_powers",
     says="at |v| = 1, the log-log slope in n of |(X~ G)^k - c_1^k (X~ beta)^k (alpha^k)^T|, elementwise powers",
-    paper="n^(-k/2) log^(2k) n, the exponent as it must be meant",
-    where="Lemma 3.2",
-    origin="corrected",
-    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS},
-)
+    paper="n^(-k/2) log^(2k) n, the exponent as it must be meant", where="Lemma 3.2", origin="corrected",
+    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS})  # fmt: skip
 def powers(runs):
     return {f"k={k}": slope(runs, f"power_error/{k}", SHORT) for k in POWERS}
 

@@ -67,27 +67,21 @@ class RankingConfig(Config):
 LAPTOP = RankingConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/ranking",
-    figure="Fig. 4, N.1-N.17",
+    name="alignment_elasticity/ranking", figure="Fig. 4, N.1-N.17",
     title="Rankings of unseen classes by similarity, Alignment and Elasticity",
-    caption="Top: Kendall's W, means over seeds with their range, and the heads' training accuracy. Below, the scores"
-    " of the first seed: a colour a class, grey the whole evaluation set.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(train_set="cars196", trunk="resnet18", dim=2048, width=2048),
+    caption="Top: Kendall's W, means over seeds with their range, and the heads' training accuracy. Below, the scores "
+    "of the first seed: a colour a class, grey the whole evaluation set.",
+    laptop=LAPTOP, paper=LAPTOP.but(train_set="cars196", trunk="resnet18", dim=2048, width=2048),
     grid={"train_set": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={"train_set": ["cars196", "cub200"], "seed": [0, 1, 2, 3]},
-    sweep_axes={
-        "lr": loguniform(1e-4, 1e-2),
-        "width": choice(128, 256, 512, 1024),
-        "weight_decay": loguniform(1e-6, 1e-2),
-    },
-    metric="loss/train",
-    minutes=0.2,
+    sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(128, 256, 512, 1024),
+        "weight_decay": loguniform(1e-6, 1e-2)},
+    metric="loss/train", minutes=0.2,
     small={"epochs": 4, "dim": 16, "width": 24, "n_train": 24, "unseen": 4, "permutations": 2},
     needs=("cars196", "cub200"),
-    stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields in place of CARS196 and CUB200, a"
-    " small convolutional backbone in place of ResNet-18: same statistic, other numbers",
-)
+    stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields in place of CARS196 and CUB200, a "
+    "small convolutional backbone in place of ResNet-18: same statistic, other numbers",
+)  # fmt: skip
 
 
 @figure.trial
@@ -171,47 +165,35 @@ def each_pair(runs, value):
     return {name: value(runs.where(train_set=trained), measured) for name, (trained, measured) in pairs}
 
 
-@figure.claim(
-    "c24_rankings_agree",
-    says="Kendall's W in mid training is at least 0.7 trained on A and 0.5 trained on B, on either evaluation set"
-    " (A: CARS196 or digits, B: CUB200 or random fields)",
-    paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)",
-    where="Fig. 4, Section 5",
-    expect={"A to A": at_least(0.7), "A to B": at_least(0.7), "B to A": at_least(0.5), "B to B": at_least(0.5)},
-)
+@figure.claim("c24_rankings_agree",
+    says="Kendall's W in mid training is at least 0.7 trained on A and 0.5 trained on B, on either evaluation set (A: "
+    "CARS196 or digits, B: CUB200 or random fields)",
+    paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)", where="Fig. 4, Section 5",
+    expect={"A to A": at_least(0.7), "A to B": at_least(0.7), "B to A": at_least(0.5),
+        "B to B": at_least(0.5)})  # fmt: skip
 def agreement(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w/{name}"))
 
 
-@figure.claim(
-    "c24_more_than_chance",
-    says="the agreement in mid training is more than chance: mean over four seeds of -2 ln p of the permutation test"
-    " (Fisher's method gives p < 0.05 from 3.88 on)",
-    origin="ours",
-    expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)),
-    seeds=4,
-)
+@figure.claim("c24_more_than_chance",
+    says="the agreement in mid training is more than chance: mean over four seeds of -2 ln p of the permutation test "
+    "(Fisher's method gives p < 0.05 from 3.88 on)",
+    origin="ours", expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)), seeds=4)  # fmt: skip
 def significance(runs):
     return each_pair(runs, lambda some, name: -2 * np.log(some.final(f"kendalls_w_p/{name}")))
 
 
-@figure.claim(
-    "c24_permuted_labels_agree_too",
+@figure.claim("c24_permuted_labels_agree_too",
     says="most of W is not due to the labels: with beta from permuted labels it is still above the null mean 1/3",
-    origin="ours",
-    expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)),
-)
+    origin="ours", expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)))  # fmt: skip
 def agreement_without_labels(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w_permuted/{name}"))
 
 
-@figure.claim(
-    "c25_true_labels_agree_more",
-    says="the rank correlation of similarity and Alignment, averaged over epochs, is higher with the true beta than"
-    " with one from permuted labels (differences)",
-    origin="ours",
-    expect=dict.fromkeys(PAIR_NAMES, above(0)),
-)
+@figure.claim("c25_true_labels_agree_more",
+    says="the rank correlation of similarity and Alignment, averaged over epochs, is higher with the true beta than "
+    "with one from permuted labels (differences)",
+    origin="ours", expect=dict.fromkeys(PAIR_NAMES, above(0)))  # fmt: skip
 def gain_over_permuted(runs):
     def gain(some, name):
         return (some.curve(f"spearman/{name}") - some.curve(f"spearman_permuted/{name}")).loc[1:].mean()
@@ -219,13 +201,9 @@ def gain_over_permuted(runs):
     return each_pair(runs, gain)
 
 
-@figure.claim(
-    "c26_both_heads_learn",
+@figure.claim("c26_both_heads_learn",
     says="both heads classify the training set by the last epoch (the lower accuracy of the two)",
-    paper="curves, no number",
-    where="Fig. N.1",
-    expect={"A": at_least(0.98), "B": at_least(0.98)},
-)
+    paper="curves, no number", where="Fig. N.1", expect={"A": at_least(0.98), "B": at_least(0.98)})  # fmt: skip
 def heads(runs):
     def lower(name):
         return min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))

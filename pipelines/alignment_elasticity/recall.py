@@ -15,19 +15,13 @@ LOGARITHMIC = (*CLOSE, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 LAPTOP = one_step.ShareConfig(networks=1, shares=tuple(sorted({*TENTHS, *CLOSE})))
 
 figure = Experiment(
-    name="alignment_elasticity/recall",
-    figure="Fig. 3 c",
+    name="alignment_elasticity/recall", figure="Fig. 3 c",
     title="Recall@1 of unseen classes at e v, before and after the step",
     caption="With Figs. K.4 (top) and K.5. Means over draws of the data and networks; bands are the range over draws.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**one_step.PAPER),
-    grid={"distribution": list(INSIDE), "seed": [0, 1, 2, 3, 4]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="recall/cosine_trained",
-    mode="max",
-    minutes=0.4,
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={"distribution": list(INSIDE), "seed": [0, 1, 2, 3, 4]},
+    sweep_axes=one_step.SWEEP_AXES, metric="recall/cosine_trained", mode="max", minutes=0.4,
     small=one_step.SMALL | {"seed": [0, 1, 2]},
-)
+)  # fmt: skip
 
 
 @figure.trial
@@ -40,23 +34,17 @@ def cost(config):
     return one_step.cost(config, len(config.shares), recall=2)
 
 
-@figure.claim(
-    "c12_initial_recall_rises",
+@figure.claim("c12_initial_recall_rises",
     says="before the step Recall@1 rises with |e|, as the means of the two classes part (Spearman, e = -0.9, ..., 0.9)",
-    paper="increases with e",
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
-)
+    paper="increases with e", expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))  # fmt: skip
 def initial(runs):
     return trends(runs, "recall/cosine_initial", INSIDE, only=np.isin(shares_of(runs), TENTHS))
 
 
-@figure.claim(
-    "c13_three_phases",
+@figure.claim("c13_three_phases",
     says="the gain of Recall@1 is small at the smallest e, large between (largest), small at the largest e",
-    paper="three phases",
-    where="Appendix K.5",
-    expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)},
-)
+    paper="three phases", where="Appendix K.5",
+    expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)})  # fmt: skip
 def phases(runs):
     each_data = [runs.where(distribution=distribution) for distribution in INSIDE]
     gains = [some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial") for some in each_data]
@@ -68,13 +56,9 @@ def phases(runs):
     }
 
 
-@figure.claim(
-    "c17_inner_product_agrees",
+@figure.claim("c17_inner_product_agrees",
     says="Spearman of Recall@1 after the step with |beta^T mu|: by inner product and by cosine (largest difference)",
-    paper="similar trends",
-    where="Fig. K.5",
-    expect=at_most(0.15),
-)
+    paper="similar trends", where="Fig. K.5", expect=at_most(0.15))  # fmt: skip
 def inner_product(runs):
     only = np.isin(shares_of(runs), LOGARITHMIC)
     cosine, inner = (trends(runs, f"recall/{kind}_trained", INSIDE, only=only) for kind in ("cosine", "inner"))

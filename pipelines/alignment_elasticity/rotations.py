@@ -62,51 +62,32 @@ LENGTHS = (0.7, 1.0, 1.5, 3.0, 5.0)
 RECALLED = [("ball", 3.0), ("sphere", 3.0), ("sphere", 5.0)]
 
 scores = Experiment(
-    name="alignment_elasticity/rotations",
-    figure="Fig. 3 d, e",
+    name="alignment_elasticity/rotations", figure="Fig. 3 d, e",
     title="Alignment and Elasticity of unseen classes at R v",
-    caption="With Fig. K.2. Every point is a rotation: the mean over networks and draws of the data.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(rotations=300, **one_step.PAPER),
-    grid={"distribution": list(DATA), "seed": [0, 1, 2, 3, 4]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="alignment/trained",
-    mode="max",
-    minutes=0.3,
+    caption="With Fig. K.2. Every point is a rotation: the mean over networks and draws of the data.", laptop=LAPTOP,
+    paper=LAPTOP.but(rotations=300, **one_step.PAPER), grid={"distribution": list(DATA), "seed": [0, 1, 2, 3, 4]},
+    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3,
     small=one_step.SMALL | {"rotations": 8, "seed": [0, 1, 2]},
-)
+)  # fmt: skip
 retrieval = scores.variant(
-    "rotations_recall",
-    figure="Fig. 3 f",
-    title="Recall@1 of unseen classes at R v, before and after the step",
+    "rotations_recall", figure="Fig. 3 f", title="Recall@1 of unseen classes at R v, before and after the step",
     caption="With Fig. K.4 (bottom). Every point is a rotation: the mean over networks and draws of the data.",
-    recall=True,
-    mean_norm=3.0,
-    grid={("distribution", "mean_norm"): RECALLED, "seed": [0, 1, 2, 3, 4]},
-    metric="recall/cosine_trained",
-    minutes=0.8,
-)
+    recall=True, mean_norm=3.0, grid={("distribution", "mean_norm"): RECALLED, "seed": [0, 1, 2, 3, 4]},
+    metric="recall/cosine_trained", minutes=0.8,
+)  # fmt: skip
 short = scores.variant(
-    "rotations_short_means",
-    figure="Sec. 4",
+    "rotations_short_means", figure="Sec. 4",
     title="Elasticity of unseen classes at R v falls with the similarity where |v| < 1",
     caption="A control that the theory predicts. Every point is a rotation: the mean over networks and draws.",
-    grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]},
-    metric="elasticity/unseen",
-)
+    grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]}, metric="elasticity/unseen",
+)  # fmt: skip
 generator = Experiment(
-    name="alignment_elasticity/rotation_generator",
-    figure="App. K.4",
+    name="alignment_elasticity/rotation_generator", figure="App. K.4",
     title="Rotations by QR of I + εM: how far they turn a vector",
     caption="Cosine of v and R v. Points are means over seeds, bars their range; dashed: (1 + ε²d)^(-1/2).",
-    laptop=GENERATOR,
-    paper=GENERATOR.but(dim=2048, rotations=300),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(64, 128, 256)},
-    metric="cosine/fixed",
-    minutes=0.1,
-    small={"dim": 16, "rotations": 5},
-)
+    laptop=GENERATOR, paper=GENERATOR.but(dim=2048, rotations=300), grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(64, 128, 256)}, metric="cosine/fixed", minutes=0.1, small={"dim": 16, "rotations": 5},
+)  # fmt: skip
 
 
 def strengths(config):
@@ -131,68 +112,45 @@ def cost(config):
     return replace(found, flops=found.flops + 1.4 * config.rotations * config.dim**3)
 
 
-@scores.claim(
-    "c09_alignment_grows",
+@scores.claim("c09_alignment_grows",
     says="over rotations Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
-    paper="positive tendency",
-    where="Figs. 3d, K.2",
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)),
-)
+    paper="positive tendency", where="Figs. 3d, K.2", expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
 def alignment(runs):
     return trends(runs, "alignment/trained")
 
 
-@scores.claim(
-    "c10_elasticity_grows",
-    says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
-    paper="positive tendency",
-    where="Figs. 3e, K.2",
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
-)
+@scores.claim("c10_elasticity_grows", says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
+    paper="positive tendency", where="Figs. 3e, K.2", expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))  # fmt: skip
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", INSIDE)
 
 
-@scores.claim(
-    "c10_elasticity_grows_outside",
+@scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions: the same for Data 2, where slight rotations all saturate the features (Spearman)",
-    paper="positive tendency",
-    where="Fig. K.2",
-    expect=at_least(0.9),
-)
+    paper="positive tendency", where="Fig. K.2", expect=at_least(0.9))  # fmt: skip
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
-@scores.claim(
-    "c11_initial_alignment_is_flat",
+@scores.claim("c11_initial_alignment_is_flat",
     says="before the step Alignment does not depend on the rotation: its range over its mean, Data 1 and 3",
-    origin="ours",
-    where="Fig. 3d",
-    expect=dict.fromkeys(INSIDE.values(), below(0.2)),
-)
+    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)))  # fmt: skip
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
 
 
-@retrieval.claim(
-    "c14_recall_rises",
-    says="after the step Recall@1 rises with |beta^T mu|, |v| = 3 (Spearman)",
-    paper="increases",
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.8)),
-)
+@retrieval.claim("c14_recall_rises", says="after the step Recall@1 rises with |beta^T mu|, |v| = 3 (Spearman)",
+    paper="increases", expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))  # fmt: skip
 def recall_rises(runs):
     return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=3.0)
 
 
-@retrieval.claim(
-    "c15_initial_recall_is_flat",
-    says="before the step Recall@1 does not depend on the rotation, |v| = 3: its range (larger of Data 1 and 3), and"
-    " Spearman's correlation with |beta^T mu|",
+@retrieval.claim("c15_initial_recall_is_flat",
+    says="before the step Recall@1 does not depend on the rotation, |v| = 3: its range (larger of Data 1 and 3), and "
+    "Spearman's correlation with |beta^T mu|",
     paper="does not vary",
-    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
-)
+    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)})  # fmt: skip
 def initial_recall(runs):
     curves = [runs.curve("recall/cosine_initial", mean_norm=3.0, distribution=d) for d in INSIDE]
     largest = max(curve.max() - curve.min() for curve in curves)
@@ -211,24 +169,20 @@ def initial_recall_of_one(runs):
     return {name: abs(correlation) for name, correlation in found.items()}
 
 
-@retrieval.claim(
-    "c16_far_classes_lose",
+@retrieval.claim("c16_far_classes_lose",
     says="the gain of Recall@1, |v| = 3: mean over the tenth of the rotations with the least |beta^T mu| (largest over"
     " Data 1 and 3), and over the third with the greatest (least)",
     paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)},
-)
+    expect={"lowest tenth": below(0), "top third": above(-0.005)})  # fmt: skip
 def far_classes(runs):
     lows, highs = zip(*(gains(runs, distribution, 3.0) for distribution in INSIDE), strict=True)
     return {"lowest tenth": max(lows), "top third": min(highs)}
 
 
-@retrieval.claim(
-    "c16_far_classes_lose_longer_means",
+@retrieval.claim("c16_far_classes_lose_longer_means",
     says="the same for Data 3 at |v| = 5, where Recall@1 is near its ceiling before the step",
     paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)},
-)
+    expect={"lowest tenth": below(0), "top third": above(-0.005)})  # fmt: skip
 def far_classes_longer(runs):
     low, high = gains(runs, "sphere", 5.0)
     return {"lowest tenth": low, "top third": high}
@@ -242,22 +196,16 @@ def gains(runs, distribution, norm):
     return gain[order[: max(2, len(order) // 10)]].mean(), gain[order[-(len(order) // 3) :]].mean()
 
 
-@short.claim(
-    "c32_elasticity_turns",
-    says="over rotations of Data 3: Spearman of Elasticity with |beta^T mu|, below |v| = 1 and above",
-    origin="ours",
-    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)},
-)
+@short.claim("c32_elasticity_turns",
+    says="over rotations of Data 3: Spearman of Elasticity with |beta^T mu|, below |v| = 1 and above", origin="ours",
+    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})  # fmt: skip
 def turns(runs):
     return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
 
 
-@short.claim(
-    "c32_alignment_does_not_turn",
-    says="over rotations of Data 3: Spearman of Alignment with |beta^T mu|, at every |v|",
-    origin="ours",
-    expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS},
-)
+@short.claim("c32_alignment_does_not_turn",
+    says="over rotations of Data 3: Spearman of Alignment with |beta^T mu|, at every |v|", origin="ours",
+    expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})  # fmt: skip
 def alignment_stays(runs):
     return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in LENGTHS}
 
@@ -342,36 +290,27 @@ def turning_cost(config):
     return Cost(config.dim, 10.0 * config.rotations * config.dim**3, 40.0 * config.dim**2)
 
 
-@generator.claim(
-    "c23_rotations",
+@generator.claim("c23_rotations",
     says="every R is orthogonal with determinant 1 (largest error of an entry of R'R, and of the determinant)",
-    paper="a valid rotation",
-    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)},
-)
+    paper="a valid rotation", expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})  # fmt: skip
 def valid(runs):
     return {name: runs.final(f"rotation_error/{name}") for name in ("orthogonality", "determinant")}
 
 
-@generator.claim(
-    "c23_slight_to_substantial",
-    says="with the signs of R's diagonal mended: the cosine of v and R v at the slightest rotation, and Spearman's"
-    " correlation of minus the cosine with eps",
-    paper="from slight to more substantial",
-    origin="corrected",
-    expect={"slightest": above(0.99), "Spearman": at_least(0.9)},
-)
+@generator.claim("c23_slight_to_substantial",
+    says="with the signs of R's diagonal mended: the cosine of v and R v at the slightest rotation, and Spearman's "
+    "correlation of minus the cosine with eps",
+    paper="from slight to more substantial", origin="corrected",
+    expect={"slightest": above(0.99), "Spearman": at_least(0.9)})  # fmt: skip
 def slight(runs):
     eps, cosine = runs.arrays("grid")[0]["eps"], runs.curve("cosine/fixed")
     return {"slightest": cosine.iloc[0], "Spearman": float(stats.spearmanr(eps, -cosine).statistic)}
 
 
-@generator.claim(
-    "c23_as_printed",
+@generator.claim("c23_as_printed",
     says="with Q as LAPACK returns it: the cosine of v and R v at the slightest rotation",
-    paper="from slight to more substantial",
-    expect=above(0.99),
-    fails="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I",
-)
+    paper="from slight to more substantial", expect=above(0.99),
+    fails="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I")  # fmt: skip
 def as_printed(runs):
     return runs.curve("cosine/printed").iloc[0]
 

@@ -48,13 +48,10 @@ def cost(config):
     return one_step.cost(config, len(config.shares))
 
 
-@figure.claim(
-    "c05_similarity_is_linear",
+@figure.claim("c05_similarity_is_linear",
     says="beta^T mu is linear in e: Pearson's correlation, and the slope for e; the least over Data 1-3",
-    paper="positive, linear relationship",
-    where="Fig. K.6",
-    expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
-)
+    paper="positive, linear relationship", where="Fig. K.6",
+    expect={"Pearson": above(1 - 1e-9), "slope": above(0)})  # fmt: skip
 def linear(runs):
     shares = shares_of(runs)
     found = [runs.curve("similarity/unseen", mean_growth="constant", distribution=name) for name in DATA]
@@ -64,35 +61,23 @@ def linear(runs):
     }
 
 
-@figure.claim(
-    "c06_alignment_grows",
-    says="Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
-    paper="grows",
-    where="Figs. 3a, K.1, K.3",
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)),
-)
+@figure.claim("c06_alignment_grows",
+    says="Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)", paper="grows",
+    where="Figs. 3a, K.1, K.3", expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
 def alignment(runs):
     return trends(runs, "alignment/trained", mean_growth="constant")
 
 
-@figure.claim(
-    "c07_elasticity_grows",
-    says="Elasticity grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
-    paper="grows",
-    where="Figs. 3b, K.1, K.3",
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)),
-)
+@figure.claim("c07_elasticity_grows",
+    says="Elasticity grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)", paper="grows",
+    where="Figs. 3b, K.1, K.3", expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", mean_growth="constant")
 
 
-@figure.claim(
-    "c08_alignment_gain_grows",
+@figure.claim("c08_alignment_gain_grows",
     says="what the step adds to Alignment grows with |beta^T mu| (Spearman): longer means alone do not explain it",
-    origin="ours",
-    where="Fig. 3a",
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.95)),
-)
+    origin="ours", where="Fig. 3a", expect=dict.fromkeys(INSIDE.values(), at_least(0.95)))  # fmt: skip
 def gain(runs):
     return trends(runs, "alignment/trained", INSIDE, less="alignment/initial", mean_growth="constant")
 

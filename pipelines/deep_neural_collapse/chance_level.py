@@ -51,18 +51,12 @@ PRESET = ChanceConfig()
 WIDTHS = [64, 128, 256, 512]
 
 figure = Experiment(
-    name="deep_neural_collapse/chance_level",
-    figure="Section 5",
-    title="Correlations between unrelated matrices",
-    caption="Means over seeds; bars from the least to the greatest. Dashed: the paper's chance level.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"width": WIDTHS, "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)},
-    metric="chance/rotation_null",
-    minutes=0.1,
+    name="deep_neural_collapse/chance_level", figure="Section 5", title="Correlations between unrelated matrices",
+    caption="Means over seeds; bars from the least to the greatest. Dashed: the paper's chance level.", laptop=PRESET,
+    paper=PRESET, grid={"width": WIDTHS, "seed": [0, 1, 2]},
+    sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)}, metric="chance/rotation_null", minutes=0.1,
     small={"width": [16, 32], "n_train": 40, "vectors": 4},
-)
+)  # fmt: skip
 
 
 @figure.trial
@@ -105,12 +99,9 @@ def in_units_of_chance(runs, name):
     return max(abs(runs.final(f"chance/{name}", width=width)) * width**0.5 for width in runs.values("width"))
 
 
-@figure.claim(
-    "eigenvectors_are_at_chance",
+@figure.claim("eigenvectors_are_at_chance",
     says="products of independent eigenvectors are d^(-1/2) in size (root mean square, times the root of d)",
-    paper="concentrates within O(d^(-1/2)), 0.04 at 512",
-    expect=between(0.8, 1.2),
-)
+    paper="concentrates within O(d^(-1/2)), 0.04 at 512", expect=between(0.8, 1.2))  # fmt: skip
 def eigenvectors(runs):
     widths = runs.values("width")
     return sum(runs.final("chance/eigenvectors", width=width) * width**0.5 for width in widths) / len(widths)
@@ -128,32 +119,23 @@ def matrices(runs):
     return {part: in_units_of_chance(runs, name) for part, name in pairs.items()}
 
 
-@figure.claim(
-    "chance_does_not_fall_with_width",
-    says="at the largest width independent normal matrices still correlate by 0.5",
-    origin="ours",
-    expect=at_least(0.5),
-)
+@figure.claim("chance_does_not_fall_with_width",
+    says="at the largest width independent normal matrices still correlate by 0.5", origin="ours",
+    expect=at_least(0.5))  # fmt: skip
 def level(runs):
     return runs.final("chance/gaussian", width=max(runs.values("width")))
 
 
-@figure.claim(
-    "off_diagonal_entries_are_at_chance",
+@figure.claim("off_diagonal_entries_are_at_chance",
     says="off the diagonal independent normal matrices correlate by less than d^(-1/2) (largest, in d^(-1/2))",
-    origin="ours",
-    expect=at_most(1),
-)
+    origin="ours", expect=at_most(1))  # fmt: skip
 def off_diagonal(runs):
     return in_units_of_chance(runs, "gaussian_offdiagonal")
 
 
-@figure.claim(
-    "rotations_are_as_another_network",
+@figure.claim("rotations_are_as_another_network",
     says="a rotation of its own AGOP correlates with W'W as the AGOP of another network (largest difference)",
-    origin="ours",
-    expect=at_most(0.05),
-)
+    origin="ours", expect=at_most(0.05))  # fmt: skip
 def rotations(runs):
     null, other = "chance/rotation_null", "chance/other_network"
     return max(abs(runs.final(null, width=d) - runs.final(other, width=d)) for d in runs.values("width"))

@@ -43,52 +43,32 @@ SMALL: dict[Any, Any] = {"n_train": 20, "width": 32, "lr": 0.1, "batch_size": 5,
 STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN: other numbers, the same code path"
 
 mlp = Experiment(
-    name="deep_neural_collapse/mlp",
-    figure="Figs. 2a, 7, 10",
-    title="Collapse and the ansatz in the layers of an MLP",
-    caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines"
-    " are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed after random"
-    " rotations, dotted the paper's 0.74.",
-    laptop=NetworkConfig(),
-    paper=PAPER,
+    name="deep_neural_collapse/mlp", figure="Figs. 2a, 7, 10", title="Collapse and the ansatz in the layers of an MLP",
+    caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines "
+    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed after random "
+    "rotations, dotted the paper's 0.74.",
+    laptop=NetworkConfig(), paper=PAPER,
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
-    paper_grid={
-        ("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
-        "seed": SEEDS,
-    },
-    sweep_axes={
-        "lr": loguniform(1e-2, 2e-1),
-        "width": choice(64, 128, 256, 512),
-        "init_scale": loguniform(0.2, 1.5),
-        "weight_decay": loguniform(1e-6, 1e-2),
-    },
-    minutes=1.2,
-    small={("init_scale", "epochs"): [(1.0, 60), (LARGE, 60)], **SMALL},
-    needs=OF_PAPER,
-    stand_in=STAND_IN,
-)
+    paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
+        "seed": SEEDS},
+    sweep_axes={"lr": loguniform(1e-2, 2e-1), "width": choice(64, 128, 256, 512), "init_scale": loguniform(0.2, 1.5),
+        "weight_decay": loguniform(1e-6, 1e-2)},
+    minutes=1.2, small={("init_scale", "epochs"): [(1.0, 60), (LARGE, 60)], **SMALL}, needs=OF_PAPER, stand_in=STAND_IN,
+)  # fmt: skip
 resnet = mlp.variant(
-    "resnet",
-    figure="Figs. 2b, 8, 11",
-    title="Collapse and the ansatz in the head of a residual network",
-    laptop=CONV.but(trunk="batch_norm"),
-    paper=PAPER.but(trunk="resnet18", epochs=300),
-    grid={"seed": SEEDS},
-    paper_grid={"dataset": OF_PAPER, "seed": SEEDS},
-    minutes=0.6,
-    small=SMALL,
+    "resnet", figure="Figs. 2b, 8, 11", title="Collapse and the ansatz in the head of a residual network",
+    laptop=CONV.but(trunk="batch_norm"), paper=PAPER.but(trunk="resnet18", epochs=300), grid={"seed": SEEDS},
+    paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=0.6, small=SMALL,
     stand_in="three convolutions with batch norm in place of ResNet-18, initial scale 1, and " + STAND_IN,
-)
+)  # fmt: skip
 vgg = resnet.variant(
-    "vgg",
-    figure="Figs. 9, 12",
-    title="Collapse and the ansatz in the head of a VGG",
+    "vgg", figure="Figs. 9, 12", title="Collapse and the ansatz in the head of a VGG",
     laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
     paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
     small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
     stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
-)
+)  # fmt: skip
 PRINTED = {mlp: "0.74 +- 0.13 (MNIST)", resnet: "0.74 +- 0.17 (CIFAR-10)", vgg: "curves, no number"}
 mlp.trial(run)
 mlp.cost(cost)
@@ -159,14 +139,9 @@ for experiment in PRINTED:
     )(right_factor)
 
 
-@mlp.claim(
-    "c16_left_factor_leaves_nc1",
-    also=[resnet, vgg],
-    says="NC1 of W x is that of S V' x (largest relative difference over layers)",
-    paper="exact",
-    where="Section 5",
-    expect=at_most(1e-6),
-)
+@mlp.claim("c16_left_factor_leaves_nc1", also=[resnet, vgg],
+    says="NC1 of W x is that of S V' x (largest relative difference over layers)", paper="exact", where="Section 5",
+    expect=at_most(1e-6))  # fmt: skip
 def left_factor(runs):
     return max(one.final(f"nc1_left_error/{layer}") for one in each(runs) for layer in hidden(one))
 
@@ -185,25 +160,17 @@ for experiment, number in PRINTED.items():
     )(trained)
 
 
-@mlp.claim(
-    "c17_untrained_ansatz_is_high_too",
-    also=[resnet, vgg],
+@mlp.claim("c17_untrained_ansatz_is_high_too", also=[resnet, vgg],
     says="control: before training the same score is as high (mean over hidden layers), so that it proves little",
-    origin="ours",
-    expect=at_least(0.6),
-)
+    origin="ours", expect=at_least(0.6))  # fmt: skip
 def untrained(runs):
     return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
 
 
-@mlp.claim(
-    "c18_classes_collapse",
-    also=[resnet, vgg],
-    says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end"
-    " (Spearman)",
-    paper="curves, no number",
-    expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)},
-)
+@mlp.claim("c18_classes_collapse", also=[resnet, vgg],
+    says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end "
+    "(Spearman)",
+    paper="curves, no number", expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)})  # fmt: skip
 def collapse(runs):
     networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)
     profiles = [[one.final(f"nc1/{layer}") for layer in layers] for one in networks]
@@ -217,14 +184,9 @@ def over_start(one, metric):
     return one.final(metric) / one.at(metric, 0)
 
 
-@mlp.claim(
-    "c20_means_spread_in_the_last_layer",
-    also=[resnet, vgg],
+@mlp.claim("c20_means_spread_in_the_last_layer", also=[resnet, vgg],
     says="the class means of the last hidden layer are nearer to a simplex than those before (difference of NC2)",
-    paper="strong DNC2 progression only in the very last layer",
-    where="Section 5",
-    expect=below(0),
-)
+    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0))  # fmt: skip
 def last_layer(runs):
     top = len(hidden(runs))
     return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
@@ -243,12 +205,9 @@ def progress(runs):
     return max(over_start(one, f"nc2_cosines/{len(hidden(runs))}") for one in of_small_scale(runs))
 
 
-@mlp.claim(
-    "c19_small_scale_collapses_more",
+@mlp.claim("c19_small_scale_collapses_more",
     says="NC1 of the last hidden layer is below a fifth of that at initial scale 1.5, both networks fitting their data",
-    origin="ours",
-    expect=below(0.2),
-)
+    origin="ours", expect=below(0.2))  # fmt: skip
 def small_scale(runs):
     small, large = of_small_scale(runs), of_large_scale(runs)
     same = [one for one in small if one.trials.dataset.iloc[0] == large.trials.dataset.iloc[0]]
@@ -258,12 +217,9 @@ def small_scale(runs):
     return max(one.final(f"nc1/{top}") for one in same) / large.final(f"nc1/{top}")
 
 
-@mlp.claim(
-    "c21_excess_over_rotations_grows",
+@mlp.claim("c21_excess_over_rotations_grows",
     says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5",
-    origin="ours",
-    expect={"over the start": at_least(0.15), "over the large scale": above(0)},
-)
+    origin="ours", expect={"over the start": at_least(0.15), "over the large scale": above(0)})  # fmt: skip
 def excess(runs):
     small, large = of_small_scale(runs), of_large_scale(runs)
     return {

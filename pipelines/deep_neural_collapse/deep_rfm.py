@@ -24,43 +24,27 @@ SEEDS = [0, 1, 2]
 STAGES = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
 
 relu = Experiment(
-    name="deep_neural_collapse/deep_rfm_relu",
-    figure="Figs. 3, 6, 1b",
+    name="deep_neural_collapse/deep_rfm_relu", figure="Figs. 3, 6, 1b",
     title="Neural collapse in Deep RFM with ReLU features",
     caption="Lines are means over seeds, bands their range. Right: cosines after the AGOP (one seed; black: -1).",
-    laptop=RELU,
-    paper=RELU.but(**PUBLIC, width=1024),
-    grid={
-        ("dataset", "kernel"): [("digits", "laplace"), ("digits", "gaussian"), ("mixture", "laplace")],
-        "seed": SEEDS,
-    },
-    paper_grid={
-        ("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "gaussian"), ("svhn", "laplace")],
-        "seed": SEEDS,
-    },
-    sweep_axes={
-        "width": choice(128, 256, 512, 1024),
-        "bandwidth": loguniform(0.5, 8.0),
-        "ridge": loguniform(1e-4, 1e-1),
-    },
-    metric="nc1/projected",
-    minutes=0.3,
-    small={"n_train": 50, "n_test": 10, "width": 40, "depth": 3},
+    laptop=RELU, paper=RELU.but(**PUBLIC, width=1024),
+    grid={("dataset", "kernel"): [("digits", "laplace"), ("digits", "gaussian"), ("mixture", "laplace")],
+        "seed": SEEDS},
+    paper_grid={("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "gaussian"), ("svhn", "laplace")],
+        "seed": SEEDS},
+    sweep_axes={"width": choice(128, 256, 512, 1024), "bandwidth": loguniform(0.5, 8.0),
+        "ridge": loguniform(1e-4, 1e-1)},
+    metric="nc1/projected", minutes=0.3, small={"n_train": 50, "n_test": 10, "width": 40, "depth": 3},
     needs=("cifar10", "mnist", "svhn"),
     stand_in="scikit-learn's 8x8 digits (and a Gaussian mixture) in place of MNIST, CIFAR-10 and SVHN: same code path",
     headline=True,
-)
+)  # fmt: skip
 cos = relu.variant(
-    "deep_rfm_cos",
-    figure="Figs. 4, 5, 1a",
-    title="Neural collapse in Deep RFM with cosine features",
-    laptop=COS,
-    paper=COS.but(**PUBLIC, width=4096),
-    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": SEEDS},
+    "deep_rfm_cos", figure="Figs. 4, 5, 1a", title="Neural collapse in Deep RFM with cosine features", laptop=COS,
+    paper=COS.but(**PUBLIC, width=4096), grid={("dataset", "kernel"): [("digits", "laplace")], "seed": SEEDS},
     paper_grid={("dataset", "kernel"): [(name, "laplace") for name in ("cifar10", "mnist", "svhn")], "seed": SEEDS},
-    minutes=0.4,
-    small={"n_train": 50, "width": 256, "depth": 4},
-)
+    minutes=0.4, small={"n_train": 50, "width": 256, "depth": 4},
+)  # fmt: skip
 relu.trial(build)
 relu.cost(cost)
 
@@ -106,55 +90,37 @@ def before_the_floor(values):
     return values[: 1 + (falls.index(False) if False in falls else len(falls))]
 
 
-@relu.claim(
-    "c01_agop_reduces",
-    also=[cos],
+@relu.claim("c01_agop_reduces", also=[cos],
     says="NC1 falls at the multiplication by M^(1/2) in every layer (largest ratio after / before)",
-    paper="drop at M^(1/2) in every layer; curves, no number",
-    expect=below(1),
-)
+    paper="drop at M^(1/2) in every layer; curves, no number", expect=below(1))  # fmt: skip
 def agop_reduces(runs):
     return float(ratios(runs, "nc1/projected", "nc1/input").max())
 
 
-@relu.claim(
-    "c02_features_worsen",
-    says="ReLU features raise NC1 a little in every layer (least and greatest factor)",
-    paper="marginally increase or stay constant",
-    where="Fig. 3, Appendix A",
-    expect={"least": above(1), "greatest": below(2)},
-)
+@relu.claim("c02_features_worsen", says="ReLU features raise NC1 a little in every layer (least and greatest factor)",
+    paper="marginally increase or stay constant", where="Fig. 3, Appendix A",
+    expect={"least": above(1), "greatest": below(2)})  # fmt: skip
 def features_worsen(runs):
     factors = ratios(runs, "nc1/features", "nc1/projected")
     return {"least": float(factors.min()), "greatest": float(factors.max())}
 
 
-@cos.claim(
-    "c02_features_worsen",
-    says="cosine features raise NC1 by much in every layer (least factor)",
-    paper="curves, no number",
-    expect=above(2),
-)
+@cos.claim("c02_features_worsen", says="cosine features raise NC1 by much in every layer (least factor)",
+    paper="curves, no number", expect=above(2))  # fmt: skip
 def cos_features_worsen(runs):
     return float(ratios(runs, "nc1/features", "nc1/projected").min())
 
 
-@relu.claim(
-    "c03_collapse_with_depth",
+@relu.claim("c03_collapse_with_depth",
     says="NC1 after M^(1/2) falls with depth (rank correlation with the layer; last over the first input's)",
-    paper="curves, no number",
-    expect={"Spearman": at_most(-0.9), "last / first": at_most(0.05)},
-)
+    paper="curves, no number", expect={"Spearman": at_most(-0.9), "last / first": at_most(0.05)})  # fmt: skip
 def collapse(runs):
     return {"Spearman": worst(runs, spearman), "last / first": worst(runs, end_over_start)}
 
 
-@cos.claim(
-    "c03_collapse_with_depth",
+@cos.claim("c03_collapse_with_depth",
     says="NC1 after M^(1/2) falls far below that of the data (last layer, and least of all, over the first input's)",
-    paper="curves, no number",
-    expect={"last / first": at_most(0.05), "least / first": at_most(0.05)},
-)
+    paper="curves, no number", expect={"last / first": at_most(0.05), "least / first": at_most(0.05)})  # fmt: skip
 def cos_collapse(runs):
     least = [trusted(runs, "nc1/projected", **row).min() / trusted(runs, "nc1/input", **row)[0] for row in rows(runs)]
     return {"last / first": worst(runs, end_over_start), "least / first": float(max(least))}
@@ -172,41 +138,28 @@ def exponential(runs):
     return worst_line(runs, lambda values: values)
 
 
-@cos.claim(
-    "c04b_exponential_before_the_floor",
-    says="as long as a layer lowers NC1 by a fifth, ln NC1 against the layer is a falling line",
-    origin="ours",
-    expect={"R²": at_least(0.9), "slope": below(0)},
-)
+@cos.claim("c04b_exponential_before_the_floor",
+    says="as long as a layer lowers NC1 by a fifth, ln NC1 against the layer is a falling line", origin="ours",
+    expect={"R²": at_least(0.9), "slope": below(0)})  # fmt: skip
 def exponential_at_first(runs):
     return worst_line(runs, before_the_floor)
 
 
-@relu.claim(
-    "c05_class_means_form_a_simplex",
-    also=[cos],
+@relu.claim("c05_class_means_form_a_simplex", also=[cos],
     says="NC2 after M^(1/2) in the last layer is less than half that of the data (largest ratio)",
-    paper="curves, no number",
-    expect=below(0.5),
-)
+    paper="curves, no number", expect=below(0.5))  # fmt: skip
 def simplex(runs):
     return worst(runs, lambda runs, row: end_over_start(runs, row, "nc2_cosines"))
 
 
-@relu.claim(
-    "c06_gram_matrix_is_that_of_a_simplex",
+@relu.claim("c06_gram_matrix_is_that_of_a_simplex",
     says="after M^(1/2) in the last layer centred cosines are 1 within classes and -1/(K-1) between (means)",
-    paper="simplex ETF in the final column",
-    where="Figs. 1 and 6",
-    expect={"within": at_least(0.95), "between, distance": at_most(0.01)},
-)
-@cos.claim(
-    "c06_gram_matrix_is_that_of_a_simplex",
+    paper="simplex ETF in the final column", where="Figs. 1 and 6",
+    expect={"within": at_least(0.95), "between, distance": at_most(0.01)})  # fmt: skip
+@cos.claim("c06_gram_matrix_is_that_of_a_simplex",
     says="after M^(1/2) in the last layer centred cosines are 1 within classes and -1/(K-1) between (means)",
-    paper="simplex ETF in the final column",
-    where="Figs. 1 and 5",
-    expect={"within": at_least(0.95), "between, distance": at_most(0.01)},
-)
+    paper="simplex ETF in the final column", where="Figs. 1 and 5",
+    expect={"within": at_least(0.95), "between, distance": at_most(0.01)})  # fmt: skip
 def gram_matrix(runs):
     def off(runs, row):
         return abs(trusted(runs, "gram_between/projected", **row)[-1] + 1 / (class_count(runs, row) - 1))

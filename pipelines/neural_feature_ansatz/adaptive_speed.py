@@ -14,15 +14,11 @@ PAPER = ChainConfig(
 )  # fmt: skip
 
 figure = isotropic.variant(
-    "adaptive_speed",
-    figure="Fig. 12",
-    title="Adaptive Speed Limited Optimization against gradient descent",
+    "adaptive_speed", figure="Fig. 12", title="Adaptive Speed Limited Optimization against gradient descent",
     caption="UC-NFA of each hidden layer, and losses. Means over seeds; bands are their range.",
-    laptop=PAPER.but(width=128, measure_every=10),
-    paper=PAPER,
-    grid={("optimizer", "lr"): [("gd", 0.25), ("adaptive_slo", 0.05)], "seed": [0, 1, 2, 3, 4, 5]},
-    minutes=0.6,
-)
+    laptop=PAPER.but(width=128, measure_every=10), paper=PAPER,
+    grid={("optimizer", "lr"): [("gd", 0.25), ("adaptive_slo", 0.05)], "seed": [0, 1, 2, 3, 4, 5]}, minutes=0.6,
+)  # fmt: skip
 
 
 @figure.trial
@@ -35,24 +31,16 @@ def final(runs, optimizer):
     return [runs.final(f"nfa/{layer}", optimizer=optimizer) for layer in range(3)]
 
 
-@figure.claim(
-    "c30_least_aligned_layer_gains",
+@figure.claim("c30_least_aligned_layer_gains",
     says="the least aligned hidden layer ends with a higher UC-NFA than under gradient descent (difference)",
-    paper="curves, no number",
-    expect=above(0),
-)
+    paper="curves, no number", expect=above(0))  # fmt: skip
 def least(runs):
     return min(final(runs, "adaptive_slo")) - min(final(runs, "gd"))
 
 
-@figure.claim(
-    "c31_above_gd_best",
-    says="every hidden layer ends above gradient descent's best layer (difference)",
-    paper="higher than the highest UC-NFA of standard training",
-    where="Appendix J",
-    expect=above(0),
-    fails="about half of the seeds end above; the others stay below gradient descent's best layer",
-)
+@figure.claim("c31_above_gd_best", says="every hidden layer ends above gradient descent's best layer (difference)",
+    paper="higher than the highest UC-NFA of standard training", where="Appendix J", expect=above(0),
+    fails="about half of the seeds end above; the others stay below gradient descent's best layer")  # fmt: skip
 def above_best(runs):
     return min(final(runs, "adaptive_slo")) - max(final(runs, "gd"))
 

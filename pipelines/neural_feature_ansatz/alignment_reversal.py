@@ -50,21 +50,16 @@ GAMMAS = [1 / 64, 1 / 8, 0.25, 0.4, 0.45, 0.5, 0.6, 1.0]
 LAPTOP = ReversalConfig(dim=256, width=256)
 
 figure = Experiment(
-    name="neural_feature_ansatz/alignment_reversal",
-    figure="Fig. 3",
+    name="neural_feature_ansatz/alignment_reversal", figure="Fig. 3",
     title="Predicted and observed derivative alignment on the alignment-reversing data",
     caption="Mean and range over data seeds. The drop at small balance comes from inverted null directions and the "
     "label offset, so it depends on the floor under the singular values.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(dim=1024, width=1024),
-    grid={"balance": GAMMAS, "seed": [0, 1, 2, 3]},
+    laptop=LAPTOP, paper=LAPTOP.but(dim=1024, width=1024), grid={"balance": GAMMAS, "seed": [0, 1, 2, 3]},
     paper_grid={"balance": GAMMAS, "seed": list(range(10))},
     sweep_axes={"balance": choice(*GAMMAS), "width": choice(64, 128, 256, 512), "s_floor": loguniform(1e-11, 1e-1)},
-    metric="derivative_correlation/observed",
-    mode="max",
-    minutes=0.3,
+    metric="derivative_correlation/observed", mode="max", minutes=0.3,
     small={"dim": 64, "width": 16, "networks": 2, "seed": [0, 1, 2]},
-)
+)  # fmt: skip
 
 
 @figure.trial
@@ -107,23 +102,17 @@ def compared(runs, source="seeds"):
     return [[runs.final(name, balance=g) for name in names] for g in GAMMAS]
 
 
-@figure.claim(
-    "c11_prediction_matches",
-    says="prediction and observation differ little at every balance (largest distance)",
-    paper="closely match",
-    expect={"r averaged over networks": at_most(0.06), "r of the network": at_most(0.02)},
-)
+@figure.claim("c11_prediction_matches",
+    says="prediction and observation differ little at every balance (largest distance)", paper="closely match",
+    expect={"r averaged over networks": at_most(0.06), "r of the network": at_most(0.02)})  # fmt: skip
 def prediction(runs):
     named = {"r averaged over networks": "seeds", "r of the network": "own"}
     return {name: max(abs(o - p) for o, p in compared(runs, source)) for name, source in named.items()}
 
 
-@figure.claim(
-    "c12_alignment_falls_with_balance",
-    says="the fewer samples in the first group, the lower the observed alignment",
-    paper="curve, no number",
-    expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)},
-)
+@figure.claim("c12_alignment_falls_with_balance",
+    says="the fewer samples in the first group, the lower the observed alignment", paper="curve, no number",
+    expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)})  # fmt: skip
 def falls(runs):
     observed = dict(zip(GAMMAS, (o for o, _ in compared(runs)), strict=True))
     low = [v for g, v in observed.items() if g <= 0.25]

@@ -13,22 +13,15 @@ from featurelab.pipelines.neural_feature_ansatz.chain import train
 from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 double_centred = isotropic.variant(
-    "double_centered",
-    figure="Fig. 6",
-    title="Share of changed tangent features in the centred alignment",
+    "double_centered", figure="Fig. 6", title="Share of changed tangent features in the centred alignment",
     caption="Ratio of the double-centred to the centred unnormalised NFA. It is undefined at step 0.",
-    metric="double_centered_ratio/0",
-    minutes=0.8,
-)
+    metric="double_centered_ratio/0", minutes=0.8,
+)  # fmt: skip
 ptk_centred = isotropic.variant(
-    "ptk_centered",
-    figure="Fig. 7",
-    title="PTK-centred NFA against initialisation scale",
+    "ptk_centered", figure="Fig. 7", title="PTK-centred NFA against initialisation scale",
     caption="Alignment of the initial weights with the change of the tangent features; undefined at step 0.",
-    grid={"decay": [None, 2.0], **isotropic.grid},
-    metric="ptk_centered_nfa/0",
-    minutes=1,
-)
+    grid={"decay": [None, 2.0], **isotropic.grid}, metric="ptk_centered_nfa/0", minutes=1,
+)  # fmt: skip
 INPUTS = {None: "isotropic", 2.0: "eigenvalues 1/(1+k²)"}
 
 
@@ -42,12 +35,9 @@ def run_ptk(config, recorder):
     train(config, recorder, ["ptk_centered_nfa"])
 
 
-@double_centred.claim(
-    "c20_small_early_relevant_late",
+@double_centred.claim("c20_small_early_relevant_late",
     says="for s_0 ≤ 0.1 the ratio is small at step 10 (largest) and relevant at the end (smallest), in both layers",
-    paper="curves, no number",
-    expect={"at step 10": at_most(0.1), "at the end": at_least(0.3)},
-)
+    paper="curves, no number", expect={"at step 10": at_most(0.1), "at the end": at_least(0.3)})  # fmt: skip
 def early_and_late(runs):
     cases = [(f"double_centered_ratio/{layer}", s) for layer in (0, 1) for s in (0.1, 0.01, 0.001)]
     return {
@@ -56,12 +46,9 @@ def early_and_late(runs):
     }
 
 
-@double_centred.claim(
-    "c21_smaller_at_large_init",
-    says="layer 1: the final ratio is smaller at s_0 = 1 than at 0.001 (difference)",
-    paper="curves, no number",
-    expect=above(0),
-)
+@double_centred.claim("c21_smaller_at_large_init",
+    says="layer 1: the final ratio is smaller at s_0 = 1 than at 0.001 (difference)", paper="curves, no number",
+    expect=above(0))  # fmt: skip
 def large_init(runs):
     small, large = (runs.final("double_centered_ratio/0", init_scale=s) for s in (0.001, 1.0))
     return small - large
@@ -73,12 +60,9 @@ def ptk_drop(runs):
     return min(runs.at(metric, 10, init_scale=s) - runs.final(metric, init_scale=s) for metric, s in cases)
 
 
-@ptk_centred.claim(
-    "c22_falls_during_training",
+@ptk_centred.claim("c22_falls_during_training",
     says="for s_0 ≤ 0.01 the PTK-centred NFA falls during training (smallest fall over both layers)",
-    paper="curves, no number",
-    expect={name: at_least(0.15) for name in INPUTS.values()},
-)
+    paper="curves, no number", expect={name: at_least(0.15) for name in INPUTS.values()})  # fmt: skip
 def falls(runs):
     return {name: ptk_drop(runs.where(decay=decay)) for decay, name in INPUTS.items()}
 

@@ -43,18 +43,13 @@ EXACT = ["agop", "ntk", "first_derivative", "second_derivative", "identity_kerne
 PRESET = IdentityConfig()
 
 figure = Experiment(
-    name="neural_feature_ansatz/identities",
-    figure="Props. 3, 6, 12",
+    name="neural_feature_ansatz/identities", figure="Props. 3, 6, 12",
     title="Identities behind the ansatz, and a corrected one",
     caption="Relative errors. Left: exact identities. Right: Prop. 12, printed and corrected, against Monte Carlo.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)},
-    metric="identity_error/agop",
-    minutes=0.3,
-    small={"n_train": 12, "dim": 6, "width": 4, "monte_carlo": 100},
-)
+    laptop=PRESET, paper=PRESET, grid={"seed": [0, 1, 2]},
+    sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)}, metric="identity_error/agop",
+    minutes=0.3, small={"n_train": 12, "dim": 6, "width": 4, "monte_carlo": 100},
+)  # fmt: skip
 
 
 @figure.trial
@@ -123,47 +118,27 @@ def cost(config):
     return mlp_cost(**sizes, steps=1, measures=10)
 
 
-@figure.claim(
-    "c35_identities_hold",
-    says="every exact identity holds to rounding (largest relative error)",
-    paper="exact",
-    where="Section 3, Props. 3 and 6",
-    expect=at_most(1e-10),
-)
+@figure.claim("c35_identities_hold", says="every exact identity holds to rounding (largest relative error)",
+    paper="exact", where="Section 3, Props. 3 and 6", expect=at_most(1e-10))  # fmt: skip
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
-@figure.claim(
-    "prop12_mean",
-    says="E[PTK] = XX' for the quadratic network (relative error of 40,000 draws)",
-    paper="exact",
-    where="Prop. 12",
-    expect=at_most(0.03),
-)
+@figure.claim("prop12_mean", says="E[PTK] = XX' for the quadratic network (relative error of 40,000 draws)",
+    paper="exact", where="Prop. 12", expect=at_most(0.03))  # fmt: skip
 def mean(runs):
     return runs.final("identity_error/mean_ptk")
 
 
-@figure.claim(
-    "prop12_square_printed",
-    says="E[PTK^2] = 3 (tr(X'X) XX' + 2 (XX')^2), as printed (relative error)",
-    paper="exact",
-    where="Prop. 12",
-    expect=at_most(0.1),
-    fails="the printed form leaves out the products of different units and a factor 1/k",
-)
+@figure.claim("prop12_square_printed", says="E[PTK^2] = 3 (tr(X'X) XX' + 2 (XX')^2), as printed (relative error)",
+    paper="exact", where="Prop. 12", expect=at_most(0.1),
+    fails="the printed form leaves out the products of different units and a factor 1/k")  # fmt: skip
 def printed(runs):
     return runs.final("identity_error/mean_ptk_squared_printed")
 
 
-@figure.claim(
-    "prop12_square_corrected",
-    says="E[PTK^2] = (3/k) tr(X'X) XX' + (1 + 5/k) (XX')^2 (relative error)",
-    origin="corrected",
-    where="Prop. 12",
-    expect=at_most(0.1),
-)
+@figure.claim("prop12_square_corrected", says="E[PTK^2] = (3/k) tr(X'X) XX' + (1 + 5/k) (XX')^2 (relative error)",
+    origin="corrected", where="Prop. 12", expect=at_most(0.1))  # fmt: skip
 def corrected(runs):
     return runs.final("identity_error/mean_ptk_squared_corrected")
 

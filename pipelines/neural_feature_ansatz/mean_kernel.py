@@ -50,30 +50,19 @@ GRID: Grid = {"target": list(TARGETS), "width": [128, 512], "decay": ALPHAS, "se
 PRESET = MeanKernelConfig(activation="quadratic")
 
 quadratic = Experiment(
-    name="neural_feature_ansatz/mean_kernel_quadratic",
-    figure="Fig. 8a",
+    name="neural_feature_ansatz/mean_kernel_quadratic", figure="Fig. 8a",
     title="Derivative alignment and the mean tangent kernel, quadratic activations",
-    caption="Marks are observed, lines predicted from the mean kernel; means and ranges over seeds.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid=GRID,
-    paper_grid={**GRID, "width": [128, 1024]},
-    sweep_axes={
-        "decay": uniform(0.0, 6.0),
-        "width": choice(64, 128, 256, 512, 1024),
-        "activation": choice("relu", "quadratic"),
-    },
-    metric="derivative_correlation/observed",
-    mode="max",
-    minutes=0.6,
+    caption="Marks are observed, lines predicted from the mean kernel; means and ranges over seeds.", laptop=PRESET,
+    paper=PRESET, grid=GRID, paper_grid={**GRID, "width": [128, 1024]},
+    sweep_axes={"decay": uniform(0.0, 6.0), "width": choice(64, 128, 256, 512, 1024),
+        "activation": choice("relu", "quadratic")},
+    metric="derivative_correlation/observed", mode="max", minutes=0.6,
     small={"n_train": 8, "dim": 6, "width": [4, 8], "networks": 2, "observed": 2, "seed": [0, 1, 2]},
-)
+)  # fmt: skip
 relu = quadratic.variant(
-    "mean_kernel_relu",
-    figure="Fig. 8b",
-    title="Derivative alignment and the mean tangent kernel, ReLU",
+    "mean_kernel_relu", figure="Fig. 8b", title="Derivative alignment and the mean tangent kernel, ReLU",
     activation="relu",
-)
+)  # fmt: skip
 
 
 @quadratic.trial
@@ -136,12 +125,8 @@ def misses(runs, which=1, metric="observed"):
     return [abs(measured - predicted) for measured, predicted in pairs]
 
 
-@relu.claim(
-    "c23_dip",
-    says="ReLU: the alignment dips at intermediate decay of the data (depth, for each target)",
-    paper="curves, no number",
-    expect={target: at_least(0.1) for target in TARGETS},
-)
+@relu.claim("c23_dip", says="ReLU: the alignment dips at intermediate decay of the data (depth, for each target)",
+    paper="curves, no number", expect={target: at_least(0.1) for target in TARGETS})  # fmt: skip
 @quadratic.claim(
     "c24_dip",
     says="quadratic: the alignment dips at intermediate decay of the data (depth, for each target)",
@@ -159,13 +144,9 @@ def dips(runs):
     return depths
 
 
-@relu.claim(
-    "c25_mean_kernel_predicts",
-    also=[quadratic],
+@relu.claim("c25_mean_kernel_predicts", also=[quadratic],
     says="at the larger width the mean kernel predicts the alignment (largest distance over decays and targets)",
-    paper="approximately",
-    expect=at_most(0.05),
-)
+    paper="approximately", expect=at_most(0.05))  # fmt: skip
 def predicts(runs):
     return max(misses(runs))
 
@@ -184,12 +165,9 @@ def predicts_one(runs):
     return max(misses(runs, metric="observed_one"))
 
 
-@quadratic.claim(
-    "c26_better_at_large_width",
+@quadratic.claim("c26_better_at_large_width",
     says="quadratic: the mean kernel predicts better at large width (mean distance at 128 minus that at the larger)",
-    paper="curves, no number",
-    expect=above(0),
-)
+    paper="curves, no number", expect=above(0))  # fmt: skip
 def width_helps(runs):
     small, large = (misses(runs, which) for which in (0, 1))
     return sum(small) / len(small) - sum(large) / len(large)

@@ -42,53 +42,33 @@ def run(config, recorder):
     recorder.array("control", agop=(first.W.T @ Q @ first.W).numpy())
 
 
-@figure.claim(
-    "c1_nfm_tracks_agop",
-    says="the first layer's NFM and AGOP are nearly proportional after training",
-    paper=0.93,
-    expect=between(0.86, 0.97),
-)
+@figure.claim("c1_nfm_tracks_agop", says="the first layer's NFM and AGOP are nearly proportional after training",
+    paper=0.93, expect=between(0.86, 0.97))  # fmt: skip
 def nfm_tracks_agop(runs):
     return runs.final("nfa/0")
 
 
-@figure.claim(
-    "c2_random_kernel_does_not",
-    says="with a random K of the same spectrum the correlation falls",
-    paper=0.53,
-    expect=between(0.43, 0.63),
-)
+@figure.claim("c2_random_kernel_does_not", says="with a random K of the same spectrum the correlation falls",
+    paper=0.53, expect=between(0.43, 0.63))  # fmt: skip
 def random_kernel(runs):
     return runs.final("nfa_random_kernel/0")
 
 
-@figure.claim(
-    "c3_gap_to_random_kernel",
-    says="the correlation exceeds that with a random K of the same spectrum",
-    paper=0.40,
-    expect=at_least(0.25),
-)
+@figure.claim("c3_gap_to_random_kernel", says="the correlation exceeds that with a random K of the same spectrum",
+    paper=0.40, expect=at_least(0.25))  # fmt: skip
 def gap(runs):
     return runs.final("nfa/0") - runs.final("nfa_random_kernel/0")
 
 
-@figure.claim(
-    "c4_kernel_far_from_identity",
-    says="K is far from the identity: its eigenvalues' standard deviation is several times their mean",
-    paper=5.9,
-    where="Section 3",
-    expect=between(4.9, 6.9),
-)
+@figure.claim("c4_kernel_far_from_identity",
+    says="K is far from the identity: its eigenvalues' standard deviation is several times their mean", paper=5.9,
+    where="Section 3", expect=between(4.9, 6.9))  # fmt: skip
 def dispersion(runs):
     return runs.final("ptk_dispersion/0")
 
 
-@figure.claim(
-    "c5_features_show_the_target",
-    says="NFM and AGOP resemble the target's expected gradient outer product",
-    paper="heat maps, no number",
-    expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)},
-)
+@figure.claim("c5_features_show_the_target", says="NFM and AGOP resemble the target's expected gradient outer product",
+    paper="heat maps, no number", expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)})  # fmt: skip
 def target(runs):
     return {"NFM": runs.final("feature_quality/nfm"), "AGOP": runs.final("feature_quality/agop")}
 

@@ -34,19 +34,15 @@ FASTER = ("slo", 0.3, (25.0, 0.4, 0.4, 0.4, 0.4))
 RUNS = {DESCENT: "GD", PRINTED: "SLO, $C_0$ = 2.5", FASTER: "SLO, $C_0$ = 25 (ours)"}
 
 figure = Experiment(
-    name="neural_feature_ansatz/street_numbers",
-    figure="Fig. 14",
+    name="neural_feature_ansatz/street_numbers", figure="Fig. 14",
     title="Speed Limited Optimization on images of numbers",
-    caption="First layer. Curves are means over seeds, bands their range; images are of one seed.",
-    laptop=LAPTOP,
+    caption="First layer. Curves are means over seeds, bands their range; images are of one seed.", laptop=LAPTOP,
     paper=LAPTOP.but(dataset="svhn", n_train=4000, n_test=4000, width=256, epochs=3000),
     grid={("optimizer", "lr", "speeds"): list(RUNS), "seed": [0, 1, 2]},
-    sweep_axes=images.SWEEP_AXES | {"lr": loguniform(3e-2, 1.0)},
-    minutes=0.4,
-    small={"n_train": 40, "width": 16, "epochs": 10, "measure_every": 5},
-    needs=("svhn",),
+    sweep_axes=images.SWEEP_AXES | {"lr": loguniform(3e-2, 1.0)}, minutes=0.4,
+    small={"n_train": 40, "width": 16, "epochs": 10, "measure_every": 5}, needs=("svhn",),
     stand_in="scikit-learn's 8x8 digits in place of SVHN: same code path and ordering, other numbers",
-)
+)  # fmt: skip
 
 
 @figure.trial
@@ -80,36 +76,25 @@ def gain(runs, metric, run=PRINTED):
     return of(runs, run).final(metric) - runs.final(metric, optimizer="gd")
 
 
-@figure.claim(
-    "c34_slo_raises_alignment",
+@figure.claim("c34_slo_raises_alignment",
     says="SLO raises the centred share, the UC-NFA and the diagonals' correlation (gains over gradient descent)",
-    paper="curves, no number",
-    where="Fig. 14a",
-    expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)},
-)
+    paper="curves, no number", where="Fig. 14a",
+    expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)})  # fmt: skip
 def raises(runs):
     metrics = {"ratio": "centered_ratio/0", "UC-NFA": "nfa/0", "diagonal Pearson": "diagonal_pearson/agop"}
     return {name: gain(runs, metric) for name, metric in metrics.items()}
 
 
-@figure.claim(
-    "c34b_slo_raises_c_nfa",
-    says="SLO raises the C-NFA (gain over gradient descent)",
-    paper="curve, no number",
-    where="Fig. 14a",
-    expect=above(0),
-    fails="on digits the C-NFA under gradient descent is already higher than under SLO",
-)
+@figure.claim("c34b_slo_raises_c_nfa", says="SLO raises the C-NFA (gain over gradient descent)",
+    paper="curve, no number", where="Fig. 14a", expect=above(0),
+    fails="on digits the C-NFA under gradient descent is already higher than under SLO")  # fmt: skip
 def raises_centred(runs):
     return gain(runs, "cnfa/0")
 
 
-@figure.claim(
-    "c34c_faster_first_layer",
+@figure.claim("c34c_faster_first_layer",
     says="with a first layer ten times faster than printed SLO raises the UC-NFA further (gain over C_0 = 2.5)",
-    origin="ours",
-    expect=above(0),
-)
+    origin="ours", expect=above(0))  # fmt: skip
 def faster(runs):
     return gain(runs, "nfa/0", FASTER) - gain(runs, "nfa/0", PRINTED)
 
