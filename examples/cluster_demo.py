@@ -75,7 +75,7 @@ def cluster() -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def sweep(name: str, address: str, home: Path, *more: str) -> "subprocess.Popen[str]":
-    """Start the sweep called `name`, or go on with it."""
+    """Start the sweep called `name`, or resume it."""
     featurelab = str(Path(sys.executable).with_name("featurelab"))
     command = [featurelab, "sweep", EXPERIMENT, "--address", address, "--json", *more]
     with (home / f"{name}.log").open("ab") as log:  # Ray has much to say about a node that dies

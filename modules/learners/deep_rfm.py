@@ -95,7 +95,7 @@ class DeepRFM(LayerByLayer):
     `participation_ratio/agop`; the predictor logs at the last layer `krr_residual/predictor`, and `loss/train|test`
     (squared error, mean over samples and outputs) and `accuracy/train|test` on the data module's sets.
 
-    A checkpoint holds the coefficients alpha alone, from which a fit that goes on rebuilds its layers.
+    A checkpoint holds the coefficients alpha alone, from which a resumed fit rebuilds its layers.
     Raises ValueError for a negative power or an unknown scale, and at the first layer for other targets.
     """
 

@@ -23,7 +23,7 @@ class Supervised(pl.LightningModule):
     `loss` is a name of `learners.loss` or a function of (forward, batch); `optimizer` maps the network to its
     optimiser, e.g. `learners.gd(0.05)`. `schedule` maps the epoch (passes over the data so far, from 0) to what the
     optimiser's learning rates are multiplied with during it, e.g. `learners.milestones([100, 200])`: it depends on the
-    epoch alone, so a fit that goes on from a checkpoint goes on at the rate it would have had. Validation and testing
+    epoch alone, so a fit resumed from a checkpoint has the rate it would have had. Validation and testing
     log `loss/val`, `loss/test` and, for class labels, `accuracy/...`.
 
     Raises `Diverged` when the loss is not finite, ValueError for an unknown loss, steps_per_batch < 1, or a precision

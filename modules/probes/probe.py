@@ -28,7 +28,7 @@ class Probe(pl.Callback, ABC):
     Values go to all loggers of the trainer, at step `trainer.global_step`, and to `history`, a list of (step, values);
     what is not finite is left out. While measuring, the module is in evaluation mode without gradients in its
     parameters; modes, gradients and all random states are put back, so that training is the same with and without
-    the probe. The history and a batch that was not given are kept in checkpoints: a resumed fit goes on with them.
+    the probe. The history and a batch that was not given are kept in checkpoints: a resumed fit starts from them.
     Under torch.compile the network is measured as it was written, by the same names.
 
     `skipped` holds what the last measurement left out, name -> why, where it was meant to cover everything of a kind;
@@ -177,7 +177,7 @@ class Measure(Probe):
 
 
 def begins(trainer: pl.Trainer) -> bool:
-    """Whether a fit is a new one, and not one that goes on from a checkpoint; not every module counts its steps."""
+    """Whether a fit is a new one, and not one resumed from a checkpoint; not every module counts its steps."""
     return trainer.global_step == 0 and trainer.current_epoch == 0
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BLOCK = 2**20  # bytes read at once
-TRAINING = "training"  # the artifact directory of checkpoints to go on from: only the newest two are worth sending
+TRAINING = "training"  # the artifact directory of checkpoints to resume from: only the newest two are worth sending
 GENERATIONS = 2
 PASSING = {"status", "reason", "seconds", "cut_short"}  # tags that say how an attempt ended
 DIRECTION = {"loss": min, "error": min, "accuracy": max}  # by the first part of a metric's name: which value is best

@@ -109,7 +109,7 @@ class Recorder:
         atexit.register(self._leave)
 
     def pass_over(self, until: int) -> None:
-        """Go on from a checkpoint of this time (`now`): what was recorded up to it is not going to be recorded again.
+        """Resume from a checkpoint of this time (`now`): what was recorded up to it is not going to be recorded again.
 
         Listeners are told of it, so that they have heard the same as if the run had never stopped.
         """
@@ -335,7 +335,7 @@ class Recorder:
     def _leave_out(self, draft: Path) -> None:
         paths = sorted(path.relative_to(draft) for path in draft.rglob("*") if path.is_file())
         shutil.rmtree(draft)
-        # a checkpoint to go on from is nothing that a reader of the run would miss
+        # a checkpoint to resume from is nothing that a reader of the run would miss
         self._not_kept += [str(path) for path in paths if path.parts[0] != TRAINING]
         if self._not_kept:
             shown, more = ", ".join(self._not_kept[:20]), len(self._not_kept) - 20

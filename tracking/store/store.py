@@ -131,7 +131,7 @@ class Store:
         _places.pop(run_id, None)
 
     def reopen_run(self, run_id: str) -> None:
-        """Make a run that had ended one that goes on."""
+        """Reopen a run that had ended."""
         self.patiently(self.client.update_run, run_id, "RUNNING")
 
     def get_run(self, run_id: str) -> Run:

@@ -130,7 +130,7 @@ def resume_sweep(
 ) -> Finished:
     """Run what is missing of the sweep called `name`.
 
-    Trials that were cut short go on in their own runs, training from its last checkpoint. Those that failed by
+    Interrupted trials resume in their own runs, training from its last checkpoint. Those that failed by
     themselves are run anew, and so are those that never began. A `metric` or `mode` takes the place of the plan's.
     Raises `RequestError` for an unknown sweep, one of another experiment, and one that is still being run.
     """

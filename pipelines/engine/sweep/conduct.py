@@ -54,7 +54,7 @@ def conduct(
 
     They share the scheduler and the resources of the first. Each is closed, and given to `ended`, as soon as its last
     trial is over, beside the others that still run; interrupted, those that were not over are closed as killed. Trials
-    whose machine is lost go on elsewhere, in their own runs and from their last checkpoint; those that end their own
+    whose machine is lost resume on another, in their own runs and from their last checkpoint; those that end their own
     process do not, since they would do so again.
 
     Raises `RequestError` where another process on this machine conducts one of them, `RunError` where Ray broke off,

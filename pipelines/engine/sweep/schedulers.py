@@ -22,7 +22,7 @@ class Fifo(_LettingGo, FIFOScheduler):
 
 
 class Asha(_LettingGo, ASHAScheduler):
-    """Asynchronous successive halving: after 3, 9, 27, ... reports only the best third so far goes on."""
+    """Asynchronous successive halving: after 3, 9, 27, ... reports only the best third so far continues."""
 
     def __init__(self, metric: str, mode: Literal["min", "max"]) -> None:
         # one iteration is one report of the metric, so that trials are compared after equally many measurements

@@ -1,4 +1,4 @@
-"""A trial as Ray Tune drives it: held at each report until Tune has decided whether it goes on."""
+"""A trial as Ray Tune drives it: held at each report until Tune has decided whether it continues."""
 
 import queue
 import threading

@@ -1,16 +1,16 @@
-"""Checkpoints of training that a trial can go on from after its process or its machine has died.
+"""Checkpoints of training that a trial can resume from after its process or its machine has died.
 
 They are Lightning's own, with optimiser, callbacks and loops, and the states of the global random generators. One is
 taken when an epoch is over, at most every FEATURELAB_CHECKPOINT_SECONDS (30; `off` for none), and so that saving takes
 a twentieth of the time at most. They go to the artifact directory `training` of the run, the newest two in turn as
-`0.ckpt` and `1.ckpt`, each beside its digest in `.json`. So another machine can go on from one, a file that a crash cut
-short is noticed, and the one before is used. While the store is away they wait in the outbox, where they are found too.
+`0.ckpt` and `1.ckpt`, each beside its digest in `.json`. So another machine can resume from one; one that a crash
+cut short is noticed, and the one before is used. While the store is away they wait in the outbox, where they are found too.
 When the trial is over they are deleted.
 
-A checkpoint belongs to the n-th fit of a trial. A trial that goes on runs from its beginning: what comes before that
+A checkpoint belongs to the n-th fit of a trial. A resumed trial runs from its beginning: what comes before that
 fit is repeated, earlier fits too, which gives the same points again, and none is stored twice.
 
-Nothing is saved, and the tag `resumable` says why, where a fit could not go on exactly: where a callback or a module
+Nothing is saved, and the tag `resumable` says why, where a fit could not resume exactly: where a callback or a module
 changes what it does not keep in its state, or a state holds anything but tensors and plain values, which loading would
 have to run code for. What a function that was given to a probe gathers elsewhere is not seen.
 """
@@ -61,9 +61,9 @@ class Keeper:
         self._found = found
 
     def begin(self, fitted: str) -> bytes | None:
-        """Count the next fit of the trial; returns the checkpoint that it goes on from, if there is one.
+        """Count the next fit of the trial; returns the checkpoint to resume from, if there is one.
 
-        `fitted` stands for the data and the length of the fit: a checkpoint of anything else is not gone on from.
+        `fitted` stands for the data and the length of the fit: no fit resumes from a checkpoint of anything else.
         """
         self.fits += 1
         content = None
@@ -138,7 +138,7 @@ def _label(path: Path) -> list[Label]:
 
 
 def _from_first_rank(content: bytes | None) -> bytes | None:
-    """What the first of several workers found is what all go on from."""
+    """All workers resume from what the first of them found."""
     if current().world_size == 1 or not torch.distributed.is_initialized():
         return content
     box = [content]

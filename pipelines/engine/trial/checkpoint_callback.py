@@ -22,7 +22,7 @@ LEAST_SHARE = 20  # a save that takes s seconds is followed by at least 20 s wit
 
 
 def begin(owner: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
-    """The callback for the next fit of the trial, and the checkpoint that it goes on from, if there is one."""
+    """The callback for the next fit of the trial, and the checkpoint to resume from, if there is one."""
     content = owner.begin(fitted)
     if content is None and checkpoint_seconds() == float("inf"):
         return None, None
@@ -30,7 +30,7 @@ def begin(owner: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | No
 
 
 class Checkpointing(pl.Callback):
-    """Saves a fit when an epoch is over; put back into that state, goes on as if it had never stopped.
+    """Saves a fit when an epoch is over; restored to that state, continues as if it had never stopped.
 
     Must be the first callback: it saves, and restores the random generators, before others begin the next epoch.
     """
@@ -111,7 +111,7 @@ class Checkpointing(pl.Callback):
                 )
                 path.with_suffix(".json").write_text(json.dumps(asdict(label)))
             self.owner.number, self.owner.saved = number, True
-        except OSError:  # a full disk: the fit goes on, and so do the others, which wait for this one
+        except OSError:  # a full disk: the fit continues, and so do the others, which wait for this one
             if trainer.world_size > 1:
                 trainer.strategy.barrier()
         except Exception as error:

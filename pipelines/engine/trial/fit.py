@@ -66,7 +66,7 @@ def fit(
 ) -> "pl.Trainer":
     """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
 
-    In a trial that goes on, training does so from its last checkpoint: see `checkpoint.py`.
+    A resumed trial trains from its last checkpoint: see `checkpoint.py`.
     Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
     """
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}

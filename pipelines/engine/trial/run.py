@@ -173,7 +173,7 @@ def params(experiment: Experiment, config: Config, scale: Scale, axes: Sequence[
 
 
 def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float:
-    """Make a run that was cut short one that goes on; returns the seconds that it took so far, as far as is known.
+    """Reopen a run that was cut short; returns the seconds that it took so far, as far as is known.
 
     Raises StoreError, and then lets go of the run.
     """
