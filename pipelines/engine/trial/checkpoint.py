@@ -4,8 +4,8 @@ They are Lightning's own, with optimiser, callbacks and loops, and the states of
 taken when an epoch is over, at most every FEATURELAB_CHECKPOINT_SECONDS (30; `off` for none), and so that saving takes
 a twentieth of the time at most. They go to the artifact directory `training` of the run, the newest two in turn as
 `0.ckpt` and `1.ckpt`, each beside its digest in `.json`. So another machine can resume from one; one that a crash
-cut short is noticed, and the one before is used. While the store is away they wait in the outbox, where they are found too.
-When the trial is over they are deleted.
+cut short is noticed, and the one before is used. While the store is away they wait in the outbox, where they are found
+too. When the trial is over they are deleted.
 
 A checkpoint belongs to the n-th fit of a trial. A resumed trial runs from its beginning: what comes before that
 fit is repeated, earlier fits too, which gives the same points again, and none is stored twice.
