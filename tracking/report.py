@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from featurelab.tracking.lines import escaped
 
-STATUSES = ("holds", "fails", "untested")
+STATUSES = ("holds", "fails", "undecided", "untested")
 
 
 def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
@@ -124,7 +124,8 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("id", "statement", "origin", "status", "documented", "reason", "measured", "ci", "expected", "paper")
     known = {field: claim.get(field) for field in (*fields, "where", "seeds")}
     known["status"] = known["status"] if known["status"] in STATUSES else "untested"
-    known["surprising"] = known["documented"] is not None and known["status"] != known["documented"]
+    both = (known["status"], known["documented"])
+    known["surprising"] = known["documented"] is not None and both[0] != both[1] and "undecided" not in both
     return known
 
 

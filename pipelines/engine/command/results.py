@@ -150,7 +150,7 @@ def finish(judged: list[Any], as_json: bool) -> None:
     if as_json:
         showing.emit({"experiments": [one.as_dict() for one in judged]})
     verdicts = [verdict for one in judged for verdict in one.verdicts]
-    counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "untested")}
+    counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "undecided", "untested")}
     if any(one.is_the_figure for one in judged):
         tell(", ".join(f"{number} {status}" for status, number in counts.items()))
     for one in judged:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "holds": "green",
     "fails": "red",
+    "undecided": "yellow",
     "untested": "yellow",
     "finished": "green",
     "failed": "red",

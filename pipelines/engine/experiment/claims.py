@@ -1,22 +1,25 @@
 """A published sentence as a test on measured results, and what came of it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.experiment.evidence import ERROR, LOOKS, look_interval, t_interval
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.results import Results
 
-Status = Literal["holds", "fails", "untested"]
+Status = Literal["holds", "fails", "undecided", "untested"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+Kind = Literal["claim", "identity"]
 Origin = Literal["paper", "corrected", "ours"]
 Measured = float | Mapping[str, float]
+Intervals = Mapping[str, list[float] | None]
 Scalar = bool | int | float | str | None
 Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
 
@@ -35,6 +38,16 @@ class Bound:
         if self.strict:
             return self.low < value < self.high
         return self.low <= value <= self.high
+
+    def holds_on(self, low: float, high: float) -> bool:
+        """Whether it holds with every value from `low` to `high`."""
+        return self.holds(low) and self.holds(high)
+
+    def excludes(self, low: float, high: float) -> bool:
+        """Whether it holds with no value from `low` to `high`."""
+        if self.strict:
+            return high <= self.low or low >= self.high
+        return high < self.low or low > self.high
 
     def __str__(self) -> str:
         more, less = (">", "<") if self.strict else ("≥", "≤")
@@ -69,9 +82,14 @@ def between(low: float, high: float) -> Bound:
 class Claim:
     """One sentence of a paper, what to measure for it, and the values with which it holds.
 
-    `measure` gets the results of one seed and returns a number, or several named ones (then `expect` has a bound for
-    each, and the claim holds if all do). The verdict is on the mean over seeds. `fails` and `untested` say at which
-    scales it is known not to hold or not to be measured, and why.
+    `measure` gets the results of one seed and returns a number, or several named ones; then `expect` has a bound for
+    each. The claim holds if the 95% interval of the mean over seeds lies within the bounds, of every part; it fails if
+    the interval of one part lies outside, with the allowed error shared by all parts; else it is undecided. An
+    `identity` is exact: it holds if every seed meets the bounds.
+
+    `fails`, `undecided` and `untested` say at which scales it is known to be so, and why. `controls` are those in which
+    what it speaks of is destroyed, so that it must not hold there; `unspecific` says why it may. `within` are the ends
+    between which every part lies by its nature, as a correlation does.
     """
 
     id: str
@@ -81,9 +99,14 @@ class Claim:
     paper: str | float | None = None
     where: str = ""
     origin: Origin = "paper"
+    kind: Kind = "claim"
     fails: Mapping[Scale, str] = field(default_factory=dict)
+    undecided: Mapping[Scale, str] = field(default_factory=dict)
     untested: Mapping[Scale, str] = field(default_factory=dict)
     seeds: int = 3
+    controls: tuple[str, ...] = ()
+    unspecific: str = ""
+    within: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def expected(self) -> str | dict[str, str]:
@@ -91,14 +114,32 @@ class Claim:
         return str(self.expect) if isinstance(self.expect, Bound) else {p: str(b) for p, b in self.expect.items()}
 
     def documented(self, scale: Scale = "laptop") -> Status:
-        return "fails" if scale in self.fails else "untested" if scale in self.untested else "holds"
+        known: dict[Status, Mapping[Scale, str]]
+        known = {"fails": self.fails, "undecided": self.undecided, "untested": self.untested}
+        return next((status for status, reasons in known.items() if scale in reasons), "holds")
 
     def because(self, scale: Scale = "laptop") -> str:
         """Why it is documented not to hold at this scale; empty where it is to hold."""
-        return self.fails.get(scale) or self.untested.get(scale, "")
+        return next((known[scale] for known in (self.fails, self.undecided, self.untested) if scale in known), "")
 
-    def judge(self, results: "Results", scale: Scale = "laptop") -> "Verdict":
-        """Measure on every seed and compare the mean with what is expected."""
+    def judge(self, results: "Results", scale: Scale = "laptop", *, looks: bool = False) -> "Verdict":
+        """Measure on every seed and hold the interval of the mean against what is expected.
+
+        With `looks`, seeds were added until it was decided: it is judged at each of the `evidence.LOOKS` in turn, by
+        that look's interval, and the first decision counts.
+        """
+        measured, gaps = self.measured(results)
+        note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
+        values = list(measured.values())
+        if len(values) < self.seeds:
+            counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
+            reason = f"{counted} ({note})" if note else counted
+            return self._verdict("untested", reason, values, self._intervals(values, looks=False), scale)
+        status, used, ends = self._decided(values, looks=looks and self.kind == "claim")
+        return self._verdict(status, "; ".join(filter(None, [self.because(scale), note])), values[:used], ends, scale)
+
+    def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
+        """The values of each part by seed, and by seed too what could not be measured or is not finite."""
         values: dict[int, dict[str, float]] = {}
         gaps: dict[int, str] = {}
         for seed, runs in results.by_seed():
@@ -109,29 +150,61 @@ class Claim:
             else:
                 bad = [f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)]
                 gaps |= {seed: ", ".join(bad)} if bad else {}
-        note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
-        if len(values) < self.seeds:
-            counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
-            return self._verdict("untested", f"{counted} ({note})" if note else counted, values, scale)
-        bounds = {"": self.expect} if isinstance(self.expect, Bound) else dict(self.expect)
-        means = {part: _mean([v[part] for v in values.values()]) for part in bounds}
-        status: Status = "holds" if all(bounds[part].holds(means[part]) for part in bounds) else "fails"
-        return self._verdict(status, "; ".join(filter(None, [self.because(scale), note])), values, scale)
+        return values, gaps
+
+    def _decided(self, values: Sequence[Mapping[str, float]], *, looks: bool) -> tuple[Status, int, Intervals]:
+        """The status, the number of seeds that it took, and the interval of each part."""
+        numbers = [look for look in LOOKS if look <= len(values)] if looks else [len(values)]
+        status: Status = "undecided"
+        for number in numbers:
+            status = self._status(values[:number], looks)
+            if status != "undecided":
+                break
+        used = number if numbers else len(values)
+        return status, used, self._intervals(values[:used], looks)
+
+    def _status(self, values: Sequence[Mapping[str, float]], looks: bool) -> Status:
+        bounds = self._bounds
+        if self.kind == "identity":
+            exact = all(bounds[part].holds(seed[part]) for seed in values for part in bounds)
+            return "holds" if exact else "fails"
+        if not all(math.isfinite(seed[part]) for seed in values for part in bounds):
+            return "fails"
+        sure, surer = self._intervals(values, looks), self._intervals(values, looks, ERROR / len(bounds))
+        if any(ends is not None and bounds[part].excludes(*ends) for part, ends in surer.items() if part in bounds):
+            return "fails"
+        held = all((ends := sure[part]) is not None and bound.holds_on(*ends) for part, bound in bounds.items())
+        return "holds" if held else "undecided"
+
+    def _intervals(self, values: Sequence[Mapping[str, float]], looks: bool, error: float = ERROR) -> Intervals:
+        if self.kind == "identity":
+            return {}
+        interval = look_interval if looks else t_interval
+        columns = {part: [seed[part] for seed in values] for part in (values[0] if values else {})}
+        return {part: self._inside(interval(column, error)) for part, column in columns.items()}
+
+    def _inside(self, ends: list[float] | None) -> list[float] | None:
+        low, high = self.within
+        return ends and [min(max(end, low), high) for end in ends]
+
+    @property
+    def _bounds(self) -> Mapping[str, Bound]:
+        return {"": self.expect} if isinstance(self.expect, Bound) else self.expect
 
     def _verdict(
-        self, status: Status, reason: str, values: Mapping[int, Mapping[str, float]], scale: Scale
+        self, status: Status, reason: str, values: Sequence[Mapping[str, float]], ends: Intervals, scale: Scale
     ) -> "Verdict":
-        parts = next(iter(values.values()), {})
-        columns = {part: [v[part] for v in values.values()] for part in parts}
+        parts = values[0] if values else {}
         return Verdict(
             id=self.id,
             statement=self.says,
             origin=self.origin,
+            kind=self.kind,
             status=status,
             documented=self.documented(scale),
             reason=reason,
-            measured=_unnamed({part: _mean(column) for part, column in columns.items()}),
-            ci=_unnamed({part: t_interval(column) for part, column in columns.items()}),
+            measured=_unnamed({part: _mean([seed[part] for seed in values]) for part in parts}),
+            ci=_unnamed(ends),
             expected=self.expected,
             paper=self.paper,
             where=self.where,
@@ -142,7 +215,8 @@ class Claim:
 class Verdict(BaseModel):
     """What came of a claim, as `verdicts.json` keeps it.
 
-    `measured` is the mean over `seeds` seeds, `ci` its 95% t interval (None for one seed).
+    `measured` is the mean over `seeds` seeds, `ci` the interval by which it was judged (None for one seed, and for an
+    identity, which is judged seed by seed).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -150,6 +224,7 @@ class Verdict(BaseModel):
     id: str
     statement: str
     origin: Origin
+    kind: Kind = "claim"
     status: Status
     documented: Status
     reason: str
@@ -162,19 +237,8 @@ class Verdict(BaseModel):
 
     @property
     def surprising(self) -> bool:
-        """Whether the verdict is not the one that is documented."""
-        return self.status != self.documented
-
-
-def t_interval(values: list[float], level: float = 0.95) -> list[float] | None:
-    """The two-sided Student t interval of the mean of `values`; None for fewer than two, or one that is not finite."""
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
-    from scipy.stats import t  # half a second of imports that a listing of experiments should not pay
-
-    centre, spread = _mean(values), stdev(values)
-    half = float(t.ppf(0.5 + level / 2, len(values) - 1)) * spread / math.sqrt(len(values))
-    return [centre - half, centre + half]
+        """Whether the verdict is not the one that is documented; what is not decided contradicts nothing."""
+        return self.status != self.documented and "undecided" not in (self.status, self.documented)
 
 
 def _mean(values: list[float]) -> float:

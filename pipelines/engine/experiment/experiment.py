@@ -1,12 +1,13 @@
 """A figure or table of a paper as a sweep: what a trial does, the grid, the claims about it, the drawing."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
-from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Measured, Origin
+from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Kind, Measured, Origin
 from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale
 
 if TYPE_CHECKING:
@@ -147,16 +148,21 @@ class Experiment:
         paper: str | float | None = None,
         where: str = "",
         origin: Origin = "paper",
+        kind: Kind = "claim",
         fails: Known = "",
+        undecided: Known = "",
         untested: Known = "",
         seeds: int = 3,
+        controls: Sequence[str] = (),
+        unspecific: str = "",
+        within: tuple[float, float] = (-math.inf, math.inf),
         also: "Sequence[Experiment]" = (),
     ) -> Callable[[Measure], Measure]:
         """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.
 
         Where it is known not to hold, `fails` says why: one sentence for all figures and scales, or one for each of
-        some figures, scales, or pairs of both. `untested` says why it cannot be measured. `where` is the figure unless
-        given. See `Claim`. Raises ValueError for a second claim of that id.
+        some figures, scales, or pairs of both. `undecided` says why seeds do not decide it, `untested` why it cannot be
+        measured. `where` is the figure unless given. See `Claim`. Raises ValueError for a second claim of that id.
         """
 
         def add(function: Measure) -> Measure:
@@ -171,14 +177,19 @@ class Experiment:
                     paper=paper,
                     where=where or figure.figure,
                     origin=origin,
+                    kind=kind,
                     fails=figure._known(fails),
+                    undecided=figure._known(undecided),
                     untested=figure._known(untested),
                     seeds=seeds,
+                    controls=tuple(controls),
+                    unspecific=unspecific,
+                    within=within,
                 )
                 figure.claims.append(claim)
             return function
 
-        for known in (fails, untested):
+        for known in (fails, undecided, untested):
             others = set() if isinstance(known, str) else {_figure_of(key) for key in known} - {None, self, *also}
             if others:
                 raise ValueError(f"claim {id} is not one of {', '.join(other.name for other in others if other)}")

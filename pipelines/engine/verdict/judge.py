@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.claims import STATUSES, Verdict
 from featurelab.pipelines.engine.experiment.config import tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
@@ -77,7 +77,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     results = collect(trials, store)
     verdicts = [claim.judge(results, plan.scale) for claim in experiment.claims]
     figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
-    counts = {status: sum(v.status == status for v in verdicts) for status in ("holds", "fails", "untested")}
+    counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
     if verdicts:

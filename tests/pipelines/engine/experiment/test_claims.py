@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from madeup import results
-from scipy import stats
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between, t_interval
+from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between
 from featurelab.pipelines.engine.experiment.config import SCALES, Config
+from featurelab.pipelines.engine.experiment.evidence import look_interval, t_interval
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 finite = st.floats(-1e100, 1e100)
@@ -57,42 +57,72 @@ def test_bounds_are_written_as_papers_write_them():
     assert written == ["≥ 0.5", "≤ 1e-10", "> 0", "< 2", "4.9 to 6.9"]
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9).filter(lambda v: np.std(v) > 1e-6))
-def test_the_interval_is_student_s(values):
-    expected = stats.t.interval(0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values))
-    np.testing.assert_allclose(t_interval(values), expected, rtol=1e-9, atol=1e-9)
+def test_a_claim_holds_where_the_whole_interval_does_and_fails_where_it_is_all_outside():
+    measured = [0.55, 0.6, 0.65]
+    low, high = t_interval(measured)
+    for limit, status in ((low - 1e-9, "holds"), (0.6, "undecided"), (low + 1e-9, "undecided"), (high + 1e-9, "fails")):
+        verdict = claim(at_least(limit)).judge(seeds(*measured))
+        assert verdict.status == status
+        assert (verdict.measured, verdict.seeds) == (pytest.approx(0.6), 3)
+        assert verdict.ci == pytest.approx([low, high])
+        assert claim(at_most(limit)).judge(seeds(*measured)).status == {"holds": "fails", "fails": "holds"}.get(
+            status, status
+        )
+    assert claim(between(low, high)).judge(seeds(*measured)).status == "holds"
+    assert claim(between(low, 0.6)).judge(seeds(*measured)).status == "undecided"
 
 
-def test_there_is_no_interval_of_one_value_or_of_nan():
-    assert t_interval([1.0]) is None
-    assert t_interval([]) is None
-    assert t_interval([1.0, math.nan]) is None
-    assert t_interval([math.inf, -math.inf]) is None
-    assert t_interval([2.0, 2.0]) == [2.0, 2.0]
-
-
-def test_the_mean_over_seeds_decides_and_not_the_single_seed():
-    verdict = claim(at_least(0.5)).judge(seeds(0.2, 0.6, 0.9))
-    assert verdict.status == "holds"
-    assert verdict.measured == pytest.approx(1.7 / 3)
-    assert verdict.ci == pytest.approx(t_interval([0.2, 0.6, 0.9]))
-    assert verdict.seeds == 3
-    assert claim(at_least(0.6)).judge(seeds(0.2, 0.6, 0.9)).status == "fails"
-
-
-def test_a_claim_of_several_parts_holds_when_every_part_does():
+def test_a_claim_of_several_parts_holds_when_every_part_does_and_fails_when_one_does():
     def both(runs):
         value = runs.final("loss")
         return {"value": value, "square": value**2}
 
-    parts = claim({"value": at_least(1), "square": at_most(5)}, both)
-    verdict = parts.judge(seeds(1.0, 2.0, 3.0))
+    measured = seeds(1.9, 2.0, 2.1)
+    verdict = claim({"value": at_least(1), "square": at_most(6)}, both).judge(measured)
     assert verdict.status == "holds"
-    assert verdict.measured == pytest.approx({"value": 2.0, "square": 14 / 3})
-    assert verdict.ci["square"] == pytest.approx(t_interval([1.0, 4.0, 9.0]))
-    assert verdict.expected == {"value": "≥ 1", "square": "≤ 5"}
-    assert parts.judge(seeds(2.0, 2.0, 3.0)).status == "fails"
-    assert parts.judge(seeds(0.5, 0.5, 0.5)).status == "fails"
+    assert verdict.measured == pytest.approx({"value": 2.0, "square": 12.02 / 3})
+    assert verdict.ci["square"] == pytest.approx(t_interval([3.61, 4.0, 4.41]))
+    assert verdict.expected == {"value": "≥ 1", "square": "≤ 6"}
+    assert claim({"value": at_least(2), "square": at_most(6)}, both).judge(measured).status == "undecided"
+    assert claim({"value": at_least(3), "square": at_most(6)}, both).judge(measured).status == "fails"
+    assert claim({"value": at_least(3), "square": at_most(4)}, both).judge(measured).status == "fails"
+
+
+def test_parts_share_the_error_of_a_failure():
+    values = [1.9, 2.0, 2.1]
+    alone, shared = t_interval(values)[1], t_interval(values, 0.05 / 2)[1]
+    limit = at_least((alone + shared) / 2)
+    measured = seeds(*values)
+    assert claim(limit).judge(measured).status == "fails"
+    parts = claim({"a": limit, "b": at_least(0)}, lambda runs: dict.fromkeys("ab", runs.final("loss")))
+    assert parts.judge(measured).status == "undecided"
+
+
+def test_an_identity_is_judged_seed_by_seed_without_an_interval():
+    exact = claim(at_most(1e-6), kind="identity")
+    assert exact.judge(seeds(1e-9, 1e-7, 9e-7)).status == "holds"
+    verdict = exact.judge(seeds(1e-9, 1e-9, 2e-6))
+    assert (verdict.status, verdict.kind, verdict.ci) == ("fails", "identity", None)
+    assert claim(at_most(1e-6)).judge(seeds(1e-9, 1e-9, 2e-6)).status == "undecided"
+
+
+def test_an_interval_stays_where_the_quantity_can_be():
+    verdict = claim(at_least(0.9), within=(-1, 1)).judge(seeds(0.97, 0.99, 1.0))
+    assert verdict.ci[1] == 1.0 < t_interval([0.97, 0.99, 1.0])[1]
+    assert verdict.status == "holds"
+
+
+def test_where_seeds_were_added_the_first_decision_counts():
+    rng = np.random.default_rng(0)
+    values = [*(1 + 0.1 * rng.standard_normal(8)), -1000.0, *rng.standard_normal(7)]
+    verdict = claim(at_least(0)).judge(seeds(*values), looks=True)
+    assert (verdict.status, verdict.seeds) == ("holds", 6)
+    assert verdict.ci == look_interval(values[:6])
+    assert verdict.measured == pytest.approx(np.mean(values[:6]))
+    later = claim(at_least(0.98)).judge(seeds(*values), looks=True)
+    assert (later.status, later.seeds) == ("undecided", 16)
+    few = claim(at_least(0)).judge(seeds(*values[:5]), looks=True)
+    assert (few.status, few.seeds, few.ci) == ("undecided", 5, None)
 
 
 def test_too_few_seeds_leave_a_claim_untested_and_say_so():
@@ -101,7 +131,7 @@ def test_too_few_seeds_leave_a_claim_untested_and_say_so():
     assert verdict.reason == "2 of the 3 seeds it needs could be measured"
     assert verdict.measured == 1.5
     assert verdict.seeds == 2
-    assert claim(at_least(0), seeds=2).judge(seeds(1.0, 2.0)).status == "holds"
+    assert claim(at_least(0), seeds=2).judge(seeds(1.0, 1.0)).status == "holds"
 
 
 def test_without_any_trial_a_claim_is_untested():
@@ -114,7 +144,7 @@ def test_a_missing_metric_leaves_its_seed_out_with_the_reason():
     verdict = claim(at_least(0)).judge(seeds(1.0, None, 3.0))
     assert verdict.status == "untested"
     assert verdict.reason == "2 of the 3 seeds it needs could be measured (seed 1: no loss)"
-    verdict = claim(at_least(0)).judge(seeds(1.0, None, 3.0, 5.0))
+    verdict = claim(at_least(0)).judge(seeds(2.5, None, 3.0, 3.5))
     assert (verdict.status, verdict.measured, verdict.seeds) == ("holds", 3.0, 3)
     assert verdict.reason == "seed 1: no loss"
 
@@ -152,6 +182,17 @@ def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value
     judged = claim(at_least(0), fails={"laptop": because} if because else {}).judge(seeds(value, value, value))
     assert (judged.status, judged.surprising) == (status, surprising)
     assert because in judged.reason
+
+
+def test_what_is_undecided_surprises_nobody():
+    assert claim(at_least(0)).judge(seeds(-1.0, 0.0, 1.0)).status == "undecided"
+    assert not claim(at_least(0)).judge(seeds(-1.0, 0.0, 1.0)).surprising
+    unsure = claim(at_least(0), undecided={"laptop": "seeds differ too much"})
+    assert unsure.documented() == "undecided"
+    assert unsure.documented("paper") == "holds"
+    for value in (-1.0, 1.0):
+        verdict = unsure.judge(seeds(value, value, value))
+        assert (verdict.surprising, verdict.reason) == (False, "seeds differ too much")
 
 
 def test_an_untested_claim_surprises_unless_documented():
