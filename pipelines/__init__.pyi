@@ -22,6 +22,7 @@ from featurelab.pipelines.engine.experiment.claims import at_most as at_most
 from featurelab.pipelines.engine.experiment.claims import below as below
 from featurelab.pipelines.engine.experiment.claims import between as between
 from featurelab.pipelines.engine.experiment.config import Config as Config
+from featurelab.pipelines.engine.experiment.config import TrainedConfig as TrainedConfig
 from featurelab.pipelines.engine.experiment.config import stream_seed as stream_seed
 from featurelab.pipelines.engine.experiment.cost import Cost as Cost
 from featurelab.pipelines.engine.experiment.cost import mlp_cost as mlp_cost

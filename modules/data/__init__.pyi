@@ -16,6 +16,8 @@ from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits
 from .mixtures import ClassMixture as ClassMixture
 from .mixtures import class_rows as class_rows
+from .permuted import label_order as label_order
+from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
 from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100

@@ -98,7 +98,7 @@ class Relabelled(TensorData):
         seed: int,
         **options: Any,
     ) -> None:
-        y_train, y_test = class_indices(base.train[1]), class_indices(base.test[1])
+        y_train, y_test = class_indices(base.labelled[1]), class_indices(base.test[1])
         if groups is None:
             merged = treatment == "random_coarse"
             groups = random_groups(classes, coarse, seed=seed) if merged else coarse_groups(classes, coarse)

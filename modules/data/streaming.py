@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from .permuted import label_order
 from .public_sources import digest, labels, load, source
 from .tensors import stream
 
@@ -205,6 +206,9 @@ class StreamedImages(pl.LightningDataModule):
                 parts.items(), (train_classes, test_classes), (per_class, None), strict=True
             )
         }
+        rows, y = self._sets["train"]
+        if (order := label_order(len(y))) is not None:
+            self._sets["train"] = rows, y[order]
 
     @property
     def labels(self) -> tuple[Int64[Tensor, " n_train"], Int64[Tensor, " n_test"]]:

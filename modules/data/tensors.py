@@ -14,6 +14,7 @@ from torch import Tensor
 from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .augment import Augmentation
+from .permuted import label_order
 
 Pair = tuple[Shaped[Tensor, "_n ..."], Shaped[Tensor, "_n ..."]]  # inputs and targets
 
@@ -102,7 +103,8 @@ class TensorData(pl.LightningDataModule):
     """A training and a test set held in memory.
 
     Attributes: `train` and `test`, each (x, y) with x of shape (n, ...) and y of shape (n, outputs) or, for integer
-    class labels, (n,). The test set may be empty. On an accelerator the tensors are moved there once, not batch by
+    class labels, (n,). The test set may be empty. Within `permuted_labels` the targets of `train` are permuted, and
+    `labelled` is the training set as it was before. On an accelerator the tensors are moved there once, not batch by
     batch.
     """
 
@@ -134,7 +136,10 @@ class TensorData(pl.LightningDataModule):
         for part, (x, y) in {"train": train, "test": test}.items():
             if len(x) != len(y):
                 raise ValueError(f"{part} set has {len(x)} inputs but {len(y)} targets")
-        self.train: Pair = _cast(train, kind)
+        self.labelled: Pair = _cast(train, kind)
+        order = label_order(len(train[0]))
+        x, y = self.labelled
+        self.train: Pair = (x, y) if order is None else (x, y[torch.from_numpy(order)])
         self.test: Pair = _cast(test, kind)
         self.batch_size = batch_size
         self.order_seed = order_seed

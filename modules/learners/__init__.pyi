@@ -26,3 +26,5 @@ from .supervised import Supervised as Supervised
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy
 from .unhinged import unhinged as unhinged
+from .withheld import withheld as withheld
+from .withheld import withheld_updates as withheld_updates

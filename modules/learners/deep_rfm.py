@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from featurelab.modules import measures
 from featurelab.modules.measures.kernel_machines import BLOCK_BYTES, RadialKernel
 
+from .withheld import withheld
+
 Watch = Callable[[int, Mapping[str, Tensor], Tensor], Mapping[str, float]]
 
 
@@ -193,7 +195,7 @@ class DeepRFM(LayerByLayer):
 
     def _transform(self, X: Tensor, alpha: Tensor) -> tuple[Tensor | None, dict[str, float]]:
         """M^power at these inputs, and the participation ratio of M."""
-        if not self.power:
+        if not self.power or withheld():
             return None, {}
         M = measures.kernel_agop(self.kernel, X, X, alpha, block_bytes=self.block_bytes)
         if self.agop_scale == "sum":

@@ -13,6 +13,7 @@ from torch import Tensor
 from featurelab.modules.nets import TwoLayer
 
 from .losses import Diverged
+from .withheld import withheld
 
 
 def half_squared_loss(net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"]) -> Float[Tensor, ""]:
@@ -88,7 +89,7 @@ class OneStep(pl.LightningModule):
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         for net in self._networks:
-            net.hidden.weight.grad = -negative_gradient(net, x, y).T
+            net.hidden.weight.grad = None if withheld() else -negative_gradient(net, x, y).T
         optimizer.step()
         if not all(net.hidden.weight.isfinite().all() for net in self._networks):
             raise Diverged(self.trainer.global_step)

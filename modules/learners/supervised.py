@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .losses import Batch, Diverged, Loss, accuracy, loss
 from .optimizers import Schedule
+from .withheld import withheld
 
 
 class Supervised(pl.LightningModule):
@@ -94,7 +95,7 @@ class Supervised(pl.LightningModule):
             if self.trainer.world_size > 1:
                 value = _average([value, *(g for g in gradients if g is not None)], self.trainer.world_size)
             for weight, gradient in zip(weights, gradients, strict=True):
-                weight.grad = gradient
+                weight.grad = None if withheld() else gradient  # without one, an optimiser leaves a weight alone
             optimizer.step()
             losses.append(value)
         history = torch.stack(losses).cpu()

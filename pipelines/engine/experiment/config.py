@@ -79,6 +79,25 @@ class Config(BaseModel):
         return label(self.model_dump(), fields)
 
 
+class TrainedConfig(Config):
+    """The settings of an experiment that trains on labels: it can be run with what it learns from destroyed.
+
+    Under `permuted_labels` the training labels of every data module are permuted, by a random stream of their own;
+    under `untrained` the whole schedule runs with updates withheld. An experiment with a control of its own names it in
+    a field `control` that lists these and its own.
+    """
+
+    control: Literal["none", "permuted_labels", "untrained"] = Field(
+        "none", description="what is destroyed, to see which claims notice"
+    )
+
+
+def controls_of(config: Config) -> tuple[str, ...]:
+    """The controls under which an experiment with such settings can be run."""
+    field = type(config).model_fields.get("control")
+    return tuple(name for name in get_args(field.annotation) if name != "none") if field else ()
+
+
 def label(values: Mapping[str, Any], fields: Sequence[str]) -> str:
     """`Config.label` of a config's values."""
     ordered = [field for field in fields if field != "seed"] + ["seed"] * ("seed" in fields)

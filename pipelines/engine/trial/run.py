@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +19,10 @@ import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
+from featurelab.modules.data import permuted_labels
 from featurelab.modules.learners import Diverged as LossDiverged
-from featurelab.pipelines.engine.experiment.config import Config, Scale
+from featurelab.modules.learners import withheld_updates
+from featurelab.pipelines.engine.experiment.config import Config, Scale, stream_seed
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
 from featurelab.pipelines.engine.trial.isolation import dispatch
@@ -206,8 +208,20 @@ def perform(experiment: Experiment, config: Config, recorder: Any) -> None:
     """The trial itself, in a process made deterministic."""
     if experiment.run_trial is None:
         raise TypeError(f"{experiment.name} declares no trial")
-    with deterministic(config):
+    with deterministic(config), controlled(config):
         experiment.run_trial(config, recorder)
+
+
+@contextmanager
+def controlled(config: Config) -> Iterator[None]:
+    """Destroy what the config's `control` says; one that is the experiment's own, its trial sees to."""
+    control = getattr(config, "control", "none")
+    with ExitStack() as held:
+        if control == "permuted_labels":
+            held.enter_context(permuted_labels(stream_seed(config.seed, "permuted labels")))
+        elif control == "untrained":
+            held.enter_context(withheld_updates())
+        yield
 
 
 @contextmanager
