@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
-    Config,
     Cost,
     Experiment,
     Field,
     Missing,
+    TrainedConfig,
     above,
     at_least,
     at_most,
@@ -47,7 +47,7 @@ PRINTED = {
 R = "pearson/recall_alignment"
 
 
-class MetricConfig(Config):
+class MetricConfig(TrainedConfig):
     dataset: Literal["digits", "fields", "cars196", "cub200"] = Field("digits", description="what is retrieved")
     split: int = Field(0, ge=0, description="stand-ins: which classes are for training, the same for all seeds")
     noise: tuple[float, float] = Field((0.5, 2.0), description="fields: least and greatest noise of a class")

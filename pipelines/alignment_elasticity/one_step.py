@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
-    Config,
     Cost,
     Field,
+    TrainedConfig,
     choice,
     data,
     fit,
@@ -29,7 +29,7 @@ from featurelab.pipelines import (
 )
 
 
-class OneStepConfig(Config):
+class OneStepConfig(TrainedConfig):
     precision: Literal["64-true", "32-true"] = Field("64-true", description="Lightning precision")
     n_train: int = Field(256, ge=2, description="training samples, all in the one step")
     dim: int = Field(256, ge=2, description="input coordinates")

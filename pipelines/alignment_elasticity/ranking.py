@@ -20,10 +20,10 @@ from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
-    Config,
     Cost,
     Experiment,
     Field,
+    TrainedConfig,
     above,
     at_least,
     band,
@@ -47,7 +47,7 @@ PAPER_LEVEL = (0.7, 0.5)
 SCORES = {"similarity": r"$|\beta^\top\mu|$", "alignment": "Alignment", "elasticity": "Elasticity"}
 
 
-class RankingConfig(Config):
+class RankingConfig(TrainedConfig):
     train_set: Named = Field("digits", description="dataset of the two training classes; its partner is measured too")
     n_train: int = Field(96, ge=4, multiple_of=2, description="training images, half of each class; a step sees all")
     unseen: int = Field(5, ge=3, description="unseen classes of each dataset, n_train / 2 images of each")

@@ -19,10 +19,10 @@ from typing import Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
-    Config,
     Experiment,
     Field,
     Missing,
+    TrainedConfig,
     above,
     at_least,
     band,
@@ -45,7 +45,7 @@ PLACES = {"ansatz": ("3", "4"), "two_layer": ("hidden", "head"), "collapse": ("4
 SEEN, COARSE = 8, 4
 
 
-class CrossConfig(Config):
+class CrossConfig(TrainedConfig):
     network: Literal["ansatz", "two_layer", "collapse", "coarse"] = Field(
         "ansatz", description="whose network, data, loss and optimiser"
     )

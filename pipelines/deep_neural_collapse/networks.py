@@ -12,13 +12,25 @@ first.
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, data, fit, learners, measures, nets, probes, stream_seed, torch
+from featurelab.pipelines import (
+    Cost,
+    Field,
+    TrainedConfig,
+    data,
+    fit,
+    learners,
+    measures,
+    nets,
+    probes,
+    stream_seed,
+    torch,
+)
 
 SHAPES = {"digits": (1, 8), "mnist": (1, 28), "cifar10": (3, 32), "svhn": (3, 32)}  # channels, side
 TRUNKS = {"none": 0, "plain": 128, "batch_norm": 128, "resnet18": 512, "vgg11": 8192}  # features
 
 
-class NetworkConfig(Config):
+class NetworkConfig(TrainedConfig):
     dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="images to classify")
     n_train: int = Field(
         500, ge=20, multiple_of=10, description="training images; of the digits, as many of each class"

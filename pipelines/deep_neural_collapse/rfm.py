@@ -8,13 +8,13 @@ verdicts and drawings.
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, Missing, data, fit, learners, measures, nets, np, torch
+from featurelab.pipelines import Cost, Field, Missing, TrainedConfig, data, fit, learners, measures, nets, np, torch
 
 INACCURATE = 1e-8
 SHAPES = {"mnist": (784, 10), "cifar10": (3072, 10), "svhn": (3072, 10), "digits": (64, 10)}
 
 
-class RFMConfig(Config):
+class RFMConfig(TrainedConfig):
     precision: Literal["64-true"] = Field("64-true", description="kernels of collapsed classes need double precision")
     dataset: Literal["digits", "mixture", "mnist", "cifar10", "svhn"] = Field(
         "digits", description="scikit-learn's 8x8 digits, a Gaussian class mixture, or the first rows of a public one"

@@ -7,9 +7,9 @@ with the same noise.
 """
 
 from featurelab.pipelines import (
-    Config,
     Cost,
     Field,
+    TrainedConfig,
     choice,
     data,
     fit,
@@ -22,7 +22,7 @@ from featurelab.pipelines import (
 )
 
 
-class ClusterConfig(Config):
+class ClusterConfig(TrainedConfig):
     n_train: int = Field(4000, ge=2, description="training samples, shared equally by the clusters")
     clusters: int = Field(8, ge=2, description="Gaussian clusters")
     labels: int = Field(4, ge=2, description="coarse labels: cluster c has the label c mod labels")

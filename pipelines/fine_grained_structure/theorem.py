@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
-    Config,
     Cost,
     Experiment,
     Field,
+    TrainedConfig,
     above,
     at_least,
     at_most,
@@ -41,7 +41,7 @@ from featurelab.pipelines import (
 LATER = (1, 2, 4, 8, 16, 32, 64)  # times t_0
 
 
-class TheoremConfig(Config):
+class TheoremConfig(TrainedConfig):
     precision: Literal["64-true"] = Field("64-true", description="projections are 0.05 and features 1e-5")
     n_train: int = Field(16, ge=8, multiple_of=4, description="samples, a quarter in each cluster")
     dim: int = Field(1024, ge=4, description="input coordinates d")

@@ -14,9 +14,9 @@ import math
 from typing import Any, Literal
 
 from featurelab.pipelines import (
-    Config,
     Cost,
     Field,
+    TrainedConfig,
     choice,
     data,
     fit,
@@ -36,7 +36,7 @@ SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 PARAMETERS = {"resnet18": (11_173_962, 5.6e8), "vgg16": (14_724_042, 3.1e8), "densenet121": (6_956_298, 8.9e8)}
 
 
-class LabelsConfig(Config):
+class LabelsConfig(TrainedConfig):
     dataset: Dataset = Field("mixture", description="where classes are from")
     labels: Literal["original", "coarse", "random_coarse", "official", "fine"] = Field(
         "coarse",

@@ -6,10 +6,10 @@ three numbers of Figure 1 come out.
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Field, data, fit, learners, measures, nets, probes
+from featurelab.pipelines import Field, TrainedConfig, data, fit, learners, measures, nets, probes
 
 
-class ChainConfig(Config):
+class ChainConfig(TrainedConfig):
     precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("64-true", description="Lightning precision")
     n_train: int = Field(256, ge=2, description="training samples, all in every step")
     n_test: int = Field(1000, ge=1, description="test samples")

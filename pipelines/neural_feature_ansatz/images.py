@@ -2,10 +2,10 @@
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, choice, data, loguniform, measures, mlp_cost, nets
+from featurelab.pipelines import Cost, Field, TrainedConfig, choice, data, loguniform, measures, mlp_cost, nets
 
 
-class ImageConfig(Config):
+class ImageConfig(TrainedConfig):
     dataset: Literal["digits", "celeba", "svhn"] = Field("digits", description="digits: scikit-learn's 8x8 images")
     n_train: int = Field(348, ge=2, description="training images")
     width: int = Field(128, ge=1, description="units of each hidden layer")

@@ -28,6 +28,7 @@ from featurelab.pipelines.engine.command.settings import (
     Settings,
     connect,
     connecting,
+    deciding,
     describing,
     judging,
     planning,
@@ -237,6 +238,9 @@ def sweep(
 def reproduce(
     names: Names = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
+    decide: Annotated[bool, typer.Option("--decide", help="Add seeds until every claim is decided.")] = False,
+    most_seeds: Annotated[int | None, typer.Option(help="With --decide: to how many at most, 16 unless told.")] = None,
+    controls: Annotated[bool, typer.Option("--controls", help="Run what should break each claim too.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew where it was interrupted before.")] = False,
     gpus_per_trial: GPUs = 0,
     scale: AtScale = "laptop",
@@ -244,6 +248,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Run the grids of figures, judge their claims, draw them."""
+    limit = deciding.seed_limit(decide, most_seeds)
     chosen = registry.select(names or [], headline)
     kept = outbox()
     resources = resourcing.Resources.of_trial(gpus=gpus_per_trial)
@@ -264,6 +269,7 @@ def reproduce(
             print_verdicts(one, store)
 
     options = {"outbox": kept, "address": address, "resources": resources, "show": show, "fresh": fresh}
+    options |= {"most_seeds": limit, "controls": controls}
     judged = reproducing.reproduce(chosen, scale, store, **options)
     finish(judged, as_json)
 

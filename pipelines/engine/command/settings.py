@@ -16,6 +16,7 @@ from featurelab.pipelines.engine.lazy import lazy
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
 comparing = lazy("featurelab.pipelines.engine.verdict.compare")
 connecting = lazy("featurelab.tracking.store.connect")
+deciding = lazy("featurelab.pipelines.engine.verdict.decide")
 describing = lazy("featurelab.pipelines.engine.sweep.descriptions")
 entering = lazy("featurelab.pipelines.engine.verdict.report")
 examining = lazy("featurelab.pipelines.engine.command.doctor")

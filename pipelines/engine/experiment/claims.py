@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment.config import Scale
@@ -138,6 +138,28 @@ class Claim:
         status, used, ends = self._decided(values, looks=looks and self.kind == "claim")
         return self._verdict(status, "; ".join(filter(None, [self.because(scale), note])), values[:used], ends, scale)
 
+    def against(self, verdict: "Verdict", results: "Results", scale: Scale = "laptop") -> "Verdict":
+        """The verdict with what came of the claim under its controls, as far as `results` has trials of them.
+
+        A control has broken the claim where it fails, or is undecided and its mean does not meet the bounds.
+        """
+        found: dict[str, Controlled] = {}
+        broken: list[bool] = []
+        for control in self.controls:
+            there = results.under(control)
+            if len(there.trials):
+                judged = self.judge(there, scale)
+                found[control] = Controlled(status=judged.status, measured=judged.measured)
+                if judged.status != "untested":  # as of a change of weights where none was made
+                    broken.append(judged.status == "fails" or (judged.status == "undecided" and not self._met(judged)))
+        said = {"controls": found, "specific": all(broken) if broken else None}
+        return verdict.model_copy(update=said)
+
+    def _met(self, verdict: "Verdict") -> bool:
+        """Whether the means of a verdict meet the bounds."""
+        named = verdict.measured if isinstance(verdict.measured, dict) else {"": verdict.measured}
+        return all(bound.holds(named[part]) for part, bound in self._bounds.items())  # type: ignore[arg-type]
+
     def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
         """The values of each part by seed, and by seed too what could not be measured or is not finite."""
         values: dict[int, dict[str, float]] = {}
@@ -212,11 +234,21 @@ class Claim:
         )
 
 
+class Controlled(BaseModel):
+    """What came of a claim where what it speaks of was destroyed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    status: Status
+    measured: Value
+
+
 class Verdict(BaseModel):
     """What came of a claim, as `verdicts.json` keeps it.
 
     `measured` is the mean over `seeds` seeds, `ci` the interval by which it was judged (None for one seed, and for an
-    identity, which is judged seed by seed).
+    identity, which is judged seed by seed). `controls` says what came of it under each control that was run, and
+    `specific` whether all of them broke it; None where none was run that should.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -234,6 +266,8 @@ class Verdict(BaseModel):
     paper: Value
     where: str
     seeds: int
+    controls: dict[str, Controlled] = Field(default_factory=dict)
+    specific: bool | None = None
 
     @property
     def surprising(self) -> bool:

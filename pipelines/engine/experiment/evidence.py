@@ -9,9 +9,14 @@ how often decisions are false, by simulation.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from featurelab.pipelines.engine.lazy import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")  # a listing of experiments does without
 
 LOOKS = (6, 8, 12, 16, 24, 32, 48, 64)  # numbers of seeds after which a claim may be decided
 SHARES = (1, 2, 2, 2, 2, 2, 2, 2)  # in the allowed error; skewness is worst at the first
@@ -41,7 +46,7 @@ def share(look: int) -> float:
     return SHARES[LOOKS.index(look)] / sum(SHARES)
 
 
-def student(values: np.ndarray, error: float) -> tuple[Any, Any]:
+def student(values: "np.ndarray", error: float) -> tuple[Any, Any]:
     """Ends of Student's interval of the mean over the last axis of `values` (..., n), n >= 2: each of shape (...)."""
     from scipy.stats import t  # half a second of imports that a listing of experiments should not pay
 
@@ -51,7 +56,7 @@ def student(values: np.ndarray, error: float) -> tuple[Any, Any]:
     return centre - half, centre + half
 
 
-def skewed(values: np.ndarray, error: float) -> tuple[Any, Any]:
+def skewed(values: "np.ndarray", error: float) -> tuple[Any, Any]:
     """Ends of the interval over the last axis of `values` (..., n), n >= 3, that covers Student's and Hall's."""
     from scipy.stats import t
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
 from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Kind, Measured, Origin
-from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale
+from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.cost import Cost
@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 Known = str | Mapping["Experiment | Scale | tuple[Experiment, Scale]", str]  # why a claim fails, and where
 Measure = TypeVar("Measure", bound="Callable[[Results], Measured]")
-INHERITED = ("grid", "paper_grid", "sweep_axes", "metric", "mode", "minutes", "needs", "stand_in", "caption", "small")
+INHERITED = (
+    "grid",
+    "paper_grid",
+    "sweep_axes",
+    "metric",
+    "mode",
+    "minutes",
+    "needs",
+    "stand_in",
+    "caption",
+    "small",
+    "controls",
+)
 HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
 
@@ -49,6 +61,8 @@ class Experiment:
         headline: whether a first look should show it.
         small: settings at which the whole laptop grid runs in seconds, for tests and `featurelab check`; of an axis of
             the grid, the values that it then has.
+        controls: those that shall break every claim which names none itself: all that the experiment can be run under,
+            unless given. Identities have none.
         reads: a figure whose trials include those of this one: reproduced together, they are trained once.
     """
 
@@ -68,6 +82,7 @@ class Experiment:
     headline: bool = False
     caption: str = ""
     small: Mapping[Any, Any] = field(default_factory=dict)
+    controls: tuple[str, ...] | None = None
     reads: "Experiment | None" = None
     claims: list[Claim] = field(default_factory=list)
     run_trial: Callable[[Any, Any], None] | None = None
@@ -153,7 +168,7 @@ class Experiment:
         undecided: Known = "",
         untested: Known = "",
         seeds: int = 3,
-        controls: Sequence[str] = (),
+        controls: Sequence[str] | None = None,
         unspecific: str = "",
         within: tuple[float, float] = (-math.inf, math.inf),
         also: "Sequence[Experiment]" = (),
@@ -182,7 +197,7 @@ class Experiment:
                     undecided=figure._known(undecided),
                     untested=figure._known(untested),
                     seeds=seeds,
-                    controls=tuple(controls),
+                    controls=figure._controls(controls, kind),
                     unspecific=unspecific,
                     within=within,
                 )
@@ -194,6 +209,19 @@ class Experiment:
             if others:
                 raise ValueError(f"claim {id} is not one of {', '.join(other.name for other in others if other)}")
         return add
+
+    def _controls(self, named: Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
+        known = controls_of(self.laptop)
+        own = known if self.controls is None else self.controls
+        controls = tuple(named) if named is not None else own if kind == "claim" else ()
+        if unknown := set(controls) - set(known):
+            raise ValueError(f"{self.name} cannot be run under {', '.join(sorted(unknown))}")
+        return controls
+
+    def controlled(self, scale: Scale) -> list[Config]:
+        """The figure's trials under each control that one of its claims names."""
+        named = dict.fromkeys(control for claim in self.claims for control in claim.controls)
+        return [config.but(control=control) for control in named for config in self.configs(scale)]
 
     def _known(self, known: Known) -> dict[Scale, str]:
         """The reasons that are for this figure, by scale."""
@@ -267,6 +295,8 @@ class Experiment:
                     "expected": claim.expected,
                     "paper": claim.paper,
                     "where": claim.where,
+                    "kind": claim.kind,
+                    "controls": list(claim.controls),
                     "documented": claim.documented(scale),
                     "reason": claim.because(scale),
                 }

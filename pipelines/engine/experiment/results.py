@@ -20,11 +20,13 @@ class Results:
         trials: one row a trial: `run_id`, `status`, and every config field as a column.
         read: `read(metric)` fetches what all trials recorded of it, one value a row: `run_id`, `step`, `value`.
         load: `load(run_id, name)` fetches the named arrays a trial kept.
+        looked_at: where given, gets the run ids of all trials that are looked at.
     """
 
     trials: pd.DataFrame
     read: Callable[[str], pd.DataFrame]
     load: Callable[[str, str], Arrays]
+    looked_at: set[str] | None = None
 
     def where(self, **config: Any) -> "Results":
         """The trials with these config values."""
@@ -32,6 +34,12 @@ class Results:
         for name, value in config.items():
             keep &= np.array([v == value for v in self._column(name)], dtype=bool)
         return replace(self, trials=self.trials[keep])
+
+    def under(self, control: str) -> "Results":
+        """The trials under this control, `none` for those without."""
+        if "control" not in self.trials:
+            return self if control == "none" else replace(self, trials=self.trials[:0])
+        return replace(self, trials=self.trials[self.trials.control.fillna("none") == control])
 
     def by_seed(self) -> "Iterator[tuple[int, Results]]":
         seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
@@ -44,7 +52,7 @@ class Results:
 
     def has(self, metric: str, **where: Any) -> bool:
         """Whether any of the matching trials recorded this metric."""
-        return bool(self.read(metric).run_id.isin(self.where(**where).trials.run_id).any())
+        return bool(self.read(metric).run_id.isin(self._looked(where).trials.run_id).any())
 
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
@@ -74,7 +82,7 @@ class Results:
 
     def arrays(self, name: str, **where: Any) -> list[Arrays]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
-        chosen = self.where(**where).trials
+        chosen = self._looked(where).trials
         finished = chosen[chosen.status == "finished"]
         if finished.empty:
             raise Missing(f"no finished trial{_written(where)}")
@@ -85,8 +93,14 @@ class Results:
             raise Missing(f"no setting {name} was recorded")
         return self.trials[name]
 
-    def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+    def _looked(self, where: Mapping[str, Any]) -> "Results":
         chosen = self.where(**where)
+        if self.looked_at is not None:
+            self.looked_at.update(chosen.trials.run_id)
+        return chosen
+
+    def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        chosen = self._looked(where)
         ended = chosen.trials[chosen.trials.status != "finished"]
         if len(ended):
             raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")

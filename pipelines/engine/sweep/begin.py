@@ -10,6 +10,7 @@ from uuid import uuid4
 import pandas as pd
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
+from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Axis, lay_out
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
@@ -160,6 +161,17 @@ def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Pat
     indices = [index for index in range(len(plan.configs)) if index not in over]
     seconds = schemas.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
     return Opened(plan, name, sweep_run_id, indices, resumed, seconds)
+
+
+def extended(sweep_run_id: str, configs: Sequence[dict[str, Any]], store: Store) -> Opened:
+    """A sweep with further trials, which are to run; its stored plan has them from now on."""
+    tags = store.get_run(sweep_run_id).data.tags
+    plan = read_stored_plan(store, sweep_run_id, registry.find(tags["experiment"]))
+    more = [config for config in configs if config not in plan.configs]
+    indices = range(len(plan.configs), len(plan.configs) + len(more))
+    plan = plan.but(configs=[*plan.configs, *more])
+    store.log_json(sweep_run_id, plan.model_dump(), "plan.json")
+    return Opened(plan, tags["sweep"], sweep_run_id, indices, seconds=schemas.seconds(tags.get("seconds")))
 
 
 def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) -> None:

@@ -36,6 +36,7 @@ class Plan(BaseModel):
     mode: Mode = "min"
     resources: Resources = Resources()
     kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
+    most_seeds: int | None = None  # up to which seeds are added until claims are decided
     # of this time only, and not stored: the name of the sweep, and tags for its run and those of its trials
     name: str = Field("", exclude=True)
     tags: dict[str, str] = Field(default_factory=dict, exclude=True)

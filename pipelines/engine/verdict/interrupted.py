@@ -14,7 +14,7 @@ from featurelab.pipelines.engine.errors import tell
 from featurelab.pipelines.engine.sweep.begin import reopened
 from featurelab.pipelines.engine.sweep.ownership import where_run
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan
-from featurelab.pipelines.engine.sweep.records import JUDGING, VERDICTS
+from featurelab.pipelines.engine.sweep.records import JUDGING, VERDICTS, read_stored_plan
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
@@ -52,7 +52,8 @@ def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Found
     missing: list[Plan] = []
     for plan, row in zip(plans, newest, strict=True):
         if row["run_id"] in cut:
-            resumed.append(reopened(plan, row["tags.sweep"], row["run_id"], store, outbox))
+            begun = read_stored_plan(store, row["run_id"], plan.declared)  # which may have got further seeds
+            resumed.append(reopened(begun, row["tags.sweep"], row["run_id"], store, outbox))
         elif row["run_id"] in left or (row["tags.command"] in commands and row["tags.status"] not in (*CUT, JUDGING)):
             complete.append(row["run_id"])
         else:

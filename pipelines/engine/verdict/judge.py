@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from featurelab.pipelines.engine.sweep.records import (
     read_trials_of,
 )
 from featurelab.pipelines.engine.trial.record import TrialRecord
+from featurelab.pipelines.engine.verdict.decide import further_trials
 from featurelab.pipelines.engine.verdict.overview import overview
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
@@ -46,6 +47,7 @@ class Judged:
     verdicts: list[Verdict]
     is_the_figure: bool = True
     trials_of: str | None = None  # the sweep whose trials it reads, where it has none of its own
+    further: list[dict[str, Any]] = field(default_factory=list)  # trials that its undecided claims need
 
     @property
     def as_documented(self) -> bool:
@@ -74,9 +76,15 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     if not is_the_figure(experiment, plan):
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
-    results = collect(trials, store)
-    verdicts = [claim.judge(results, plan.scale) for claim in experiment.claims]
-    figure = draw(experiment, results, sweep_run_id, store) if experiment.drawing else ""
+    everything = collect(trials, store)
+    results, looks = everything.under("none"), plan.most_seeds is not None
+    verdicts = [
+        claim.against(claim.judge(results, plan.scale, looks=looks), everything, plan.scale)
+        for claim in experiment.claims
+    ]
+    further = further_trials(experiment, plan, verdicts, results)
+    own = _of_the_grid(experiment, plan, results)
+    figure = draw(experiment, own, sweep_run_id, store) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
@@ -90,10 +98,18 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
             NOTE: reproduction_note(experiment, verdicts, sweep_run_id),
         },
     )
-    if tags.get("status") == JUDGING:
+    if tags.get("status") == JUDGING and not further:
         end_sweep(store, sweep_run_id, how_trials_went(trials))
     of = tags.get(TRIALS_OF)
-    return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts, trials_of=of)
+    return Judged(
+        experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts, trials_of=of, further=further
+    )
+
+
+def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Results:
+    """The trials that the figure shows: those with the seeds of its grid."""
+    seeds = {config.seed for config in experiment.configs(plan.scale)}
+    return replace(results, trials=results.trials[[seed in seeds for seed in results.trials.get("seed", ())]])
 
 
 def is_the_figure(experiment: Experiment, plan: Plan) -> bool:

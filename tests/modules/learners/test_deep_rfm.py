@@ -219,3 +219,13 @@ def test_the_linearisation_refuses_what_it_is_not_for():
     unequal.train[1][0] = unequal.train[1][-1]
     with pytest.raises(ValueError, match="of one size"):
         made(1, task=unequal, learner=learners.LinearisedDeepRFM(0.3, 1.0))
+
+
+def test_without_updates_its_layers_are_those_without_an_agop():
+    with learners.withheld_updates():
+        _, withheld, _ = made(3)
+    _, plain, _ = made(3, power=0)
+    _, trained, _ = made(3)
+    for metric in ("nc1/features", "nc2_cosines/features", "accuracy/test"):
+        assert withheld[metric] == plain[metric]
+    assert withheld["nc1/features"] != trained["nc1/features"]

@@ -1,0 +1,65 @@
+"""Which trials would decide the claims that the seeds so far do not."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.claims import Claim, Verdict
+from featurelab.pipelines.engine.experiment.evidence import LOOKS, MOST_SEEDS
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.sweep.plan import Plan
+
+
+def seed_limit(decide: bool, most_seeds: int | None) -> int | None:
+    """Up to how many seeds are added, None for not at all; raises `RequestError` for a number that cannot be."""
+    if not decide:
+        if most_seeds is not None:
+            raise RequestError("--most-seeds says how far --decide goes: give both")
+        return None
+    limit = MOST_SEEDS if most_seeds is None else most_seeds
+    if not LOOKS[0] <= limit <= LOOKS[-1]:
+        raise RequestError(f"--most-seeds {limit}: must be from {LOOKS[0]} to {LOOKS[-1]}")
+    return limit
+
+
+def further_trials(
+    experiment: Experiment, plan: Plan, verdicts: Sequence[Verdict], results: Results
+) -> list[dict[str, Any]]:
+    """The configs, as JSON has them, of trials with further seeds that the undecided claims look at.
+
+    Each such claim gets seeds up to its next look, none beyond the first `plan.most_seeds`. Seeds on which it could not
+    be measured are not made up for by others.
+    """
+    if plan.most_seeds is None:
+        return []
+    planned = [config for config in plan.configs if config.get("control", "none") == "none"]
+    seeds = sorted({config["seed"] for config in planned})
+    seeds += [seed for seed in range(plan.most_seeds + len(seeds)) if seed not in seeds]
+    wanted: list[dict[str, Any]] = []
+    for claim, verdict in zip(experiment.claims, verdicts, strict=True):
+        look = next((look for look in LOOKS if look > verdict.seeds), LOOKS[-1] + 1)
+        if verdict.status == "undecided" and look <= plan.most_seeds:
+            for template in looked_at(claim, results, planned):
+                wanted += [config for seed in seeds[:look] if (config := template | {"seed": seed}) not in wanted]
+    return [config for config in wanted if config not in planned]
+
+
+def looked_at(claim: Claim, results: Results, configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of `configs`, of one seed, whose trials the claim looks at to measure that seed."""
+    for seed, runs in results.by_seed():
+        found: set[str] = set()
+        with suppress(Missing):
+            claim.measure(replace(runs, looked_at=found))
+        chosen = runs.trials[runs.trials.run_id.isin(found)]
+        if len(chosen):
+            names = [name for name in chosen.columns if name not in ("run_id", "status")]
+            rows = [{name: _listed(row[name]) for name in names} for _, row in chosen.iterrows()]
+            return [config for config in configs if config["seed"] == seed and config in rows]
+    return []
+
+
+def _listed(value: Any) -> Any:
+    return list(map(_listed, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,34 @@
+"""Every experiment that trains on labels, under the two controls that all of them have."""
+
+import pytest
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.config import controls_of
+from featurelab.pipelines.engine.trial.run import perform
+from featurelab.pipelines.engine.verdict.check import MemoryRecorder
+
+TRAINED = {e.run_trial: e for e in reversed(registry.experiments()) if controls_of(e.laptop)}
+OF_WHAT_WAS_LEARNED = ("cnfa/", "ptk_centered", "double_centered", "participation_ratio/agop", "catapult", "test_cnfa")
+FIGURES = {figure.name: figure for figure in TRAINED.values()}
+
+
+def recorded(figure, control):
+    recorder = MemoryRecorder()
+    perform(figure, figure.small_configs()[0].but(control=control), recorder)
+    return recorder
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_labels_are_permuted_in_what_is_trained_on_and_updates_are_withheld(name):
+    figure = FIGURES[name]
+    plain, permuted, untrained = (recorded(figure, control) for control in ("none", "permuted_labels", "untrained"))
+    assert permuted.digest != plain.digest == untrained.digest
+    assert permuted.curves != plain.curves
+    for control in (permuted, untrained):
+        for metric, steps in control.curves.items():
+            assert list(steps) == list(plain.curves[metric]), "every metric at every step"
+    without = plain.curves.keys() - untrained.curves.keys()
+    assert all(metric.startswith(OF_WHAT_WAS_LEARNED) for metric in without)
+    for metric, steps in untrained.curves.items():
+        if metric.startswith("loss/train"):  # batch statistics may move
+            assert max(steps.values()) - min(steps.values()) <= 1e-3 * abs(max(steps.values())), metric

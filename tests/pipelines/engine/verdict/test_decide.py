@@ -1,0 +1,140 @@
+"""Further seeds go to undecided claims alone, and to those trials alone that these look at."""
+
+import numpy as np
+import pytest
+from madeup import results
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.claims import above
+from featurelab.pipelines.engine.experiment.config import TrainedConfig
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.verdict.decide import further_trials, seed_limit
+
+SEEDS = [0, 1, 2]
+
+
+class Widths(TrainedConfig):
+    width: int = 1
+    shape: tuple[int, ...] = (1, 2)
+
+
+def figure():
+    made = Experiment(
+        name="a/b",
+        figure="Fig. 1",
+        title="t",
+        minutes=1,
+        laptop=Widths(),
+        paper=Widths(),
+        grid={"width": [1, 2, 3], "seed": SEEDS},
+    )
+
+    @made.claim("clear", says="s", expect=above(0), controls=[])
+    def clear(runs):
+        return runs.final("loss", width=3)
+
+    @made.claim("unclear", says="s", expect=above(0), controls=["permuted_labels"])
+    def unclear(runs):
+        return runs.final("loss", width=2) - runs.final("loss", width=1)
+
+    return made
+
+
+def loss(config):
+    """The same on all seeds at width 3; elsewhere noise."""
+    rng = np.random.default_rng([config["width"], config["seed"]])
+    return {"loss": 5.0 if config["width"] == 3 else rng.standard_normal()}
+
+
+def wanted(configs, most_seeds, measured=loss):
+    experiment = figure()
+    plan = Plan.of(experiment, configs, ["width", "seed"], "laptop", most_seeds=most_seeds)
+    found = results([config.model_dump() for config in configs], measured)
+    looks = most_seeds is not None
+    verdicts = [claim.judge(found, looks=looks) for claim in experiment.claims]
+    return verdicts, further_trials(experiment, plan, verdicts, found)
+
+
+def test_an_undecided_claim_gets_seeds_up_to_its_next_look_for_the_trials_that_it_looks_at():
+    experiment = figure()
+    verdicts, more = wanted(experiment.configs("laptop"), 16, lambda c: loss(c) | {"other": 1.0})
+    assert [verdict.status for verdict in verdicts] == ["undecided", "undecided"], "three seeds are fewer than a look"
+    assert {(c["width"], c["seed"]) for c in more} == {(w, s) for w in (1, 2, 3) for s in (3, 4, 5)}
+    six = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(6)]
+    verdicts, more = wanted(six, 16)
+    assert [verdict.status for verdict in verdicts] == ["holds", "undecided"]
+    assert sorted((c["width"], c["seed"]) for c in more) == [(1, 6), (1, 7), (2, 6), (2, 7)]
+    assert all(c["shape"] == [1, 2] and c["control"] == "none" for c in more)
+
+
+def test_no_more_seeds_are_added_than_were_asked_for():
+    eight = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(8)]
+    assert wanted(eight, 11)[1] == []
+    assert len(wanted(eight, 12)[1]) == 2 * 4
+    assert wanted(eight, None)[1] == []
+
+
+def test_seeds_on_which_a_claim_cannot_be_measured_are_not_made_up_for():
+    def gappy(config):
+        return {} if config["seed"] in (4, 5) else loss(config)
+
+    six = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(6)]
+    verdicts, more = wanted(six, 6, gappy)
+    assert [verdict.status for verdict in verdicts] == ["undecided", "undecided"]
+    assert more == []
+
+
+def test_limits_are_refused_in_one_line():
+    assert seed_limit(False, None) is None
+    assert seed_limit(True, None) == 16
+    assert seed_limit(True, 6) == 6
+    for decide, most, says in ((False, 8, "give both"), (True, 5, "from 6 to 64"), (True, 65, "from 6 to 64")):
+        with pytest.raises(RequestError, match=says):
+            seed_limit(decide, most)
+
+
+def controlled(value, measured):
+    """The verdict on `unclear` whose differences are about `value`, and about `measured` with permuted labels."""
+
+    def noisy(config):
+        about = measured if config["control"] == "permuted_labels" else value
+        return {"loss": about + [-0.02, 0.0, 0.02][config["seed"]] if config["width"] == 2 else 0.0}
+
+    experiment = figure()
+    configs = [*experiment.configs("laptop"), *experiment.controlled("laptop")]
+    everything = results([config.model_dump() for config in configs], noisy)
+    claim = experiment.claims[1]
+    return claim.against(claim.judge(everything.under("none")), everything)
+
+
+def test_a_claim_that_a_control_breaks_is_specific_and_one_that_it_does_not_is_not():
+    for under, status, specific in ((-1.0, "fails", True), (-0.002, "undecided", True), (1.0, "holds", False)):
+        verdict = controlled(1.0, under)
+        assert verdict.status == "holds"
+        assert verdict.measured == pytest.approx(1.0, abs=0.05), "what a control did is not mixed in"
+        assert (verdict.controls["permuted_labels"].status, verdict.specific) == (status, specific)
+        assert verdict.controls["permuted_labels"].measured == pytest.approx(under, abs=0.05)
+
+
+def test_without_its_controls_nobody_knows_whether_a_claim_is_specific():
+    experiment = figure()
+    found = results([config.model_dump() for config in experiment.configs("laptop")], loss)
+    for claim in experiment.claims:
+        verdict = claim.against(claim.judge(found.under("none")), found)
+        assert (verdict.controls, verdict.specific) == ({}, None)
+
+
+def test_a_figure_cannot_name_a_control_that_it_cannot_be_run_under():
+    with pytest.raises(ValueError, match="cannot be run under rotated"):
+        figure().claim("c", says="s", expect=above(0), controls=["rotated"])(lambda runs: 1.0)
+
+
+def test_the_controls_of_a_figure_are_those_of_its_claims_but_not_of_identities():
+    experiment = figure()
+    experiment.controls = ("untrained",)
+    experiment.claim("c", says="s", expect=above(0))(lambda runs: 1.0)
+    experiment.claim("exact", says="s", expect=above(0), kind="identity")(lambda runs: 1.0)
+    assert [claim.controls for claim in experiment.claims] == [(), ("permuted_labels",), ("untrained",), ()]
+    assert {config.control for config in experiment.controlled("laptop")} == {"permuted_labels", "untrained"}
+    assert len(experiment.controlled("laptop")) == 2 * len(experiment.configs("laptop"))
