@@ -107,14 +107,14 @@ def cost(config):
 @figure.claim("c22_corrected_product",
     says="E[He_j He_k] in the corrected form and E He_n agree with quadrature up to degree 6 (largest relative errors)",
     origin="corrected", where="Thm. H.5, Lemma H.7",
-    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})  # fmt: skip
+    kind="identity", expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})  # fmt: skip
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}
 
 
 @figure.claim("c22_printed_product_low_degrees",
     says="E[He_j He_k] as printed agrees with quadrature for degrees up to 3 (largest relative error)", paper="exact",
-    where="Thm. H.5", expect=at_most(1e-8))  # fmt: skip
+    where="Thm. H.5", kind="identity", expect=at_most(1e-8))  # fmt: skip
 def low_degrees(runs):
     return runs.final("hermite_error/printed_low")
 
@@ -124,6 +124,7 @@ def low_degrees(runs):
     says="E[He_j He_k] as printed agrees with quadrature for the degrees (4, 0) and (4, 4) (relative errors)",
     paper="exact",
     where="Thm. H.5",
+    kind="identity",
     expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
     fails="its generating-function step is linear in the variances, so that powers of A - 1 and B - 1 are lost",
 )

@@ -104,7 +104,7 @@ def sample_cost(config):
 @generators.claim("fig2_generators",
     says="the samples are what their names say: radii of Data 1 and 3, mean and variance of Data 2's coordinates, its "
     "support, and the unseen class's coordinate along its mean (relative or absolute errors)",
-    paper="definitions", expect=ERRORS)  # fmt: skip
+    paper="definitions", kind="identity", expect=ERRORS)  # fmt: skip
 def moments(runs):
     return {name: runs.final(f"moment_error/{name}") for name in ERRORS}
 

@@ -82,7 +82,8 @@ def grow(runs):
 
 @figure.claim("c31_no_step_moves_nothing",
     says="at rate 0 Elasticity is 0 and Alignment stays (largest Elasticity, largest relative change)", origin="ours",
-    where="Defs. 1.1, 1.2", expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)})  # fmt: skip
+    where="Defs. 1.1, 1.2", kind="identity",
+    expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)})  # fmt: skip
 def nothing(runs):
     return {"Elasticity": runs.final("elasticity/no_step"), "Alignment": runs.final("change/no_step")}
 
@@ -93,6 +94,7 @@ def nothing(runs):
     " scores (largest relative change)",
     paper="the same result is obtained",
     where="Note 4.4",
+    kind="identity",
     expect={"labels and heads": at_most(1e-12), "mirror image": at_most(1e-10)},
 )
 def sign(runs):

@@ -132,7 +132,7 @@ def least_cosine(runs, reading):
 
 @figure.claim("c01_gradient_splits",
     says="G = A + B + C, and it is the gradient by autograd and the step taken (largest relative error)", paper="exact",
-    where="Eq. (3)", expect=at_most(1e-10))  # fmt: skip
+    where="Eq. (3)", kind="identity", expect=at_most(1e-10))  # fmt: skip
 def splits_exactly(runs):
     return max(runs.curves(f"identity_error/{name}").max(axis=None) for name in ("autograd", "step"))
 

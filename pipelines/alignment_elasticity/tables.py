@@ -145,7 +145,7 @@ def finals(runs, metric):
     says="the two-sided p of each printed r over 98 (CARS196) and 100 (CUB200) classes is the printed p (largest "
     "difference; one unit of the last digit is allowed)",
     paper="0.0013 to 0.3025, 0.0004 to 0.0209", where="Tables 3 and 4",
-    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
 def p_values(runs):
     return finals(runs, "error/p")
 
@@ -153,21 +153,21 @@ def p_values(runs):
 @figure.claim("c29_means_and_deviations",
     says="means and standard deviations (ddof 1) of the four rows are the printed ones (largest difference)",
     paper="0.2374 ± 0.0942 and so on", where="Tables 3 and 4",
-    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
 def summaries(runs):
     means, deviations = finals(runs, "error/mean"), finals(runs, "error/deviation")
     return {name: max(means[name], deviations[name]) for name in means}
 
 
 @figure.claim("c29_fisher", says="Fisher's combined p rounds to the printed 0.0000", paper=0.0, where="Tables 3 and 4",
-    expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))  # fmt: skip
 def combined_p(runs):
     return finals(runs, "fisher/p")
 
 
 @figure.claim("c29_one_test",
     says="counted as one test, as if all four networks told the same, the mean r is still significant: p below 0.05",
-    origin="ours", expect=dict.fromkeys(NAMES.values(), at_most(0.05)))  # fmt: skip
+    origin="ours", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(0.05)))  # fmt: skip
 def single_test(runs):
     return finals(runs, "fisher/p_of_mean_r")
 
@@ -175,7 +175,8 @@ def single_test(runs):
 @figure.claim("c29_fisher_needs_independence",
     says="where nothing correlates Fisher's method rejects at its level 0.05 if the networks are independent, and more "
     "than twice as often if nine tenths of a class's scores are common to them",
-    origin="ours", expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})  # fmt: skip
+    origin="ours",
+    expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})  # fmt: skip
 def null_level(runs):
     named = {"independent": "shared_0", "nine tenths common": "shared_0.9"}
     return {name: np.mean([*finals(runs, f"false_positives/{level}").values()]) for name, level in named.items()}

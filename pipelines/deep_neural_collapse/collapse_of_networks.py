@@ -141,7 +141,7 @@ for experiment in PRINTED:
 
 @mlp.claim("c16_left_factor_leaves_nc1", also=[resnet, vgg],
     says="NC1 of W x is that of S V' x (largest relative difference over layers)", paper="exact", where="Section 5",
-    expect=at_most(1e-6))  # fmt: skip
+    kind="identity", expect=at_most(1e-6))  # fmt: skip
 def left_factor(runs):
     return max(one.final(f"nc1_left_error/{layer}") for one in each(runs) for layer in hidden(one))
 

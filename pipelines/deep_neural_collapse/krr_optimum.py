@@ -100,6 +100,7 @@ def cost(config):
 @optimum.claim("c13_collapsed_kernel_is_optimal",
     says="no other kernel exceeds n/(n + mu), the collapsed one attains it, and the value rises towards it",
     paper="optimal, and uniquely so",
+    kind="identity",
     expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)})  # fmt: skip
 def optimal(runs):
     parts = {

@@ -102,7 +102,8 @@ def distances(runs):
 
 
 @figure.claim("c14b_distances_increase", says="squared distances increase at whatever angle (least factor)",
-    paper="distances between data points generally increase", where="Appendix A, behind Prop. A.1", expect=above(1),
+    paper="distances between data points generally increase", where="Appendix A, behind Prop. A.1", kind="identity",
+    expect=above(1),
     fails="h(r) is at least r, so that distances shrink: the factor is (1 - h)/(1 - r), between 1/2 and 1")  # fmt: skip
 def increase(runs):
     return float(distances(runs).min())
@@ -111,7 +112,7 @@ def increase(runs):
 @figure.claim("c14b_near_points_shrink_least",
     says="squared distances shrink (greatest factor), and less for nearer points (least rise of the factor)",
     paper="they expand relatively more if the points are already aligned", where="Appendix A, behind Prop. A.1",
-    origin="corrected", expect={"greatest": at_most(1), "least rise": above(0)})  # fmt: skip
+    origin="corrected", kind="identity", expect={"greatest": at_most(1), "least rise": above(0)})  # fmt: skip
 def shrink(runs):
     factors = distances(runs)
     return {"greatest": float(factors.max()), "least rise": float(np.diff(factors).min())}

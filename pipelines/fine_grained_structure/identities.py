@@ -101,14 +101,14 @@ def cost(config):
 
 @figure.claim("c25_identities_hold", where="Section 4", paper="definitions",
     says="the closed form of D is the mean over all pairs, mean D is twice the variance, NC2 of one-hot rows is 0",
-    expect=at_most(1e-10))  # fmt: skip
+    kind="identity", expect=at_most(1e-10))  # fmt: skip
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
 @figure.claim("c25b_ratio_is_at_least_one", where="Appendix B", paper="1 indicates no structure",
     says="MSDR is at least 1 also without structure (smallest over twenty random assignments of samples to clusters)",
-    expect=at_least(1))  # fmt: skip
+    kind="identity", expect=at_least(1))  # fmt: skip
 def smallest(runs):
     return runs.final("msdr_smallest")
 
@@ -125,20 +125,22 @@ def deviation(runs, name):
 
 
 @figure.claim("c25c_ratio_of_the_input", origin="ours",
-    says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)", expect=at_most(0.05))  # fmt: skip
+    says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)", kind="identity",
+    expect=at_most(0.05))  # fmt: skip
 def raw(runs):
     return deviation(runs, "input")
 
 
 @figure.claim("c25d_ratio_of_random_features", origin="ours",
     says="after a random ReLU layer MSDR is that of the arc-cosine kernel (largest relative deviation)",
-    expect=at_most(0.05))  # fmt: skip
+    kind="identity", expect=at_most(0.05))  # fmt: skip
 def relu(runs):
     return deviation(runs, "relu")
 
 
 @figure.claim("c25e_null_level", origin="ours",
-    says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)", expect=at_most(0.02),
+    says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)", kind="identity",
+    expect=at_most(0.02),
 )  # fmt: skip
 def null(runs):
     return deviation(runs, "null")

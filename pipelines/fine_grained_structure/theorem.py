@@ -212,7 +212,7 @@ def long_run(runs):
 
 @figure.claim("c20b_inner_products_say_all", origin="ours",
     says="descent on inner products alone gives the projections of the trained weights at t_0 (largest relative error)",
-    expect=at_most(1e-9))  # fmt: skip
+    kind="identity", expect=at_most(1e-9))  # fmt: skip
 def gram_dynamics(runs):
     return max(at_c(runs, "gram_error").values())
 

@@ -119,26 +119,26 @@ def cost(config):
 
 
 @figure.claim("c35_identities_hold", says="every exact identity holds to rounding (largest relative error)",
-    paper="exact", where="Section 3, Props. 3 and 6", expect=at_most(1e-10))  # fmt: skip
+    paper="exact", where="Section 3, Props. 3 and 6", kind="identity", expect=at_most(1e-10))  # fmt: skip
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
 @figure.claim("prop12_mean", says="E[PTK] = XX' for the quadratic network (relative error of 40,000 draws)",
-    paper="exact", where="Prop. 12", expect=at_most(0.03))  # fmt: skip
+    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.03))  # fmt: skip
 def mean(runs):
     return runs.final("identity_error/mean_ptk")
 
 
 @figure.claim("prop12_square_printed", says="E[PTK^2] = 3 (tr(X'X) XX' + 2 (XX')^2), as printed (relative error)",
-    paper="exact", where="Prop. 12", expect=at_most(0.1),
+    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.1),
     fails="the printed form leaves out the products of different units and a factor 1/k")  # fmt: skip
 def printed(runs):
     return runs.final("identity_error/mean_ptk_squared_printed")
 
 
 @figure.claim("prop12_square_corrected", says="E[PTK^2] = (3/k) tr(X'X) XX' + (1 + 5/k) (XX')^2 (relative error)",
-    origin="corrected", where="Prop. 12", expect=at_most(0.1))  # fmt: skip
+    origin="corrected", where="Prop. 12", kind="identity", expect=at_most(0.1))  # fmt: skip
 def corrected(runs):
     return runs.final("identity_error/mean_ptk_squared_corrected")
 
