@@ -1,5 +1,7 @@
 """Write the tables of these pages anew: `featurelab reproduce SYSTEM --json > OUT`, then `python docs/tables.py OUT`.
 
+Without OUT, those tables alone that need no run.
+
 Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
 """
 
@@ -34,26 +36,32 @@ def measured(found: Sequence[dict[str, Any]]) -> str:
         for claim in one["claims"]:
             said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
             values = [number(claim["measured"]), interval(claim["ci"]), number(claim["expected"])]
-            rows.append((figure, said, *values, number(claim["paper"]), claim["status"]))
-    return table(["figure", "claim", "measured", "95% t interval", "expected", "paper", "verdict"], rows)
+            specific = {None: "-", True: "yes", False: "no"}[claim["specific"]]
+            verdict = claim["status"] + (" (identity)" if claim["kind"] == "identity" else "")
+            rows.append((figure, said, *values, number(claim["paper"]), claim["seeds"], verdict, specific))
+    header = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
+    return table(header, rows)
 
 
 def failing(system: str) -> str:
     rows = [
-        (f"`{claim.id}`", experiment.figure, claim.because)
+        (f"`{claim.id}`", experiment.figure, claim.because() + " (undecided)" * (claim.documented() == "undecided"))
         for experiment in registry.experiments(system)
         for claim in experiment.claims
-        if claim.documented() == "fails"
+        if claim.documented() in ("fails", "undecided")
     ]
     return table(["claim", "of", "why"], rows)
 
 
-def main(path: str) -> None:
-    found = json.loads(Path(path).read_text())["experiments"]
-    for system, ones in groupby(found, key=lambda one: one["name"].partition("/")[0]):
+def main(path: str = "") -> None:
+    found = json.loads(Path(path).read_text())["experiments"] if path else []
+    by_system = {system: list(ones) for system, ones in groupby(found, key=lambda one: one["name"].partition("/")[0])}
+    for system in by_system or [page.stem for page in FOLDER.glob("*.md") if page.stem in registry.systems()]:
         page = FOLDER / f"{system}.md"
         text = page.read_text()
-        parts = {"figures": figures(system), "measured": measured(list(ones)), "failing": failing(system)}
+        parts = {"figures": figures(system), "failing": failing(system)}
+        if system in by_system:
+            parts["measured"] = measured(by_system[system])
         for name, content in parts.items():
             pattern = rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)*(<!-- {name}: end -->)"
             text = re.sub(pattern, lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
@@ -61,4 +69,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -96,7 +96,7 @@ def falls(runs):
     says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one (ratio at the largest n)",
     paper="F_l with l = 3 for 1/3 < a < 3/8",
     expect={"copy": below(1), "unseen": below(1)},
-    fails="at these n the pre-activations move by several units, where the third term of the series overshoots",
+    undecided="it depends on the seed: the pre-activations move by several units, where the third term may overshoot",
 )
 def more_terms(runs):
     largest = runs.where(n_train=max(runs.values("n_train")), lr_exponent=0.36)

@@ -192,6 +192,19 @@ def last_layer(runs):
     return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
 
 
+@mlp.claim("c20b_means_spread_beyond_all_layers_before", also=[resnet, vgg],
+    says="the class means of the last hidden layer are nearer to a simplex than the input of any layer (difference of "
+    "NC2 to the least before)",
+    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0),
+    fails={mlp: "the means of the raw inputs are nearer to a simplex than those of the last layer"})  # fmt: skip
+def beyond_all(runs):
+    top = len(hidden(runs))
+    return max(
+        one.final(f"nc2_cosines/{top}") - min(one.final(f"nc2_cosines/{layer}") for layer in range(top))
+        for one in of_small_scale(runs)
+    )
+
+
 @mlp.claim(
     "c20_last_layer_progresses",
     also=[resnet, vgg],

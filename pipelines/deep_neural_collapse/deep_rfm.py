@@ -170,6 +170,18 @@ def gram_matrix(runs):
     }
 
 
+@relu.claim("c06b_gram_matrix_is_near_that_of_a_simplex", also=[cos],
+    says="after M^(1/2) in the last layer the Gram matrix of centred cosines is that of a simplex (largest relative "
+    "error; a planar decagon has 1.87), and its means spread like one (NC2, 0 for a simplex)",
+    paper="simplex ETF in the final column",
+    expect={"Gram matrix": at_most(0.3), "NC2": at_most(0.1)})  # fmt: skip
+def near_a_simplex(runs):
+    return {
+        "Gram matrix": worst(runs, lambda runs, row: trusted(runs, "gram_error/projected", **row)[-1]),
+        "NC2": worst(runs, lambda runs, row: trusted(runs, "nc2_cosines/projected", **row)[-1]),
+    }
+
+
 @relu.draw(cols=6, size=(14, 7.8))
 @cos.draw(cols=6, size=(14, 3.2))
 def panels(runs, axes):

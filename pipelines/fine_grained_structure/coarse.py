@@ -67,7 +67,7 @@ def etf_approached(runs):
 
 @mixture.claim("c02b_nc2_vanishes", where="Fig. 3", paper="NC2 tends to 0", also=[digits],
     says="the class means end as a simplex equiangular tight frame (NC2)", expect=at_most(0.1),
-    fails="NC2 falls only after a peak early in training, and ends far from 0 at this size")  # fmt: skip
+    fails="NC2 falls only after a peak early in training and ends far from 0; permuted labels reach 0.083")  # fmt: skip
 def etf_reached(runs):
     return coarse(runs).final("nc2/head")
 

@@ -110,6 +110,22 @@ def prediction(runs):
     return {name: max(abs(o - p) for o, p in compared(runs, source)) for name, source in named.items()}
 
 
+@figure.claim("c11b_prediction_beats_a_constant", origin="ours", expect=at_most(0.5),
+    says="the prediction from the network's own r is nearer to what is observed than the best constant, over balances "
+    "(largest distance, ratio)")  # fmt: skip
+def beats_a_constant(runs):
+    observed = [o for o, _ in compared(runs)]
+    return max(abs(o - p) for o, p in compared(runs, "own")) / ((max(observed) - min(observed)) / 2)
+
+
+@figure.claim("c11c_moments_matter", origin="ours", expect=at_most(0.5),
+    says="the prediction from the network's own r is nearer than that from its limit at infinite width (largest "
+    "distances, ratio)")  # fmt: skip
+def moments_matter(runs):
+    own, limit = (max(abs(o - p) for o, p in compared(runs, source)) for source in ("own", "theory"))
+    return own / limit
+
+
 @figure.claim("c12_alignment_falls_with_balance",
     says="the fewer samples in the first group, the lower the observed alignment", paper="curve, no number",
     expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)})  # fmt: skip

@@ -54,6 +54,14 @@ def large_init(runs):
     return small - large
 
 
+@double_centred.claim("c21b_nothing_at_large_init",
+    says="at s_0 = 1 the ratio stays small to the end (larger of both layers)", where="Appendix H",
+    paper="does not contribute at large initialisation", expect=at_most(0.1),
+    fails="at s_0 = 1 the ratio ends at 0.4 to 0.5: less than at small initialisation, and not small")  # fmt: skip
+def at_large_init(runs):
+    return max(runs.final(f"double_centered_ratio/{layer}", init_scale=1.0) for layer in (0, 1))
+
+
 def ptk_drop(runs):
     """The smallest fall of the PTK-centred NFA from step 10 to the end, over small initialisations and layers."""
     cases = [(f"ptk_centered_nfa/{layer}", s) for layer in (0, 1) for s in (0.01, 0.001)]
@@ -65,6 +73,18 @@ def ptk_drop(runs):
     paper="curves, no number", expect={name: at_least(0.15) for name in INPUTS.values()})  # fmt: skip
 def falls(runs):
     return {name: ptk_drop(runs.where(decay=decay)) for decay, name in INPUTS.items()}
+
+
+@ptk_centred.claim("c22b_falls_at_every_scale",
+    says="the PTK-centred NFA falls during training at every s_0, as the text has it (smallest fall over both layers)",
+    paper="decreases through training", expect={name: above(0) for name in INPUTS.values()},
+    fails="at s_0 = 1 layer 1 rises in every seed, at 0.1 in most")  # fmt: skip
+def falls_everywhere(runs):
+    def drop(some):
+        cases = [(f"ptk_centered_nfa/{layer}", s) for layer in (0, 1) for s in runs.values("init_scale")]
+        return min(some.at(metric, 10, init_scale=s) - some.final(metric, init_scale=s) for metric, s in cases)
+
+    return {name: drop(runs.where(decay=decay)) for decay, name in INPUTS.items()}
 
 
 @double_centred.draw(cols=2, size=(8, 3.4))

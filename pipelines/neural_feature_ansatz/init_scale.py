@@ -119,7 +119,8 @@ def robustness(runs):
 @fast_decay.claim("c29_small_init_generalises",
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)", paper="curves, no number",
     expect=above(0),
-    fails="with eigenvalues 1/(1+k^2) the small initialisation still underfits after 800 steps")  # fmt: skip
+    fails="with eigenvalues 1/(1+k^2) a small initialisation has no advantage: none after 6,000 steps either, when "
+    "both have fitted (0.276 and 0.272)")  # fmt: skip
 def generalisation(runs):
     return runs.final("loss/test", init_scale=1.0) - runs.final("loss/test", init_scale=0.01)
 
