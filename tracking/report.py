@@ -177,7 +177,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("id", "statement", "origin", "status", "documented", "reason", "where", "seeds", "unspecific")
     known = {field: claim.get(field) for field in fields}
     known["status"] = _status(known["status"])
-    known["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
+    kind = known["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
     both = (known["status"], known["documented"])
     known["surprising"] = known["documented"] is not None and both[0] != both[1] and "undecided" not in both
     measured, expected, paper = claim.get("measured"), claim.get("expected"), claim.get("paper")
@@ -189,7 +189,7 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
         (name, _status(there.get("status")), list(measurement(there.get("measured"), None, expected)[0].items()))
         for name, there in controls.items()
     ]
-    known["specific"] = _specific(known["kind"], claim.get("specific"), controls, claim.get("named_controls"))
+    known["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
     known["history"] = [
         {"status": _status(one.get("status")), "date": one.get("date"), "sweep_run_id": one.get("sweep_run_id")}
         for one in list(claim.get("history") or [])[:MOST_EARLIER]

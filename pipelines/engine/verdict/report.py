@@ -93,7 +93,7 @@ def _links(experiment: Experiment, row: Row, names: Mapping[str, str], store: St
     """Where MLflow shows the run of a figure's verdicts, and the curves of the trials that it was judged by."""
     of = row.get(f"tags.{TRIALS_OF}")
     read = experiment.reads if isinstance(of, str) else None
-    ran, sweep = (read.name, names.get(of, "")) if read else (experiment.name, names[row["run_id"]])
+    ran, sweep = (read.name, names.get(str(of), "")) if read else (experiment.name, names[row["run_id"]])
     return {
         "url": links.of_verdicts(store, base, row["run_id"]),
         "charts_url": links.of_charts(store, base, ran, sweep),
