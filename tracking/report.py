@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, number
@@ -39,22 +38,23 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     systems: dict[str, list[dict[str, Any]]] = {}
     for section in sections:
         systems.setdefault(section["system"], []).append(section)
-    template, style, script = _templates().get_template("report.html"), _beside("report.css"), _beside("report.js")
-    page = template.render(
-        style=Markup(style),
-        style_hash=_digest(style),
-        script=Markup(script),
-        script_hash=_digest(script),
-        sections=sections,
-        systems=[
-            {"name": name, "anchor": _anchor(f"system--{name}", anchors), "sections": members, **summary(members)}
-            for name, members in systems.items()
-        ],
-        total=summary(sections),
-        statuses=STATUSES,
-        trials=sum(section["trials"] or 0 for section in sections),
-        seconds=sum(section["seconds"] or 0 for section in sections),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    page = (
+        _templates()
+        .get_template("report.html")
+        .render(
+            style_hash=_digest("report.css"),
+            script_hash=_digest("report.js"),
+            sections=sections,
+            systems=[
+                {"name": name, "anchor": _anchor(f"system--{name}", anchors), "sections": members, **summary(members)}
+                for name, members in systems.items()
+            ],
+            total=summary(sections),
+            statuses=STATUSES,
+            trials=sum(section["trials"] or 0 for section in sections),
+            seconds=sum(section["seconds"] or 0 for section in sections),
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        )
     )
     out.mkdir(parents=True, exist_ok=True)
     path = out / "index.html"
@@ -116,12 +116,9 @@ def _templates() -> Environment:
 
 
 @functools.cache
-def _beside(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    """The digest of a style or script by which the page's policy allows it and no other."""
+def _digest(name: str) -> str:
+    """The digest of the style or script, as the page includes it, by which its policy allows it and no other."""
+    text = _templates().get_template(name).render()
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
