@@ -105,7 +105,8 @@ def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callabl
     from mlflow import MlflowClient
 
     from featurelab.pipelines.engine.sweep.records import read_trials
-    from featurelab.pipelines.engine.verdict.reproduce import judge, report_entries
+    from featurelab.pipelines.engine.verdict.report import report_entries
+    from featurelab.pipelines.engine.verdict.reproduce import judge
     from featurelab.pipelines.engine.verdict.rerun import compare
     from featurelab.tracking.report import render
     from featurelab.tracking.store.connect import attach

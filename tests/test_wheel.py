@@ -55,7 +55,7 @@ def test_a_wheel_installs_featurelab_and_nothing_else(site: Path) -> None:
     ours = {
         path.relative_to(ROOT)
         for package in ("modules", "pipelines", "tracking")
-        for kind in ("*.py", "*.pyi", "*.html", "py.typed")
+        for kind in ("*.py", "*.pyi", "*.html", "*.css", "*.js", "py.typed")
         for path in (ROOT / package).rglob(kind)
     }
     assert ours <= shipped

@@ -74,6 +74,11 @@ def view_link(experiment_id: str, key: str) -> str:
     return f"/#/experiments/{experiment_id}/runs?{CHARTS}&viewStateShareKey={key}"
 
 
+def run_link(experiment_id: str, run_id: str) -> str:
+    """The page of one run."""
+    return f"/#/experiments/{experiment_id}/runs/{quote(run_id)}?{MODEL_TRAINING}"
+
+
 def compare_link(run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
     """The page that sets runs, of different experiments too, side by side."""
     runs, experiments = (quote(json.dumps(list(ids), separators=(",", ":"))) for ids in (run_ids, experiment_ids))

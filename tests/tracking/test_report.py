@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from featurelab.tracking.report import duration, number, parts, render
+from featurelab.tracking.report import duration, parts, render
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -21,7 +21,7 @@ PNG = base64.b64decode(
 
 def _claim(**given):
     claim = {"id": "c", "statement": "it is so", "origin": "paper", "status": "holds", "documented": "holds"}
-    rest = dict.fromkeys(["reason", "measured", "ci", "expected", "paper", "where", "seeds"])
+    rest = dict.fromkeys(["reason", "measured", "ci", "expected", "paper", "where", "seeds", "specific"])
     return {**claim, **rest, **given}
 
 
@@ -48,15 +48,15 @@ class _Outline(html.parser.HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.tags, self.links, self.ids, self.text = [], set(), [], set(), ""
+        self.open, self.tags, self.links, self.ids, self.text = [], [], [], [], ""
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
+        self.tags.append(tag)
         values = dict(attributes)
         self.links += [values[key] for key in ("src", "href") if key in values]
-        self.ids.add(values.get("id"))
-        if tag not in ("meta", "img", "br", "link"):
+        self.ids += [values["id"]] if "id" in values else []
+        if tag not in ("meta", "img", "br", "link", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -77,13 +77,14 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
     ]
     outline = _Outline(_page(tmp_path, _entry(claims=claims), _entry(name="system/other", png=None, claims=[])))
     assert outline.open == []
-    assert "script" not in outline.tags
+    assert outline.tags.count("script") == 1
     assert "link" not in outline.tags
     assert [link for link in outline.links if not link.startswith(("data:image/png;base64,", "#"))] == []
-    assert {link[1:] for link in outline.links if link.startswith("#")} <= outline.ids
+    assert {link[1:] for link in outline.links if link.startswith("#")} <= set(outline.ids)
+    assert len(outline.ids) == len(set(outline.ids))
     assert f"data:image/png;base64,{base64.b64encode(PNG).decode()}" in outline.links
     text = re.sub(r"\s+", " ", outline.text)
-    for said in ("Fig. 2. A title", "A caption", "0.1235", "[0.1, 0.2]", "at most 0.3", "Table 4", "3 seeds"):
+    for said in ("Fig. 2. A title", "A caption", "0.1235", "0.1 to 0.2", "at most 0.3", "Table 4", "3 seeds"):
         assert said in text
     for said in (
         "saturated",
@@ -95,7 +96,7 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
     ):
         assert said in text
     assert "no claims" in text
-    assert "1 holds 2 fails 1 untested 1 other than documented" in text
+    assert "1 replicated 2 failing 0 undecided 1 untested 0 of 0 identities hold 1 other than documented" in text
     assert text.count("documented: holds") == 2  # once in the table of all, once beside its figure
     assert text.count("as documented") == 2
 
@@ -103,11 +104,14 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
 def test_whatever_is_written_in_an_entry_is_shown_and_never_run(tmp_path):
     evil = '<script>alert("x")</script><img src=x onerror=alert(1)>'
     claim = _claim(**dict.fromkeys(["id", "statement", "origin", "reason", "measured", "expected", "where"], evil))
-    claim |= {"ci": [evil], "paper": {evil: evil}, "documented": evil, "seeds": evil, "status": evil}
-    fields = ["name", "system", "figure", "title", "scale", "sweep_run_id", "command", "caption"]
+    claim |= {"ci": [evil], "paper": {evil: evil}, "documented": evil, "seeds": evil, "status": evil, "kind": evil}
+    claim |= {"specific": evil, "unspecific": evil, "controls": {evil: {"status": evil, "measured": evil}}}
+    claim |= {"history": [{"status": evil, "date": evil, "sweep_run_id": evil}], "named_controls": [evil]}
+    fields = ["name", "system", "figure", "title", "scale", "sweep_run_id", "command", "caption", "source"]
     entry = _entry(**dict.fromkeys(fields, evil), claims=[claim], config={evil: evil}, trial_run_ids=[evil])
-    outline = _Outline(_page(tmp_path, {**entry, "url": "javascript:alert(1)"}))
-    assert "script" not in outline.tags
+    addresses = dict.fromkeys(["url", "charts_url", "source_url"], "javascript:alert(1)")
+    outline = _Outline(_page(tmp_path, {**entry, **addresses}))
+    assert outline.tags.count("script") == 1
     assert [link for link in outline.links if not link.startswith(("data:image/png;base64,", "#"))] == []
     assert outline.text.count(evil) > 15
 
@@ -135,8 +139,12 @@ class _Skeleton(html.parser.HTMLParser):
         self.found.append(("declaration", decl))
 
 
-TEXTS = ["id", "statement", "origin", "reason", "measured", "expected", "where", "paper", "documented", "status"]
-PLACES = ["name", "system", "figure", "title", "scale", "sweep_run_id", "command", "caption", "url"]
+TEXTS = [
+    *("id", "statement", "origin", "reason", "measured", "expected", "where", "paper", "documented", "status", "kind"),
+    "unspecific",
+]
+ADDRESSES = ["url", "charts_url", "source_url"]
+PLACES = ["name", "system", "figure", "title", "scale", "sweep_run_id", "command", "caption", "source", *ADDRESSES]
 EVIL = st.one_of(
     st.text(min_size=1, max_size=30),
     st.lists(
@@ -185,7 +193,9 @@ EVIL = st.one_of(
 
 def _filled(text, scale="laptop", url=None):
     claim = _claim(**dict.fromkeys(TEXTS, text)) | {"ci": [text], "paper": {text: text}, "seeds": 3}
-    places = dict.fromkeys(PLACES, text) | {"url": url or text}
+    claim |= {"specific": False, "controls": {text: {"status": text, "measured": {text: text}}}}
+    claim |= {"history": [{"status": text, "date": text, "sweep_run_id": text}]}
+    places = dict.fromkeys(PLACES, text) | dict.fromkeys(ADDRESSES, url or text)
     return _entry(**places, claims=[claim], config={text: text}, trial_run_ids=[text])
 
 
@@ -217,16 +227,20 @@ def test_an_address_is_linked_and_cannot_leave_its_attribute(tmp_path):
     assert ("a", "href", evil) in page.values
 
 
-def test_the_page_allows_its_own_style_and_pictures_and_nothing_else(tmp_path):
+def test_the_page_allows_its_own_style_script_and_pictures_and_nothing_else(tmp_path):
     page = _page(tmp_path, _entry())
     (policy,) = [m["content"] for m in _Skeleton(page).meta if m.get("http-equiv") == "Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     style = page.partition("<style>")[2].partition("</style>")[0]
-    own = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    script = page.partition("<script>")[2].partition("</script>")[0]
+    assert "addEventListener" in script
+    own, runs = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
     none = dict.fromkeys(["default-src", "base-uri", "form-action"], "'none'")
-    assert rules == none | {"img-src": "data:", "style-src": f"'sha256-{own}'"}
+    assert rules == none | {"img-src": "data:", "style-src": f"'sha256-{own}'", "script-src": f"'sha256-{runs}'"}
     assert page.index("Content-Security-Policy") < page.index("<style>")
     assert " style=" not in page
+    assert not re.search(r"<[^>]* on\w+=", page.replace(script, ""))
+    assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval", script)
 
 
 def test_what_is_absent_is_shown_as_absent(tmp_path):
@@ -240,15 +254,81 @@ def test_what_is_absent_is_shown_as_absent(tmp_path):
 
 
 def test_runs_are_linked_where_an_address_is_given(tmp_path):
-    assert "http://127.0.0.1:5000/#/x" in _Outline(_page(tmp_path, _entry(url="http://127.0.0.1:5000/#/x"))).links
+    server, paper = "http://127.0.0.1:5000", "https://arxiv.org/abs/2402.05271"
+    addresses = {"url": f"{server}/#/run", "charts_url": f"{server}/#/charts", "source_url": paper}
+    claims = [_claim(id="a", where="Table 4"), _claim(id="b", where="Table 5")]
+    links = _Outline(_page(tmp_path, _entry(**addresses, source="An author 2024", claims=claims))).links
+    assert set(addresses.values()) <= set(links)
+    assert links.count(paper) == 3  # of the figure, and of the place of each claim
+
+
+def test_every_claim_has_one_address_which_the_table_links_to(tmp_path):
+    claims = [_claim(id=id) for id in ("first", "second", "second", "a b", None)]
+    other = _entry(name="system/other", claims=[_claim(id="first")])
+    paper = _entry(scale="paper", claims=[_claim(id="first")])
+    outline = _Outline(_page(tmp_path, _entry(claims=claims), other, paper))
+    assert len(outline.ids) == len(set(outline.ids))
+    known = [f"system-figure--{id}" for id in ("first", "second", "second-2", "a-b", "claim")]
+    for anchor in (*known, "system-other--first", "system-figure-paper--first"):
+        assert outline.ids.count(anchor) == 1
+        assert outline.links.count(f"#{anchor}") == 2  # from the table of all, and from itself
+
+
+def test_identities_are_counted_apart_from_what_is_replicated(tmp_path):
+    exact = {"kind": "identity", "named_controls": []}
+    claims = [
+        _claim(id="a", specific=True, controls={"untrained": {"status": "fails", "measured": 0.1}}),
+        _claim(id="b", specific=False, controls={"untrained": {"status": "holds", "measured": 0.9}}),
+        _claim(id="c"),
+        _claim(id="d", status="undecided"),
+        _claim(id="e", status="fails", specific=True),
+        *(_claim(id=id, **exact) for id in "fgh"),
+        _claim(id="i", status="fails", **exact),
+        _claim(id="j", status="untested", **exact),
+    ]
+    other = _entry(name="another/figure", system="another", claims=[_claim(id="a"), _claim(id="b", **exact)])
+    text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=claims), other)).text)
+    assert "4 replicated 1 failing 1 undecided 0 untested 4 of 6 identities hold" in text
+    assert "system 1 3 1 1 0 1 of 2 3 hold, 1 fail, 1 untested" in text
+    assert "another 1 1 0 0 0 controls not run 1 hold, 0 fail" in text
+    assert "total 2 4 1 1 0 1 of 2 4 hold, 1 fail, 1 untested" in text
+
+
+def test_a_claim_says_what_came_of_it_under_its_controls(tmp_path):
+    controls = {"untrained": {"status": "holds", "measured": 0.96949}, "permuted_labels": {"status": "fails"}}
+    broken = _claim(
+        id="a", expected="≥ 0.9695", controls=controls, specific=False, unspecific="features are aligned at first too"
+    )
+    unmeasured = _claim(id="b", controls={"untrained": {"status": "untested", "measured": None}})
+    claims = [broken, unmeasured, _claim(id="c", named_controls=[]), _claim(id="d", named_controls=["untrained"])]
+    text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=claims))).text)
+    assert "under untrained it holds, measured 0.96949" in text
+    assert "under permuted_labels it fails" in text
+    assert "under untrained it is untested" in text
+    for said in ("unspecific features are aligned at first too", "not measured under controls", "no controls", "run"):
+        assert text.count(said) >= 2, said  # in the table of all, and beside its figure
+
+
+def test_earlier_verdicts_of_a_claim_are_shown_newest_first_and_at_most_eight(tmp_path):
+    history = [
+        {"status": "fails" if day % 2 else "holds", "date": f"2026-01-{day:02}", "sweep_run_id": f"{day:032x}"}
+        for day in range(20, 10, -1)
+    ]
+    page = _page(tmp_path, _entry(claims=[_claim(history=history), _claim(id="new")]))
+    shown = re.findall(r'<span class="dot (\w+)" role="img" aria-label="(\w+), ([\d-]+)" title="[^"]*, (\w+)">', page)
+    assert shown == [(one["status"], one["status"], one["date"], one["sweep_run_id"]) for one in history[:8]]
+
+
+def test_a_value_is_told_apart_from_its_interval_and_its_bounds(tmp_path):
+    claim = _claim(measured=1.0, ci=[0.9999999995, 1.0], expected="> 0.999999999")
+    text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=[claim]))).text)
+    assert "1 0.9999999995 to 1 > 0.999999999" in text
 
 
 def test_values_are_written_as_people_read_them():
-    assert [number(v) for v in (0.123456, 1e-7, 1_500_000, True, None, float("nan"), (0.1, 2))] == [
-        *("0.1235", "1e-07", "1500000", "True", "", "nan", "[0.1, 2]")
-    ]
-    assert parts({"a": 1, "b": {"c": 0.5}}) == [("a", "1"), ("b", "c 0.5")]
+    assert parts({"a": 1, "b": {"c": 0.5}}) == [("a", "1"), ("b", "c: 0.5")]
     assert parts("text") == [("", "text")]
+    assert parts(None) == [("", "")]
     assert [duration(s) for s in (None, 4.2, 59.96, 60, 3599.9, 7500)] == [
         *("", "4.2 s", "60 s", "1 min 0 s", "1 h 0 min", "2 h 5 min")
     ]

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from featurelab.pipelines.engine.numbers import interval, number
 from featurelab.tracking.lines import escaped
+from featurelab.tracking.numbers import measurement, named, number
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.claims import Verdict
@@ -104,9 +104,10 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
     rows = []
     for v in verdicts:
         origin = "" if v.origin == "paper" else f" [{v.origin}]"
+        values, intervals = measurement(v.measured, v.ci, v.expected)
         facts = {
-            "measured": number(v.measured),
-            "95%": interval(v.ci) if v.ci is not None else None,
+            "measured": named(values),
+            "95%": named(intervals) if intervals else None,
             "expected": number(v.expected),
             "paper": number(v.paper) if v.paper is not None else None,
             "seeds": v.seeds,

@@ -50,12 +50,13 @@ class Bound:
         return high < self.low or low > self.high
 
     def __str__(self) -> str:
+        """The ends with up to 12 digits: one just below 1 is not written as 1."""
         more, less = (">", "<") if self.strict else ("≥", "≤")
         if self.high == math.inf:
-            return f"{more} {self.low:g}"
+            return f"{more} {self.low:.12g}"
         if self.low == -math.inf:
-            return f"{less} {self.high:g}"
-        return f"{self.low:g} to {self.high:g}"
+            return f"{less} {self.high:.12g}"
+        return f"{self.low:.12g} to {self.high:.12g}"
 
 
 def at_least(low: float) -> Bound:
@@ -231,6 +232,7 @@ class Claim:
             paper=self.paper,
             where=self.where,
             seeds=len(values),
+            unspecific=self.unspecific,
         )
 
 
@@ -248,7 +250,7 @@ class Verdict(BaseModel):
 
     `measured` is the mean over `seeds` seeds, `ci` the interval by which it was judged (None for one seed, and for an
     identity, which is judged seed by seed). `controls` says what came of it under each control that was run, and
-    `specific` whether all of them broke it; None where none was run that should.
+    `specific` whether all of them broke it; None where none was run that should. `unspecific` says why they may not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -268,6 +270,7 @@ class Verdict(BaseModel):
     seeds: int
     controls: dict[str, Controlled] = Field(default_factory=dict)
     specific: bool | None = None
+    unspecific: str = ""
 
     @property
     def surprising(self) -> bool:

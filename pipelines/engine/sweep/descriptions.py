@@ -1,14 +1,14 @@
 """What MLflow's pages say of figures and sweeps."""
 
-import re
 import sys
 from collections.abc import Sequence
 
+from featurelab.pipelines.engine.experiment import papers
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.numbers import number
 from featurelab.pipelines.engine.sweep.records import VERDICTS
 from featurelab.tracking import pages
+from featurelab.tracking.numbers import measurement, named, number
 from featurelab.tracking.store.connect import Store
 
 
@@ -20,7 +20,7 @@ def describe(store: Store, experiment: Experiment) -> None:
         # the page shows one line of the first paragraph, and tables its first words
         f"{_title(experiment)} [Charts](#{pages.charts_link(experiment_id)[2:]})",
         experiment.caption or (module and module.__doc__),
-        _paper(experiment),
+        papers.in_markdown(experiment),
         f"`{_reproduction(experiment)}`",
     ]
     text = "\n\n".join(part.strip() for part in parts if part)
@@ -42,7 +42,7 @@ def sweep_note(experiment: Experiment, name: str, axes: Sequence[str], trials: i
     """The description of a sweep that is not the figure's own."""
     parts = [
         f"Sweep `{name}`: {trials} trials over {', '.join(axes)}, in the setting of {_title(experiment)}",
-        _paper(experiment),
+        papers.in_markdown(experiment),
         f"`featurelab sweep {experiment.name} --resume {name}` runs what is missing of it.",
     ]
     return "\n\n".join(part for part in parts if part)
@@ -53,11 +53,12 @@ def reproduction_note(experiment: Experiment, verdicts: Sequence[Verdict], sweep
     table = ["| claim | verdict | measured | expected | paper |", "|---|---|---|---|---|"]
     for v in verdicts:
         status = v.status + (" (unexpected)" if v.surprising else "")
-        table.append(f"| {v.statement} | {status} | {number(v.measured)} | {number(v.expected)} | {number(v.paper)} |")
+        measured = named(measurement(v.measured, v.ci, v.expected)[0])
+        table.append(f"| {v.statement} | {status} | {measured} | {number(v.expected)} | {number(v.paper)} |")
     parts = [
         f"**{_title(experiment)}**",
         "\n".join(table) if verdicts else "",
-        _paper(experiment),
+        papers.in_markdown(experiment),
         f"`{_reproduction(experiment)}` makes it, `featurelab judge {sweep_run_id}` judges again what is stored.",
     ]
     return "\n\n".join(part for part in parts if part)
@@ -69,10 +70,3 @@ def _title(experiment: Experiment) -> str:
 
 def _reproduction(experiment: Experiment) -> str:
     return f"featurelab reproduce {experiment.name}"
-
-
-def _paper(experiment: Experiment) -> str:
-    """What the experiment's package says of its paper, which is linked to where it is on arXiv."""
-    package = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")).rpartition(".")[0])
-    text = (package and package.__doc__) or ""
-    return re.sub(r"(?<!\[)arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", text).strip()

@@ -61,7 +61,24 @@ def keep_view(
 
 
 def of_runs(store: Store, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
-    return (pages.served(store, run_ids[0]) or DEFAULT) + pages.compare_link(run_ids, experiment_ids)
+    return address_of(store, run_ids[0]) + pages.compare_link(run_ids, experiment_ids)
+
+
+def address_of(store: Store, run_id: str) -> str:
+    """Where the pages of a store are that has this run, or would be if `featurelab ui` served them."""
+    return pages.served(store, run_id) or DEFAULT
+
+
+def of_verdicts(store: Store, base: str, sweep_run_id: str) -> str:
+    """The page of a sweep's own run, with its drawing and verdicts; empty in a store without sweeps."""
+    experiment_id = store.find_experiment(VERDICTS)
+    return base + pages.run_link(experiment_id, sweep_run_id) if experiment_id else ""
+
+
+def of_charts(store: Store, base: str, experiment: str, sweep: str) -> str:
+    """The page with the curves of a sweep's trials; empty where there are none, or no sweep can be called so."""
+    experiment_id = store.find_experiment(experiment) if SWEEP_NAME.fullmatch(sweep) else None
+    return base + pages.charts_link(experiment_id, sweep) if experiment_id else ""
 
 
 def of_store(store: Store, port: int) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,24 @@
-"""What the report shows: the newest judged sweep of each figure."""
+"""What the report shows: the newest judged sweep of each figure, and what came of its claims in earlier ones."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError, tell
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import TRIALS_OF, VERDICTS, read_stored_plan, read_trials_of
+from featurelab.pipelines.engine.verdict import links
+from featurelab.tracking.errors import StoreError
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
+
+MOST_EARLIER = 8  # sweeps of a figure whose verdicts are read beside those of the newest
+
+Row = Mapping[Any, Any]
 
 
 def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[str, Any]]:
@@ -23,27 +30,31 @@ def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[st
     if not {"tags.verdict", "tags.experiment", "tags.scale"} <= set(found.columns):
         return
     found = found[found["tags.verdict"].notna()].sort_values("start", ascending=False)
-    newest = found.drop_duplicates(["tags.experiment", "tags.scale"])
+    rows = found.to_dict("records")
+    sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        sweeps[row["tags.experiment"], row["tags.scale"]].append(row)
+    base = links.address_of(store, rows[0]["run_id"]) if rows else ""
+    names = {row["run_id"]: str(row.get("tags.sweep")) for row in rows}
     broken: list[RequestError] = []
     whole = 0
-    rows = newest.to_dict("records")
     for experiment in registry.experiments():
-        for row in rows:
-            if row["tags.experiment"] == experiment.name and scale in (None, row["tags.scale"]):
+        for (name, at), (newest, *earlier) in sweeps.items():
+            if name == experiment.name and scale in (None, at):
                 try:
-                    entry = _entry(experiment, row, store)
+                    entry = _entry(experiment, newest, earlier[:MOST_EARLIER], store)
                 except RequestError as error:
                     broken.append(error)
                     continue
                 whole += 1
-                yield entry
+                yield entry | _links(experiment, newest, names, store, base)
     if broken and not whole:
         raise broken[0]
     for trouble in broken:
         tell(f"left out: {trouble}")
 
 
-def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict[str, Any]:
+def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Store) -> dict[str, Any]:
     scale: Scale = row["tags.scale"]
     if scale not in SCALES:
         raise RequestError(f"run {row['run_id']} is of no scale that featurelab knows: {scale}")
@@ -53,6 +64,8 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
     stand_in = experiment.stand_in if scale == "laptop" else ""
     if experiment.drawing:
         png = store.download(row["run_id"], "figure.png").read_bytes()
+    verdicts, past = _verdicts(store, row["run_id"]), _history(store, earlier)
+    named = {claim.id: list(claim.controls) for claim in experiment.claims}
     return {
         "name": experiment.name,
         "system": experiment.system,
@@ -67,8 +80,38 @@ def _entry(experiment: Experiment, row: Mapping[Any, Any], store: Store) -> dict
         "config": experiment.preset(scale).model_dump(mode="json") | experiment.grid_as_text(scale),
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
         "png": png,
-        "claims": [verdict.model_dump() for verdict in _verdicts(store, row["run_id"])],
+        "source": papers.paper(experiment).partition("\n\n")[0],
+        "source_url": papers.address(experiment),
+        "claims": [
+            verdict.model_dump() | {"history": past.get(verdict.id, []), "named_controls": named.get(verdict.id)}
+            for verdict in verdicts
+        ],
     }
+
+
+def _links(experiment: Experiment, row: Row, names: Mapping[str, str], store: Store, base: str) -> dict[str, str]:
+    """Where MLflow shows the run of a figure's verdicts, and the curves of the trials that it was judged by."""
+    of = row.get(f"tags.{TRIALS_OF}")
+    read = experiment.reads if isinstance(of, str) else None
+    ran, sweep = (read.name, names.get(str(of), "")) if read else (experiment.name, names[row["run_id"]])
+    return {
+        "url": links.of_verdicts(store, base, row["run_id"]),
+        "charts_url": links.of_charts(store, base, ran, sweep),
+    }
+
+
+def _history(store: Store, earlier: Sequence[Row]) -> dict[str, list[dict[str, str]]]:
+    """What came of each claim in earlier sweeps, newest first; a sweep that cannot be read is left out."""
+    past: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in earlier:
+        try:
+            verdicts = _verdicts(store, row["run_id"])
+        except (RequestError, StoreError):
+            continue
+        date = row["start"].strftime("%Y-%m-%d %H:%M")
+        for verdict in verdicts:
+            past[verdict.id].append({"status": verdict.status, "date": date, "sweep_run_id": row["run_id"]})
+    return past
 
 
 def _verdicts(store: Store, sweep_run_id: str) -> list[Verdict]:

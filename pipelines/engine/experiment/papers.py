@@ -1,0 +1,26 @@
+"""The paper of a figure, as the docstring of its system's package names it."""
+
+import re
+import sys
+
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+
+ARXIV = re.compile(r"(?<!\[)arXiv:(\d{4}\.\d{4,5})")
+ABSTRACTS = "https://arxiv.org/abs/"
+
+
+def paper(experiment: Experiment) -> str:
+    """What the package of the experiment's trial says of itself; empty where it says nothing."""
+    package = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")).rpartition(".")[0])
+    return ((package and package.__doc__) or "").strip()
+
+
+def address(experiment: Experiment) -> str:
+    """Where the paper is on arXiv; empty for one that is not there."""
+    found = ARXIV.search(paper(experiment))
+    return ABSTRACTS + found[1] if found else ""
+
+
+def in_markdown(experiment: Experiment) -> str:
+    """What the package says of its paper, which is linked to where it is on arXiv."""
+    return ARXIV.sub(rf"[arXiv:\1]({ABSTRACTS}\1)", paper(experiment))

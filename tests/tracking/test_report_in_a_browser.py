@@ -1,0 +1,88 @@
+"""The page in a browser, where there is one: what its script does, under the page's own policy."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from featurelab.tracking.report import render
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+ALONE = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=9000"]
+HARNESS = """<iframe src="index.html" width="1000" height="800"></iframe><pre></pre><script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {
+  const page = frame.contentDocument, said = {};
+  const controls = page.querySelector(".controls"), table = page.querySelector("table.verdicts");
+  const [text, output] = [controls.querySelector("input"), controls.querySelector("output")];
+  const rows = () => Array.from(table.tBodies[0].rows).filter((row) => !row.hidden);
+  const shown = () => rows().map((row) => row.cells[1].textContent.trim());
+  const header = (name) => Array.from(table.tHead.rows[0].cells).find((cell) => cell.textContent === name);
+  const sorted = (name) => { header(name).querySelector("button").click(); return [header(name).ariaSort, shown()]; };
+  const choose = (name, value) => {
+    const field = controls.querySelector(`select[name=${name}]`);
+    field.value = value;
+    field.dispatchEvent(new Event("change"));
+    return shown();
+  };
+  const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); return shown(); };
+  said.begins = [controls.hidden, output.textContent, shown()];
+  said.measured = [sorted("Measured"), sorted("Measured")];
+  said.verdict = sorted("Verdict");
+  said.unsorted = header("Measured").ariaSort;
+  said.figure = sorted("Figure");
+  said.fails = choose("status", "fails");
+  said.counted = output.textContent;
+  said.all = choose("status", "");
+  said.system = choose("system", "b <i>");
+  controls.querySelector("button").click();
+  said.identity = choose("kind", "identity");
+  choose("kind", "");
+  said.specific = choose("specific", "specific");
+  choose("specific", "");
+  said.words = search("THIRD a/figure");
+  document.querySelector("pre").textContent = JSON.stringify(said);
+};
+</script>"""
+
+
+def claim(says, **given):
+    return {"id": says, "statement": says, "status": "holds", "documented": "holds", "paper": None} | given
+
+
+@pytest.mark.skipif(not BROWSER, reason="no browser here")
+def test_the_table_sorts_filters_and_searches(tmp_path):
+    claims = [
+        claim("first", measured=10.0),
+        claim("second", measured={"layer 1": 9.5, "layer 2": 0.0}, status="fails"),
+        claim("third", specific=True, controls={"untrained": {"status": "fails"}}),
+    ]
+    others = [claim("fourth", measured=-1e-7, kind="identity")]
+    entries = [
+        {"name": "a/figure", "claims": claims},
+        {"name": "b/figure", "system": "b <i>", "claims": others},
+        {"name": "b/bare", "system": "b <i>"},
+    ]
+    render(entries, tmp_path)
+    (tmp_path / "harness.html").write_text(HARNESS)
+    command = [BROWSER, *ALONE, f"--user-data-dir={tmp_path}/browser", "--dump-dom", f"file://{tmp_path}/harness.html"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    said = json.loads(re.search("<pre>(.*?)</pre>", shown)[1].replace("&lt;", "<").replace("&gt;", ">"))
+    whole = ["first", "second", "third", "fourth identity", "no claims"]
+    assert said["begins"] == [False, "5 of 5 shown", whole]
+    upwards = ["fourth identity", "second", "first"]
+    assert said["measured"] == [
+        ["ascending", [*upwards, "third", "no claims"]],
+        ["descending", [*upwards[::-1], "third", "no claims"]],
+    ]
+    assert said["verdict"] == ["ascending", ["first", "third", "fourth identity", "second", "no claims"]]
+    assert said["unsorted"] is None
+    assert said["figure"] == ["ascending", whole]
+    assert (said["fails"], said["counted"]) == (["second"], "1 of 5 shown")
+    assert said["all"] == whole
+    assert said["system"] == ["fourth identity", "no claims"]
+    assert said["identity"] == ["fourth identity"]
+    assert said["specific"] == ["third"]
+    assert said["words"] == ["third"]
