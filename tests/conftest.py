@@ -66,7 +66,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Where the time went: seconds by room, and by system beside its budget."""
-    if sum(_seconds.values()) < 60:
+    if sum(_seconds.values()) < BUDGET:
         return
     terminalreporter.section("seconds")
     for room, seconds in _seconds.most_common(25):
