@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from featurelab.pipelines.engine.command.cli import script
-
 FEATURELAB = Path(sys.executable).parent / "featurelab"
+BEFORE = dict(os.environ)
 HEAVY = (
     "matplotlib.pyplot",
     "mlflow.store.tracking.sqlalchemy_store",
@@ -59,9 +58,10 @@ class Warm:
 
 
 def become(arguments: list[str], home: str, environment: dict[str, str], out: str, err: str) -> None:
-    """Make this process what was asked for."""
+    """Make this process what was asked for; what the imports have set in the environment stays."""
     os.chdir(home)
-    os.environ.clear()
+    for name in BEFORE.keys() - environment.keys():
+        os.environ.pop(name, None)
     os.environ.update(environment)
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = [str(FEATURELAB), *arguments]
@@ -78,7 +78,7 @@ def become(arguments: list[str], home: str, environment: dict[str, str], out: st
 def serve() -> None:
     """Returns in each process that shall be the command."""
     sys.path[0] = str(FEATURELAB.parent)
-    for name in sys.argv[1:]:
+    for name in ("featurelab.pipelines.engine.command.cli", *sys.argv[1:]):
         importlib.import_module(name)
     for request in sys.stdin.buffer:
         pid = os.fork()
@@ -91,4 +91,4 @@ def serve() -> None:
 
 if __name__ == "__main__":
     serve()
-    script()
+    importlib.import_module("featurelab.pipelines.engine.command.cli").script()
