@@ -214,9 +214,9 @@ def test_rerunning_names_what_came_out_otherwise(home: CommandLine) -> None:
     assert said["metrics_compared"] == 2
 
 
-def test_a_second_sweep_of_the_same_name_is_refused(home: CommandLine, swept: Said) -> None:
+def test_a_second_sweep_of_the_same_name_is_refused(lab: CommandLine, home: CommandLine, swept: Said) -> None:
     before: list[Any] = [run.info.run_id for run in home.runs(NAME)]
-    said = home("sweep", NAME, "--over", "lr=0.1", "--name", "first", code=2)
+    said = lab("sweep", NAME, "--over", "lr=0.1", "--name", "first", code=2)
     assert said.err.startswith("featurelab: a sweep called first exists")
     assert [run.info.run_id for run in home.runs(NAME)] == before
 
