@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine, Said
+from commandline import CommandLine, Said, ended
 
 NAME = "stranger/curves"
 VERDICT = {
@@ -266,3 +266,16 @@ def test_public_data_are_listed_and_checked(lab: CommandLine) -> None:
     checked = lab("data", "check", absent, "--json", code=2)
     assert checked.document["present"] is False
     assert f"featurelab data fetch {absent}" in checked.err
+
+
+def test_commands_that_start_cold_do_what_those_with_their_imports_made_do(lab: CommandLine, reproduced: Said) -> None:
+    (figure,) = reproduced.document["experiments"]
+    sweep = figure["sweep_run_id"]
+    trial = next(run.info.run_id for run in lab.runs(NAME) if run.data.tags["sweep_run_id"] == sweep)
+    judged = ended(lab.start("judge", sweep, "--json"))
+    assert (judged.code, judged.document["experiments"][0]["claims"]) == (0, figure["claims"])
+    again = ended(lab.start("rerun", trial, "--json"))
+    assert (again.code, again.document["identical"]) == (0, True)
+    for arguments in (["report", "--out", "cold"], ["compare", trial, again.document["new_run_id"]], ["sync"]):
+        assert ended(lab.start(*arguments)).code == 0
+    assert (lab.home / "cold" / "index.html").stat().st_size > 10_000
