@@ -1,20 +1,22 @@
 """The `featurelab` command as a script uses it: processes, exit statuses, documents on standard output."""
 
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
+from warm import FEATURELAB, Warm
 
-FEATURELAB = Path(sys.executable).parent / "featurelab"
 TINY = ["n_train=32", "n_test=16", "dim=8", "width=16", "rank=3", "steps=20", "measure_every=10"]
 OVER_TINY = [part for setting in TINY for part in ("--over", setting)]
 SECRET = "hunter2-xyz"
@@ -47,19 +49,17 @@ class CommandLine:
 
     home: Path
     environment: dict[str, str]
+    template: Path = Path("no template")  # an empty store, which takes seconds to make
+    warm: Warm | None = None
 
     def __call__(self, *arguments: str, code: int = 0, timeout: float = 300) -> Said:
+        """What a command says until its end; its imports were made beforehand, those of `start` were not."""
         began = time.monotonic()
-        done = subprocess.run(
-            [FEATURELAB, *arguments],
-            cwd=self.home,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
-        said = Said(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder) / "out", Path(folder) / "err"
+            request = {"arguments": arguments, "home": str(self.home), "environment": self.environment}
+            status = (self.warm or warm())(timeout, **request, out=str(out), err=str(err))
+            said = Said(status, out.read_text(), err.read_text(), time.monotonic() - began)
         assert said.code == code, f"{' '.join(arguments)}: status {said.code}\n{said.out}\n{said.err}"
         return said
 
@@ -78,7 +78,13 @@ class CommandLine:
 
     def elsewhere(self, home: Path, **changes: str) -> "CommandLine":
         home.mkdir(exist_ok=True)
-        return CommandLine(home, self.environment | changes)
+        return replace(self, home=home, environment=self.environment | changes)
+
+    def desk(self, name: str, **changes: str) -> "CommandLine":
+        """A directory in this one, with an empty store."""
+        here = self.elsewhere(self.home / name, **changes)
+        shutil.copy(self.template, here.home / "mlflow.db")
+        return here
 
     @property
     def client(self) -> MlflowClient:
@@ -96,13 +102,12 @@ class CommandLine:
 
     def wait_for_point(self, experiment: str, metric: str, runs: int = 1, patience: float = 120) -> list[Run]:
         """The runs, once this many have a point of the metric in the store."""
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            having = [run for run in self.runs(experiment) if metric in run.data.metrics]
-            if len(having) >= runs:
-                return having
-            time.sleep(0.3)
-        raise TimeoutError(f"{experiment}: no {metric} in {runs} runs within {patience:g} s")
+
+        def having() -> list[Run]:
+            found = [run for run in self.runs(experiment) if metric in run.data.metrics]
+            return found if len(found) >= runs else []
+
+        return until(having, patience)
 
 
 def ended(process: "subprocess.Popen[str]", timeout: float = 60) -> Said:
@@ -120,10 +125,10 @@ def ended(process: "subprocess.Popen[str]", timeout: float = 60) -> Said:
 def until(condition: Callable[[], T], patience: float = 120) -> T:
     """Wait until the condition gives something that is true, and return it."""
     deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
+    while (asked := time.monotonic()) < deadline:
         if found := condition():
             return found
-        time.sleep(0.1)
+        time.sleep(max(0.1, 4 * (time.monotonic() - asked)))  # what is waited for needs the processor too
     raise TimeoutError(f"waited {patience:g} s for nothing")
 
 
@@ -142,3 +147,9 @@ def clean_environment(**changes: str) -> dict[str, str]:
     """This process's environment without what would point the command elsewhere."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_"))}
     return kept | {"OMP_NUM_THREADS": "1", "FEATURELAB_TEST_SECRET": SECRET, "HF_HUB_OFFLINE": "1"} | changes
+
+
+@functools.cache
+def warm() -> Warm:
+    """One for all tests of this process."""
+    return Warm(clean_environment())

@@ -15,27 +15,28 @@ from machines import end
 from mlflow_server import Server, free_port
 
 
-def installed(site: Path, name: str) -> Path:
+def installed(site: Path, name: str) -> None:
     """Install the file `<name>_lab.py` into a folder as a package of experiments: importable, with its entry point."""
     shutil.copy(Path(__file__).with_name(f"{name}_lab.py"), site)
     facts = site / f"{name}_lab-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-lab\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text(f"[featurelab.experiments]\n{name} = {name}_lab\n")
-    return site
 
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which the stranger's package is installed."""
-    return clean_environment(PYTHONPATH=str(installed(tmp_path_factory.mktemp("site"), "stranger")))
+    """An environment in which both packages are installed."""
+    site = tmp_path_factory.mktemp("site")
+    for name in ("stranger", "patient"):
+        installed(site, name)
+    return clean_environment(PYTHONPATH=str(site))
 
 
 @pytest.fixture(scope="session")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which `patient_lab` is installed, with checkpoints every half second."""
-    site = installed(tmp_path_factory.mktemp("patient"), "patient")
-    return clean_environment(PYTHONPATH=str(site), FEATURELAB_CHECKPOINT_SECONDS="0.5")
+def patient(environment: dict[str, str]) -> dict[str, str]:
+    """The environment for trials that are cut short: with checkpoints every half second."""
+    return environment | {"FEATURELAB_CHECKPOINT_SECONDS": "0.5"}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def cluster(environment: dict[str, str]) -> Iterator[str]:
-    """The address of a Ray cluster of two CPUs and two GPUs, as a machine elsewhere would offer it."""
+    """The address of a Ray cluster of one CPU and two GPUs, as a machine elsewhere would offer it.
+
+    One, because each process for trials imports for four seconds: a sweep that needs two at once asks for half a CPU.
+    """
     address = f"127.0.0.1:{free_port()}"
     ray = Path(sys.executable).parent / "ray"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
@@ -58,7 +62,7 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
         "start",
         "--head",
         "--block",
-        "--num-cpus=2",
+        "--num-cpus=1",
         "--num-gpus=2",
         "--include-dashboard=false",
         f"--temp-dir={folder}",
@@ -79,12 +83,15 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture
-def featurelab(tmp_path: Path, environment: dict[str, str]) -> CommandLine:
+def featurelab(tmp_path: Path, environment: dict[str, str], template: Path) -> CommandLine:
     """The command in an empty directory, its sweeps on a Ray of their own."""
-    return CommandLine(tmp_path, environment)
+    return CommandLine(tmp_path, environment, template)
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], cluster: str) -> CommandLine:
+def lab(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], cluster: str, template: Path
+) -> CommandLine:
     """The command in a directory that the tests of a module share, its sweeps on the cluster."""
-    return CommandLine(tmp_path_factory.mktemp("lab"), environment | {"RAY_ADDRESS": cluster})
+    folder = tmp_path_factory.mktemp("modules")
+    return CommandLine(folder, environment | {"RAY_ADDRESS": cluster}, template).desk("lab")

@@ -10,9 +10,9 @@ NAME = "my_lab/rank"
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
+def written(lab: CommandLine) -> CommandLine:
     """The command in a folder where the template was written, and is found as pip would make it found."""
-    here = CommandLine(tmp_path_factory.mktemp("desk"), environment)
+    here = lab.desk("written")
     said = here("new", NAME)
     assert said.err.splitlines()[:2] == ["wrote my_lab/rank.py", "wrote pyproject.toml"]
     project = tomllib.loads((here.home / "pyproject.toml").read_text())["project"]

@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,10 @@ def test_its_runs_are_repeated(early: CommandLine, run_id: str) -> None:
     assert home.client.get_run(said["new_run_id"]).data.metrics == pytest.approx(before, rel=1e-3, abs=1e-6)
 
 
-def test_its_interrupted_sweep_is_resumed_in_the_same_runs_from_their_checkpoints(early: CommandLine) -> None:
-    said = early("sweep", SCALE, "--resume", "night", "--json").document
+def test_its_interrupted_sweep_is_resumed_in_the_same_runs_from_their_checkpoints(
+    early: CommandLine, lab: CommandLine
+) -> None:
+    said = replace(early, environment=lab.environment)("sweep", SCALE, "--resume", "night", "--json").document
     assert (said["sweep_run_id"], [trial["status"] for trial in said["trials"]]) == (NIGHT, ["finished"] * 3)
     assert [trial["run_id"] for trial in said["trials"][:2]] == CUT
     for run_id in CUT:

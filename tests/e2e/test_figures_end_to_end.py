@@ -3,9 +3,10 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from commandline import CommandLine, Said
+from commandline import CommandLine, Said, ended
 
 NAME = "stranger/curves"
 VERDICT = {
@@ -114,7 +115,7 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
 
 
 def test_a_figure_that_reads_the_trials_of_another_trains_none(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "reading")
+    here = lab.desk("reading")
     said = here("reproduce", "stranger/lower", NAME, "--json").document["experiments"]
     assert [(one["name"], one["trials"]) for one in said] == [("stranger/lower", 3), (NAME, 6)]
     lower, whole = said
@@ -134,22 +135,36 @@ def test_a_figure_that_reads_the_trials_of_another_trains_none(lab: CommandLine)
     assert len(here.runs("stranger/lower")) == 3
 
 
-def test_alone_it_trains_its_own(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "alone")
-    (lower,) = here("reproduce", "stranger/lower", "--json").document["experiments"]
-    assert [claim["status"] for claim in lower["claims"]] == ["holds"]
+@pytest.fixture(scope="module")
+def apart(lab: CommandLine) -> tuple[CommandLine, dict[str, Any]]:
+    """Two figures without the one that the first could read; a trial of the second fails."""
+    here = lab.desk("apart")
+    said = here("reproduce", "stranger/lower", "stranger/troubles", "--json").document["experiments"]
+    return here, {one["name"]: one for one in said}
+
+
+def test_without_the_other_it_trains_its_own(apart: tuple[CommandLine, dict[str, Any]]) -> None:
+    here, said = apart
+    assert [claim["status"] for claim in said["stranger/lower"]["claims"]] == ["holds"]
     assert len(here.runs("stranger/lower")) == 3
 
 
-def test_a_sweep_that_claims_to_read_what_is_none_is_refused(lab: CommandLine, reproduced: Said) -> None:
-    here = lab.elsewhere(lab.home / "alone")
-    (run,) = here.runs("verdicts")
-    here.client.set_tag(run.info.run_id, "trials_of", "../../x")
-    assert "no trials of '../../x'" in here("judge", run.info.run_id, code=2).err.replace("../../x", "'../../x'")
+def test_failed_trials_leave_claims_untested_not_wrong(apart: tuple[CommandLine, dict[str, Any]]) -> None:
+    here, said = apart
+    figure = said["stranger/troubles"]
+    assert (figure["claims"], figure["figure"], figure["trials"]) == ([], "", 2)
+    assert sorted(run.data.tags["status"] for run in here.runs("stranger/troubles")) == ["failed", "finished"]
+
+
+def test_a_sweep_that_claims_to_read_what_is_none_is_refused(apart: tuple[CommandLine, dict[str, Any]]) -> None:
+    here, said = apart
+    sweep = said["stranger/lower"]["sweep_run_id"]
+    here.client.set_tag(sweep, "trials_of", "../../x")
+    assert "no trials of '../../x'" in here("judge", sweep, code=2).err.replace("../../x", "'../../x'")
 
 
 def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, reproduced: Said) -> None:
-    here = lab.elsewhere(lab.home / "worse")
+    here = lab.desk("worse")
     said = here("reproduce", "stranger/surprise", "--json", code=1)
     (claim,) = said.document["experiments"][0]["claims"]
     assert (claim["status"], claim["documented"]) == ("fails", "holds")
@@ -161,7 +176,7 @@ def test_a_verdict_other_than_documented_exits_1_and_is_named(lab: CommandLine, 
 def test_a_sweep_that_is_not_the_figure_s_grid_is_drawn_against_its_axes_and_not_judged(
     lab: CommandLine, reproduced: Said
 ) -> None:
-    here = lab.elsewhere(lab.home / "free")
+    here = lab.desk("free")
     command = ["sweep", NAME, "--over", "level=1,1.5", "--over", "seed=0,1,2", "--name", "mine", "--json"]
     sweep = here(*command).document["sweep_run_id"]
     drawn = Path(here.client.download_artifacts(sweep, "figure.svg")).read_text()
@@ -179,7 +194,7 @@ def test_a_sweep_that_is_not_the_figure_s_grid_is_drawn_against_its_axes_and_not
 
 
 def test_a_sweep_over_just_the_figure_s_grid_is_the_figure(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "same")
+    here = lab.desk("same")
     sweep = here("sweep", NAME, "--over", "level=1,2", "--over", "seed=0,1,2", "--json").document["sweep_run_id"]
     (judged,) = here("judge", sweep, "--json").document["experiments"]
     assert [claim["status"] for claim in judged["claims"]] == ["holds", "fails"]
@@ -196,14 +211,6 @@ def test_judging_a_trial_names_its_sweep_and_a_beginning_of_an_id_is_enough(lab:
     compared = lab("compare", trials[0][:12], trials[1], "--json").document
     assert compared["runs"] == trials[:2]
     assert "there is no run" in lab("compare", "ffffff", trials[0], code=2).err
-
-
-def test_failed_trials_leave_claims_untested_not_wrong(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "broken")
-    said = here("reproduce", "stranger/troubles", "--json", code=0)
-    (figure,) = said.document["experiments"]
-    assert (figure["claims"], figure["figure"], figure["trials"]) == ([], "", 2)
-    assert sorted(run.data.tags["status"] for run in here.runs("stranger/troubles")) == ["failed", "finished"]
 
 
 def test_the_report_is_one_page_with_every_verdict(lab: CommandLine, reproduced: Said) -> None:
@@ -224,7 +231,7 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     assert all(set(e["scales"]["laptop"]) == {"minutes"} for e in said)
     assert all(set(e["scales"]["paper"]) == {"gpu_hours", "needs"} for e in said)
     ours = {"neural_feature_ansatz", "alignment_elasticity", "deep_neural_collapse", "fine_grained_structure", "cross"}
-    assert ours | {"stranger"} == {experiment["system"] for experiment in said}
+    assert ours | {"stranger", "patient"} == {experiment["system"] for experiment in said}
     assert sum(experiment["headline"] for experiment in said) >= 1
     assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document
     assert NAME in lab("list", "stranger").out
@@ -259,3 +266,16 @@ def test_public_data_are_listed_and_checked(lab: CommandLine) -> None:
     checked = lab("data", "check", absent, "--json", code=2)
     assert checked.document["present"] is False
     assert f"featurelab data fetch {absent}" in checked.err
+
+
+def test_commands_that_start_cold_do_what_those_with_their_imports_made_do(lab: CommandLine, reproduced: Said) -> None:
+    (figure,) = reproduced.document["experiments"]
+    sweep = figure["sweep_run_id"]
+    trial = next(run.info.run_id for run in lab.runs(NAME) if run.data.tags["sweep_run_id"] == sweep)
+    judged = ended(lab.start("judge", sweep, "--json"))
+    assert (judged.code, judged.document["experiments"][0]["claims"]) == (0, figure["claims"])
+    again = ended(lab.start("rerun", trial, "--json"))
+    assert (again.code, again.document["identical"]) == (0, True)
+    for arguments in (["report", "--out", "cold"], ["compare", trial, again.document["new_run_id"]], ["sync"]):
+        assert ended(lab.start(*arguments)).code == 0
+    assert (lab.home / "cold" / "index.html").stat().st_size > 10_000

@@ -120,7 +120,7 @@ def test_a_store_whose_disk_is_full_for_seconds_costs_nothing(lab: CommandLine, 
         MLFLOW_TRACKING_URI=f"sqlite:///{small.path}/mlflow.db",
         FEATURELAB_OUTBOX=str(lab.home / "store-full" / "outbox"),
     )
-    axes = ["--over", "level=1,2", "--over", "steps=80", "--over", "pause=0.05", "--json"]
+    axes = ["--over", "level=1,2", "--over", "steps=80", "--over", "pause=0.05", "--cpus-per-trial", "0.5", "--json"]
     process = here.start("sweep", "stranger/curves", *axes)
     here.wait_for_point("stranger/curves", "loss/val", runs=2)
     small.fill()
@@ -142,7 +142,7 @@ def test_a_store_whose_disk_stays_full_ends_a_sweep_in_one_line_and_resuming_com
     kept = tmp_path / "outbox" if outbox == "apart" else small.path / "outbox"
     store = f"sqlite:///{small.path}/mlflow.db"
     here = lab.elsewhere(tmp_path / "home", MLFLOW_TRACKING_URI=store, FEATURELAB_OUTBOX=str(kept))
-    axes = ["--over", "level=1,2,3,4,5,6", "--over", "steps=400", "--over", "pause=0.02", "--cpus-per-trial", "0.5"]
+    axes = ["--over", "level=1,2,3,4,5,6", "--over", "steps=400", "--over", "pause=0.02", "--cpus-per-trial", "0.25"]
     process = here.start("sweep", "stranger/curves", *axes, "--name", "full", "--json")
     here.wait_for_point("stranger/curves", "loss/val", runs=4)
     small.fill()

@@ -9,12 +9,14 @@ import pytest
 from commandline import CommandLine, below, ended, until
 
 CURVES = "stranger/curves"
-SLOW = ["steps=150", "pause=0.05", "--over", "seed=0,1,2"]
+SLOW = ["steps=80", "pause=0.1"]
+TWO_AT_ONCE = ["--over", "seed=0,1,2", "--cpus-per-trial", "0.5"]
+IN_TURN = ["--over", "seed=0,1"]
 
 
-def started(here: CommandLine, *more: str) -> "subprocess.Popen[str]":
-    process = here.start("sweep", CURVES, *SLOW, "--name", "cut", *more)
-    here.wait_for_point(CURVES, "loss/val", runs=2)
+def started(here: CommandLine, trials: list[str]) -> "subprocess.Popen[str]":
+    process = here.start("sweep", CURVES, *SLOW, "--name", "cut", *trials)
+    here.wait_for_point(CURVES, "loss/val", runs=2 if trials is TWO_AT_ONCE else 1)
     return process
 
 
@@ -23,8 +25,8 @@ def reasons(here: CommandLine) -> set[str]:
 
 
 def test_trials_whose_outbox_is_removed_say_so_and_what_they_had_recorded_is_stored(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "outbox")
-    process = started(here, "--cpus-per-trial", "1")
+    here = lab.desk("outbox")
+    process = started(here, TWO_AT_ONCE)
     two = here.runs(CURVES)
     shutil.rmtree(here.home / ".featurelab")
     said = ended(process, timeout=120)
@@ -34,18 +36,18 @@ def test_trials_whose_outbox_is_removed_say_so_and_what_they_had_recorded_is_sto
     for run in two:
         points = here.history(run.info.run_id, "loss/val")
         assert [step for step, _ in points] == list(range(1, len(points) + 1))
-        assert 0 < len(points) < 150
+        assert 0 < len(points) < 80
         assert here.client.get_run(run.info.run_id).info.status == "FAILED"
     assert "0 left unsent" in here("sync").err
     (sweep,) = here.runs("verdicts")
     assert (sweep.info.status, sweep.data.tags["status"]) == ("FAILED", "incomplete")
     resumed = here("sweep", CURVES, "--resume", "cut", "--json").document
-    assert {len(here.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {150}
+    assert {len(here.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {80}
 
 
 def test_a_trial_whose_run_is_deleted_says_so_and_ends_soon(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "deleted")
-    process = started(here)
+    here = lab.desk("deleted")
+    process = started(here, IN_TURN)
     deleted = here.runs(CURVES)[0].info.run_id
     here.client.delete_run(deleted)
     said = ended(process, timeout=120)
@@ -58,8 +60,8 @@ def test_a_trial_whose_run_is_deleted_says_so_and_ends_soon(lab: CommandLine) ->
 
 
 def test_a_store_that_is_removed_is_noticed_and_the_journals_are_kept(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "store")
-    process = started(here)
+    here = lab.desk("store")
+    process = started(here, TWO_AT_ONCE)
     for path in here.home.glob("mlflow.db*"):
         path.unlink()
     said = ended(process, timeout=180)
@@ -71,8 +73,10 @@ def test_a_store_that_is_removed_is_noticed_and_the_journals_are_kept(lab: Comma
     assert all(len(path.read_text().splitlines()) > 10 for path in journals)
 
 
-def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(featurelab: CommandLine) -> None:
-    process = started(featurelab)
+def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(
+    featurelab: CommandLine, lab: CommandLine
+) -> None:
+    process = started(featurelab, IN_TURN)
     (raylet,) = below(process.pid, "raylet/raylet")
     os.kill(raylet, signal.SIGKILL)
     said = ended(process, timeout=60)
@@ -89,13 +93,13 @@ def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(featurel
         points = featurelab.history(run.info.run_id, "loss/val")
         assert [step for step, _ in points] == list(range(1, len(points) + 1))
     assert list((featurelab.home / ".featurelab" / "outbox").iterdir()) == []
-    resumed = featurelab("sweep", CURVES, "--resume", "cut", "--json").document
-    assert {len(featurelab.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {150}
+    resumed = lab.elsewhere(featurelab.home)("sweep", CURVES, "--resume", "cut", "--json").document
+    assert {len(featurelab.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {80}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_run_that_is_ended_before_its_first_point_is_closed(lab: CommandLine, number: int, code: int) -> None:
-    here = lab.elsewhere(lab.home / f"early-{number}")
+    here = lab.desk(f"early-{number}")
     process = here.start("run", "stranger/troubles", "ending=hang", "points=0")
     until(lambda: here.runs("stranger/troubles"), patience=60)
     process.send_signal(number)
@@ -106,7 +110,7 @@ def test_a_run_that_is_ended_before_its_first_point_is_closed(lab: CommandLine, 
 
 
 def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "nohup")
+    here = lab.desk("nohup")
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         process = here.start("run", CURVES, "steps=60", "pause=0.05")
@@ -120,8 +124,8 @@ def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(lab: Command
 
 
 def test_a_sweep_whose_terminal_is_closed_keeps_its_points(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "hup")
-    process = started(here)
+    here = lab.desk("hup")
+    process = started(here, IN_TURN)
     process.send_signal(signal.SIGHUP)
     said = ended(process)
     assert said.code == 129
@@ -133,7 +137,7 @@ def test_a_sweep_whose_terminal_is_closed_keeps_its_points(lab: CommandLine) -> 
 def test_a_driver_killed_while_it_judges_leaves_trials_that_the_same_command_judges_without_training(
     lab: CommandLine,
 ) -> None:
-    here = lab.elsewhere(lab.home / "judging")
+    here = lab.desk("judging")
     (here.home / "pondering").touch()
     process = here.start("reproduce", "stranger/surprise")
     until(lambda: [run for run in here.runs("verdicts") if run.data.tags["status"] == "judging"])

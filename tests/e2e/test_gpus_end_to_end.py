@@ -13,7 +13,7 @@ from commandline import CommandLine, Said
 def packed(lab: CommandLine) -> Said:
     axes = ["--over", "device=auto,cpu", "--over", "gigabytes=1,20", "--over", "seed=0,1"]
     return lab(
-        "sweep", "stranger/devices", *axes, "--cpus-per-trial", "0.5", "--gpus-per-trial", "0.5", "--json", code=1
+        "sweep", "stranger/devices", *axes, "--cpus-per-trial", "0.25", "--gpus-per-trial", "0.5", "--json", code=1
     )
 
 
@@ -54,7 +54,7 @@ def test_a_trial_that_is_out_of_gpu_memory_says_so_and_the_others_go_on(lab: Com
 
 
 def test_more_gpus_than_there_are_is_refused(lab: CommandLine) -> None:
-    asked = ["sweep", "stranger/devices", "--over", "seed=0", "--cpus-per-trial", "2"]
+    asked = ["sweep", "stranger/devices", "--over", "seed=0", "--cpus-per-trial", "1"]
     said = lab(*asked, "--gpus-per-trial", "4", code=2)
     assert said.err == "featurelab: --gpus-per-trial 4: the cluster has 2 GPU\n"
     said = lab(*asked, "--gpus-per-trial", "1.5", code=2)

@@ -15,7 +15,7 @@ SCALE = "neural_feature_ansatz/init_scale"
 
 
 def test_a_sweep_fixes_settings_that_are_given_as_key_and_value(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "fixed")
+    here = lab.desk("fixed")
     said = here("sweep", CURVES, "steps=5", "level=2", "--over", "seed=0,1", "--json").document
     assert [(t["config"]["steps"], t["config"]["level"], t["config"]["seed"]) for t in said["trials"]] == [
         (5, 2.0, 0),
@@ -42,8 +42,8 @@ def test_a_sweep_refuses_settings_that_contradict_each_other(lab: CommandLine) -
 
 
 def test_a_metric_that_no_trial_records_ends_the_sweep_with_its_first_trial(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "metric")
-    axes = ["--over", "seed=0,1,2,3,4,5,6,7", "steps=10", "pause=0.2", "--cpus-per-trial", "2"]
+    here = lab.desk("metric")
+    axes = ["--over", "seed=0,1,2,3,4,5,6,7", "steps=10", "pause=0.2"]
     said = here("sweep", CURVES, *axes, "--metric", "loss/vla", "--name", "night", code=1)
     assert said.err == (
         "featurelab: trials do not record loss/vla: did you mean loss/val? "
@@ -63,7 +63,7 @@ def test_a_metric_that_no_trial_records_ends_the_sweep_with_its_first_trial(lab:
 
 
 def test_asha_notices_it_too(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "asha")
+    here = lab.desk("asha")
     options = ["--scheduler", "asha", "--metric", "nfa/0", "--over", "seed=0,1,2,3"]
     said = here("sweep", CURVES, *options, code=1)
     assert "trials do not record nfa/0: there is loss/val, seed_seen" in said.err
@@ -91,8 +91,8 @@ def on_a_terminal(here: CommandLine, *arguments: str) -> tuple[str, int]:
 
 
 def test_a_run_shows_step_loss_and_time_left_on_a_terminal(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "bar")
-    long = [*TINY[:3], "rank=3", "steps=6000", "measure_every=50"]
+    here = lab.desk("bar")
+    long = [*TINY[:3], "rank=3", "steps=3000", "measure_every=50"]
     shown, code = on_a_terminal(here, "run", SCALE, *long)
     assert code == 0
     bars = re.findall(
@@ -101,14 +101,14 @@ def test_a_run_shows_step_loss_and_time_left_on_a_terminal(lab: CommandLine) -> 
     assert len(bars) >= 2
     steps = [int(step) for step, *_ in bars]
     assert steps == sorted(steps)
-    assert steps[-1] <= 6000
+    assert steps[-1] <= 3000
     shown, code = on_a_terminal(here, "run", CURVES, "steps=30", "pause=0.05")
     assert code == 0
     assert re.search(r"step \d+ loss/val 0\.\d+", shown), "a trial that does not train has no measure of what is left"
 
 
 def test_ids_are_whole_at_80_columns(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "narrow")
+    here = lab.desk("narrow")
     shown, code = on_a_terminal(here, "sweep", CURVES, "steps=2", "--over", "seed=0,1", "--name", "narrow")
     assert code == 0
     runs = [run.info.run_id for run in here.runs(CURVES)]
@@ -144,9 +144,8 @@ def test_a_shell_completes_commands_experiments_and_settings(lab: CommandLine) -
 
 
 def test_comparing_and_refusing_load_neither_torch_nor_ray_nor_matplotlib(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "light")
-    here("sweep", CURVES, "steps=2", "--over", "seed=0,1")
-    runs = [run.info.run_id for run in here.runs(CURVES)]
+    here = lab.desk("light")
+    runs = [here("run", CURVES, f"seed={seed}", "--json").document["run_id"] for seed in (0, 1)]
     code = (
         "import sys; from featurelab.pipelines.engine.command import cli; sys.argv = ['featurelab', *sys.argv[1:]]\n"
         "try: cli.main()\n"

@@ -37,10 +37,13 @@ def everything(here: CommandLine, run: Run) -> dict[str, list[tuple[int, float]]
     return {name: here.history(run.info.run_id, name) for name in names}
 
 
-def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_out_the_same(home: CommandLine) -> None:
-    here = home.elsewhere(home.home / "killed")
+def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_out_the_same(
+    lab: CommandLine, patient: dict[str, str]
+) -> None:
+    here = lab.desk("killed", **patient)
     outbox = here.home / ".featurelab" / "outbox"
-    process = here.start("sweep", "patient/training", "--over", "seed=0,1", "--name", "cut", "--json")
+    axes = ["points=75", "pause=0.1", "--over", "seed=0,1"]
+    process = here.start("sweep", "patient/training", *axes, "--name", "cut", "--json")
 
     def halfway() -> Run | None:
         for run in here.runs("patient/training"):
@@ -59,7 +62,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_o
     before = here.client.get_run(victim.info.run_id)
     assert before.data.tags["reason"] == "its worker process died"
     points = here.history(victim.info.run_id, "loss/train")
-    assert 0 < len(points) < 151
+    assert 0 < len(points) < 76
 
     resumed = here("sweep", "patient/training", "--resume", "cut", "--json").document
     assert {trial["run_id"]: trial["status"] for trial in resumed["trials"]} == dict.fromkeys(statuses, "finished")

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from commandline import OVER_TINY, CommandLine
+from commandline import OVER_TINY, TINY, CommandLine
 
 LEVELS = [float(level) for level in range(9)]
 CURVES = ["sweep", "stranger/curves", "--over", f"level={','.join(map(str, LEVELS))}"]
 
 
 def test_asha_stops_poor_trials_and_keeps_the_best(lab: CommandLine) -> None:
-    options = ["--over", "steps=60", "--over", "pause=0.02", "--scheduler", "asha", "--json"]
+    options = ["--over", "steps=60", "--over", "pause=0.02", "--scheduler", "asha", "--cpus-per-trial", "0.5", "--json"]
     said = lab(*CURVES, *options, "--metric", "loss/val", "--mode", "min").document
     points = {t["config"]["level"]: len(lab.history(t["run_id"], "loss/val")) for t in said["trials"]}
     statuses = {trial["config"]["level"]: trial["status"] for trial in said["trials"]}
@@ -33,7 +33,7 @@ def test_asha_stops_poor_trials_and_keeps_the_best(lab: CommandLine) -> None:
 
 
 def test_fifo_runs_every_trial_to_its_end_and_ranks_as_told(lab: CommandLine) -> None:
-    said = lab(*CURVES, "--cpus-per-trial", "0.5", "--mode", "max", "--json").document
+    said = lab(*CURVES, "--mode", "max", "--json").document
     assert {trial["status"] for trial in said["trials"]} == {"finished"}
     assert {len(lab.history(trial["run_id"], "loss/val")) for trial in said["trials"]} == {12}
     assert said["best"]["config"]["level"] == 8.0
@@ -54,23 +54,22 @@ def test_draws_stay_in_their_domains_and_come_out_the_same_again(lab: CommandLin
 
 
 def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> None:
-    command = ["sweep", "neural_feature_ansatz/init_scale", *OVER_TINY, "--json"]
-    (one,) = lab(*command).document["trials"]
-    (two,) = lab(*command, "--workers-per-trial", "2", timeout=120).document["trials"]
+    one = lab("run", "neural_feature_ansatz/init_scale", *TINY, "--json").document
+    workers = ["--workers-per-trial", "2", "--cpus-per-trial", "0.5"]
+    command = ["sweep", "neural_feature_ansatz/init_scale", *OVER_TINY, *workers, "--json"]
+    (two,) = lab(*command).document["trials"]
     assert (one["status"], two["status"]) == ("finished", "finished")
     for metric in ("loss/train", "loss/test", "nfa/0"):
         values = [[value for _, value in lab.history(trial["run_id"], metric)] for trial in (one, two)]
         assert len(values[0]) == 3
         assert values[1] == pytest.approx(values[0], rel=0, abs=1e-9)
     assert len(lab.runs("neural_feature_ansatz/init_scale")) == 2
-    again = lab("rerun", two["run_id"], "--json").document
-    assert (again["identical"], again["differences"]) == (True, [])
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        ["stranger/troubles", "--over", "ending=well,die", "--over", "points=0,1,2,3,4,5"],
+        ["stranger/troubles", "--over", "ending=well,die,raise,nan", "--over", "points=0,1,2"],
         ["stranger/curves", "--over", f"seed={','.join(map(str, range(20)))}", "--scheduler", "asha"],
     ],
     ids=["fifo", "asha"],
@@ -79,7 +78,7 @@ def test_the_driver_lets_go_of_trials_that_are_over(lab: CommandLine, asked: lis
     waiting, running, just_ended = 2, 2, 2
     # the second, set by a user, would have Tune leave out our callback
     environment = lab.environment | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting), "RAY_AIR_NEW_OUTPUT": "1"}
-    command = [sys.executable, str(Path(__file__).with_name("counting.py")), "sweep", *asked]
+    command = [sys.executable, str(Path(__file__).with_name("counting.py")), "sweep", *asked, "--cpus-per-trial", "0.5"]
     done = subprocess.run(command, cwd=lab.home, env=environment, capture_output=True, text=True, timeout=300)
     found = re.search(r"of (\d+) trials at most (\d+) at once", done.stderr)
     assert found, done.stderr

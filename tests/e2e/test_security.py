@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from commandline import TINY, CommandLine, below, ended
+from commandline import TINY, CommandLine, below, ended, until
 from mlflow_server import free_port, wait_until_served
 
 Pages = tuple[CommandLine, int, "subprocess.Popen[str]"]
@@ -131,7 +131,7 @@ def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_t
     token = home / ".ray" / "auth_token"
     token.write_text("0123456789abcdef" * 4)
     token.chmod(0o644)
-    here = featurelab.elsewhere(tmp_path / "desk", HOME=str(home), RAY_TMPDIR=tempfile.mkdtemp(dir="/tmp"), **SECRETS)
+    here = featurelab.desk("desk", HOME=str(home), RAY_TMPDIR=tempfile.mkdtemp(dir="/tmp"), **SECRETS)
     del here.environment["RAY_AUTH_TOKEN"]
     process = here.start("sweep", "stranger/curves", "--over", "seed=0,1", "steps=100", "pause=0.05")
     here.wait_for_point("stranger/curves", "loss/val", runs=2)
@@ -154,9 +154,12 @@ def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_t
 def test_the_first_token_of_ray_is_made_for_this_user_alone(featurelab: CommandLine, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    here = featurelab.elsewhere(tmp_path / "desk", HOME=str(home))
-    here("sweep", "stranger/curves", "--over", "seed=0,1", "steps=1")
+    here = featurelab.desk("desk", HOME=str(home))
+    process = here.start("sweep", "stranger/curves", "--over", "seed=0,1", "steps=1")
     token = home / ".ray" / "auth_token"
+    until(lambda: here.runs("verdicts"))
+    process.send_signal(signal.SIGINT)
+    assert ended(process).code == 130
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.parent.stat().st_mode & 0o777 == 0o700
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ LRS = [0.01, 0.02]
 @pytest.fixture(scope="module")
 def home(lab: CommandLine) -> CommandLine:
     """This module's directory, whose sweeps run on a Ray of their own, as they do by default."""
-    return CommandLine(lab.home, {k: v for k, v in lab.environment.items() if k != "RAY_ADDRESS"})
+    return replace(lab, environment={k: v for k, v in lab.environment.items() if k != "RAY_ADDRESS"})
 
 
 @pytest.fixture(scope="module")
@@ -186,8 +187,8 @@ def test_rerunning_a_run_and_a_trial_of_a_sweep_is_identical(home: CommandLine, 
         assert home.client.get_run(said["new_run_id"]).data.tags["rerun_of"] == run_id
 
 
-def test_rerunning_a_whole_sweep_is_identical(home: CommandLine, swept: Said) -> None:
-    said = home("rerun", swept.document["sweep_run_id"], "--json").document
+def test_rerunning_a_whole_sweep_is_identical(lab: CommandLine, home: CommandLine, swept: Said) -> None:
+    said = lab("rerun", swept.document["sweep_run_id"], "--json").document
     assert (said["identical"], said["max_abs_diff"], said["differences"]) == (True, 0.0, [])
     assert said["metrics_compared"] == 4 * len(METRICS)
     new = home.client.get_run(said["new_run_id"])
@@ -213,9 +214,9 @@ def test_rerunning_names_what_came_out_otherwise(home: CommandLine) -> None:
     assert said["metrics_compared"] == 2
 
 
-def test_a_second_sweep_of_the_same_name_is_refused(home: CommandLine, swept: Said) -> None:
+def test_a_second_sweep_of_the_same_name_is_refused(lab: CommandLine, home: CommandLine, swept: Said) -> None:
     before: list[Any] = [run.info.run_id for run in home.runs(NAME)]
-    said = home("sweep", NAME, "--over", "lr=0.1", "--name", "first", code=2)
+    said = lab("sweep", NAME, "--over", "lr=0.1", "--name", "first", code=2)
     assert said.err.startswith("featurelab: a sweep called first exists")
     assert [run.info.run_id for run in home.runs(NAME)] == before
 

@@ -103,30 +103,33 @@ def test_a_run_that_breaks_exits_1_and_one_that_diverges_too(lab: CommandLine) -
 def test_an_interrupted_run_keeps_its_points_and_is_marked_killed(
     featurelab: CommandLine, number: int, code: int
 ) -> None:
+    here = featurelab.desk("endless")
     name, endless = (
         "neural_feature_ansatz/init_scale",
         ["n_train=32", "n_test=16", "dim=8", "width=16", "steps=9999999"],
     )
-    process = featurelab.start("run", name, *endless, "measure_every=10", "--json")
-    featurelab.wait_for_point(name, "loss/train")
+    process = here.start("run", name, *endless, "measure_every=10", "--json")
+    here.wait_for_point(name, "loss/train")
     process.send_signal(number)
     said = ended(process)
     assert (said.code, said.out) == (code, "")
     assert said.err.startswith("featurelab: ")
     assert said.err.count("\n") == 1
     assert said.seconds < 30
-    (run,) = featurelab.runs(name)
+    (run,) = here.runs(name)
     assert (run.info.status, run.data.tags["status"]) == ("KILLED", "killed")
-    points = featurelab.history(run.info.run_id, "loss/train")
+    points = here.history(run.info.run_id, "loss/train")
     assert [step for step, _ in points] == list(range(0, 10 * len(points), 10))
     assert run.data.metrics["final/loss/train"] == points[-1][1]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.heavy)]
+)
 def test_an_interrupted_sweep_keeps_its_points_and_can_be_resumed(lab: CommandLine, number: int, code: int) -> None:
-    here = lab.elsewhere(lab.home / f"signal-{number}")
+    here = lab.desk(f"signal-{number}")
     axes = ["--over", "level=1,2,3,4,5,6", "--over", "steps=40", "--over", "pause=0.1"]
-    process = here.start("sweep", "stranger/curves", *axes, "--name", "cut", "--cpus-per-trial", "2", "--json")
+    process = here.start("sweep", "stranger/curves", *axes, "--name", "cut", "--json")
     here.wait_for_point("stranger/curves", "final/loss/val", runs=2)
     time.sleep(1)
     process.send_signal(number)

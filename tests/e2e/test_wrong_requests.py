@@ -1,17 +1,17 @@
 """What cannot be done is said in one line, at once, with status 2, and leaves no trace."""
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from commandline import TINY, CommandLine, Said
+from commandline import TINY, CommandLine, Said, ended
+from warm import Warm
 
 from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
+NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "neural_feature_ansatz")
+SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
 
 
 def over(domain: str) -> list[str]:
@@ -94,24 +94,19 @@ WRONG_PLACE: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Iterator[dict[str, Future[Said]]]:
-    """Every wrong request, each in a directory of its own, where importing torch is fatal."""
-    torchless = tmp_path_factory.mktemp("torchless")
-    (torchless / "torch.py").write_text("raise RuntimeError('a wrong request shall not wait for torch')\n")
-    path = os.pathsep.join([str(torchless), environment["PYTHONPATH"]])
+def torchless(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
+    """The command, where importing torch is fatal."""
+    folder = tmp_path_factory.mktemp("torchless")
+    (folder / "torch.py").write_text("raise RuntimeError('a wrong request shall not wait for torch')\n")
+    without = environment | {"PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]])}
+    return CommandLine(folder, without, warm=Warm(without, ["featurelab.tracking.store.connect", *SYSTEMS]))
 
-    def ask(arguments: list[str], changes: dict[str, str]) -> Said:
-        home = tmp_path_factory.mktemp("home")
-        (home / "a-file").write_text("kept")
-        said = CommandLine(home, environment | {"PYTHONPATH": path} | changes)(*arguments, code=2, timeout=60)
-        assert [entry.name for entry in home.iterdir()] == ["a-file"], "something was written"
-        return said
 
-    with ThreadPoolExecutor(2) as pool:
-        yield {
-            **{name: pool.submit(ask, arguments, {}) for name, (arguments, _) in WRONG.items()},
-            **{name: pool.submit(ask, arguments, changes) for name, (changes, arguments, _) in WRONG_PLACE.items()},
-        }
+def answer(here: CommandLine, arguments: list[str]) -> Said:
+    (here.home / "a-file").write_text("kept")
+    said = here(*arguments, code=2, timeout=60)
+    assert [entry.name for entry in here.home.iterdir()] == ["a-file"], "something was written"
+    return said
 
 
 def check_answer(said: Said, named: list[str]) -> None:
@@ -124,14 +119,21 @@ def check_answer(said: Said, named: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_request_is_refused_in_one_line(name: str, answers: dict[str, "Future[Said]"]) -> None:
-    check_answer(answers[name].result(), WRONG[name][1])
+def test_a_wrong_request_is_refused_in_one_line(name: str, torchless: CommandLine, tmp_path: Path) -> None:
+    arguments, named = WRONG[name]
+    check_answer(answer(torchless.elsewhere(tmp_path), arguments), named)
+
+
+def test_a_command_whose_imports_were_not_made_beforehand_refuses_as_well(torchless: CommandLine) -> None:
+    arguments, named = WRONG["zero lr"]
+    check_answer(ended(torchless.start(*arguments)), named)
 
 
 @pytest.mark.parametrize("name", WRONG_PLACE)
-def test_an_unreachable_place_is_named_soon(name: str, answers: dict[str, "Future[Said]"]) -> None:
-    said = answers[name].result()
-    check_answer(said, WRONG_PLACE[name][2])
+def test_an_unreachable_place_is_named_soon(name: str, torchless: CommandLine, tmp_path: Path) -> None:
+    changes, arguments, named = WRONG_PLACE[name]
+    said = answer(torchless.elsewhere(tmp_path, **changes), arguments)
+    check_answer(said, named)
     assert said.seconds < 20
 
 
@@ -158,10 +160,12 @@ def test_what_is_not_in_the_store_is_named(
 
 
 @pytest.fixture(scope="module")
-def store_without_runs(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
-    home = tmp_path_factory.mktemp("empty")
-    connect(f"sqlite:///{home / 'mlflow.db'}", timeout=60)
-    return CommandLine(home, environment)
+def store_without_runs(
+    tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str], template: Path
+) -> CommandLine:
+    here = CommandLine(tmp_path_factory.mktemp("empty"), environment, template).desk("empty")
+    connect(f"sqlite:///{here.home / 'mlflow.db'}", timeout=60)  # SQLite's files beside it stay
+    return here
 
 
 def test_missing_data_are_named_with_how_to_fetch_them(featurelab: CommandLine) -> None:
@@ -173,22 +177,20 @@ def test_missing_data_are_named_with_how_to_fetch_them(featurelab: CommandLine) 
 
 
 def test_more_cpus_than_the_machine_has_are_refused(lab: CommandLine) -> None:
-    here = lab.elsewhere(lab.home / "cpus")
+    here = lab.desk("cpus")
     said = here("sweep", "stranger/curves", "--cpus-per-trial", "4096", code=2)
-    check_answer(said, ["--cpus-per-trial 4096", "the cluster has 2 CPU"])
+    check_answer(said, ["--cpus-per-trial 4096", "the cluster has 1 CPU"])
     assert here.runs("verdicts") == here.runs("stranger/curves") == []
 
 
 def test_a_run_of_plain_mlflow_is_not_ours_to_repeat(featurelab: CommandLine) -> None:
-    uri = f"sqlite:///{featurelab.home / 'mlflow.db'}"
-    script = f"import mlflow; mlflow.set_tracking_uri({uri!r})\nwith mlflow.start_run(): mlflow.log_metric('x', 1)"
-    plain = ["-c", script]
-    subprocess.run([sys.executable, *plain], cwd=featurelab.home, check=True, capture_output=True)
-    (run,) = featurelab.client.search_runs(["0"])
+    here = featurelab.desk("plain")
+    run = here.client.create_run("0")
+    here.client.log_metric(run.info.run_id, "x", 1)
     for command in (["rerun"], ["judge"], ["compare", run.info.run_id]):
-        said = featurelab(*command, run.info.run_id, code=2)
+        said = here(*command, run.info.run_id, code=2)
         check_answer(said, [run.info.run_id] if len(command) == 1 else ["two different runs"])
-    assert len(featurelab.client.search_runs(["0"])) == 1
+    assert len(here.client.search_runs(["0"])) == 1
 
 
 def test_a_dry_run_says_what_it_needs_and_writes_nothing(featurelab: CommandLine) -> None:

@@ -198,7 +198,7 @@ def written(folder: Path) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-@pytest.fixture(scope="module", params=[100, pytest.param(1000, marks=pytest.mark.heavy)])
+@pytest.fixture(scope="module", params=[40, pytest.param(1000, marks=pytest.mark.heavy)])
 def commands(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in a folder of its own, where nothing that it accepts is done, and no name is looked up."""
     home = tmp_path_factory.mktemp("hostile")

@@ -1,5 +1,6 @@
 """Results that nobody measured: for claims, drawings and the view on results."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,4 +32,5 @@ def results(
         return arrays(by_id[run_id], name)
 
     frame = pd.DataFrame(rows, dtype=object)
-    return Results(frame, Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])), load)
+    table = Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"]))
+    return Results(frame, functools.cache(table), load)

@@ -1,7 +1,7 @@
 """Small parquet files of the public datasets, of the schema that they have on the hub, their pictures noise.
 
-Import `public_images` into a test module to have every dataset in $FEATURELAB_DATA during its tests, or call
-`write_public` for chosen sizes.
+Import `public_images` into a test module to have those of `few_rows` in $FEATURELAB_DATA during its tests, or call
+`write_public` for others and for chosen sizes.
 """
 
 import io
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from featurelab.modules.data import CIFAR100_TO_COARSE, available, source
+from featurelab.modules.data import CIFAR100_TO_COARSE, source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
 ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "tiny_imagenet": (1, 1)}
@@ -59,18 +59,15 @@ def write_public(
 
 def png(pixels: np.ndarray) -> dict[str, Any]:
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=0)  # noise cannot be made smaller
     return {"bytes": buffer.getvalue(), "path": None}
 
 
 @pytest.fixture(scope="module")
-def public_images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a few rows of every public dataset, named by $FEATURELAB_DATA during the module's tests."""
-    datasets = pytest.importorskip("datasets")
-    root = tmp_path_factory.mktemp("public")
+def public_images(few_rows: Path) -> Iterator[Path]:
+    """A folder with a few rows of public datasets, named by $FEATURELAB_DATA during the module's tests."""
+    datasets, root = pytest.importorskip("datasets"), few_rows
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEATURELAB_DATA", str(root))
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
-        for entry in available():
-            write_public(root, entry.name)
         yield root

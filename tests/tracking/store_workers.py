@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +12,30 @@ from typing import Any
 
 from mlflow.entities import Metric
 
+from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.store.connect import attach, connect
 
 
+def ready() -> Any:
+    """Where processes begin that have loaded already what each would load for itself."""
+    context = multiprocessing.get_context("forkserver")
+    # the server that forks them does not see this directory
+    context.set_forkserver_preload(["featurelab.tracking.outbox.record", "mlflow.store.tracking.sqlalchemy_store"])
+    return context
+
+
+def exit_code(work: Callable[..., None], *arguments: Any) -> int:
+    """How a process ended that did this."""
+    process = ready().Process(target=work, args=arguments)
+    process.start()
+    process.join()
+    return int(process.exitcode)
+
+
 def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return what each gave."""
-    context = multiprocessing.get_context("forkserver")
-    # what each process would load for itself; the server that forks them does not see this directory
-    context.set_forkserver_preload(["featurelab.tracking.outbox.record", "mlflow.store.tracking.sqlalchemy_store"])
+    context = ready()
     barrier, answers = context.Barrier(count), context.Queue()
     processes = [
         context.Process(target=_answer, args=(work, number, arguments, barrier, answers)) for number in range(count)
@@ -63,3 +80,27 @@ def record_points(number: int, uri: str, outbox: str) -> str:
             recorder.log({f"m{i}": number + i / 7 + step for i in range(20)}, step)
             time.sleep(0.02)
     return run_id
+
+
+def record_and_die(uri: str, run_id: str, outbox: str, flush: str) -> None:
+    """Record 100 points, of which the store gets the first `half` or `none`."""
+    recorder = Recorder(attach(uri), run_id, outbox=Path(outbox), flush_seconds=60, flush_points=10**9)
+    for step in range(100):
+        recorder.log({"loss/train": 1 / (step + 1)}, step)
+        if step == 49 and flush == "half":
+            recorder.flush()
+    die()
+
+
+def lock(number: int, outbox: str) -> None:
+    with exclusive_lock(Path(outbox), "sweep"):
+        pass
+
+
+def lock_and_die(outbox: str) -> None:
+    with exclusive_lock(Path(outbox), "sweep"):
+        die()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

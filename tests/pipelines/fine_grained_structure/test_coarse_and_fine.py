@@ -79,16 +79,25 @@ def few_pictures(tmp_path_factory):
         yield
 
 
-@pytest.mark.parametrize("net", PRESETS)
-def test_paper_presets_train_the_paper_s_networks(few_pictures, net):
+@pytest.mark.parametrize(
+    ("net", "features"),
+    [
+        ("resnet18", 512),
+        ("vgg16", 512),
+        ("densenet121", 128),
+        pytest.param("densenet121", 1024, marks=pytest.mark.heavy),
+    ],
+)
+def test_paper_presets_train_the_paper_s_networks(few_pictures, net, features):
     experiment = PRESETS[net]
-    config = next(c for c in experiment.configs("paper") if c.net == net)
-    config = config.but(n_train=20, n_test=10, epochs=1, batch_size=10, cluster="none")
+    paper = next(c for c in experiment.configs("paper") if c.net == net)
+    weights = sum(weight.numel() for weight in training.network(paper).parameters())
+    assert weights == pytest.approx(training.PARAMETERS[net][0], rel=0.01)
+    config = paper.but(n_train=20, n_test=10, epochs=1, batch_size=10, cluster="none", width=features)
+    assert paper.width == (1024 if net == "densenet121" else 512)
     kept = MemoryRecorder()
     perform(experiment, config, kept)
-    assert kept.weights["net.head.weight"].shape == (5, 1024 if net == "densenet121" else 512)
-    weights = sum(w.numel() for n, w in kept.weights.items() if "running" not in n and "tracked" not in n)
-    assert weights == pytest.approx(training.PARAMETERS[net][0], rel=0.01)
+    assert kept.weights["net.head.weight"].shape == (5, features)
     assert kept.entries[0]["dataset"]["profile"]["dim"] == 3 * 32 * 32
     assert {"clp/head", "msdr/head", "msdr/input", "nc1_pinv/head", "nc2/head"} <= set(kept.curves)
 

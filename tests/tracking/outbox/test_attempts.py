@@ -6,11 +6,10 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
+from store_workers import exit_code, record_and_die
 
 from featurelab.tracking.outbox.delivery import Sender
 from featurelab.tracking.outbox.journal import Busy
@@ -47,26 +46,9 @@ def resumed(store, run_id, outbox, attempt=2, **options):
     return Recorder(store, run_id, outbox=outbox, attempt=attempt, **options)
 
 
-DYING = """
-import os, signal, sys
-from pathlib import Path
-from featurelab.tracking.store.connect import attach
-from featurelab.tracking.outbox.record import Recorder
-from featurelab.tracking.outbox.delivery import Sender
-uri, run_id, outbox, flush = sys.argv[1:]
-recorder = Recorder(attach(uri), run_id, outbox=Path(outbox), flush_seconds=60, flush_points=10**9)
-for step in range(100):
-    recorder.log({"loss/train": 1 / (step + 1)}, step)
-    if step == 49 and flush == "half":
-        recorder.flush()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def die(store, run_id, outbox, flush="half"):
     """A process that records 100 points, of which the store has 50 or none, and is killed."""
-    done = subprocess.run([sys.executable, "-c", DYING, store.uri, run_id, str(outbox), flush], timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    assert exit_code(record_and_die, store.uri, run_id, str(outbox), flush) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("flush", ["half", "none"])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from store_workers import at_once, exit_code, lock, lock_and_die
 
 from featurelab.tracking.outbox.bound import Bound, limit_from, size_of
 from featurelab.tracking.outbox.journal import Busy
@@ -110,11 +109,8 @@ def test_checkpoints_of_a_store_that_is_away_do_not_fill_the_outbox(away, run_id
 def test_what_one_process_does_alone_no_other_does(outbox):
     with exclusive_lock(outbox, "sweep"):
         assert in_use(outbox, "sweep")
-        code = "import sys; from pathlib import Path; from featurelab.tracking.outbox.locks import *\n"
-        code += "with exclusive_lock(Path(sys.argv[1]), 'sweep'): pass"
-        done = subprocess.run([sys.executable, "-c", code, str(outbox)], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 1
-        assert "is in use by another process" in done.stderr
+        (refused,) = at_once(1, lock, str(outbox))
+        assert "is in use by another process" in refused
         with pytest.raises(Busy), exclusive_lock(outbox, "sweep"):
             pass
     assert not in_use(outbox, "sweep")
@@ -122,9 +118,7 @@ def test_what_one_process_does_alone_no_other_does(outbox):
 
 
 def test_what_a_killed_process_held_is_free(outbox):
-    code = "import os, sys; from pathlib import Path; from featurelab.tracking.outbox.locks import *\n"
-    code += "with exclusive_lock(Path(sys.argv[1]), 'sweep'): os.kill(os.getpid(), 9)"
-    assert subprocess.run([sys.executable, "-c", code, str(outbox)], timeout=120).returncode == -9
+    assert exit_code(lock_and_die, str(outbox)) == -9
     assert [path.name for path in outbox.iterdir()] == ["sweep.lock"]
     assert not in_use(outbox, "sweep")
     with exclusive_lock(outbox, "sweep"):

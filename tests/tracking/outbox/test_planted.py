@@ -58,9 +58,8 @@ class Listener(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.heard.append(str(self.headers))
-        self.send_response(200)
+        self.send_response(401)  # to be let in would be to be asked again for a minute
         self.end_headers()
-        self.wfile.write(b"{}")
 
     do_POST = do_GET
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import requests
+from tenacity import wait_fixed
 
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.outbox.record import Recorder
@@ -74,6 +75,13 @@ def between(server) -> Iterator[Between]:
     site.shutdown()
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch) -> None:
+    """What is asked again is asked again soon."""
+    monkeypatch.setattr("featurelab.tracking.store.store.wait_exponential_jitter", lambda **waits: wait_fixed(0.01))
+    monkeypatch.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.05)
+
+
 @pytest.mark.parametrize("kind", GARBLED)
 def test_what_another_answers_in_the_servers_place_is_asked_again(between, tmp_path, kind):
     store = attach(between.uri)
@@ -115,6 +123,6 @@ def test_every_kind_of_request_is_asked_again(between, kind):
 def test_once_patience_ends_it_is_said_in_one_line(between, kind):
     between.garbled = [GARBLED[kind]] * 1000
     with pytest.raises(StoreError, match="cannot be reached") as caught:
-        replace(attach(between.uri), patience=0.5).set_tags("0" * 32, {"a": "b"})
+        replace(attach(between.uri), patience=0.1).set_tags("0" * 32, {"a": "b"})
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500

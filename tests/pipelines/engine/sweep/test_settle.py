@@ -1,6 +1,7 @@
 """Trials that could not say how they ended: each gets a final state, and the reason that is known."""
 
 import atexit
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from featurelab.pipelines.engine.sweep.settle import DELETED, STOPPED, Told, set
 from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
 from featurelab.pipelines.engine.trial.run import start
 from featurelab.tracking.outbox.record import Recorder
-from featurelab.tracking.store.connect import attach, connect
+from featurelab.tracking.store.connect import attach
 
 DIED = (
     "Failure # 1 (occurred at 2026-11-21_15-52-50)\nThe actor died unexpectedly before finishing this task.\n"
@@ -26,8 +27,8 @@ REFUSED = (
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return connect(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}", timeout=60)
+def store(template, tmp_path_factory):
+    return attach(f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('store') / 'mlflow.db')}")
 
 
 @pytest.fixture

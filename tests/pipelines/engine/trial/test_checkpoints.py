@@ -17,15 +17,15 @@ from featurelab.pipelines.engine.trial import checkpoint_callback
 from featurelab.pipelines.engine.trial.checkpoint import newest
 from featurelab.pipelines.engine.trial.fit import fit
 from featurelab.tracking.outbox.journal import TRAINING
-from featurelab.tracking.store.connect import connect
+from featurelab.tracking.store.connect import attach
 from featurelab.tracking.store.store import Store
 
 EPOCHS = 6
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return connect(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}", timeout=60)
+def store(template, tmp_path_factory):
+    return attach(f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('store') / 'mlflow.db')}")
 
 
 @pytest.fixture(autouse=True)
@@ -214,6 +214,7 @@ def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, o
     with monkeypatch.context() as patched:
         patched.setattr(Store, "log_tree", full)
         patched.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.2)
+        patched.setattr("featurelab.tracking.outbox.record.Recorder.flush", lambda recorder, timeout: False)
         patched.setattr(
             "featurelab.tracking.outbox.record.Recorder.close.__kwdefaults__",
             {"tags": None, "timeout": 1.0},

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import threading
 
@@ -21,15 +22,15 @@ from featurelab.pipelines.engine.trial.fit import fit
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
 from featurelab.pipelines.engine.trial.run import Outcome, Terminated, perform, run_trial
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
-from featurelab.tracking.store.connect import connect
+from featurelab.tracking.store.connect import attach
 
 INIT_SCALE = registry.find("neural_feature_ansatz/init_scale")
 TINY = INIT_SCALE.laptop.but(n_train=32, n_test=16, dim=8, rank=3, width=16, steps=20, measure_every=10)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return connect(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}", timeout=60)
+def store(template, tmp_path_factory):
+    return attach(f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('store') / 'mlflow.db')}")
 
 
 @pytest.fixture
