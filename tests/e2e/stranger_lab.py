@@ -2,6 +2,7 @@
 
 import math
 import os
+import random
 import signal
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from featurelab.pipelines.engine.experiment.axes import choice, loguniform
 from featurelab.pipelines.engine.experiment.claims import at_least, at_most
-from featurelab.pipelines.engine.experiment.config import Config
+from featurelab.pipelines.engine.experiment.config import Config, TrainedConfig
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 
@@ -159,6 +160,40 @@ noise = Experiment(
 def draw_unseeded(config: NoiseConfig, recorder: Any) -> None:
     unseeded = int.from_bytes(os.urandom(6))
     recorder.log({"noise": config.scale * unseeded, "steady": config.scale}, step=0)
+
+
+class UnsureConfig(TrainedConfig):
+    arm: Literal["without", "with", "clear"] = Field("without", description="what is compared")
+
+
+unsure = Experiment(
+    name="stranger/unsure",
+    figure="Fig. 3",
+    title="an effect that takes more than three seeds to be seen",
+    laptop=UnsureConfig(),
+    paper=UnsureConfig(),
+    grid={"arm": ["without", "with", "clear"], "seed": [0, 1, 2]},
+    metric="loss/val",
+    minutes=0.1,
+    controls=("permuted_labels",),
+)
+
+
+@unsure.trial
+def noisy(config: UnsureConfig, recorder: Any) -> None:
+    effect = {"without": 0.0, "with": 1.0, "clear": 3.0}[config.arm] if config.control == "none" else 0.0
+    drawn = random.Random(f"{config.arm} {config.seed} {config.control}").gauss(effect, 0.5)
+    recorder.log({"loss/val": drawn}, step=0)
+
+
+@unsure.claim("unclear", says="with exceeds without (difference)", expect=at_least(0.3))
+def unclear(runs: Any) -> float:
+    return runs.final("loss/val", arm="with") - runs.final("loss/val", arm="without")
+
+
+@unsure.claim("clear", says="clear is high", expect=at_least(1.0))
+def is_high(runs: Any) -> float:
+    return runs.final("loss/val", arm="clear")
 
 
 class DeviceConfig(Config):

@@ -22,6 +22,10 @@ VERDICT = {
     "paper",
     "where",
     "seeds",
+    "kind",
+    "controls",
+    "specific",
+    "unspecific",
 }
 
 

@@ -1,0 +1,56 @@
+"""Seeds that are added until claims are decided, and trials under controls, in the sweep of the figure itself."""
+
+import json
+from collections import Counter
+
+from commandline import CommandLine
+
+NAME = "stranger/unsure"
+
+
+def test_seeds_are_added_to_what_undecided_claims_look_at_until_they_are_decided(lab: CommandLine) -> None:
+    here = lab.desk("deciding")
+    said = here("reproduce", NAME, "--decide", "--controls", "--json")
+    (figure,) = said.document["experiments"]
+    unclear, clear = figure["claims"]
+    runs = here.runs(NAME)
+    assert {run.data.tags["sweep_run_id"] for run in runs} == {figure["sweep_run_id"]}
+    trials = [json.loads(run.data.tags["config"]) for run in runs]
+    assert figure["trials"] == len(trials)
+
+    assert (clear["status"], clear["seeds"]) == ("holds", 6)
+    assert unclear["status"] == "holds"
+    assert unclear["seeds"] > 6
+    assert unclear["ci"][0] >= 0.3
+    seeds = Counter(config["arm"] for config in trials if config["control"] == "none")
+    assert seeds == {"clear": 6, "with": unclear["seeds"], "without": unclear["seeds"]}
+
+    controls = [config for config in trials if config["control"] != "none"]
+    assert Counter(config["control"] for config in controls) == {"permuted_labels": 9}
+    assert {claim["specific"] for claim in figure["claims"]} == {True}
+    assert set(unclear["controls"]) == {"permuted_labels"}
+    assert unclear["controls"]["permuted_labels"]["status"] in ("fails", "undecided")
+    assert unclear["controls"]["permuted_labels"]["measured"] < 0.3
+
+    again = here("judge", figure["sweep_run_id"], "--json").document["experiments"][0]
+    assert again["claims"] == figure["claims"]
+    repeated = here("rerun", next(run.info.run_id for run in runs if "permuted" in run.data.tags["config"]), "--json")
+    assert repeated.document["identical"]
+
+
+def test_without_being_asked_no_seed_is_added_and_what_is_undecided_contradicts_nothing(lab: CommandLine) -> None:
+    here = lab.desk("undecided")
+    (figure,) = here("reproduce", NAME, "--json").document["experiments"]
+    assert figure["trials"] == 9
+    assert [claim["status"] for claim in figure["claims"]] == ["undecided", "holds"]
+    assert [claim["specific"] for claim in figure["claims"]] == [None, None]
+
+
+def test_a_number_of_seeds_that_cannot_be_is_refused(lab: CommandLine) -> None:
+    here = lab.elsewhere(lab.home / "refused")
+    for arguments, says in (
+        (["--most-seeds", "8"], "--most-seeds says how far --decide goes: give both"),
+        (["--decide", "--most-seeds", "5"], "--most-seeds 5: must be from 6 to 64"),
+    ):
+        assert says in here("reproduce", NAME, *arguments, code=2).err
+    assert list(here.home.iterdir()) == []
