@@ -114,20 +114,22 @@ def cost(config):
 
 @scores.claim("c09_alignment_grows",
     says="over rotations Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
-    paper="positive tendency", where="Figs. 3d, K.2", expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
+    paper="positive tendency", where="Figs. 3d, K.2", within=(-1, 1),
+    expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
 def alignment(runs):
     return trends(runs, "alignment/trained")
 
 
 @scores.claim("c10_elasticity_grows", says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
-    paper="positive tendency", where="Figs. 3e, K.2", expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))  # fmt: skip
+    paper="positive tendency", where="Figs. 3e, K.2", within=(-1, 1),
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))  # fmt: skip
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", INSIDE)
 
 
 @scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions: the same for Data 2, where slight rotations all saturate the features (Spearman)",
-    paper="positive tendency", where="Fig. K.2", expect=at_least(0.9))  # fmt: skip
+    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))  # fmt: skip
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
@@ -141,7 +143,7 @@ def flat(runs):
 
 
 @retrieval.claim("c14_recall_rises", says="after the step Recall@1 rises with |beta^T mu|, |v| = 3 (Spearman)",
-    paper="increases", expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))  # fmt: skip
+    paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))  # fmt: skip
 def recall_rises(runs):
     return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=3.0)
 
@@ -161,6 +163,7 @@ def initial_recall(runs):
     "c15b_initial_recall_of_one_network",
     says="the same of each network by itself, whichever its sign: |Spearman|, |v| = 3 (mean over networks)",
     origin="ours",
+    within=(0, 1),
     expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
     fails="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
 )
@@ -198,6 +201,7 @@ def gains(runs, distribution, norm):
 
 @short.claim("c32_elasticity_turns",
     says="over rotations of Data 3: Spearman of Elasticity with |beta^T mu|, below |v| = 1 and above", origin="ours",
+    within=(-1, 1),
     expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})  # fmt: skip
 def turns(runs):
     return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
@@ -205,7 +209,7 @@ def turns(runs):
 
 @short.claim("c32_alignment_does_not_turn",
     says="over rotations of Data 3: Spearman of Alignment with |beta^T mu|, at every |v|", origin="ours",
-    expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})  # fmt: skip
+    within=(-1, 1), expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})  # fmt: skip
 def alignment_stays(runs):
     return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in LENGTHS}
 

@@ -43,13 +43,13 @@ def run(config, recorder):
 
 
 @figure.claim("c1_nfm_tracks_agop", says="the first layer's NFM and AGOP are nearly proportional after training",
-    paper=0.93, expect=between(0.86, 0.97))  # fmt: skip
+    paper=0.93, within=(-1, 1), expect=between(0.86, 0.97))  # fmt: skip
 def nfm_tracks_agop(runs):
     return runs.final("nfa/0")
 
 
 @figure.claim("c2_random_kernel_does_not", says="with a random K of the same spectrum the correlation falls",
-    paper=0.53, expect=between(0.43, 0.63))  # fmt: skip
+    paper=0.53, within=(-1, 1), expect=between(0.43, 0.63))  # fmt: skip
 def random_kernel(runs):
     return runs.final("nfa_random_kernel/0")
 
@@ -68,7 +68,7 @@ def dispersion(runs):
 
 
 @figure.claim("c5_features_show_the_target", says="NFM and AGOP resemble the target's expected gradient outer product",
-    paper="heat maps, no number", expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)})  # fmt: skip
+    paper="heat maps, no number", within=(-1, 1), expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)})  # fmt: skip
 def target(runs):
     return {"NFM": runs.final("feature_quality/nfm"), "AGOP": runs.final("feature_quality/agop")}
 
