@@ -97,7 +97,14 @@ def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(
     assert {len(featurelab.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {80}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.heavy),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.heavy),
+        (signal.SIGINT, 130),
+    ],
+)
 def test_a_run_that_is_ended_before_its_first_point_is_closed(lab: CommandLine, number: int, code: int) -> None:
     here = lab.desk(f"early-{number}")
     process = here.start("run", "stranger/troubles", "ending=hang", "points=0")

@@ -2,7 +2,10 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import torch
 from threadpoolctl import threadpool_info
@@ -33,8 +36,13 @@ def dispatch() -> dict[str, str]:
 def _kernels(modules: int) -> dict[str, str]:
     """What is loaded; it is looked for again once more modules are."""
     found = {"torch kernels": torch.backends.cpu.get_cpu_capability()}
-    for library in threadpool_info():
+    # of several of one kind NumPy's counts: whether those of others are loaded by now depends on what ran before
+    for library in sorted(threadpool_info(), key=_of_numpy):
         if library["user_api"] == "blas":
             kind = library.get("architecture") or ""
             found[f"{library['internal_api']} kernels"] = f"{library.get('version') or ''} {kind}".strip()
     return found
+
+
+def _of_numpy(library: Mapping[str, Any]) -> bool:
+    return "numpy" in Path(library["filepath"]).parent.name

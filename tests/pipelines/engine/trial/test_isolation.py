@@ -16,10 +16,10 @@ CODE = (
 )
 
 
-def found(**variables):
+def found(before="", **variables):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("ATEN_", "ONEDNN_", "OPENBLAS_CORE", "MKL_"))}
     done = subprocess.run(
-        [sys.executable, "-c", CODE], env=clean | variables, capture_output=True, text=True, check=True
+        [sys.executable, "-c", before + CODE], env=clean | variables, capture_output=True, text=True, check=True
     )
     return json.loads(done.stdout)
 
@@ -36,6 +36,11 @@ def test_other_kernels_are_named_whoever_chose_them():
     assert "ONEDNN_MAX_CPU_ISA: none -> SSE41" in lines
     assert [line for line in lines if line.startswith("openblas kernels: ") and line.endswith("Nehalem")]
     assert changes(environment(dispatch=usual), environment(dispatch=found())) == []
+
+
+def test_what_else_is_loaded_by_then_makes_no_difference():
+    usual = found()
+    assert found("import scipy.linalg, numpy; ") == found("import numpy, scipy.linalg; ") == usual
 
 
 def test_runs_of_versions_that_did_not_record_them_are_not_said_to_differ():
