@@ -13,8 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from featurelab.pipelines.engine.command.terminal import interval, number
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.tracking.numbers import measurement, named, number
 
 FOLDER = Path(__file__).parent
 
@@ -35,7 +35,8 @@ def measured(found: Sequence[dict[str, Any]]) -> str:
         figure = registry.find(one["name"]).figure
         for claim in one["claims"]:
             said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
-            values = [number(claim["measured"]), interval(claim["ci"]), number(claim["expected"])]
+            found_parts = measurement(claim["measured"], claim["ci"], claim["expected"])
+            values = [*map(named, found_parts), number(claim["expected"])]
             specific = {None: "-", True: "yes", False: "no"}[claim["specific"]]
             verdict = claim["status"] + (" (identity)" if claim["kind"] == "identity" else "")
             rows.append((figure, said, *values, number(claim["paper"]), claim["seeds"], verdict, specific))

@@ -38,7 +38,8 @@ def least(runs):
     return min(final(runs, "adaptive_slo")) - min(final(runs, "gd"))
 
 
-@figure.claim("c30b_all_layers_finish_alike", says="the final UC-NFA of the hidden layers is the same (range over them)",
+@figure.claim("c30b_all_layers_finish_alike",
+    says="the final UC-NFA of the hidden layers is the same (range over them)",
     paper="all layers finish at the same high UC-NFA", where="Appendix J", expect=at_most(0.05),
     fails="the layers end 0.14 apart on average over twelve seeds, under gradient descent 0.17")  # fmt: skip
 def layers_alike(runs):
