@@ -15,6 +15,7 @@ from .ansatz import random_kernel_control as random_kernel_control
 from .ansatz import rho as rho
 from .ansatz import root_scores as root_scores
 from .ansatz import rotation_null as rotation_null
+from .attribution import agop_attribution as agop_attribution
 from .attribution import attribution_drops as attribution_drops
 from .attribution import svd_attribution as svd_attribution
 from .cluster_probe import Clusters as Clusters

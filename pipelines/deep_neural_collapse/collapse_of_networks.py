@@ -168,6 +168,21 @@ def untrained(runs):
     return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
 
 
+@mlp.claim("c22_agop_contracts_classes", also=[resnet, vgg],
+    says="after training, NC1 of a hidden layer's input falls at the root of the layer's AGOP, and further than at "
+    "that root turned at random (largest ratio over layers)",
+    paper="the AGOP can decrease within-class variability", where="Abstract, Section 5",
+    expect={"of the input": below(1), "of the turned": below(1)})  # fmt: skip
+def agop_contracts(runs):
+    cases = [(one, layer) for one in of_small_scale(runs) for layer in hidden(runs)]
+    return {
+        "of the input": max(one.final(f"nc1_agop/{layer}") / one.final(f"nc1/{layer}") for one, layer in cases),
+        "of the turned": max(
+            one.final(f"nc1_agop/{layer}") / one.final(f"nc1_agop_rotated/{layer}") for one, layer in cases
+        ),
+    }
+
+
 @mlp.claim("c18_classes_collapse", also=[resnet, vgg],
     says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end "
     "(Spearman)",

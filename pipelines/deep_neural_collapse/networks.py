@@ -139,6 +139,7 @@ def head_scores(config, weights, features, labels):
     values: dict[str, float] = {}
     tangents = measures.relu_tangent_covariance(weights, features)
     rotations = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "rotations"))
+    turns = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "turned AGOP"))
     x = features
     for layer, weight in enumerate(weights):
         moments = measures.class_moments(x, labels)
@@ -158,7 +159,10 @@ def head_scores(config, weights, features, labels):
             W, tangents[layer].K, power=config.power, centering=config.centering, draws=config.rotations,
             generator=rotations,
         )  # fmt: skip
+        root = measures.agop_attribution(W, tangents[layer].K, x, labels, power=config.power, generator=turns)
         found = scores | {
+            "nc1_agop": root["agop"],
+            "nc1_agop_rotated": root["rotated"],
             "nc1_right": right,
             "nc1_left_error": abs(whole["right"] / right - 1),
             "nc1_drop": drops["total"],

@@ -62,3 +62,20 @@ def test_drops_at_complete_collapse_are_infinite():
 def test_shapes_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match=r"\(5, 4\) do not act on inputs \(30, 3\)"):
         measures.svd_attribution(draw(5, 4), *features(0, 3))
+
+
+@given(seeds, st.integers(1, 8), st.integers(2, 8))
+@settings(max_examples=20, deadline=None)
+def test_nc1_after_the_agop_is_that_of_the_whole_matrix(seed, k_out, k_in):
+    W, (x, y) = draw(k_out, k_in, seed=seed + 2), features(seed, k_in)
+    half = draw(k_out, k_out, seed=seed + 3)
+    found = measures.agop_attribution(W, half @ half.T, x, y, generator=torch.Generator().manual_seed(seed))
+    root = measures.psd_power(W.T @ half @ half.T @ W, 0.5)
+    assert found["agop"] == pytest.approx(nc1(x @ root, y), rel=1e-5)
+
+
+def test_an_agop_of_the_class_means_contracts_and_turned_at_random_does_not():
+    x, y = features(0, 40)
+    means = torch.stack([x[y == c].mean(0) for c in range(3)])
+    turned = measures.agop_attribution(means, torch.eye(3), x, y, draws=8, generator=torch.Generator().manual_seed(0))
+    assert turned["agop"] < 0.5 * nc1(x, y) < turned["rotated"]
