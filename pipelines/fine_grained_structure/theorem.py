@@ -120,8 +120,14 @@ def signal_errors(final, start, signs, steps, lr, tau, scale):
     forward = signs[:, None] * start
     predicted = measures.cubic_signal(forward, steps, lr=lr, tau=tau)
     chosen = forward > 0.3 * scale
-    errors = ((signs[:, None] * final - predicted).abs() / predicted)[chosen]
-    return {"signal_error/largest": errors.max().item(), "signal_error/mean": errors.mean().item()}
+    reached = signs[:, None] * final
+    errors = ((reached - predicted).abs() / predicted)[chosen]
+    moved = (reached - forward).abs()[chosen]
+    return {
+        "signal_error/largest": errors.max().item(),
+        "signal_error/mean": errors.mean().item(),
+        "signal_error/of_change": ((reached - predicted).abs()[chosen].mean() / moved.mean()).item(),
+    }
 
 
 @figure.cost
@@ -169,6 +175,13 @@ def closed_form(runs):
     return max(at_c(runs, "signal_error/largest").values())
 
 
+@figure.claim("c20c_closed_form_of_the_change", where="Lemma A.13", origin="ours",
+    says="the closed form tells the change of zeta by t_0, which is small at large c: its error over what zeta moves "
+    "(means over projections, largest over c)", expect=at_most(0.5))  # fmt: skip
+def closed_form_of_change(runs):
+    return max(at_c(runs, "signal_error/of_change").values())
+
+
 @figure.claim("c21_order_of_the_ratio", where="Thm. A.15", paper=3,
     says="R grows with 1/c as fast as the lower bound, c^-3 (log-log slope of R and R_worst at t_0)",
     expect={"R": at_least(2.5), "R_worst": at_least(2.5)},
@@ -201,6 +214,24 @@ def later(runs):
     expect=between(0.5, 2.0))  # fmt: skip
 def preserved(runs):
     return later(runs)[1] / later(runs)[0]
+
+
+@figure.claim("c18d_training_separates", origin="ours",
+    says="training to t_0 takes clusters of a label further apart than random initialisation (R(t_0)/R(0), c = 1/8)",
+    expect=at_least(1.1))  # fmt: skip
+def separates(runs):
+    return later(runs)[1] / later(runs)[0]
+
+
+@figure.claim("c21d_order_in_training", origin="ours",
+    says="the order 1/c is that of random initialisation, and does not last: log-log slope of R at 0 and at 4 t_0",
+    expect={"at 0": between(0.8, 1.2), "at 4 t_0": above(1.2)})  # fmt: skip
+def order_in_training(runs):
+    cs = sorted(runs.values("noise_to_signal"))
+    kept = [runs.arrays("later", noise_to_signal=c)[0] for c in cs]
+    ratios = [dict(zip(one["multiples"].tolist(), one["mean"].tolist(), strict=True)) for one in kept]
+    slopes = {k: np.polyfit(-np.log(cs), np.log([R[k] for R in ratios]), 1)[0] for k in (0, 4)}
+    return {"at 0": float(slopes[0]), "at 4 t_0": float(slopes[4])}
 
 
 @figure.claim("c18c_rises_then_falls", origin="ours",
