@@ -42,7 +42,11 @@ def said_then(early: CommandLine) -> Any:
 
 def test_its_figure_is_judged_and_drawn_with_the_same_numbers(early: CommandLine, said_then: Any) -> None:
     (figure,) = early("judge", SWEEP, "--json").document["experiments"]
+    claims, then = figure.pop("claims"), said_then.pop("claims")
     assert figure == said_then | {"seconds": figure["seconds"]}
+    for claim, before in zip(claims, then, strict=True):
+        assert claim["status"] in (before.pop("status"), "undecided"), "which was not known then"
+        assert claim.items() >= before.items()
     early("report", "--out", "report")
     assert "Thm. 4.4, in Deep RFM" in (early.home / "report" / "index.html").read_text()
 
