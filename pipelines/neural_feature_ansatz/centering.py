@@ -10,7 +10,7 @@ Figure 7 shows the latter with isotropic inputs (a) and with covariance eigenval
 
 from featurelab.pipelines import above, at_least, at_most, curves
 from featurelab.pipelines.neural_feature_ansatz.chain import train
-from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
+from featurelab.pipelines.neural_feature_ansatz.init_scale import SCALES, isotropic
 
 double_centred = isotropic.variant(
     "double_centered", figure="Fig. 6", title="Share of changed tangent features in the centred alignment",
@@ -81,7 +81,7 @@ def falls(runs):
     fails="at s_0 = 1 layer 1 rises in every seed, at 0.1 in most")  # fmt: skip
 def falls_everywhere(runs):
     def drop(some):
-        cases = [(f"ptk_centered_nfa/{layer}", s) for layer in (0, 1) for s in runs.values("init_scale")]
+        cases = [(f"ptk_centered_nfa/{layer}", s) for layer in (0, 1) for s in SCALES]
         return min(some.at(metric, 10, init_scale=s) - some.final(metric, init_scale=s) for metric, s in cases)
 
     return {name: drop(runs.where(decay=decay)) for decay, name in INPUTS.items()}

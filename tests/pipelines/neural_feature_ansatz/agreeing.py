@@ -64,8 +64,8 @@ def random_kernel(config, agree):
 
 def alignment_reversal(config, agree):
     observed = 0.6 + 0.4 * config["balance"] if agree else 1 - 0.4 * config["balance"]
-    error = 0.01 if agree else 0.1
-    predicted = {f"derivative_correlation/predicted_{r}": observed - error for r in ("seeds", "theory", "own")}
+    errors = {"seeds": 0.01, "theory": 0.03, "own": 0.005} if agree else dict.fromkeys(("seeds", "theory", "own"), 0.1)
+    predicted = {f"derivative_correlation/predicted_{r}": observed - error for r, error in errors.items()}
     return {"derivative_correlation/observed": observed, **predicted}
 
 
@@ -92,7 +92,7 @@ def features_by_init_scale(config, agree):
 
 def double_centered(config, agree):
     small = config["init_scale"] <= 0.1
-    ratio = ((0.05, 0.5) if small else (0.01, 0.2)) if agree else ((0.3, 0.1) if small else (0.3, 0.9))
+    ratio = ((0.05, 0.5) if small else (0.01, 0.08)) if agree else ((0.3, 0.1) if small else (0.3, 0.9))
     return {f"double_centered_ratio/{layer}": ratio for layer in (0, 1)}
 
 
