@@ -24,6 +24,7 @@ def reasons(here: CommandLine) -> set[str]:
     return {run.data.tags["reason"] for run in here.runs(CURVES) if run.data.tags["status"] != "finished"}
 
 
+@pytest.mark.heavy
 def test_trials_whose_outbox_is_removed_say_so_and_what_they_had_recorded_is_stored(lab: CommandLine) -> None:
     here = lab.desk("outbox")
     process = started(here, TWO_AT_ONCE)
@@ -73,6 +74,7 @@ def test_a_store_that_is_removed_is_noticed_and_the_journals_are_kept(lab: Comma
     assert all(len(path.read_text().splitlines()) > 10 for path in journals)
 
 
+@pytest.mark.heavy
 def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(
     featurelab: CommandLine, lab: CommandLine
 ) -> None:
