@@ -6,12 +6,13 @@ from collections import Counter
 from commandline import CommandLine
 
 NAME = "stranger/unsure"
+READER = "stranger/half"  # has no trials of its own
 
 
 def test_seeds_are_added_to_what_undecided_claims_look_at_until_they_are_decided(lab: CommandLine) -> None:
     here = lab.desk("deciding")
-    said = here("reproduce", NAME, "--decide", "--controls", "--json")
-    (figure,) = said.document["experiments"]
+    said = here("reproduce", NAME, READER, "--decide", "--controls", "--json")
+    figure, reader = said.document["experiments"]
     unclear, clear = figure["claims"]
     runs = here.runs(NAME)
     assert {run.data.tags["sweep_run_id"] for run in runs} == {figure["sweep_run_id"]}
@@ -23,7 +24,12 @@ def test_seeds_are_added_to_what_undecided_claims_look_at_until_they_are_decided
     assert unclear["seeds"] > 6
     assert unclear["ci"][0] >= 0.3
     seeds = Counter(config["arm"] for config in trials if config["control"] == "none")
-    assert seeds == {"clear": 6, "with": unclear["seeds"], "without": unclear["seeds"]}
+    (closer,) = reader["claims"]
+    assert (closer["status"], closer["specific"]) == ("holds", True)
+    assert unclear["seeds"] < closer["seeds"]
+    assert seeds == {"clear": 6, "with": closer["seeds"], "without": closer["seeds"]}
+    assert here.runs(READER) == []
+    assert reader["trials"] == 2 * closer["seeds"] + 6
 
     controls = [config for config in trials if config["control"] != "none"]
     assert Counter(config["control"] for config in controls) == {"permuted_labels": 9}

@@ -25,6 +25,7 @@ from featurelab.pipelines.engine.sweep.records import (
     SWEEP_NAME,
     TRIALS_OF,
     VERDICTS,
+    as_text,
     read_stored_plan,
     read_trials,
 )
@@ -167,9 +168,9 @@ def extended(sweep_run_id: str, configs: Sequence[dict[str, Any]], store: Store)
     """A sweep with further trials, which are to run; its stored plan has them from now on."""
     tags = store.get_run(sweep_run_id).data.tags
     plan = read_stored_plan(store, sweep_run_id, registry.find(tags["experiment"]))
-    more = [config for config in configs if config not in plan.configs]
+    more = {as_text(config): config for config in configs if config not in plan.configs}
     indices = range(len(plan.configs), len(plan.configs) + len(more))
-    plan = plan.but(configs=[*plan.configs, *more])
+    plan = plan.but(configs=[*plan.configs, *more.values()])
     store.log_json(sweep_run_id, plan.model_dump(), "plan.json")
     return Opened(plan, tags["sweep"], sweep_run_id, indices, seconds=schemas.seconds(tags.get("seconds")))
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
 from featurelab.pipelines.engine.experiment.config import Config, Scale, label, tupled
+from featurelab.pipelines.engine.experiment.evidence import LOOKS
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.trial.record import TrialRecord
@@ -36,7 +37,8 @@ class Plan(BaseModel):
     mode: Mode = "min"
     resources: Resources = Resources()
     kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
-    most_seeds: int | None = None  # up to which seeds are added until claims are decided
+    # up to how many seeds are added until claims are decided
+    most_seeds: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
     # of this time only, and not stored: the name of the sweep, and tags for its run and those of its trials
     name: str = Field("", exclude=True)
     tags: dict[str, str] = Field(default_factory=dict, exclude=True)

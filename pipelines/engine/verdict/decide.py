@@ -30,14 +30,14 @@ def further_trials(
 ) -> list[dict[str, Any]]:
     """The configs, as JSON has them, of trials with further seeds that the undecided claims look at.
 
-    Each such claim gets seeds up to its next look, none beyond the first `plan.most_seeds`. Seeds on which it could not
-    be measured are not made up for by others.
+    Each such claim gets seeds up to its next look, none beyond the first `plan.most_seeds`. They follow those that are
+    there, so that earlier looks stay as they were. Seeds on which it could not be measured are not made up for.
     """
     if plan.most_seeds is None:
         return []
-    planned = [config for config in plan.configs if config.get("control", "none") == "none"]
+    planned = [c for c in plan.configs if c.get("control", "none") == "none" and isinstance(c.get("seed"), int)]
     seeds = sorted({config["seed"] for config in planned})
-    seeds += [seed for seed in range(plan.most_seeds + len(seeds)) if seed not in seeds]
+    seeds += range(max(seeds, default=-1) + 1, max(seeds, default=-1) + 1 + plan.most_seeds)
     wanted: list[dict[str, Any]] = []
     for claim, verdict in zip(experiment.claims, verdicts, strict=True):
         look = next((look for look in LOOKS if look > verdict.seeds), LOOKS[-1] + 1)

@@ -108,8 +108,10 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
 
 def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Results:
     """The trials that the figure shows: those with the seeds of its grid."""
+    if "seed" not in results.trials:
+        return results
     seeds = {config.seed for config in experiment.configs(plan.scale)}
-    return replace(results, trials=results.trials[[seed in seeds for seed in results.trials.get("seed", ())]])
+    return replace(results, trials=results.trials[results.trials.seed.isin(seeds)])
 
 
 def is_the_figure(experiment: Experiment, plan: Plan) -> bool:

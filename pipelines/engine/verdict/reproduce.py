@@ -10,7 +10,7 @@ from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.sweep.begin import extended, open_reading, run_sweeps
-from featurelab.pipelines.engine.sweep.plan import Finished, Plan
+from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.verdict.interrupted import Found, digest, find_interrupted
 from featurelab.pipelines.engine.verdict.judge import Judged, judge
@@ -59,13 +59,14 @@ def reproduce(
     if plans or found.resumed:
         run_sweeps(plans, store, resumed=found.resumed, **options)
     while judging.further:
-        more = [extended(run_id, configs, store) for run_id, configs in judging.further.items()]
-        number = sum(len(sweep.indices) for sweep in more)
-        tell(f"{number} trials with further seeds for undecided claims")
-        judging.further.clear()
+        more = judging.extend()
+        tell(f"{sum(len(sweep.indices) for sweep in more)} trials with further seeds for undecided claims")
         run_sweeps([], store, resumed=more, **options)
     order = [experiment.name for experiment in experiments]
     return sorted(judging.judged.values(), key=lambda one: order.index(one.experiment.name))
+
+
+Configs = Sequence[dict[str, Any]]  # of trials, as JSON has them
 
 
 class Judging:
@@ -74,7 +75,7 @@ class Judging:
     def __init__(self, store: Store, reading: Sequence[Plan], show: Callable[[Judged], None]) -> None:
         """`reading` are the plans of figures that read the trials of another one."""
         self.judged: dict[str, Judged] = {}
-        self.further: dict[str, list[dict[str, Any]]] = {}  # trials to add, by sweep
+        self.further: dict[str, dict[str, Configs]] = {}  # trials to add to a sweep, by who needs them: it, or a reader
         self._store, self._show = store, show
         self._unopened = list(reading)
         self._readers: dict[str, list[str]] = {}  # sweeps that read the trials of one, by that
@@ -85,20 +86,29 @@ class Judging:
     def over(self, sweep_run_id: str) -> None:
         """The trials of a sweep are over: judge it, and those that read it; show them once nothing is to be added."""
         one = judge(sweep_run_id, self._store)
+        if one.trials_of and one.further:  # of an interrupted command: its trials are another sweep's to run
+            self._readers.setdefault(one.trials_of, []).append(sweep_run_id)
+            self.further.setdefault(one.trials_of, {})[sweep_run_id] = one.further
+            return
         readers = self._readers.setdefault(sweep_run_id, [])
         for plan in [plan for plan in self._unopened if plan.declared.reads is one.experiment]:
             self._unopened.remove(plan)
             readers.append(open_reading(plan, sweep_run_id, self._store))
         together = [one, *(judge(reader, self._store) for reader in readers)]
-        for reader in together[1:]:
-            if reader.further:
-                extended(reader.sweep_run_id, reader.further, self._store)
-        wanted: list[dict[str, Any]] = []
-        for each in together:
-            self.judged[each.sweep_run_id] = each
-            wanted += [config for config in each.further if config not in wanted]
-        if wanted:
-            self.further[sweep_run_id] = wanted
-            return
-        for each in together:
-            self._show(each)
+        self.judged |= {each.sweep_run_id: each for each in together}
+        self.further[sweep_run_id] = {each.sweep_run_id: each.further for each in together if each.further}
+        if not self.further[sweep_run_id]:
+            del self.further[sweep_run_id]
+            for each in together:
+                self._show(each)
+
+    def extend(self) -> list[Opened]:
+        """Add the trials that are needed, to the sweeps that run them and to those that read them; these are to run."""
+        more = []
+        for sweep_run_id, needed in self.further.items():
+            for reader in needed.keys() - {sweep_run_id}:
+                extended(reader, needed[reader], self._store)
+            configs = [config for wanted in needed.values() for config in wanted]
+            more.append(extended(sweep_run_id, configs, self._store))
+        self.further.clear()
+        return more

@@ -283,6 +283,7 @@ def test_a_plan_of_too_many_trials_or_workers_is_refused(swept: Swept) -> None:
         {"resources": plan["resources"] | {"timeout": -1}},
         {"configs": [{"seed": "__import__('os')"}]},
         {"axes": ["__class__"]},
+        {"most_seeds": 10**12},
         {"experiment": "neural_feature_ansatz/init_scale"},
     ):
         swept.write(swept.sweep, "plan.json", json.dumps(plan | change))

@@ -68,9 +68,23 @@ def test_an_undecided_claim_gets_seeds_up_to_its_next_look_for_the_trials_that_i
     assert all(c["shape"] == [1, 2] and c["control"] == "none" for c in more)
 
 
+def test_further_seeds_follow_those_that_are_there_so_that_earlier_looks_stay_as_they_were():
+    three = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in (7, 8, 9)]
+    assert {c["seed"] for c in wanted(three, 8)[1]} == {10, 11, 12}
+
+
+def test_trials_that_name_no_seed_get_none():
+    experiment = figure()
+    found = results([config.model_dump() for config in experiment.configs("laptop")], loss)
+    verdicts = [claim.judge(found, looks=True) for claim in experiment.claims]
+    plan = Plan.of(experiment, experiment.configs("laptop"), ["width"], "laptop", most_seeds=8)
+    plan = plan.but(configs=[{"width": config["width"]} for config in plan.configs])
+    assert further_trials(experiment, plan, verdicts, found) == []
+
+
 def test_no_more_seeds_are_added_than_were_asked_for():
     eight = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(8)]
-    assert wanted(eight, 11)[1] == []
+    assert wanted(eight, 11)[1] == []  # the next look is after twelve
     assert len(wanted(eight, 12)[1]) == 2 * 4
     assert wanted(eight, None)[1] == []
 
