@@ -5,6 +5,8 @@ from .alignment_scores import elasticity_by_class as elasticity_by_class
 from .alignment_scores import kendalls_w as kendalls_w
 from .alignment_scores import recall_at_k as recall_at_k
 from .alignment_scores import recall_by_class as recall_by_class
+from .ansatz import AgopRoot as AgopRoot
+from .ansatz import agop_root as agop_root
 from .ansatz import decomposition as decomposition
 from .ansatz import diagonals as diagonals
 from .ansatz import neural_feature_matrix as neural_feature_matrix

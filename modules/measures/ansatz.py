@@ -11,13 +11,13 @@ on k_out x k_out matrices, so that layers on whole images cost no more than othe
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
-from .spectra import isospectral, psd_power
+from .spectra import haar_frames, isospectral, psd_power
 
 Centering = Literal["pearson", "cosine"]
 
@@ -136,37 +136,46 @@ def rotation_null(
     return torch.stack([_correlation(nfm.double(), turned, centering, False) for turned in rotated])
 
 
+class AgopRoot(NamedTuple):
+    """A power of a layer's AGOP G = W^T K W without a k_in x k_in matrix: G^power = V M V^T, r = min(k_out, k_in).
+
+    `S` (r,) and `V` (k_in, r) are those of the thin SVD W = U diag(S) V^T, `M` is (r, r). All float64.
+    """
+
+    S: Float64[Tensor, " r"]
+    V: Float64[Tensor, "k_in r"]
+    M: Float64[Tensor, "r r"]
+
+
+def agop_root(W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"], power: float = 0.5) -> AgopRoot:
+    """The AGOP's root, or another `power` of it, from W and K of `tangent_covariance`."""
+    U, S, Vh = torch.linalg.svd(W.double(), full_matrices=False)
+    return AgopRoot(S, Vh.T, psd_power((U * S).T @ K.double() @ (U * S), power))
+
+
 def root_scores(
-    W: Real[Tensor, "k_out k_in"],
-    K: Real[Tensor, "k_out k_out"],
-    *,
-    power: float = 0.5,
-    centering: Centering = "pearson",
-    draws: int = 3,
-    generator: torch.Generator,
+    root: AgopRoot, *, centering: Centering = "pearson", draws: int = 3, generator: torch.Generator
 ) -> dict[str, float]:
-    """A layer's ansatz with the AGOP's root, from W and K of `tangent_covariance`.
+    """A layer's ansatz with the AGOP's root, of `agop_root`.
 
     - `nfa_pearson`, `nfa_offdiagonal`: `nfa_pearson` of W^T W and W^T K W, on all and on the off-diagonal entries;
     - `nfa_null`: the mean of `rotation_null`; `nfa_excess`: `nfa_pearson` less it.
 
-    No k_in x k_in matrix is formed: with the thin SVD W = U S V^T, G^power = V (S U^T K U S)^power V^T, the null draws
-    a frame of as many columns, and inner products are taken between factors. Raises ValueError for another centering.
+    The null draws a frame of as many columns as V has, and inner products are taken between factors. Raises ValueError
+    for another centering.
     """
-    U, S, Vh = torch.linalg.svd(W.double(), full_matrices=False)
-    values, vectors = torch.linalg.eigh(psd_power((U * S).T @ K.double() @ (U * S), power))
+    values, vectors = torch.linalg.eigh(root.M)
     halves = values.clamp(min=0).sqrt()
-    nfm = Vh.T * S  # F = nfm nfm^T
-    root = Vh.T @ (vectors * halves)  # G^power = root root^T
-    null = []
-    for _ in range(draws):
-        gaussian = torch.randn(len(Vh.T), len(S), generator=generator, device=generator.device, dtype=torch.float64)
-        frame = torch.linalg.qr(gaussian.to(W.device)).Q  # the signs of its columns cancel
-        null.append(_factor_correlation(nfm, frame * halves, centering))
-    score, level = _factor_correlation(nfm, root, centering), sum(null) / draws
+    nfm = root.V * root.S  # F = nfm nfm^T
+    factor = root.V @ (vectors * halves)  # G^power = factor factor^T
+    null = [
+        _factor_correlation(nfm, frame * halves, centering)
+        for frame in haar_frames(len(root.V), len(root.S), draws, generator, device=root.V.device)
+    ]
+    score, level = _factor_correlation(nfm, factor, centering), sum(null) / draws
     return {
         "nfa_pearson": score,
-        "nfa_offdiagonal": _factor_correlation(nfm, root, centering, off_diagonal=True),
+        "nfa_offdiagonal": _factor_correlation(nfm, factor, centering, off_diagonal=True),
         "nfa_null": level,
         "nfa_excess": score - level,
     }

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
+from .ansatz import AgopRoot
 from .collapse import class_moments, nc1
 from .labels import Labels
-from .spectra import psd_power
+from .spectra import haar_frames
 
 
 def svd_attribution(
@@ -51,34 +52,20 @@ def attribution_drops(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def agop_attribution(
-    weight: Real[Tensor, "k_out k_in"],
-    K: Real[Tensor, "k_out k_out"],
-    inputs: Float[Tensor, "n k_in"],
-    labels: Labels,
-    *,
-    power: float = 0.5,
-    draws: int = 3,
-    generator: torch.Generator,
+    root: AgopRoot, inputs: Float[Tensor, "n _k_in"], labels: Labels, *, draws: int = 3, generator: torch.Generator
 ) -> dict[str, float]:
     """NC1 of a layer's inputs after its AGOP's root, `agop`, and after that root turned at random, `rotated`.
 
-    The AGOP is G = W^T K W with K of `tangent_covariance`; `agop` is the NC1 of G^power x, `rotated` the mean over
-    `draws` of that of Q G^power Q^T x, Q Haar orthogonal: the same spectrum, other directions (arXiv:2402.13728,
-    section 5: the AGOP decreases within-class variability). Raises ValueError as `class_moments`.
-
-    With the thin SVD W = U S V^T, G^power x = V M V^T x with a small M, and V changes no inner product.
+    `root` is of `agop_root`. `agop` is the NC1 of G^power x; `rotated` the mean over `draws` of that of
+    Q G^power Q^T x, Q Haar orthogonal: the same spectrum, other directions (arXiv:2402.13728, section 5: the AGOP
+    decreases within-class variability). Raises ValueError as `class_moments`.
     """
-    U, S, Vh = torch.linalg.svd(weight.double(), full_matrices=False)
-    M = psd_power((U * S).T @ K.double() @ (U * S), power).to(inputs.dtype)
 
-    def score(V: Tensor) -> float:
-        return nc1(class_moments(inputs @ V.to(inputs.dtype) @ M, labels)).item()
+    def score(V: Tensor) -> float:  # of V M V^T x: V changes no inner product
+        return nc1(class_moments(inputs @ V.to(inputs.dtype) @ root.M.to(inputs.dtype), labels)).item()
 
-    turned = []
-    for _ in range(draws):
-        gaussian = torch.randn(len(Vh.T), len(S), generator=generator, device=generator.device, dtype=torch.float64)
-        turned.append(score(torch.linalg.qr(gaussian.to(inputs.device)).Q))
-    return {"agop": score(Vh.T), "rotated": sum(turned) / draws}
+    turned = [score(Q) for Q in haar_frames(len(root.V), len(root.S), draws, generator, device=inputs.device)]
+    return {"agop": score(root.V), "rotated": sum(turned) / draws}
 
 
 def _log(score: float) -> float:

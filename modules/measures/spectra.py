@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Float, Float64, Real
 from torch import Tensor
@@ -52,6 +54,15 @@ def psd_power(M: Real[Tensor, "_k _k"], power: float) -> Float64[Tensor, "k k"]:
     eigenvalues, Q = torch.linalg.eigh((M + M.T) / 2)
     root: Tensor = (Q * eigenvalues.clamp(min=0).pow(power)) @ Q.T
     return root
+
+
+def haar_frames(
+    rows: int, columns: int, draws: int, generator: torch.Generator, *, device: torch.device
+) -> Iterator[Float64[Tensor, "rows columns"]]:
+    """Random orthonormal frames: the first columns of Haar orthogonal matrices, up to their signs. columns <= rows."""
+    for _ in range(draws):
+        gaussian = torch.randn(rows, columns, generator=generator, device=generator.device, dtype=torch.float64)
+        yield torch.linalg.qr(gaussian.to(device)).Q
 
 
 def haar_orthogonal(

@@ -151,25 +151,22 @@ def head_scores(config, weights, features, labels):
             values[f"between_share/{layer}"] = (between / (within + between)).item()
             break
         W = weight.double()
-        _, S, Vh = torch.linalg.svd(W, full_matrices=False)
-        right = measures.nc1(measures.class_moments((x @ Vh.T) * S, labels)).item()
+        root = measures.agop_root(W, tangents[layer].K, config.power)
+        right = measures.nc1(measures.class_moments((x @ root.V) * root.S, labels)).item()
         whole = measures.svd_attribution(W, x, labels)
         drops = measures.attribution_drops(whole | {"right": right})
-        scores = measures.root_scores(
-            W, tangents[layer].K, power=config.power, centering=config.centering, draws=config.rotations,
-            generator=rotations,
-        )  # fmt: skip
-        root = measures.agop_attribution(W, tangents[layer].K, x, labels, power=config.power, generator=turns)
+        scores = measures.root_scores(root, centering=config.centering, draws=config.rotations, generator=rotations)
+        contracted = measures.agop_attribution(root, x, labels, generator=turns)
         found = scores | {
-            "nc1_agop": root["agop"],
-            "nc1_agop_rotated": root["rotated"],
+            "nc1_agop": contracted["agop"],
+            "nc1_agop_rotated": contracted["rotated"],
             "nc1_right": right,
             "nc1_left_error": abs(whole["right"] / right - 1),
             "nc1_drop": drops["total"],
             "nc1_drop_right": drops["right"],
             "nc1_drop_activation": drops["activation"],
             "nfa": measures.nfa(W, tangents[layer].K).item(),
-            "stable_rank": (S / S[0]).square().sum().item(),
+            "stable_rank": (root.S / root.S[0]).square().sum().item(),
         }
         values |= {f"{name}/{layer}": value for name, value in found.items()}
         x = (x @ W.T).relu_()

@@ -69,7 +69,9 @@ def test_shapes_that_do_not_match_are_refused():
 def test_nc1_after_the_agop_is_that_of_the_whole_matrix(seed, k_out, k_in):
     W, (x, y) = draw(k_out, k_in, seed=seed + 2), features(seed, k_in)
     half = draw(k_out, k_out, seed=seed + 3)
-    found = measures.agop_attribution(W, half @ half.T, x, y, generator=torch.Generator().manual_seed(seed))
+    found = measures.agop_attribution(
+        measures.agop_root(W, half @ half.T), x, y, generator=torch.Generator().manual_seed(seed)
+    )
     root = measures.psd_power(W.T @ half @ half.T @ W, 0.5)
     assert found["agop"] == pytest.approx(nc1(x @ root, y), rel=1e-5)
 
@@ -77,5 +79,7 @@ def test_nc1_after_the_agop_is_that_of_the_whole_matrix(seed, k_out, k_in):
 def test_an_agop_of_the_class_means_contracts_and_turned_at_random_does_not():
     x, y = features(0, 40)
     means = torch.stack([x[y == c].mean(0) for c in range(3)])
-    turned = measures.agop_attribution(means, torch.eye(3), x, y, draws=8, generator=torch.Generator().manual_seed(0))
+    turned = measures.agop_attribution(
+        measures.agop_root(means, torch.eye(3)), x, y, draws=8, generator=torch.Generator().manual_seed(0)
+    )
     assert turned["agop"] < 0.5 * nc1(x, y) < turned["rotated"]

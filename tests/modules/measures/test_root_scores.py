@@ -6,7 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from featurelab.modules.measures import haar_orthogonal, nfa_pearson, psd_power, rho, root_scores, rotation_null
+from featurelab.modules.measures import (
+    agop_root,
+    haar_orthogonal,
+    nfa_pearson,
+    psd_power,
+    rho,
+    root_scores,
+    rotation_null,
+)
 
 
 def generator(seed=0):
@@ -51,7 +59,7 @@ def test_weights_whose_gram_matrix_is_the_root_score_one():
 def test_a_layer_s_scores_are_those_of_the_whole_matrices(shape, centering):
     W, K = layer(*shape)
     F, G = W.T @ W, W.T @ K @ W
-    found = root_scores(W, K, centering=centering, generator=generator())
+    found = root_scores(agop_root(W, K), centering=centering, generator=generator())
     assert found["nfa_pearson"] == pytest.approx(nfa_pearson(F, G, centering=centering).item(), abs=1e-6)
     expected = nfa_pearson(F, G, centering=centering, off_diagonal=True).item()
     assert found["nfa_offdiagonal"] == pytest.approx(expected, abs=1e-6)
@@ -64,7 +72,7 @@ def test_both_nulls_draw_from_one_law(shape):
     W, K = layer(*shape)
     draws = 400
     whole = rotation_null(W.T @ W, W.T @ K @ W, draws=draws, generator=generator(1))
-    short = root_scores(W, K, draws=draws, generator=generator(2))["nfa_null"]
+    short = root_scores(agop_root(W, K), draws=draws, generator=generator(2))["nfa_null"]
     assert abs(whole.mean().item() - short) < 4 * math.sqrt(2 / draws) * whole.std().item()
 
 
@@ -79,7 +87,7 @@ def test_rotating_the_agop_leaves_its_null_level_alone_and_takes_the_score_there
 
 def test_scores_depend_on_the_generator_only_through_the_null():
     W, K = layer(6, 6)
-    a, b, c = (root_scores(W, K, generator=generator(seed)) for seed in (0, 0, 1))
+    a, b, c = (root_scores(agop_root(W, K), generator=generator(seed)) for seed in (0, 0, 1))
     assert a == b
     assert a["nfa_null"] != c["nfa_null"]
     assert a["nfa_pearson"] == c["nfa_pearson"]
@@ -90,7 +98,7 @@ def test_other_centerings_and_shapes_are_refused():
     with pytest.raises(ValueError, match="centering must be"):
         nfa_pearson(K, K, centering="none")
     with pytest.raises(ValueError, match="centering must be"):
-        root_scores(W, K, centering="none", generator=generator())
+        root_scores(agop_root(W, K), centering="none", generator=generator())
     for bad in (torch.ones(3, 4), torch.ones(4, 4), torch.ones(3)):
         with pytest.raises(ValueError, match="square matrices of one size"):
             nfa_pearson(K, bad)
