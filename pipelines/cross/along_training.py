@@ -59,6 +59,11 @@ class CrossConfig(TrainedConfig):
     batch_size: int | None = Field(None, ge=2, description="samples a step; none: all of them")
     steps: int = Field(600, ge=1, description="optimiser steps")
     measurements: int = Field(30, ge=1, description="how often everything is measured")
+    unseen_digits: tuple[int, int] = Field((8, 9), description="digits that are not trained on")
+    unseen_shares: tuple[float, float] = Field(
+        (0.3, 0.9), description="two_layer: where on the ray of the first class's mean the unseen means lie"
+    )
+    noise: float = Field(0.0, ge=0, description="standard deviation of what is added to each pixel of digits")
 
 
 TITLE = "Alignment, collapse and unseen classes along training, network of"
@@ -112,17 +117,20 @@ def datasets(config):
         both = data.SubGaussianClasses(config.n_train, config.dim, "sphere", seed=seed, dtype=config.dtype)
         parts = [
             data.unseen_class(data.gaussian(200, config.dim, seed, f"unseen {share}"), both.axis, share * both.length)
-            for share in (0.3, 0.9)
+            for share in config.unseen_shares
         ]
         return both, (torch.cat(parts).to(both.train[0]), torch.arange(2).repeat_interleave(200))
     digits = data.DigitImages(1797, seed=seed, dtype=config.dtype)
     x, y = digits.train[0].flatten(1), digits.train[1]
-    new = y >= SEEN
+    x = x + config.noise * data.gaussian(*x.shape, seed, "noise").to(x)
+    unseen = torch.tensor(config.unseen_digits)
+    new = torch.isin(y, unseen)
     chosen = (~new).nonzero().flatten()[: config.n_train]
-    one_hot = torch.nn.functional.one_hot(y[chosen], SEEN).to(x)
-    targets = {"ansatz": one_hot, "collapse": 2 * one_hot - 1, "coarse": y[chosen] % COARSE}[config.network]
+    label = y[chosen] - (y[chosen, None] > unseen).sum(1)  # 0..7 without gaps
+    one_hot = torch.nn.functional.one_hot(label, SEEN).to(x)
+    targets = {"ansatz": one_hot, "collapse": 2 * one_hot - 1, "coarse": label % COARSE}[config.network]
     options = {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
-    return data.TensorData((x[chosen], targets), name="digits_0_to_7", **options), (x[new], y[new] - SEEN)
+    return data.TensorData((x[chosen], targets), name="digits_seen", **options), (x[new], (y[new] == unseen[1]).long())
 
 
 def network(config):
