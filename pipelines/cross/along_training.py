@@ -122,7 +122,7 @@ def datasets(config):
         return both, (torch.cat(parts).to(both.train[0]), torch.arange(2).repeat_interleave(200))
     digits = data.DigitImages(1797, seed=seed, dtype=config.dtype)
     x, y = digits.train[0].flatten(1), digits.train[1]
-    x = x + config.noise * data.gaussian(*x.shape, seed, "noise").to(x)
+    x = x + config.noise * data.gaussian(len(x), x.shape[1], seed, "noise").to(x)
     unseen = torch.tensor(config.unseen_digits)
     new = torch.isin(y, unseen)
     chosen = (~new).nonzero().flatten()[: config.n_train]
