@@ -44,6 +44,21 @@ def measured(found: Sequence[dict[str, Any]]) -> str:
     return table(header, rows)
 
 
+def unspecific(found: Sequence[dict[str, Any]]) -> str:
+    """The claims that hold, and did under a control too: where, and why that is as it should be."""
+    rows = [
+        (f"`{claim['id']}`", registry.find(one["name"]).figure, ", ".join(_kept(claim)), claim["unspecific"])
+        for one in found
+        for claim in one["claims"]
+        if claim["specific"] is False and claim["status"] == "holds"
+    ]
+    return table(["claim", "of", "not broken by", "why"], rows)
+
+
+def _kept(claim: dict[str, Any]) -> list[str]:
+    return [control.replace("_", " ") for control, there in claim["controls"].items() if not there["broken"]]
+
+
 def failing(system: str) -> str:
     rows = [
         (f"`{claim.id}`", experiment.figure, claim.because() + " (undecided)" * (claim.documented() == "undecided"))
@@ -62,7 +77,7 @@ def main(path: str = "") -> None:
         text = page.read_text()
         parts = {"figures": figures(system), "failing": failing(system)}
         if system in by_system:
-            parts["measured"] = measured(by_system[system])
+            parts |= {"measured": measured(by_system[system]), "unspecific": unspecific(by_system[system])}
         for name, content in parts.items():
             pattern = rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)*(<!-- {name}: end -->)"
             text = re.sub(pattern, lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)

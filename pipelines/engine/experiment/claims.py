@@ -49,6 +49,10 @@ class Bound:
             return high <= self.low or low >= self.high
         return high < self.low or low > self.high
 
+    def margin(self, value: float) -> float:
+        """How far a value lies inside, negative outside: the distance to the nearer end."""
+        return min(value - self.low, self.high - value)
+
     def __str__(self) -> str:
         """The ends with up to 12 digits: one just below 1 is not written as 1."""
         more, less = (">", "<") if self.strict else ("≥", "≤")
@@ -142,24 +146,42 @@ class Claim:
     def against(self, verdict: "Verdict", results: "Results", scale: Scale = "laptop") -> "Verdict":
         """The verdict with what came of the claim under its controls, as far as `results` has trials of them.
 
-        A control has broken the claim where it fails, or is undecided and its mean does not meet the bounds.
+        A control has broken the claim where it fails, or is undecided with its effect gone.
         """
         found: dict[str, Controlled] = {}
         broken: list[bool] = []
+        without = self.measured(results.under("none"))[0]
         for control in self.controls:
             there = results.under(control)
             if len(there.trials):
                 judged = self.judge(there, scale)
                 found[control] = Controlled(status=judged.status, measured=judged.measured)
                 if judged.status != "untested":  # as of a change of weights where none was made
-                    broken.append(judged.status == "fails" or (judged.status == "undecided" and not self._met(judged)))
+                    gone = judged.status == "undecided" and self._gone(without, self.measured(there)[0])
+                    broken.append(judged.status == "fails" or gone)
         said = {"controls": found, "specific": all(broken) if broken else None}
         return verdict.model_copy(update=said)
 
-    def _met(self, verdict: "Verdict") -> bool:
-        """Whether the means of a verdict meet the bounds."""
-        named = verdict.measured if isinstance(verdict.measured, dict) else {"": verdict.measured}
-        return all(bound.holds(named[part]) for part, bound in self._bounds.items())  # type: ignore[arg-type]
+    def _gone(self, without: Mapping[int, Mapping[str, float]], under: Mapping[int, Mapping[str, float]]) -> bool:
+        """Whether the effect is gone under a control, by the values of each seed without it and under it.
+
+        It is where a part has a mean outside its bound; or, not sure to lie within, has lost over half of its margin,
+        surely so on the seeds that both have.
+        """
+        for part, bound in self._bounds.items():
+            values = [seed[part] for seed in under.values()]
+            ends = self._intervals(list(under.values()), looks=False)[part]
+            if ends is not None and bound.holds_on(*ends):
+                continue
+            both = [
+                (bound.margin(without[seed][part]), bound.margin(under[seed][part]))
+                for seed in without
+                if seed in under
+            ]
+            less = t_interval([margin - 2 * left for margin, left in both])
+            if not bound.holds(_mean(values)) or (less is not None and less[0] > 0):
+                return True
+        return False
 
     def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
         """The values of each part by seed, and by seed too what could not be measured or is not finite."""

@@ -37,6 +37,14 @@ def test_bounds_are_closed_unless_strict(value, limit):
     assert below(limit).holds(value) == (value < limit)
 
 
+@given(finite, finite)
+def test_a_margin_is_negative_outside_of_bounds_alone(value, limit):
+    for bound in (at_least(limit), at_most(limit), between(limit, math.inf)):
+        assert (bound.margin(value) >= 0) == bound.holds(value)
+    assert between(0, 10).margin(3) == 3
+    assert between(0, 10).margin(12) == -2
+
+
 @given(st.lists(finite, min_size=2, max_size=2).map(sorted), finite)
 def test_an_interval_holds_its_ends(ends, value):
     low, high = ends

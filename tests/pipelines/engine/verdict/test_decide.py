@@ -131,6 +131,13 @@ def test_a_claim_that_a_control_breaks_is_specific_and_one_that_it_does_not_is_n
         assert verdict.controls["permuted_labels"].measured == pytest.approx(under, abs=0.05)
 
 
+def test_a_claim_left_undecided_by_a_control_is_specific_where_over_half_of_its_margin_is_gone():
+    for value, under, specific in ((1.0, 0.002, True), (0.06, 0.035, False)):
+        verdict = controlled(value, under)
+        assert (verdict.status, verdict.controls["permuted_labels"].status) == ("holds", "undecided")
+        assert verdict.specific == specific
+
+
 def test_without_its_controls_nobody_knows_whether_a_claim_is_specific():
     experiment = figure()
     found = results([config.model_dump() for config in experiment.configs("laptop")], loss)
