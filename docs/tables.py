@@ -47,16 +47,16 @@ def measured(found: Sequence[dict[str, Any]]) -> str:
 def unspecific(found: Sequence[dict[str, Any]]) -> str:
     """The claims that hold, and did under a control too: where, and why that is as it should be."""
     rows = [
-        (f"`{claim['id']}`", registry.find(one["name"]).figure, ", ".join(_kept(claim)), claim["unspecific"])
+        (f"`{claim['id']}`", registry.find(one["name"]).figure, _there(claim["controls"]), claim["unspecific"])
         for one in found
         for claim in one["claims"]
         if claim["specific"] is False and claim["status"] == "holds"
     ]
-    return table(["claim", "of", "not broken by", "why"], rows)
+    return table(["claim", "of", "what comes of it under controls", "why"], rows)
 
 
-def _kept(claim: dict[str, Any]) -> list[str]:
-    return [control.replace("_", " ") for control, there in claim["controls"].items() if not there["broken"]]
+def _there(controls: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {there['status']}" for name, there in controls.items())
 
 
 def failing(system: str) -> str:
