@@ -48,17 +48,27 @@ def further_trials(
 
 
 def looked_at(claim: Claim, results: Results, configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of `configs`, of one seed, whose trials the claim looks at to measure that seed."""
+    """Those of `configs`, of one seed, whose trials the claim needs to measure that seed.
+
+    These are the trials that it reads; all of them, where it measures otherwise without those that it does not read, as
+    where it counts them.
+    """
     for seed, runs in results.by_seed():
         found: set[str] = set()
-        with suppress(Missing):
-            claim.measure(replace(runs, looked_at=found))
+        measured = _measured(claim, replace(runs, looked_at=found))
         chosen = runs.trials[runs.trials.run_id.isin(found)]
         if len(chosen):
+            if _measured(claim, replace(runs, trials=chosen)) != measured:
+                chosen = runs.trials
             names = [name for name in chosen.columns if name not in ("run_id", "status")]
             rows = [{name: _listed(row[name]) for name in names} for _, row in chosen.iterrows()]
             return [config for config in configs if config["seed"] == seed and config in rows]
     return []
+
+
+def _measured(claim: Claim, runs: Results) -> Any:
+    with suppress(Missing):
+        return claim.measure(runs)
 
 
 def _listed(value: Any) -> Any:

@@ -73,6 +73,22 @@ def test_further_seeds_follow_those_that_are_there_so_that_earlier_looks_stay_as
     assert {c["seed"] for c in wanted(three, 8)[1]} == {10, 11, 12}
 
 
+def test_a_claim_that_needs_trials_that_it_does_not_read_gets_these_too():
+    experiment = figure()
+
+    @experiment.claim("widest", says="s", expect=above(0), controls=[])
+    def widest(runs):
+        return runs.final("loss", width=sorted(runs.values("width"))[1])
+
+    configs = experiment.configs("laptop")
+    plan = Plan.of(experiment, configs, ["width", "seed"], "laptop", most_seeds=6)
+    found = results([config.model_dump() for config in configs], loss)
+    verdicts = [claim.judge(found, looks=True) for claim in experiment.claims]
+    verdicts[:2] = [verdict.model_copy(update={"status": "holds"}) for verdict in verdicts[:2]]
+    more = further_trials(experiment, plan, verdicts, found)
+    assert {(c["width"], c["seed"]) for c in more} == {(w, s) for w in (1, 2, 3) for s in (3, 4, 5)}
+
+
 def test_trials_that_name_no_seed_get_none():
     experiment = figure()
     found = results([config.model_dump() for config in experiment.configs("laptop")], loss)
