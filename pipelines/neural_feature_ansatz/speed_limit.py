@@ -79,6 +79,22 @@ def better_features(runs):
     return quality(runs, "nfm", "slo", 1.0) - quality(runs, "nfm", "gd", 1.0)
 
 
+@large_init.claim("c16b_slo_improves_the_agop",
+    says="from s_0 = 1 the AGOP resembles the target's EGOP more after SLO than after gradient descent (difference)",
+    paper="significantly improve", where="Section 4.2", expect=at_least(0.3),
+    undecided="0.18 to 0.35 in three seeds: after gradient descent the AGOP correlates at 0.5 already")  # fmt: skip
+def better_agop(runs):
+    return quality(runs, "agop", "slo", 1.0) - quality(runs, "agop", "gd", 1.0)
+
+
+@large_init.claim("c16c_slo_makes_them_alike",
+    says="from s_0 = 1 NFM and AGOP are more alike after SLO than after gradient descent (UC-NFA, difference)",
+    paper="more similar to each other", where="Section 4.2", expect=above(0),
+    unspecific="SLO lets the centred part dominate, and with it the UC-NFA, whatever the labels")  # fmt: skip
+def more_alike(runs):
+    return runs.final("nfa/0", optimizer="slo") - runs.final("nfa/0", optimizer="gd")
+
+
 @large_init.claim("c17_slo_generalises",
     says="from s_0 = 1 the test loss is lower after SLO than after gradient descent (difference)",
     paper="improves features", where="Section 4.2", expect=above(0))  # fmt: skip
