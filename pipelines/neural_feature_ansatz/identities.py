@@ -102,7 +102,7 @@ def dynamics(net, x, y):
     """
     weights = [layer.weight.detach() for layer in net.layers]
     velocity = functools.partial(descent, net, x, y)
-    speed, acceleration = torch.func.jvp(velocity, (weights,), (velocity(weights),))
+    speed, acceleration = torch.func.jvp(velocity, (weights,), (velocity(weights),))[:2]
     time = torch.zeros((), dtype=x.dtype, device=x.device)
 
     def matrices(t):
@@ -113,7 +113,7 @@ def dynamics(net, x, y):
     def slopes(t):
         return torch.func.jvp(matrices, (t,), (torch.ones_like(t),))
 
-    (values, first_order), (_, second_order) = torch.func.jvp(slopes, (time,), (torch.ones_like(time),))
+    (values, first_order), (_, second_order) = torch.func.jvp(slopes, (time,), (torch.ones_like(time),))[:2]
     K = measures.tangent_covariance(net, x, layers=["0"])["0"].K
     expected = 2 * speed[0].T @ speed[0], 2 * speed[0].T @ K @ speed[0]
     found = []
@@ -154,7 +154,7 @@ def projector(config, x, y, groups=4):
     group = torch.arange(n) % groups
     inputs = x[:n, :1].abs() * torch.eye(groups).to(x)[group]
     net = nets.mlp(groups, 2 * groups, 1, seed=config.streams.init).to(x)
-    W, readout = weights = [layer.weight.detach() for layer in net.layers]  # share their memory with the network
+    W, readout = weights = [weight.detach() for weight in net.parameters()]  # share their memory with the network
     reached = torch.eye(groups).to(x).repeat_interleave(2, dim=0)
     W.copy_(W.abs() * (2 * reached - 1))
     readout.copy_(torch.stack([W[::2, 0].cos(), W[::2, 0].sin()], dim=1).reshape(1, -1))
