@@ -8,8 +8,8 @@ samples of one cluster:
 
 1 means none; the input itself has 1 + s2. The networks of all s2 are trained side by side in one trial.
 
-The source names no learning rate. Figures 16 and 17 are shown at 0.1, where Figure 15 has no points that are not
-fitted; it is shown at 0.02 too, which its other claims are about.
+The source names no learning rate. Figures 16 and 17 are shown at 0.1, where a training set of Figure 15 is fitted
+at the smallest s2 too; Figure 15 is shown at 0.02 as well, which its other claims are about.
 """
 
 import itertools
