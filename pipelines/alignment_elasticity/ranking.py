@@ -198,7 +198,8 @@ def each_pair(runs, value):
     "CARS196 or digits, B: CUB200 or random fields)",
     paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)", where="Fig. 4, Section 5",
     within=(0, 1), expect={"A to A": at_least(0.7), "A to B": at_least(0.7), "B to A": at_least(0.5),
-        "B to B": at_least(0.5)}, unspecific=LEARNED_TOO)  # fmt: skip
+        "B to B": at_least(0.5)}, unspecific=LEARNED_TOO,
+    undecided="0.86 to 0.97 on average, but seeds differ: from A to B 0.40 to 1")  # fmt: skip
 def agreement(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w/{name}"))
 

@@ -153,7 +153,8 @@ def elasticity_outside_upper(runs):
 
 @scores.claim("c11_initial_alignment_is_flat",
     says="before the step Alignment does not depend on the rotation: its range over its mean, Data 1 and 3",
-    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)))  # fmt: skip
+    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)),
+    controls=())  # fmt: skip
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
@@ -174,7 +175,10 @@ def recall_rises(runs):
     says=f"before the step Recall@1 does not depend on the rotation, {AT}: its range (larger of Data 1 and 3), and "
     "Spearman's correlation with |beta^T mu|",
     paper="does not vary",
-    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)})  # fmt: skip
+    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
+    controls=(),
+    undecided="no trend on average, but by chance each network has one along the only path of means: -0.25 to 0.52"
+)  # fmt: skip
 def initial_recall(runs):
     curves = [runs.curve("recall/cosine_initial", mean_norm=shortest(runs), distribution=d) for d in INSIDE]
     largest = max(curve.max() - curve.min() for curve in curves)
@@ -187,7 +191,8 @@ def initial_recall(runs):
     origin="ours",
     within=(0, 1),
     expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
-    fails="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
+    controls=(),
+    undecided="rotations share one path of means, so that one network's flat curve correlates with it: 0.30 to 0.59",
 )
 def initial_recall_of_one(runs):
     found = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))
@@ -208,7 +213,8 @@ def far_classes(runs):
     says="the same for Data 3 at |v| = 5, where Recall@1 is near its ceiling before the step",
     paper="decreases when beta^T mu is too small",
     expect={"lowest tenth": below(0), "top third": above(-0.005)},
-    untested={"paper": "at the paper's dimension the other claims are of |v| = 5"})  # fmt: skip
+    untested={"paper": "at the paper's dimension the other claims are of |v| = 5"},
+    unspecific="permuted labels do the same at a twenty-fifth of the size")  # fmt: skip
 def far_classes_longer(runs):
     longest = max(runs.values("mean_norm"))
     if longest == shortest(runs):
