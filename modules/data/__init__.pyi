@@ -59,6 +59,7 @@ from .synthetic import AlignmentReversing as AlignmentReversing
 from .synthetic import ChainMonomials as ChainMonomials
 from .synthetic import HighRankPolynomial as HighRankPolynomial
 from .synthetic import chain_egop as chain_egop
+from .synthetic import chain_hessian as chain_hessian
 from .synthetic import decaying_covariance as decaying_covariance
 from .tensors import Batches as Batches
 from .tensors import TensorData as TensorData

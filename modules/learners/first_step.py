@@ -34,10 +34,10 @@ def take_first_step(net: nn.Module, batch: Batch, objective: Loss, *, lr: float,
 class FirstStepThen(Supervised):
     """`Supervised` training whose first optimiser step is `take_first_step`, and whose later ones are `optimizer`'s.
 
-    The first batch makes that step and no other, and later ones `steps_per_batch` each. `first_targets` are the labels
-    that the first step sees in place of the batch's own: a control that destroys what it learns, and nothing later; the
-    fit must then be on the full batch. With `first_lr=None` there is no first step. Raises ValueError for a negative
-    rate or an erased share that is not in [0, 1].
+    The first batch of the fit makes that step and no other, and later ones `steps_per_batch` each. The step is taken on
+    `first_batch` where one is given: all samples, where later steps see minibatches, or other labels, which destroys
+    what is learned in it and nothing later. With `first_lr=None` there is no first step. Raises ValueError for a
+    negative rate or an erased share that is not in [0, 1].
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class FirstStepThen(Supervised):
         optimizer: Callable[[nn.Module], torch.optim.Optimizer],
         first_lr: float | None,
         erase: float = 1.0,
-        first_targets: Tensor | None = None,
+        first_batch: Batch | None = None,
         steps_per_batch: int = 1,
         schedule: Schedule | None = None,
     ) -> None:
@@ -57,15 +57,15 @@ class FirstStepThen(Supervised):
             raise ValueError(f"first_lr must not be negative, got {first_lr}")
         if not 0 <= erase <= 1:
             raise ValueError(f"erase must lie between 0 and 1, got {erase}")
-        self.first_lr, self.erase, self.first_targets = first_lr, erase, first_targets
+        self.first_lr, self.erase, self.first_batch = first_lr, erase, first_batch
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         if self.trainer.global_step or self.first_lr is None:
             super().training_step(batch, batch_index)
             return
-        x, y = batch
-        y = y if self.first_targets is None else self.first_targets.to(y)
-        value = take_first_step(self.net, (x, y), self.loss, lr=self.first_lr, erase=self.erase)
+        x, y = batch if self.first_batch is None else self.first_batch
+        first = (x.to(batch[0]), y.to(batch[1]))
+        value = take_first_step(self.net, first, self.loss, lr=self.first_lr, erase=self.erase)
         optimizer: Any = self.optimizers()
         for weight in self.net.parameters():
             weight.grad = None  # a step without gradients moves nothing: it is counted

@@ -61,13 +61,13 @@ def test_the_fit_is_the_step_and_then_the_optimiser_by_hand(per_batch):
     assert len(module.loss_history) == 6
 
 
-def test_labels_of_the_first_step_alone_can_be_others():
+def test_the_first_step_alone_can_see_another_batch():
     parity, trained, slow = task(), net(), net()
-    other = parity.train[1].flip(0)
+    other = (parity.train[0], parity.train[1].flip(0))
     optimizer = learners.adam_by_layer(0.05, {"hidden": 0.0, "head": 1.0})
-    module = learners.FirstStepThen(trained, loss="hinge", optimizer=optimizer, first_lr=0.7, first_targets=other)
+    module = learners.FirstStepThen(trained, loss="hinge", optimizer=optimizer, first_lr=0.7, first_batch=other)
     fit(module, parity, 3)
-    learners.take_first_step(slow, (parity.train[0], other), learners.hinge, lr=0.7)
+    learners.take_first_step(slow, other, learners.hinge, lr=0.7)
     assert torch.equal(trained.hidden.weight, slow.hidden.weight)
     assert not torch.equal(trained.head.weight, slow.head.weight)
 
