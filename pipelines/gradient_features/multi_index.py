@@ -109,14 +109,19 @@ def products(x):
 
 def ridge_loss(features, x, y, z, t, ridge):
     """Mean squared test error of ridge regression on these features and a constant, in blocks of samples."""
-    gram = target = 0.0
+
+    def with_one(points):
+        phi = features(points)
+        return torch.cat([phi, torch.ones_like(phi[:, :1])], 1)
+
+    width = with_one(x[:1]).shape[1]
+    gram, target = x.new_zeros(width, width), x.new_zeros(width, 1)
     for rows in torch.arange(len(x)).split(5000):
-        phi = features(x[rows])
-        phi = torch.cat([phi, torch.ones_like(phi[:, :1])], 1)
-        gram, target = gram + phi.T @ phi, target + phi.T @ y[rows]
+        phi = with_one(x[rows])
+        gram += phi.T @ phi
+        target += phi.T @ y[rows]
     beta = measures.kernel_regression(gram, target, ridge * gram.diagonal().mean().item()).coefficients
-    phi = features(z)
-    return (torch.cat([phi, torch.ones_like(phi[:, :1])], 1) @ beta - t).square().mean().item()
+    return (with_one(z) @ beta - t).square().mean().item()
 
 
 @figure.cost

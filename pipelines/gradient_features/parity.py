@@ -137,9 +137,7 @@ def positive(runs):
 
 @one.claim("c09_sure_neurons_point_at_the_group",
     says="cos(G, D) of sure neurons is near 1 for b > 0 (smallest mean)", paper="≥ 1 - d^-(τ-2)",
-    expect=at_least(0.99), within=(-1, 1),
-    fails="0.99 at sqrt(k)/2 but 0.93 to 0.97 above: the few samples that such a neuron fires on leave noise along the "
-    "other coordinates, of relative size 1/sqrt(n p)")  # fmt: skip
+    expect=at_least(0.99), within=(-1, 1))  # fmt: skip
 def sure_cosine(runs):
     return min(enough(runs, b).final("cosine/sure") for b in positive(runs))
 

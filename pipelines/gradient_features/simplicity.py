@@ -30,7 +30,9 @@ from featurelab.pipelines.gradient_features.training import FeatureConfig, cost,
 
 
 class BiasConfig(FeatureConfig):
-    method: Literal["full", "random"] = Field("full", description="the network, or heads on its initial neurons alone")
+    method: Literal["full", "random"] = Field(  # type: ignore[assignment]
+        "full", description="the network, or heads on its initial neurons alone"
+    )
     weights: Literal["uneven", "equal"] = Field("uneven", description="0.4, 0.4, 0.1, 0.1, or a quarter each")
 
 
@@ -65,7 +67,7 @@ def run(config, recorder):
     net = initial(c, 1.0)
     batch = first_batch(c, task)
     rate = first_rate(c, net, batch, 1.0) if c.method == "full" else None
-    G = measures.simplified_gradient(*batch, net.hidden.weight.detach(), net.thresholds)
+    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
     hits = measures.hit_probability(G, means, gamma=GAMMA)
     recorder.log(
         {"hit_probability/heavy": hits[:2].mean().item(), "hit_probability/light": hits[2:].mean().item()}, step=0

@@ -43,7 +43,7 @@ METHODS = {
 
 
 class FeatureConfig(TrainedConfig):
-    control: Literal["none", "permuted_labels", "untrained", "first_step_permuted"] = Field(
+    control: Literal["none", "permuted_labels", "untrained", "first_step_permuted"] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; first_step_permuted: labels of the first step, and no later ones"
     )
     problem: Literal["xor", "orthogonal", "parity", "uniform"] = Field("xor", description="the data")
@@ -117,7 +117,7 @@ def first_rate(config: FeatureConfig, net: "nets.ThresholdedReLU", batch: Any, u
     """eta of the first step: 1/(k |xi_(k-1)|) on the uniform parity, else from the median gradient."""
     if config.problem == "uniform":
         return 1 / (config.size * abs(measures.majority_coefficient(config.dim, config.size - 1)))
-    G = measures.simplified_gradient(*batch, net.hidden.weight.detach(), net.thresholds)
+    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
     slope = 1.0 if config.loss == "hinge" else 0.5
     return config.first_norm * config.threshold * unit / (slope * G.norm(dim=1).median().item())
 
@@ -139,7 +139,7 @@ def train(config: FeatureConfig, recorder: Any) -> None:
     learner = learners.FirstStepThen(
         net, loss=config.loss, optimizer=optimizer(config), first_lr=rate, erase=config.erase, first_batch=batch
     )
-    G = measures.simplified_gradient(*batch, net.hidden.weight.detach(), net.thresholds)
+    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
     best = measures.direction_cosines(G, directions).abs().amax(1)
     recorder.log({"cosine/median": best.median().item(), "cosine/greatest": best.max().item()}, step=0)
     parts = {"train": task.train, "test": task.test}
@@ -165,7 +165,7 @@ def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
             "random_features": primal(net.features(x), y, net.features(z), t),
         }
         gaussian = measures.radial_kernel("gaussian", measures.median_distance(few[:1000]))
-        kinds = {
+        kinds: dict[str, Any] = {
             "rbf": gaussian,
             "arc_cosine": measures.arc_cosine_ntk,
             "ntk": lambda a, b: measures.linearised_kernel(net, a, b),
