@@ -206,7 +206,8 @@ def panels(runs, axes):
         axes[0], dict.fromkeys(zip(runs.trials.dim, runs.trials.n_train, strict=True)), strict=False
     ):
         methods(axis, runs.where(dim=dim, n_train=n))
-        axis.set(title=f"d = {dim}, n = {n}")
+        after = runs.at("cosine/median", 0, method="full", dim=dim, n_train=n)
+        axis.set(title=f"d = {dim}, n = {n}; max |cos(G, D)| {after:.2f} in the median")
     for axis in axes[0, 1:]:
         axis.set_yticklabels([])
 

@@ -262,8 +262,8 @@ def quarter(runs):
 
 
 @xor.claim("c08c_length_of_a_feature",
-    says="sure neurons: y_j <G, D_j> / sqrt(d) reaches the B_G of theorem B.42 (largest mean over d)", paper="B_G = √d/5",
-    where="Lemma B.41", expect=at_least(0.2),
+    says="sure neurons: y_j <G, D_j> / sqrt(d) reaches the B_G of theorem B.42 (largest mean over d)",
+    paper="B_G = √d/5", where="Lemma B.41", expect=at_least(0.2),
     fails="0.18: a quarter of its own cluster does not make a sure neuron fire, as C1 = 6/5 is little")  # fmt: skip
 def reaches(runs):
     return max(runs.final("projection/sure", dim=d) / 4 for d in dims(runs))
