@@ -1,10 +1,14 @@
 """Proposition B.1 and lemma 3.14. A few neurons of the first step, trained alone, learn what the network learns.
 
-After the first step one neuron a cluster is kept of 400: the *ticket* keeps those whose weights are most aligned with
-the cluster means. The proposition says that training it reaches the network's loss, and that it need not exist before
-the step. Beside it: one neuron at random of those within a cone around each cluster mean (is it alignment, or that
-every cluster has a neuron?), three random subnetworks of the same size, the four least aligned neurons, and the
-ticket's neurons as they were before the step, of which only heads are trained.
+After the first step one neuron a cluster is kept of 400. The proposition says that there are some that reach the
+network's loss when trained alone, in the same time, and that they need not exist before the step. Its proof takes, of
+the neurons in the cone around a cluster's mean, those whose *length* too fits the explicit network (B.34): here the
+*ticket* has the one whose threshold is nearest to half of the way to the mean. Beside it:
+
+- the best aligned neuron of each cluster, whatever its length: one with a small head |a_i| is too short to fire at all;
+- of those in the cone that fire at the mean a random one: is it alignment, or that every cluster has a neuron?
+- three random subnetworks of the same size, and the four least aligned neurons;
+- the ticket's neurons as they were before the step, of which only heads are trained.
 """
 
 from typing import Literal
@@ -32,8 +36,9 @@ from featurelab.pipelines.gradient_features.training import FeatureConfig, build
 
 SUBNETS = {
     "full": "all 400 neurons",
-    "ticket": "ticket: best aligned of each cluster",
-    "cone": "one at random in the cone of each cluster",
+    "ticket": "ticket: aligned, and of the length of the proof",
+    "aligned": "best aligned, of any length",
+    "cone": "one at random that fires in each cone",
     "random_1": "random",
     "random_2": "random",
     "random_3": "random",
@@ -43,8 +48,8 @@ SUBNETS = {
 
 
 class TicketConfig(FeatureConfig):
-    subnet: Literal["full", "ticket", "cone", "random_1", "random_2", "random_3", "least", "initial"] = Field(
-        "full", description="which neurons are kept after the first step"
+    subnet: Literal["full", "ticket", "aligned", "cone", "random_1", "random_2", "random_3", "least", "initial"] = (
+        Field("full", description="which neurons are kept after the first step")
     )
     gamma: float = Field(0.2, gt=0, lt=1, description="width of the cone around each cluster mean")
 
@@ -75,7 +80,8 @@ def run(config, recorder):
     aligned = measures.direction_cosines(W, directions)
     before = measures.direction_cosines(start[0], directions).abs().max().item()
     recorder.log({"cosine/before": before, "cosine/median": aligned.abs().amax(1).median().item()}, step=0)
-    kept = chosen(config, aligned, b, recorder)
+    means = config.snr * directions
+    kept = chosen(config, aligned, (W @ means.to(W).T) / b[:, None].abs(), b > 0, recorder)
     share = config.hidden_share
     if config.subnet == "initial":
         (W, a), share = start, 0.0
@@ -87,22 +93,30 @@ def run(config, recorder):
     fit(learner, task, config, recorder, steps=config.steps - 1, probes=watching)
 
 
-def chosen(config, aligned, thresholds, recorder):
-    """The neurons that are kept. Of a cone without neurons, one of all with a positive threshold is."""
+def chosen(config, aligned, reach, positive, recorder):
+    """The neurons that are kept; `reach` is w.mu_j / |b|, above 1 where a neuron of positive threshold fires at a mean.
+
+    Of a cone without neurons that fire, one of all with a positive threshold is taken.
+    """
     chance = data.stream(config.streams.order, f"subnet {config.subnet}")
-    fires = thresholds > 0
-    inside = (aligned > 1 - config.gamma) & fires[:, None]
-    recorder.log({"cone/neurons": inside.sum(0).min().item()}, step=0)
+    count = aligned.shape[1]
+    inside = (aligned > 1 - config.gamma) & positive[:, None]
+    firing = inside & (reach > 1)
+    recorder.log({"cone/neurons": inside.sum(0).min().item(), "cone/firing": firing.sum(0).min().item()}, step=0)
     if config.subnet == "full":
         return torch.arange(len(aligned))
     if config.subnet.startswith("random"):
-        return torch.from_numpy(chance.permutation(len(aligned))[: aligned.shape[1]])
+        return torch.from_numpy(chance.permutation(len(aligned))[:count])
     if config.subnet == "least":
-        return aligned.abs().amax(1).argsort(stable=True)[: aligned.shape[1]]
+        return aligned.abs().amax(1).argsort(stable=True)[:count]
+    if config.subnet == "aligned":
+        return torch.where(positive[:, None], aligned, -2.0).argmax(0)
+    allowed = torch.where(firing.any(0), firing, positive[:, None])
     if config.subnet == "cone":
-        rows = [column.nonzero()[:, 0] if column.any() else fires.nonzero()[:, 0] for column in inside.T]
+        rows = [column.nonzero()[:, 0] for column in allowed.T]
         return torch.stack([row[int(chance.integers(len(row)))] for row in rows])
-    return torch.where(fires[:, None], aligned, -2.0).argmax(0)
+    off = torch.log(reach.clamp(min=1e-9) / 2).abs()  # from a threshold half of the way to the mean
+    return torch.where(allowed, off, torch.inf).argmin(0)
 
 
 def accuracy(runs, subnet):
@@ -120,17 +134,13 @@ def ticket(runs):
     return accuracy(runs, "ticket") - accuracy(runs, "full")
 
 
-@figure.claim("c21b_other_subnets_do_not",
-    says="hinge loss of the best of three random subnets less the ticket's; accuracy of the least aligned and of the "
-    "ticket's neurons before the step",
-    paper="the ticket need not exist at the start", where="Section B.3.2",
-    expect={"random": above(0), "least aligned": at_most(0.6), "before": at_most(0.65)})  # fmt: skip
-def others(runs):
-    return {
-        "random": min(random_ones(runs, "loss/test")) - runs.final("loss/test", subnet="ticket"),
-        "least aligned": accuracy(runs, "least"),
-        "before": accuracy(runs, "initial"),
-    }
+@figure.claim("c21b_alignment_alone_is_no_ticket",
+    says="test accuracy of the best aligned neurons, of any length, less that of the whole network", origin="ours",
+    where="Eq. B.34", expect=at_most(-0.03),
+    undecided="two seeds of six have best aligned neurons that fire nowhere, four have a ticket",
+    unspecific="neither learns anything where labels are permuted or updates withheld")  # fmt: skip
+def aligned_alone(runs):
+    return accuracy(runs, "aligned") - accuracy(runs, "full")
 
 
 @figure.claim("c21c_no_feature_before_the_step",
@@ -141,10 +151,33 @@ def none_before(runs):
 
 
 @figure.claim("c21d_coverage_and_not_alignment",
-    says="accuracy of the ticket less that of one random neuron in the cone of each cluster", origin="ours",
+    says="accuracy of the ticket less that of one random neuron that fires in the cone of each cluster", origin="ours",
     where="Section B.3.2", expect=between(-0.03, 0.03))  # fmt: skip
 def coverage(runs):
     return accuracy(runs, "ticket") - accuracy(runs, "cone")
+
+
+@figure.claim("c21e_random_subnets_do_not",
+    says="test hinge loss of the best of three random subnets of the same size less the ticket's",
+    paper="the ticket wins", where="Section B.3.2", expect=above(0))  # fmt: skip
+def random_subnets(runs):
+    return min(random_ones(runs, "loss/test")) - runs.final("loss/test", subnet="ticket")
+
+
+@figure.claim("c21f_the_ticket_is_not_there_before",
+    says="test accuracy of the ticket's neurons as they were before the step, with trained heads",
+    paper="may not exist at initialization", where="Section B.3.2", expect=at_most(0.65),
+    unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
+def before(runs):
+    return accuracy(runs, "initial")
+
+
+@figure.claim("c21g_least_aligned_neurons_do_not",
+    says="test accuracy of the four least aligned neurons", origin="ours", where="Section B.3.2", expect=at_most(0.6),
+    undecided="in two seeds of six the four least aligned neurons cover the clusters all the same",
+    unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
+def least(runs):
+    return accuracy(runs, "least")
 
 
 @figure.draw(cols=2, size=(10.5, 3.8))
@@ -153,8 +186,8 @@ def panels(runs, axes):
     for axis, (metric, label) in zip(
         axes[0], {"accuracy": "test accuracy", "loss": "test hinge loss"}.items(), strict=True
     ):
-        for name, colour in zip(names, CATEGORIES, strict=True):
-            band(axis, runs.curves(f"{metric}/test", subnet=name), color=colour, label=SUBNETS[name])
+        for name, colour in zip(names, [*CATEGORIES, "#222222"], strict=True):
+            band(axis, runs.curves(f"{metric}/test", subnet=name), color=colour, label=SUBNETS[name], shade=0.06)
         axis.set(xlabel="step after the first", ylabel=label)
     axes[0, 1].set(ylim=(0, 1.5))
     axes[0, 0].figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

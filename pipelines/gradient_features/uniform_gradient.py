@@ -143,4 +143,4 @@ def panels(runs, axes):
     right.hist(runs.arrays("cosines")[0]["cosines"], bins=40, color=CATEGORIES[0])
     right.axvline(closed_cosine(*sizes(runs)), color=CATEGORIES[1], linestyle="--", label="one sign on A, closed form")
     right.set(xlabel="|cos(G, D)|", ylabel="neurons", xlim=(0, 1.02))
-    right.legend(loc="upper left")
+    right.legend(loc="upper center", bbox_to_anchor=(0.4, 1.0))

@@ -89,29 +89,23 @@ def test_fixed_features_are_measured_at_the_best_of_the_ridges():
 
 def test_subnetworks_are_the_neurons_that_they_say():
     config = lottery.TicketConfig(**TINY | {"width": 40}, gamma=0.5)
-    aligned = torch.zeros(6, 4)
-    aligned[0, 0], aligned[1, 1], aligned[2, 2], aligned[3, 3], aligned[4, 0], aligned[5, 1] = (
-        0.9,
-        0.8,
-        0.7,
-        0.6,
-        0.95,
-        -1,
-    )
-    thresholds = torch.tensor([1.0, 1.0, 1.0, 1.0, -1.0, 1.0])
+    aligned = torch.zeros(7, 4)
+    aligned[0, 0], aligned[1, 1], aligned[2, 2], aligned[3, 3] = 0.8, 0.8, 0.7, 0.6
+    aligned[4, 0], aligned[5, 1], aligned[6, 0] = 0.95, -1.0, 0.9
+    reach = 2 * aligned
+    reach[6, 0] = 0.5  # too short to fire at the mean
+    positive = torch.tensor([True, True, True, True, False, True, True])
 
-    def chosen(subnet):
-        return lottery.chosen(config.but(subnet=subnet), aligned, thresholds, MemoryRecorder()).tolist()
+    def chosen(subnet, gamma=0.5):
+        changed = config.but(subnet=subnet, gamma=gamma)
+        return lottery.chosen(changed, aligned, reach, positive, MemoryRecorder()).tolist()
 
-    assert chosen("ticket") == chosen("initial") == [0, 1, 2, 3], (
-        "a neuron with a negative threshold fires elsewhere too"
-    )
-    assert chosen("cone") == [0, 1, 2, 3]
-    assert chosen("full") == [0, 1, 2, 3, 4, 5]
+    assert chosen("ticket") == chosen("initial") == chosen("cone") == [0, 1, 2, 3]
+    assert chosen("aligned") == [6, 1, 2, 3], "of any length, but with a positive threshold"
+    assert chosen("full") == list(range(7))
     assert set(chosen("least")) == {3, 2, 1, 0}
     assert len(set(chosen("random_1"))) == 4
-    narrow = lottery.chosen(config.but(subnet="cone", gamma=0.01), aligned, thresholds, MemoryRecorder())
-    assert len(narrow) == 4, "of an empty cone another neuron is taken"
+    assert positive[chosen("cone", gamma=0.01)].all(), "of an empty cone another neuron is taken"
 
 
 def test_clusters_have_their_weights():
