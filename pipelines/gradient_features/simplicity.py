@@ -110,8 +110,8 @@ def heavy_first(runs):
 @figure.claim("c22b_more_than_by_random_features",
     says="the lead of heavy clusters beyond that which random features give them (mean over steps)", origin="ours",
     expect=above(0),
-    undecided="random features give heavy clusters the same lead: the weights of the data order what is learned, with and "
-    "without features")  # fmt: skip
+    undecided="random features give heavy clusters the same lead: the weights of the data order what is learned, "
+    "whatever the features")  # fmt: skip
 def beyond_random(runs):
     return float(ahead(runs).mean() - ahead(runs, "random").mean())
 
