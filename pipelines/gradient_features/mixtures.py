@@ -62,7 +62,7 @@ orthogonal = Experiment(
     laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=200, width=100_000),
     grid={"threshold": THRESHOLDS, "seed": SEEDS},
     sweep_axes={"dim": choice(30, 60, 120), "width": choice(1500, 6000), "threshold": uniform(0.0, 1.5)},
-    metric="cosine/median", mode="max", minutes=0.3,
+    metric="cosine/median", mode="max", minutes=0.1,
     small={"n_train": 400, "dim": 12, "width": 3000, "threshold": [0.0, 0.5, 1.0, 1.5]},
 )  # fmt: skip
 xor = orthogonal.variant(
@@ -71,7 +71,7 @@ xor = orthogonal.variant(
     paper=XOR.but(n_train=1_000_000, dim=400, width=100_000), grid={"dim": [100, 400], "seed": SEEDS},
     paper_grid={"dim": [100, 400, 1600], "seed": SEEDS},
     sweep_axes={"dim": choice(50, 100, 200, 400), "width": choice(1500, 6000), "noise": uniform(0.5, 1.5)},
-    small={"n_train": 400, "width": 3000, "dim": [12, 24]},
+    small={"n_train": 400, "width": 3000, "dim": [12, 24]}, minutes=0.1, headline=True,
 )  # fmt: skip
 
 

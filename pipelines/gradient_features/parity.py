@@ -57,7 +57,7 @@ one = Experiment(
     name="gradient_features/parity", figure="Lemmas B.47, B.50, r = 1",
     title="Gradients on a structured parity of one group against the threshold",
     caption="Means over seeds; bars from the least to the greatest.",
-    laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=400, width=10_000, candidates=1_000_000),
+    laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=400, width=10_000, candidates=200_000),
     grid={"threshold": [0.0, 0.5, 1.0, 1.5], "seed": SEEDS},
     sweep_axes={"dim": choice(20, 40, 80), "n_train": choice(5000, 20_000), "threshold": uniform(0.0, 2.0)},
     metric="cosine/median", mode="max", minutes=0.2,
@@ -66,7 +66,7 @@ one = Experiment(
 three = one.variant(
     "parity_groups", figure="Lemmas B.47, B.50, r = 3",
     title="Gradients on a structured parity of three groups against the threshold", laptop=THREE,
-    paper=THREE.but(n_train=4_000_000, dim=400, width=10_000, candidates=4_000_000),
+    paper=THREE.but(n_train=4_000_000, dim=400, width=10_000, candidates=1_000_000),
     grid={"threshold": [0.0, 0.5, 1.0], "seed": SEEDS}, minutes=0.4,
     small={"n_train": 400, "dim": 12, "size": 3, "width": 50, "candidates": 60_000, "threshold": [0.0, 0.5, 1.0]},
 )  # fmt: skip

@@ -73,7 +73,7 @@ def one_step_of_signs(runs):
 @uniform.claim("c20b_random_features_do_not",
     says="random features of the same number: test accuracy at the best ridge", paper="d^Ω(k) for fixed features",
     expect=at_most(0.85),
-    unspecific="with permuted labels nothing is learned; that is the level of chance")  # fmt: skip
+    unspecific="no training touches them, and with permuted labels they are at chance")  # fmt: skip
 def random_features(runs):
     return fixed(runs, "random_features")
 

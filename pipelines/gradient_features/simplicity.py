@@ -125,7 +125,7 @@ def equal(runs):
 
 @figure.claim("c22d_gradients_hit_heavy_clusters",
     says="share of neurons whose gradient is within gamma = 0.2 of a heavy cluster's mean less that of a light one's",
-    paper="larger p and B_G", expect=at_least(0.1))  # fmt: skip
+    paper="larger p and B_G", expect=at_least(0.1), controls=["permuted_labels", "first_step_permuted"])  # fmt: skip
 def hits(runs):
     found = [runs.final(f"hit_probability/{name}", method="full", weights="uneven") for name in ("heavy", "light")]
     return found[0] - found[1]
