@@ -6,6 +6,7 @@ from .digit_classes import BalancedDigits as BalancedDigits
 from .digit_images import DigitImages as DigitImages
 from .gaussian_mixture import GaussianClusters as GaussianClusters
 from .gaussian_mixture import nested_means as nested_means
+from .gaussian_mixture import opposite_pairs as opposite_pairs
 from .gaussian_mixture import orthogonal_means as orthogonal_means
 from .gaussian_mixture import paired_means as paired_means
 from .gaussian_mixture import similar_groups as similar_groups
@@ -16,6 +17,10 @@ from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits
 from .mixtures import ClassMixture as ClassMixture
 from .mixtures import class_rows as class_rows
+from .parities import LinearMargin as LinearMargin
+from .parities import StructuredParity as StructuredParity
+from .parities import UniformParity as UniformParity
+from .parities import group_directions as group_directions
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
@@ -54,6 +59,7 @@ from .synthetic import AlignmentReversing as AlignmentReversing
 from .synthetic import ChainMonomials as ChainMonomials
 from .synthetic import HighRankPolynomial as HighRankPolynomial
 from .synthetic import chain_egop as chain_egop
+from .synthetic import chain_hessian as chain_hessian
 from .synthetic import decaying_covariance as decaying_covariance
 from .tensors import Batches as Batches
 from .tensors import TensorData as TensorData

@@ -81,6 +81,11 @@ def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Floa
     return torch.from_numpy((q * np.sign(np.diag(r))).T.copy()) * norm
 
 
+def opposite_pairs(means: Real[Tensor, "pairs dim"]) -> Real[Tensor, "2*pairs dim"]:
+    """Means m_1, -m_1, m_2, -m_2, ...: of two, the four clusters of a continuous XOR (arXiv:2310.12408, B.5.3)."""
+    return torch.stack([means, -means], 1).flatten(0, 1)
+
+
 class GaussianClusters(TensorData):
     """x = mu_c + noise xi, xi ~ N(0, I), of which a learner sees the label of the cluster and not the cluster.
 

@@ -33,8 +33,11 @@ def decaying_covariance(
     return q * np.sign(np.diag(r)), eigenvalues  # without the signs QR is not Haar distributed
 
 
-def _chain_hessian(dim: int, rank: int) -> Array:
-    """M (dim, dim) with grad y(x) = M x, for y(x) = sum_i x_i x_(i+1 mod rank)."""
+def chain_hessian(dim: int, rank: int) -> Array:
+    """M (dim, dim) with grad y(x) = M x, for y(x) = sum_i x_i x_(i+1 mod rank).
+
+    Raises ValueError unless 1 <= rank <= dim.
+    """
     if not 1 <= rank <= dim:
         raise ValueError(f"rank must lie between 1 and dim={dim}, got {rank}")
     shift = np.zeros((dim, dim))
@@ -58,7 +61,7 @@ def chain_egop(
     case and rank >= 3, entry ij counts the coincidences of {i-1, i+1} and {j-1, j+1} mod rank. Labels are not scaled.
     Raises ValueError unless 1 <= rank <= dim.
     """
-    m = _chain_hessian(dim, rank)
+    m = chain_hessian(dim, rank)
     return torch.from_numpy(m @ m if covariance is None else m @ covariance @ m)
 
 
@@ -124,7 +127,7 @@ class ChainMonomials(_GaussianRegression):
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:
-        _chain_hessian(dim, rank)  # refuses a rank that does not fit
+        chain_hessian(dim, rank)  # refuses a rank that does not fit
         super().__init__(
             partial(_chain, rank=rank),
             n_train,

@@ -2,11 +2,15 @@ from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
 from .deep_rfm import collapse_metrics as collapse_metrics
+from .first_step import FirstStepThen as FirstStepThen
+from .first_step import take_first_step as take_first_step
 from .losses import Diverged as Diverged
 from .losses import Forward as Forward
 from .losses import Loss as Loss
 from .losses import accuracy as accuracy
 from .losses import cross_entropy as cross_entropy
+from .losses import hinge as hinge
+from .losses import logistic as logistic
 from .losses import loss as loss
 from .losses import mse as mse
 from .measurement import Measurement as Measurement
@@ -18,6 +22,7 @@ from .optimizers import AdaptiveSpeeds as AdaptiveSpeeds
 from .optimizers import Schedule as Schedule
 from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
+from .optimizers import adam_by_layer as adam_by_layer
 from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd

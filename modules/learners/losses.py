@@ -44,11 +44,35 @@ def cross_entropy(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     return torch.nn.functional.cross_entropy(forward(x), y)
 
 
-LOSSES: dict[str, Loss] = {"mse": mse, "half_mse": partial(mse, factor=0.5), "cross_entropy": cross_entropy}
+def hinge(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
+    """(1/n) sum_a max(0, 1 - y_a f(x_a)) for labels y = +-1 of the shape of f(x), (n, 1); its slope at f = 0 is -1."""
+    return (1 - _margins(forward, batch)).clamp(min=0.0).mean()
+
+
+def logistic(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
+    """(1/n) sum_a log(1 + exp(-y_a f(x_a))) for labels y = +-1 of the shape of f(x); its slope at f = 0 is -1/2."""
+    return torch.nn.functional.softplus(-_margins(forward, batch)).mean()
+
+
+def _margins(forward: Forward, batch: Batch) -> Tensor:
+    x, y = batch
+    f = forward(x)
+    if f.shape != y.shape:
+        raise ValueError(f"outputs have shape {tuple(f.shape)} but labels {tuple(y.shape)}")
+    return f * y
+
+
+LOSSES: dict[str, Loss] = {
+    "mse": mse,
+    "half_mse": partial(mse, factor=0.5),
+    "cross_entropy": cross_entropy,
+    "hinge": hinge,
+    "logistic": logistic,
+}
 
 
 def loss(name: str) -> Loss:
-    """The loss called `name`: mse, half_mse (with the factor 1/2) or cross_entropy. ValueError otherwise."""
+    """The loss called `name`: mse, half_mse (with the factor 1/2), cross_entropy, hinge, logistic; else ValueError."""
     if name not in LOSSES:
         nearest = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
         raise ValueError(f"no loss is called {name!r}; did you mean {nearest!r}? known: {', '.join(sorted(LOSSES))}")

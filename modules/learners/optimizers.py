@@ -1,7 +1,7 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,15 @@ def sgd(lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> Factory:
 def adam(lr: float, weight_decay: float = 0.0) -> Factory:
     """Adam with torch's defaults; weight decay is added to the gradient."""
     return partial(_over_parameters, torch.optim.Adam, lr=lr, weight_decay=weight_decay)
+
+
+def adam_by_layer(lr: float, shares: Mapping[str, float], weight_decay: float = 0.0) -> Factory:
+    """Adam with the rate lr * shares[name] for the parameters of each child module `name` of the network.
+
+    A share of 0 leaves a layer out. The factory raises ValueError unless the shares name just those children of the
+    network that have something to train.
+    """
+    return partial(_by_layer, lr=lr, shares=dict(shares), weight_decay=weight_decay)
 
 
 def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
@@ -149,6 +158,15 @@ class AdaptiveSpeeds(pl.Callback):
 # Factories and schedules are partials of these, not closures, so that they can be sent to worker processes.
 def _over_parameters(kind: type[torch.optim.Optimizer], net: nn.Module, **options: Any) -> torch.optim.Optimizer:
     return kind(net.parameters(), **options)
+
+
+def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_decay: float) -> torch.optim.Optimizer:
+    layers = {name: [p for p in child.parameters() if p.requires_grad] for name, child in net.named_children()}
+    layers = {name: params for name, params in layers.items() if params}
+    if set(layers) != set(shares):
+        raise ValueError(f"shares must name the layers {', '.join(layers)}, got {', '.join(shares)}")
+    groups = [{"params": params, "lr": lr * shares[name]} for name, params in layers.items() if shares[name]]
+    return torch.optim.Adam(groups, lr=lr, weight_decay=weight_decay)
 
 
 def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:

@@ -28,6 +28,12 @@ from .resnet import resnet as resnet
 from .resnet import resnet18 as resnet18
 from .resnet import resnet50 as resnet50
 from .stack import Stack as Stack
+from .thresholded import ThresholdedReLU as ThresholdedReLU
+from .thresholded import drawn_neurons as drawn_neurons
+from .thresholded import mixture_solution as mixture_solution
+from .thresholded import parity_solution as parity_solution
+from .thresholded import symmetric as symmetric
+from .thresholded import thresholded as thresholded
 from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
 from .vgg import vgg_trunk as vgg_trunk

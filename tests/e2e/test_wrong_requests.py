@@ -11,6 +11,7 @@ from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
 NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "neural_feature_ansatz")
+NAMES += ("gradient_features",)
 SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
 
 

@@ -13,6 +13,7 @@ NETS = {
     "conv_trunk": lambda dtype: nets.conv_trunk(1, (2,), seed=0, dtype=dtype),
     "perceptron": lambda dtype: nets.perceptron((3, 2), seed=0, dtype=dtype),
     "cubic": lambda dtype: nets.cubic(3, 4, omega=0.1, seed=0, dtype=dtype),
+    "thresholded": lambda dtype: nets.thresholded(torch.eye(3), torch.ones(3), torch.zeros(3), dtype),
     "two_layer": lambda dtype: nets.two_layer(3, 4, seed=0, dtype=dtype),
     "norm_softmax": lambda dtype: nets.NormSoftmax(3, 4, seed=0, dtype=dtype),
     "trunk_feature": lambda dtype: nets.TrunkFeature(nn.Identity(), 3, 4, seed=0, dtype=dtype),

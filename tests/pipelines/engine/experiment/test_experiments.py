@@ -26,6 +26,14 @@ UNTRAINED |= {"deep_neural_collapse/chance_level"}
 UNTRAINED |= {"fine_grained_structure/identities", "fine_grained_structure/templates"}
 UNTRAINED |= {"alignment_elasticity/tables"}
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
+# Gradients of the first step, measured at initialisation.
+UNTRAINED |= {
+    f"gradient_features/{name}"
+    for name in (
+        "concentration", "exact_networks", "identities", "linear", "mixture", "multi_index", "parity",
+        "parity_groups", "uniform_gradient", "xor", "xor_limit",
+    )
+}  # fmt: skip
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}

@@ -1,0 +1,113 @@
+"""Lemma B.25. On linearly separable data gradients turn to the direction of the data as thresholds fall.
+
+x = y u w* + z with u uniform on [1/2, 3/2] and z orthogonal to w*, so that E[y x] = rho w* with rho = 1. A neuron
+(w, b), w ~ N(0, I), with b far below -E|x| is on for all data, and its G is E[y x]: (w*, -1) is a gradient feature with
+p = 1/2. Thresholds are in units of E|x|, the standard deviation of w.x.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    bars,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    np,
+    torch,
+    uniform,
+)
+
+
+class LinearConfig(Config):
+    control: Literal["none", "permuted_labels"] = Field("none", description="what is destroyed")
+    n_train: int = Field(10_000, ge=2, description="samples")
+    dim: int = Field(30, ge=2, description="input coordinates")
+    width: int = Field(300, ge=1, description="neurons, standard normal")
+    threshold: float = Field(0.0, description="b in units of E|x|")
+
+
+PRESET = LinearConfig()
+THRESHOLDS = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0]
+GAMMA, LEAST = 0.01, 0.9
+
+figure = Experiment(
+    name="gradient_features/linear", figure="Lemma B.25",
+    title="Direction and length of gradients on linear data against the threshold",
+    caption="Means over seeds; bars from the least to the greatest.",
+    laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=100, width=1000),
+    grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(10, 30, 100), "n_train": choice(1000, 10_000), "threshold": uniform(-2.0, 1.0)},
+    metric="cosine/median", mode="max", minutes=0.1, small={"n_train": 200, "dim": 6, "width": 20},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    task = data.LinearMargin(config.n_train, 0, config.dim, seed=config.streams.data, dtype=config.dtype)
+    W, a = nets.drawn_neurons(config.dim, config.width, seed=config.streams.init)
+    length = task.train[0].norm(dim=1).mean().item()
+    net = nets.thresholded(W, a, torch.full((config.width,), config.threshold * length), config.dtype)
+
+    def found(net, x, y):
+        G = measures.simplified_gradient(x, y, net.hidden.weight.detach(), net.thresholds)
+        direction = task.direction[None]
+        return {
+            "cosine/median": measures.direction_cosines(G, direction).median().item(),
+            "norm/median": G.norm(dim=1).median().item(),
+            "hit_probability": measures.hit_probability(G, direction, gamma=GAMMA, least=LEAST).item(),
+        }
+
+    evaluate(learners.Measurement(net, found), task, config, recorder)
+
+
+@figure.cost
+def cost(config):
+    n, d, m = config.n_train, config.dim, config.width
+    return Cost(m * d, 4.0 * n * d * m, 4.0 * n * (d + m))
+
+
+def along(runs, metric):
+    return np.array([runs.final(metric, threshold=b) for b in THRESHOLDS])
+
+
+@figure.claim("c04_gradients_turn_to_the_data",
+    says="the median cos(G, w*) is near 1 for b <= 0 (smallest)", paper="γ → 0", expect=at_least(0.99),
+    within=(-1, 1))  # fmt: skip
+def turned(runs):
+    return along(runs, "cosine/median")[:4].min()
+
+
+@figure.claim("c04b_length_goes_to_rho",
+    says="|G| is within 5% of rho = 1 at b = -2 E|x| (distance), and falls with b (smallest fall of neighbours)",
+    paper="B_G → ρ", expect={"distance": at_most(0.05), "fall": above(0)})  # fmt: skip
+def length(runs):
+    norms = along(runs, "norm/median")
+    return {"distance": abs(norms[0] - 1), "fall": -np.diff(norms).max()}
+
+
+@figure.claim("c04c_half_of_the_neurons",
+    says="at b = -2 E|x| at least half of the neurons are within gamma = 0.01 of w*, and longer than 0.9 rho (share)",
+    paper="p = 1/2", expect=at_least(0.5), within=(0, 1))  # fmt: skip
+def half(runs):
+    return runs.final("hit_probability", threshold=-2.0)
+
+
+@figure.draw(cols=2, size=(8.5, 3.3))
+def panels(runs, axes):
+    shown = {"cosine/median": "median cos(G, w*)", "norm/median": "median |G|"}
+    for axis, (metric, name), colour in zip(axes[0], shown.items(), CATEGORIES, strict=False):
+        bars(axis, [runs.finals(metric, threshold=b) for b in THRESHOLDS], THRESHOLDS, color=colour)
+        axis.axhline(1.0, color="#444444", linestyle="--", linewidth=1, label="limit for b → -∞")
+        axis.set(xlabel="threshold b / E|x|", ylabel=name)
+        axis.legend(loc="lower left")

@@ -1,0 +1,195 @@
+"""Proposition B.1 and lemma 3.14. A few neurons of the first step, trained alone, learn what the network learns.
+
+After the first step one neuron a cluster is kept of 400. The proposition says that there are some that reach the
+network's loss when trained alone, in the same time, and that they need not exist before the step. Its proof takes, of
+the neurons in the cone around a cluster's mean, those whose *length* too fits the explicit network (B.34): here the
+*ticket* has the one whose threshold is nearest to half of the way to the mean. Beside it:
+
+- the best aligned neuron of each cluster, whatever its length: one with a small head |a_i| is too short to fire at all;
+- of those in the cone that fire at the mean a random one: is it alignment, or that every cluster has a neuron?
+- three random subnetworks of the same size, and the four least aligned neurons;
+- the ticket's neurons as they were before the step, of which only heads are trained.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    band,
+    below,
+    between,
+    data,
+    fit,
+    learners,
+    measures,
+    nets,
+    probes,
+    torch,
+)
+from featurelab.pipelines.gradient_features.learning import SWEEP
+from featurelab.pipelines.gradient_features.training import FeatureConfig, build, cost, first_batch, first_rate, initial
+
+SUBNETS = {
+    "full": "all 400 neurons",
+    "ticket": "ticket: aligned, and of the length of the proof",
+    "aligned": "best aligned, of any length",
+    "cone": "one at random that fires in each cone",
+    "random_1": "random",
+    "random_2": "random",
+    "random_3": "random",
+    "least": "least aligned",
+    "initial": "ticket's neurons before the step",
+}
+
+
+class TicketConfig(FeatureConfig):
+    subnet: Literal["full", "ticket", "aligned", "cone", "random_1", "random_2", "random_3", "least", "initial"] = (
+        Field("full", description="which neurons are kept after the first step")
+    )
+    gamma: float = Field(0.2, gt=0, lt=1, description="width of the cone around each cluster mean")
+
+
+PRESET = TicketConfig(dim=50, snr=4.0, n_train=2000, width=400, measure_every=10)
+
+figure = Experiment(
+    name="gradient_features/lottery", figure="Prop. B.1",
+    title="Four of 400 neurons after the first step, trained alone",
+    caption="XOR of Gaussian clusters. Lines are means over seeds, bands their range.",
+    laptop=PRESET, paper=PRESET.but(dim=200, n_train=16_000, n_test=20_000, width=2000, steps=3000),
+    grid={"subnet": list(SUBNETS), "seed": [0, 1, 2, 3, 4, 5]}, sweep_axes=SWEEP,
+    metric="accuracy/test", mode="max", minutes=0.6,
+    small={"n_train": 80, "n_test": 40, "dim": 8, "width": 40, "batch_size": 40, "steps": 9, "measure_every": 4,
+        "seed": [0, 1, 2]},
+)  # fmt: skip
+figure.cost(cost)
+
+
+@figure.trial
+def run(config, recorder):
+    task, directions, unit = build(config)
+    net = initial(config, unit)
+    batch = first_batch(config, task)
+    start = net.hidden.weight.detach().clone(), net.head.weight.detach()[0].clone()
+    learners.take_first_step(net, batch, learners.hinge, lr=first_rate(config, net, batch, unit), erase=config.erase)
+    W, a, b = net.hidden.weight.detach(), net.head.weight.detach()[0], net.thresholds
+    aligned = measures.direction_cosines(W, directions)
+    before = measures.direction_cosines(start[0], directions).abs().max().item()
+    recorder.log({"cosine/before": before, "cosine/median": aligned.abs().amax(1).median().item()}, step=0)
+    means = config.snr * directions
+    kept = chosen(config, aligned, (W @ means.to(W).T) / b[:, None].abs(), b > 0, recorder)
+    share = config.hidden_share
+    if config.subnet == "initial":
+        (W, a), share = start, 0.0
+    part = nets.thresholded(W[kept], a[kept], b[kept], config.dtype)
+    optimizer = learners.adam_by_layer(config.lr, {"hidden": share, "head": 1.0}, weight_decay=config.weight_decay)
+    learner = learners.Supervised(part, loss=config.loss, optimizer=optimizer)
+    parts = {"train": task.train, "test": task.test}
+    watching = [probes.LossProbe(parts, config.measure_every)]
+    fit(learner, task, config, recorder, steps=config.steps - 1, probes=watching)
+
+
+def chosen(config, aligned, reach, positive, recorder):
+    """The neurons that are kept; `reach` is w.mu_j / |b|, above 1 where a neuron of positive threshold fires at a mean.
+
+    Of a cone without neurons that fire, one of all with a positive threshold is taken.
+    """
+    chance = data.stream(config.streams.order, f"subnet {config.subnet}")
+    count = aligned.shape[1]
+    inside = (aligned > 1 - config.gamma) & positive[:, None]
+    firing = inside & (reach > 1)
+    recorder.log({"cone/neurons": inside.sum(0).min().item(), "cone/firing": firing.sum(0).min().item()}, step=0)
+    if config.subnet == "full":
+        return torch.arange(len(aligned))
+    if config.subnet.startswith("random"):
+        return torch.from_numpy(chance.permutation(len(aligned))[:count])
+    if config.subnet == "least":
+        return aligned.abs().amax(1).argsort(stable=True)[:count]
+    if config.subnet == "aligned":
+        return torch.where(positive[:, None], aligned, -2.0).argmax(0)
+    allowed = torch.where(firing.any(0), firing, positive[:, None])
+    if config.subnet == "cone":
+        rows = [column.nonzero()[:, 0] for column in allowed.T]
+        return torch.stack([row[int(chance.integers(len(row)))] for row in rows])
+    off = torch.log(reach.clamp(min=1e-9) / 2).abs()  # from a threshold half of the way to the mean
+    return torch.where(allowed, off, torch.inf).argmin(0)
+
+
+def accuracy(runs, subnet):
+    return runs.final("accuracy/test", subnet=subnet)
+
+
+def random_ones(runs, metric):
+    return [runs.final(metric, subnet=name) for name in SUBNETS if name.startswith("random")]
+
+
+@figure.claim("c21_ticket_learns_what_the_network_learns",
+    says="test accuracy of the ticket, and that less the whole network's", paper="same guarantee",
+    expect={"ticket": at_least(0.9), "difference": at_least(-0.03)})  # fmt: skip
+def ticket(runs):
+    return {"ticket": accuracy(runs, "ticket"), "difference": accuracy(runs, "ticket") - accuracy(runs, "full")}
+
+
+@figure.claim("c21b_alignment_alone_is_no_ticket",
+    says="test accuracy of the best aligned neurons, of any length, less that of the whole network", origin="ours",
+    where="Eq. B.34", expect=at_most(-0.03),
+    undecided="two seeds of six have best aligned neurons that fire nowhere, four have a ticket",
+    unspecific="neither learns anything where labels are permuted or updates withheld")  # fmt: skip
+def aligned_alone(runs):
+    return accuracy(runs, "aligned") - accuracy(runs, "full")
+
+
+@figure.claim("c21c_no_feature_before_the_step",
+    says="no neuron is aligned with a cluster mean at the start (largest |cos| of all)",
+    paper="may not exist at initialization", where="Section B.3.2", kind="identity", expect=below(0.9))  # fmt: skip
+def none_before(runs):
+    return runs.final("cosine/before", subnet="full")
+
+
+@figure.claim("c21d_coverage_and_not_alignment",
+    says="test accuracy of one random neuron that fires in the cone of each cluster, and the ticket's less that",
+    origin="ours", where="Section B.3.2",
+    expect={"random in cones": at_least(0.9), "difference": between(-0.03, 0.03)})  # fmt: skip
+def coverage(runs):
+    found = accuracy(runs, "cone")
+    return {"random in cones": found, "difference": accuracy(runs, "ticket") - found}
+
+
+@figure.claim("c21e_random_subnets_do_not",
+    says="test hinge loss of the best of three random subnets of the same size less the ticket's",
+    paper="the ticket wins", where="Section B.3.2", expect=above(0))  # fmt: skip
+def random_subnets(runs):
+    return min(random_ones(runs, "loss/test")) - runs.final("loss/test", subnet="ticket")
+
+
+@figure.claim("c21f_the_ticket_is_not_there_before",
+    says="test accuracy of the ticket's neurons as they were before the step, with trained heads",
+    paper="may not exist at initialization", where="Section B.3.2", expect=at_most(0.65),
+    unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
+def before(runs):
+    return accuracy(runs, "initial")
+
+
+@figure.claim("c21g_least_aligned_neurons_do_not",
+    says="test accuracy of the four least aligned neurons", origin="ours", where="Section B.3.2", expect=at_most(0.6),
+    undecided="in two seeds of six the four least aligned neurons cover the clusters all the same",
+    unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
+def least(runs):
+    return accuracy(runs, "least")
+
+
+@figure.draw(cols=2, size=(10.5, 3.8))
+def panels(runs, axes):
+    names = [name for name in SUBNETS if name not in ("random_2", "random_3")]
+    for axis, (metric, label) in zip(
+        axes[0], {"accuracy": "test accuracy", "loss": "test hinge loss"}.items(), strict=True
+    ):
+        for name, colour in zip(names, [*CATEGORIES, "#222222"], strict=True):
+            band(axis, runs.curves(f"{metric}/test", subnet=name), color=colour, label=SUBNETS[name], shade=0.06)
+        axis.set(xlabel="step after the first", ylabel=label)
+    axes[0, 1].set(ylim=(0, 1.5))
+    axes[0, 0].figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

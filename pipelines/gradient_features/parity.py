@@ -1,0 +1,234 @@
+"""Lemmas B.47 to B.50. Gradients of neurons on structured parities point at the groups, and their partners do not.
+
+y = sign(sum_j product of group A_j), r groups of k coordinates, k odd. Neurons w ~ N(0, I) have the threshold b > 0 in
+units of sqrt(r k). *Sure* neurons of group j have <w, D_j> >= 3/2 b/sqrt(k) and |<w, D_l>| <= b/(2 sqrt k) for the
+others: G is about p sqrt(k) D_j, p the probability of either aligned sample (`aligned`).
+
+The lemmas take E[y x] for 0, and conclude that the partner (-w, -b) has the same direction, so that (D_j, -1) is a
+gradient feature too. But k is odd: y and x change sign together, y x does not, and
+
+    E[y x] = 2 p sqrt(k) sum_j D_j,      G(-w, -b) = E[y x] - G,      cos(G(-w, -b), D_j) = 1/sqrt(1 + 4 (r - 1)).
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    Missing,
+    at_least,
+    at_most,
+    bars,
+    below,
+    between,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    torch,
+    uniform,
+)
+
+
+class ParityConfig(Config):
+    control: Literal["none", "permuted_labels"] = Field("none", description="what is destroyed")
+    n_train: int = Field(20_000, ge=2, description="samples")
+    dim: int = Field(40, ge=3, description="coordinates")
+    groups: int = Field(1, ge=1, description="groups r, odd")
+    size: int = Field(9, ge=1, description="coordinates k of a group, odd")
+    aligned: float = Field(0.1, ge=0, le=0.5, description="p_A: either aligned sample of each group")
+    noise: float = Field(0.1, ge=0, le=0.5, description="p_o: either sign of each coordinate outside the groups")
+    width: int = Field(1000, ge=1, description="neurons, standard normal")
+    candidates: int = Field(40_000, ge=1, description="neurons among which sure ones are sought")
+    threshold: float = Field(1.0, ge=0, description="b in units of sqrt(r k)")
+
+
+MOST_SURE = 500
+PRESET = ParityConfig()
+THREE = ParityConfig(groups=3, size=5, aligned=0.08, n_train=80_000, candidates=400_000)
+SEEDS = [0, 1, 2]
+
+one = Experiment(
+    name="gradient_features/parity", figure="Lemmas B.47, B.50, r = 1",
+    title="Gradients on a structured parity of one group against the threshold",
+    caption="Means over seeds; bars from the least to the greatest.",
+    laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=400, width=10_000, candidates=200_000),
+    grid={"threshold": [0.0, 0.5, 1.0, 1.5], "seed": SEEDS},
+    sweep_axes={"dim": choice(20, 40, 80), "n_train": choice(5000, 20_000), "threshold": uniform(0.0, 2.0)},
+    metric="cosine/median", mode="max", minutes=0.2,
+    small={"n_train": 400, "dim": 12, "size": 3, "width": 50, "candidates": 4000, "threshold": [0.0, 0.5, 1.0]},
+)  # fmt: skip
+three = one.variant(
+    "parity_groups", figure="Lemmas B.47, B.50, r = 3",
+    title="Gradients on a structured parity of three groups against the threshold", laptop=THREE,
+    paper=THREE.but(n_train=4_000_000, dim=400, width=10_000, candidates=1_000_000),
+    grid={"threshold": [0.0, 0.5, 1.0], "seed": SEEDS}, minutes=0.4,
+    small={"n_train": 400, "dim": 12, "size": 3, "width": 50, "candidates": 60_000, "threshold": [0.0, 0.5, 1.0]},
+)  # fmt: skip
+
+
+@one.trial
+def run(config, recorder):
+    c = config
+    law = {"groups": c.groups, "size": c.size, "aligned": c.aligned, "noise": c.noise}
+    task = data.StructuredParity(c.n_train, 0, c.dim, seed=c.streams.data, dtype=c.dtype, **law)
+    W, a = nets.drawn_neurons(c.dim, c.width, seed=c.streams.init)
+    b = c.threshold * (c.groups * c.size) ** 0.5
+    net = nets.thresholded(W, a, torch.full((c.width,), b), c.dtype)
+    W_sure, which = sure_ones(c, b, task.directions)
+
+    def found(net, x, y):
+        W, D = net.hidden.weight.detach(), task.directions
+        G = measures.simplified_gradient(x, y, W, net.thresholds)
+        mean = (y * x).mean(0)
+        values = {
+            "cosine/median": measures.direction_cosines(G, D).abs().amax(1).median().item(),
+            "mean_product": mean.norm().item(),
+            "mean_product_predicted": task.mean_product.norm().item(),
+            "sure/neurons": len(which),
+        }
+        if len(which):
+            sure = measures.simplified_gradient(x, y, W_sure.to(x), torch.full((len(which),), b).to(x))
+            own = torch.arange(len(which)), which
+            partner = measures.direction_cosines(mean - sure, D)[own]
+            values |= {
+                "cosine/sure": measures.direction_cosines(sure, D)[own].mean().item(),
+                "projection/sure": ((sure @ D.to(sure).T)[own].mean() / (c.size**0.5 * max(c.aligned, 1e-9))).item(),
+                "cosine/partner": partner.mean().item(),
+            }
+        return values
+
+    evaluate(learners.Measurement(net, found), task, config, recorder)
+
+
+def sure_ones(config, b, directions):
+    """Sure neurons among the candidates, at most MOST_SURE, and the group of each."""
+    W, _ = nets.drawn_neurons(config.dim, config.candidates, seed=config.streams.order)
+    features = config.size**0.5 * directions
+    thresholds = torch.full((len(W),), b, dtype=W.dtype)
+    sure = measures.sure_neurons(W, thresholds, features, own=1.5, other=0.5, both_signs=True)
+    rows, which = sure.nonzero(as_tuple=True)
+    return W[rows[:MOST_SURE]], which[:MOST_SURE]
+
+
+@one.cost
+def cost(config):
+    n, d, m = config.n_train, config.dim, config.width + MOST_SURE
+    numbers = n * d + 2 * config.candidates * d
+    return Cost(m * d, 4.0 * n * d * m, 8.0 * numbers + 3e8)
+
+
+def enough(runs, threshold):
+    """The trials at this threshold; `Missing` where they have fewer than 50 sure neurons."""
+    chosen = runs.where(threshold=threshold)
+    if chosen.final("sure/neurons") < 50:
+        raise Missing(f"{chosen.final('sure/neurons'):g} sure neurons at threshold {threshold:g}")
+    return chosen
+
+
+def positive(runs):
+    return [b for b in sorted(runs.values("threshold")) if b > 0]
+
+
+@one.claim("c09_sure_neurons_point_at_the_group",
+    says="cos(G, D) of sure neurons is near 1 for b > 0 (smallest mean)", paper="≥ 1 - d^-(τ-2)",
+    expect=at_least(0.99), within=(-1, 1))  # fmt: skip
+def sure_cosine(runs):
+    return min(enough(runs, b).final("cosine/sure") for b in positive(runs))
+
+
+@one.claim("c09b_projection_is_the_aligned_share",
+    says="sure neurons: <G, D> over p_A sqrt(k) for b > 0 (smallest and largest mean)", paper="1 - O(d^-τ)",
+    expect={"smallest": between(0.75, 1.1), "largest": between(0.75, 1.1)})  # fmt: skip
+def projection(runs):
+    found = [enough(runs, b).final("projection/sure") for b in positive(runs)]
+    return {"smallest": min(found), "largest": max(found)}
+
+
+@three.claim("c10_sure_neurons_point_at_their_group",
+    says="cos(G, D_j) of sure neurons at b = sqrt(r k)", paper="≥ 1 - d^-(τ-2)", expect=at_least(0.9),
+    within=(-1, 1))  # fmt: skip
+def three_cosine(runs):
+    return enough(runs, 1.0).final("cosine/sure")
+
+
+@three.claim(
+    "c10b_mean_product_printed",
+    says="E[y x] = 0, as remark B.45 has it (length of the mean over that of p_A sqrt(k) D_j)",
+    paper="E[yx] = 0",
+    where="Remark B.45",
+    kind="identity",
+    expect=at_most(0.1),
+    fails="k is odd, so that y and x change sign together: E[y x] = 2 p_A sqrt(k) sum_j D_j",
+)
+def mean_printed(runs):
+    c = runs.trials.iloc[0]
+    return runs.final("mean_product") / (c["aligned"] * c["size"] ** 0.5)
+
+
+@three.claim("c10c_mean_product_corrected", also=[one],
+    says="|E[y x]| = 2 p_A sqrt(r k) (relative distance)", origin="corrected", where="Remark B.45", kind="identity",
+    expect=at_most(0.05))  # fmt: skip
+def mean_corrected(runs):
+    return abs(runs.final("mean_product") / runs.final("mean_product_predicted") - 1)
+
+
+@three.claim(
+    "c11_partner_printed",
+    says="the partner (-w, -b) of a sure neuron points at D_j too (mean |cos| at b = sqrt(r k))",
+    paper="(D_j, -1) ∈ S",
+    where="Lemma B.47",
+    expect=at_least(0.9),
+    fails="it follows from E[y x] = 0, which is not so for odd k: the partner has G = E[y x] - G(w, b), of cosine 0.33 "
+    "for r = 3",
+)
+def partner_printed(runs):
+    return abs(enough(runs, 1.0).final("cosine/partner"))
+
+
+@three.claim("c11b_partner_corrected",
+    says="the partner's cosine with D_j is 1/sqrt(1 + 4 (r - 1)) (distance of the mean), and below 0.6",
+    origin="corrected", where="Lemma B.47", expect={"distance": at_most(0.15), "cosine": below(0.6)})  # fmt: skip
+def partner_corrected(runs):
+    found = enough(runs, 1.0).final("cosine/partner")
+    return {"distance": abs(found - (1 + 4 * (runs.values("groups")[0] - 1)) ** -0.5), "cosine": found}
+
+
+@three.claim("c11c_without_a_threshold_neurons_see_the_sum",
+    says="at b = 0 the median of max_j |cos(G, D_j)| is that of the sum of all D_j, 1/sqrt(r) (distance)",
+    origin="ours", expect=at_most(0.1))  # fmt: skip
+def sum_of_all(runs):
+    return abs(runs.final("cosine/median", threshold=0.0) - runs.values("groups")[0] ** -0.5)
+
+
+@one.draw(cols=3, size=(11, 3.3))
+def panels(runs, axes):
+    r = runs.values("groups")[0]
+    names = {"cosine/median": "all neurons, median of max |cos|", "cosine/sure": "sure neurons, mean"}
+    if r > 1:
+        names["cosine/partner"] = "their partners (-w, -b), mean"
+        axes[0, 0].axhline((1 + 4 * (r - 1)) ** -0.5, color="#444444", linestyle=":", linewidth=1, label="corrected")
+    for (metric, name), colour in zip(names.items(), CATEGORIES, strict=False):
+        drawn(axes[0, 0], runs, metric, color=colour, label=name)
+    axes[0, 0].set(ylabel="cosine with D", ylim=(0, 1.05))
+    axes[0, 0].legend(loc="lower right", fontsize=7)
+    drawn(axes[0, 1], runs, "projection/sure", color=CATEGORIES[1], label="sure neurons")
+    axes[0, 1].axhline(1.0, color="#444444", linestyle="--", linewidth=1, label="lemma B.50")
+    axes[0, 1].set(ylabel=r"$\langle G, D\rangle / p_A\sqrt{k}$", ylim=(0, 1.3))
+    axes[0, 1].legend(loc="lower right")
+    measured, form = (runs.final(name) for name in ("mean_product", "mean_product_predicted"))
+    axes[0, 2].bar(["printed", "corrected", "measured"], [0.0, form, measured], color=CATEGORIES[:3])
+    axes[0, 2].set(ylabel="|E[y x]|")
+    axes[0, 2].set_axisbelow(True)
+    for axis in axes[0, :2]:
+        axis.set(xlabel=r"threshold b / $\sqrt{rk}$")
+
+
+def drawn(axis, runs, metric, **look):
+    there = [b for b in sorted(runs.values("threshold")) if runs.has(metric, threshold=b)]
+    bars(axis, [runs.finals(metric, threshold=b) for b in there], there, **look)

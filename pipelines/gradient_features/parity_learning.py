@@ -1,0 +1,114 @@
+"""Theorems 3.22 and B.56, proposition 3.23. The network against fixed features on parities.
+
+On the structured parity of k = 9 of 40 coordinates the aligned samples give the first step its direction, and a
+network learns what kernels and random features do not. On the uniform parity of two coordinates algorithm 6 is
+followed: neurons and heads are signs, thresholds uniform in (-1, 1), neurons are frozen after the first step. There
+fixed features of 2000 samples do as well: for k = 2 only random features of the network's own size fall behind. k = 4
+is the paper preset.
+"""
+
+from featurelab.pipelines import at_least, at_most, curves
+from featurelab.pipelines.gradient_features.learning import (
+    EVERY,
+    SEEDS,
+    SMALL,
+    accuracy,
+    fixed,
+    methods,
+    xor,
+)
+from featurelab.pipelines.gradient_features.training import KERNELS, FeatureConfig
+
+PARITY = FeatureConfig(problem="parity", dim=40, size=9, n_train=4000)
+UNIFORM = FeatureConfig(
+    problem="uniform", method="frozen", dim=31, size=2, n_train=10_000, width=256, steps=800, kernel_samples=2000
+)
+UNIFORM_METHODS = ["frozen", "permuted_first", "kernels"]
+
+structured = xor.variant(
+    "train_parity", figure="Thm. 3.22, Prop. 3.23", title="Test accuracy on a structured parity", laptop=PARITY,
+    paper=PARITY.but(dim=80, n_train=40_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
+    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=1,
+    small=SMALL | {"dim": 12, "size": 3}, headline=True,
+)  # fmt: skip
+uniform = xor.variant(
+    "train_uniform", figure="Thm. B.56", title="Test accuracy on the uniform sparse parity", laptop=UNIFORM,
+    paper=UNIFORM.but(
+        dim=35, size=4, n_train=1_000_000, n_test=20_000, width=4000, steps=20_000, kernel_samples=16_000
+    ),
+    grid={"method": UNIFORM_METHODS, "seed": SEEDS}, paper_grid=None, minutes=0.5,
+    small=SMALL | {"dim": 7, "size": 2},
+)  # fmt: skip
+
+
+@structured.claim("c19_network_learns_the_parity",
+    says="test accuracy of the network, and the best of all fixed features at its best ridge", paper="ε against 1/2",
+    expect={"network": at_least(0.95), "fixed": at_most(0.7)})  # fmt: skip
+def learns(runs):
+    return {"network": accuracy(runs, "full"), "fixed": accuracy(runs, "kernels")}
+
+
+@structured.claim("c19b_it_is_the_first_step",
+    says="margin over a network whose first step saw permuted labels, and over one without it", origin="ours",
+    expect={"permuted": at_least(0.3), "without": at_least(0.3)})  # fmt: skip
+def first_step(runs):
+    others = {"permuted": "permuted_first", "without": "no_first_step"}
+    return {name: accuracy(runs, "full") - accuracy(runs, method) for name, method in others.items()}
+
+
+@structured.claim("c19c_one_step_is_enough",
+    says="with neurons frozen after the first step: margin over the best of all fixed features", paper="ε against 1/2",
+    where="Theorem 3.4", expect=at_least(0.2))  # fmt: skip
+def one_step(runs):
+    return accuracy(runs, "frozen") - accuracy(runs, "kernels")
+
+
+@uniform.claim("c20_one_step_and_the_heads",
+    says="after one step and training of the heads: test accuracy and hinge loss", paper="≤ ε",
+    expect={"accuracy": at_least(0.99), "hinge": at_most(0.05)})  # fmt: skip
+def one_step_of_signs(runs):
+    return {"accuracy": accuracy(runs, "frozen"), "hinge": runs.final("loss/test", method="frozen")}
+
+
+@uniform.claim("c20b_random_features_do_not",
+    says="random features of the same number: test accuracy at the best ridge", paper="d^Ω(k) for fixed features",
+    expect=at_most(0.85),
+    unspecific="no training touches them, and with permuted labels they are at chance")  # fmt: skip
+def random_features(runs):
+    return fixed(runs, "random_features")
+
+
+@uniform.claim("c20c_kernels_do_as_well_at_degree_two",
+    says="the better of Gaussian and arc-cosine kernel of 2000 samples: test accuracy", origin="ours",
+    expect=at_least(0.99), controls=["permuted_labels"])  # fmt: skip
+def kernels_too(runs):
+    return max(fixed(runs, "rbf"), fixed(runs, "arc_cosine"))
+
+
+@structured.draw(cols=2, size=(10.5, 3.8))
+def panels(runs, axes):
+    methods(axes[0, 0], runs)
+    trained = runs.where(method="full")
+    for part, style in (("train", "--"), ("test", "-")):
+        curves(axes[0, 1], trained, f"accuracy/{part}", across="method", label=f"network, {part}", linestyle=style)
+    axes[0, 1].set(xlabel="step", ylabel="accuracy", ylim=(0.45, 1.02))
+    axes[0, 1].legend(loc="lower right")
+
+
+@uniform.draw(cols=2, size=(10.5, 3.8))
+def uniform_panels(runs, axes):
+    axis = axes[0, 0]
+    names = {"frozen": "one step, then heads", "permuted_first": "first step on permuted labels"}
+    shown = [(name, runs.finals("accuracy/test", method=method)) for method, name in names.items()]
+    shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
+    for place, (_, values) in enumerate(shown):
+        axis.barh(place, values.mean(), color="#3566a8" if place < len(names) else "#d1672c", height=0.7)
+    axis.axvline(0.5, color="#444444", linestyle="--", linewidth=1)
+    axis.set_yticks(range(len(shown)), [name for name, _ in shown])
+    axis.set(xlim=(0.4, 1.02), xlabel="test accuracy")
+    axis.invert_yaxis()
+    trained = runs.where(method="frozen")
+    for part, style in (("train", "--"), ("test", "-")):
+        curves(axes[0, 1], trained, f"loss/{part}", across="method", label=f"hinge loss, {part}", linestyle=style)
+    axes[0, 1].set(xlabel="step", ylabel="hinge loss", ylim=(0, None))
+    axes[0, 1].legend(loc="upper right")

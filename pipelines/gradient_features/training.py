@@ -1,0 +1,196 @@
+"""What the figures that train share: data, the network with its first step, and the fixed features beside it.
+
+4m ReLU neurons start with f = 0 (equation 3.9). The first step has a rate and a penalty of its own that erase the
+initial weights and leave w_i = eta a_i G(w_i, b_i); from there heads and neurons are trained on the hinge loss. The
+sizes of the theorems (widths and times that are polynomials of large degree) fit no computer. Here the first step's
+rate makes the median of |w_i| over |a_i| as large as the threshold, and Adam follows, with a rate for neurons that is
+far below that of heads, as the proof asks: `hidden_share`.
+
+Kernels that do not depend on labels are given the best of five ridges by *test* accuracy, which favours them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from featurelab.pipelines import (
+    Cost,
+    Field,
+    TrainedConfig,
+    data,
+    evaluate,
+    fit,
+    learners,
+    measures,
+    nets,
+    probes,
+    torch,
+)
+
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+KERNELS = {
+    "random_features": "random features",
+    "ntk": "linearised network",
+    "rbf": "Gaussian kernel",
+    "arc_cosine": "arc-cosine NTK",
+    "linear": "linear",
+}
+METHODS = {
+    "full": "network",
+    "frozen": "neurons frozen after the first step",
+    "permuted_first": "first step on permuted labels",
+    "no_first_step": "no first step",
+}
+
+
+class FeatureConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "first_step_permuted"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; first_step_permuted: labels of the first step, and no later ones"
+    )
+    problem: Literal["xor", "orthogonal", "parity", "uniform"] = Field("xor", description="the data")
+    method: Literal["full", "frozen", "permuted_first", "no_first_step", "kernels"] = Field(
+        "full", description="how the network is trained, or all fixed features"
+    )
+    n_train: int = Field(1000, ge=2, description="training samples")
+    n_test: int = Field(4000, ge=2, description="test samples")
+    dim: int = Field(200, ge=2, description="input coordinates")
+    clusters: int = Field(4, ge=2, description="clusters of a mixture")
+    snr: float = Field(3.0, gt=0, description="length of cluster means in units of the noise")
+    size: int = Field(9, ge=1, description="parities: coordinates k")
+    aligned: float = Field(0.1, ge=0, le=0.5, description="parity: p_A, either aligned sample")
+    noise: float = Field(0.1, ge=0, le=0.5, description="parity: p_o, either sign of the other coordinates")
+    width: int = Field(200, ge=4, multiple_of=4, description="neurons 4m")
+    threshold: float = Field(0.5, ge=0, description="b in units of the standard deviation of the signal's part of w.x")
+    first_norm: float = Field(1.0, gt=0, description="median of |w_i| / |a_i| after the first step, in units of b")
+    erase: float = Field(1.0, ge=0, le=1, description="share of the initial weights that the first step erases")
+    loss: Literal["hinge", "logistic"] = Field("hinge", description="loss")
+    lr: float = Field(0.02, gt=0, description="Adam's learning rate of the heads, after the first step")
+    hidden_share: float = Field(0.02, ge=0, description="that of the neurons over that of the heads")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay after the first step")
+    batch_size: int = Field(500, ge=1, description="samples a step; the first step sees all")
+    steps: int = Field(300, ge=2, description="optimiser steps, the first one included")
+    measure_every: int = Field(20, ge=1, description="steps between measurements")
+    kernel_samples: int = Field(4000, ge=2, description="samples that kernels of infinite dimension are given, at most")
+
+
+def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
+    """The data, its directions D_j, and the unit of thresholds."""
+    c, seed = config, config.streams.data
+    options: dict[str, Any] = {"dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order}
+    if c.problem in ("xor", "orthogonal"):
+        pairs = c.clusters // 2 if c.problem == "xor" else c.clusters
+        axes = data.orthogonal_means(pairs, c.dim, c.snr, seed=seed)
+        means = data.opposite_pairs(axes) if c.problem == "xor" else axes
+        labels = 1.0 - 2.0 * (torch.arange(c.clusters) // (2 if c.problem == "xor" else 1) % 2)
+        rounded = [n - n % c.clusters for n in (c.n_train, c.n_test)]
+        task: data.TensorData = data.GaussianClusters(means, labels.double(), *rounded, seed=seed, **options)
+        return task, means / c.snr, 1.0
+    if c.problem == "uniform":
+        parity = data.UniformParity(c.n_train, c.n_test, c.dim, c.size, seed=seed, **options)
+        return parity, parity.directions, 1.0
+    law: dict[str, Any] = {"groups": 1, "size": c.size, "aligned": c.aligned, "noise": c.noise}
+    structured = data.StructuredParity(c.n_train, c.n_test, c.dim, seed=seed, **law, **options)
+    return structured, structured.directions, (c.size / c.dim) ** 0.5
+
+
+def initial(config: FeatureConfig, unit: float) -> "nets.ThresholdedReLU":
+    """The symmetric network; on the uniform parity with the signs and thresholds of algorithm 6."""
+    c, m = config, config.width // 4
+    if c.problem == "uniform":
+        W, a = nets.drawn_neurons(c.dim, m, weights="signs", heads="signs", seed=c.streams.init)
+        places = torch.arange(2 * c.size - 1) / c.size - 1 + 1 / c.size
+        drawn = data.stream(c.streams.init, "thresholds").integers(len(places), size=m)
+        return nets.symmetric(W, a, places[torch.from_numpy(drawn)], c.dtype)
+    W, a = nets.drawn_neurons(c.dim, m, seed=c.streams.init)
+    return nets.symmetric(W / c.dim**0.5, a, torch.full((m,), c.threshold * unit), c.dtype)
+
+
+def first_batch(config: FeatureConfig, task: "data.TensorData") -> "tuple[torch.Tensor, torch.Tensor]":
+    """What the first step sees: all samples, with permuted labels if that is wanted."""
+    x, y = task.train
+    if config.method != "permuted_first" and config.control != "first_step_permuted":
+        return x, y
+    order = data.stream(config.streams.order, "first step").permutation(len(y))
+    return x, y[torch.from_numpy(order)]
+
+
+def first_rate(config: FeatureConfig, net: "nets.ThresholdedReLU", batch: Any, unit: float) -> float:
+    """eta of the first step: 1/(k |xi_(k-1)|) on the uniform parity, else from the median gradient."""
+    if config.problem == "uniform":
+        return 1 / (config.size * abs(measures.majority_coefficient(config.dim, config.size - 1)))
+    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
+    slope = 1.0 if config.loss == "hinge" else 0.5
+    return config.first_norm * config.threshold * unit / (slope * G.norm(dim=1).median().item())
+
+
+def optimizer(config: FeatureConfig) -> Any:
+    share = 0.0 if config.method == "frozen" else config.hidden_share
+    return learners.adam_by_layer(config.lr, {"hidden": share, "head": 1.0}, weight_decay=config.weight_decay)
+
+
+def train(config: FeatureConfig, recorder: Any) -> None:
+    """Train the network, or fit the fixed features, and follow losses and accuracies."""
+    task, directions, unit = build(config)
+    net = initial(config, unit)
+    if config.method == "kernels":
+        evaluate(learners.Measurement(net, kernels_of(config, task)), whole(task), config, recorder)
+        return
+    batch = first_batch(config, task)
+    rate = None if config.method == "no_first_step" else first_rate(config, net, batch, unit)
+    learner = learners.FirstStepThen(
+        net, loss=config.loss, optimizer=optimizer(config), first_lr=rate, erase=config.erase, first_batch=batch
+    )
+    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
+    best = measures.direction_cosines(G, directions).abs().amax(1)
+    recorder.log({"cosine/median": best.median().item(), "cosine/greatest": best.max().item()}, step=0)
+    parts = {"train": task.train, "test": task.test}
+    watching = [probes.LossProbe(parts, config.measure_every)]
+    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+
+
+def whole(task: "data.TensorData") -> "data.TensorData":
+    """The same data in one batch, for what is measured on all of it."""
+    task.batch_size = None
+    return task
+
+
+def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
+    """Test accuracies of fixed features, each at the best of the ridges, and of the best of them all."""
+
+    def found(net: Any, x: Any, y: Any) -> Mapping[str, float]:
+        z, t = (part.to(x).double() for part in task.test)
+        x, y, net = x.double(), y.double(), net.double()
+        few, few_y = x[: config.kernel_samples], y[: config.kernel_samples]
+        accuracies = {
+            "linear": primal(x, y, z, t),
+            "random_features": primal(net.features(x), y, net.features(z), t),
+        }
+        gaussian = measures.radial_kernel("gaussian", measures.median_distance(few[:1000]))
+        kinds: dict[str, Any] = {
+            "rbf": gaussian,
+            "arc_cosine": measures.arc_cosine_ntk,
+            "ntk": lambda a, b: measures.linearised_kernel(net, a, b),
+        }
+        for name, kernel in kinds.items():
+            accuracies[name] = max(measures.ridge_accuracies(kernel(few, few), few_y, kernel(z, few), t, RIDGES))
+        best = max(accuracies.values())
+        return {f"accuracy/test/{name}": value for name, value in accuracies.items()} | {"accuracy/test": best}
+
+    return found
+
+
+def primal(phi: "torch.Tensor", y: "torch.Tensor", phi_test: "torch.Tensor", t: "torch.Tensor") -> float:
+    """The best test accuracy of ridge regression on features that are fewer than samples."""
+    gram, moment = phi.T @ phi, phi.T @ y
+    return max(measures.ridge_accuracies(gram, moment, phi_test, t, RIDGES))
+
+
+def cost(config: FeatureConfig) -> Cost:
+    c = config
+    weights = c.width * (c.dim + 1)
+    if c.method == "kernels":
+        n = min(c.n_train, c.kernel_samples)
+        flops = 15 * n**3 / 3 + 8.0 * n * c.n_test * (c.dim + c.width) + 2.0 * c.n_train * c.width**2
+        return Cost(weights, flops, 8.0 * n * (3 * n + c.n_test))
+    measured = c.steps // c.measure_every + 2
+    flops = weights * (6.0 * c.batch_size * c.steps + 4.0 * c.n_train + 2.0 * measured * (c.n_train + c.n_test))
+    return Cost(weights, flops, 4.0 * (c.n_train + c.n_test) * (c.dim + 3 * c.width), c.steps)

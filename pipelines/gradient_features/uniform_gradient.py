@@ -1,0 +1,146 @@
+"""Lemma B.63. The gradient of a neuron on the uniform sparse parity, in closed form and by enumeration.
+
+For x uniform on {-1, 1}^d, y the product of k coordinates A, neurons w in {-1, 1}^d and |b| < 1,
+
+    G_j = xi_(k-1)/2 prod of w over A less j, j in A;      G_j = xi_(k+1)/2 prod of w over A and j, j not in A,
+
+with the Fourier coefficients xi of majority. The lemma is printed with xi_(k-1) twice and without the factor 1/2. Where
+w has one sign on A, the direction D of the parity has cosine 1/sqrt(1 + (k-1)^2/(k (d-k))) with G.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    at_most,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    torch,
+)
+
+
+class EnumeratedConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="identities hold to rounding")
+    dim: int = Field(11, ge=3, le=19, description="coordinates d, odd; all 2^d points are enumerated")
+    size: int = Field(4, ge=2, multiple_of=2, description="coordinates k of the parity, even")
+    width: int = Field(3000, ge=1, description="neurons, signs drawn at random")
+    thresholds: tuple[float, ...] = Field((-0.75, 0.0, 0.75), min_length=1, description="b, all of |b| < 1")
+
+
+PRESET = EnumeratedConfig()
+
+figure = Experiment(
+    name="gradient_features/uniform_gradient", figure="Lemma B.63",
+    title="Gradients of neurons on the uniform sparse parity, by enumeration",
+    caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
+    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
+    sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
+    metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    points = measures.sign_vectors(config.dim)
+    task = data.TensorData((points, points[:, : config.size].prod(1, keepdim=True)), name="every_sign_vector")
+    W, a = nets.drawn_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
+    net = nets.thresholded(W, a, torch.zeros(config.width))
+    D = data.group_directions(1, config.size, config.dim)
+
+    def found(net, x, y):
+        W = net.hidden.weight.detach()
+        forms = {
+            "corrected": measures.uniform_parity_gradient(W, config.size),
+            "printed": measures.uniform_parity_gradient(W, config.size, printed=True),
+        }
+        errors = dict.fromkeys(forms, 0.0)
+        for b in config.thresholds:
+            G = measures.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
+            errors = {name: max(errors[name], (G - form).abs().max().item()) for name, form in forms.items()}
+        same = W[:, : config.size].sum(1).abs() == config.size
+        cosines = measures.direction_cosines(G, D)[:, 0].abs()
+        recorder.array("cosines", cosines=cosines.cpu().numpy())
+        units = G[same] / G[same].norm(dim=1, keepdim=True)
+        sides = units * (units @ D.to(units).T).sign()
+        return {f"gradient_error/{name}": error for name, error in errors.items()} | {
+            "cosine_error": (cosines[same] - closed_cosine(config.dim, config.size)).abs().max().item(),
+            "same_sign_share": same.double().mean().item(),
+            "largest_deviation": (sides - D.to(sides)).abs().max().item(),
+        }
+
+    evaluate(learners.Measurement(net, found), task, config, recorder)
+
+
+def closed_cosine(dim, size):
+    return (1 + (size - 1) ** 2 / (size * (dim - size))) ** -0.5
+
+
+def sizes(runs):
+    return runs.values("dim")[0], runs.values("size")[0]
+
+
+@figure.cost
+def cost(config):
+    points = 2.0**config.dim
+    flops = 6 * len(config.thresholds) * points * config.dim * config.width
+    return Cost(config.dim * config.width, flops, 8 * points * (config.dim + config.width))
+
+
+@figure.claim(
+    "c02_gradient_printed",
+    says="the closed form of lemma B.63 as printed is the gradient (largest error over neurons and thresholds)",
+    paper="exact",
+    kind="identity",
+    expect=at_most(1e-12),
+    fails="off the support the coefficient is xi_(k+1), not xi_(k-1), and 1(z > 0) = (1 + sign z)/2 gives a factor 1/2",
+)
+def printed(runs):
+    return runs.final("gradient_error/printed")
+
+
+@figure.claim("c02_gradient_corrected",
+    says="with xi_(k+1) off the support and a factor 1/2 the closed form is the gradient (largest error)",
+    origin="corrected", kind="identity", expect=at_most(1e-12))  # fmt: skip
+def corrected(runs):
+    return runs.final("gradient_error/corrected")
+
+
+@figure.claim("c03_cosine_of_one_sign",
+    says="where w has one sign on A, |cos(G, D)| is 1/sqrt(1 + (k-1)^2/(k (d-k))) (largest error), and that is a share "
+    "2^-(k-1) of neurons (distance)",
+    paper="p = Θ(2^-(k-1))", where="Lemmas B.63, B.64", kind="identity",
+    expect={"cosine": at_most(1e-10), "share": at_most(0.03)})  # fmt: skip
+def one_sign(runs):
+    share = runs.final("same_sign_share") - 2.0 ** (1 - sizes(runs)[1])
+    return {"cosine": runs.final("cosine_error"), "share": abs(share)}
+
+
+@figure.claim("c03b_cone_in_the_largest_entry",
+    says="where w has one sign on A, no entry of G/|G| is further than sqrt(k)/(d-k) from D's (largest, in that unit)",
+    paper="γ_∞ = √k/(d-k)", where="Eq. B.556", kind="identity", expect=at_most(1))  # fmt: skip
+def largest_entry(runs):
+    d, k = sizes(runs)
+    return runs.final("largest_deviation") / (k**0.5 / (d - k))
+
+
+@figure.draw(cols=2, size=(9, 3.2))
+def panels(runs, axes):
+    left, right = axes[0]
+    names = ["printed", "corrected"]
+    errors = [max(runs.final(f"gradient_error/{name}"), 1e-17) for name in names]
+    left.barh(names, errors, color=CATEGORIES[:2])
+    left.axvline(1e-12, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    left.set(xscale="log", xlabel="largest error of a gradient's entry", xlim=(1e-18, 1))
+    left.legend(loc="upper right")
+    right.hist(runs.arrays("cosines")[0]["cosines"], bins=40, color=CATEGORIES[0])
+    right.axvline(closed_cosine(*sizes(runs)), color=CATEGORIES[1], linestyle="--", label="one sign on A, closed form")
+    right.set(xlabel="|cos(G, D)|", ylabel="neurons", xlim=(0, 1.02))
+    right.legend(loc="upper center", bbox_to_anchor=(0.4, 1.0))
