@@ -16,6 +16,9 @@ from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits
 from .mixtures import ClassMixture as ClassMixture
 from .mixtures import class_rows as class_rows
+from .modular import ModularAddition as ModularAddition
+from .modular import residue_sum as residue_sum
+from .modular import residue_tuples as residue_tuples
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages

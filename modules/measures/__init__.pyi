@@ -59,6 +59,15 @@ from .early_time import mean_ptk_correlation as mean_ptk_correlation
 from .early_time import observed_quadratic as observed_quadratic
 from .early_time import r_moments as r_moments
 from .early_time import r_moments_theory as r_moments_theory
+from .fourier import NeuronSpectra as NeuronSpectra
+from .fourier import attention_matrices as attention_matrices
+from .fourier import folded_power as folded_power
+from .fourier import gaussian_peak as gaussian_peak
+from .fourier import max_normalised_power as max_normalised_power
+from .fourier import neuron_spectra as neuron_spectra
+from .fourier import planar_power as planar_power
+from .fourier import top_share as top_share
+from .fourier import uniformity as uniformity
 from .gradients import TangentCovariance as TangentCovariance
 from .gradients import agop as agop
 from .gradients import layer_agop as layer_agop
@@ -91,6 +100,11 @@ from .kernels import ptk as ptk
 from .labels import class_indices as class_indices
 from .layers import layer_names as layer_names
 from .layers import left_out as left_out
+from .margins import Margins as Margins
+from .margins import class_margins as class_margins
+from .margins import frequency_margins as frequency_margins
+from .margins import group_norm as group_norm
+from .margins import modular_max_margin as modular_max_margin
 from .one_step_theory import GradientParts as GradientParts
 from .one_step_theory import activation_coefficients as activation_coefficients
 from .one_step_theory import alignment_theory as alignment_theory
