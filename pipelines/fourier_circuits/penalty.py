@@ -27,7 +27,6 @@ figure = Experiment(
         "weight_decay": loguniform(1e-3, 1.0)},
     metric="margin_ratio/worst", mode="max", minutes=0.8, controls=CONTROLS,
     small={("terms", "modulus", "width"): [(2, 5, 12), (3, 3, 12)], "steps": 20, "measure_every": 10},
-    headline=True,
 )  # fmt: skip
 
 

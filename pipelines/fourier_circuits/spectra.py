@@ -36,7 +36,7 @@ five = four.variant(
     "spectra_5", figure="Figs. C.3, C.4", title="Spectra of trained neurons, k = 5",
     laptop=AdditionConfig(**setting(5, 5), init_scale=0.1, batch_size=512, steps=2000),
     paper=PAPER.but(**setting(23, 5), init_scale=0.1), minutes=1,
-    small={"modulus": 3, "width": 20, "steps": 40, "measure_every": 20, "batch_size": 100},
+    small={"modulus": 5, "width": 20, "steps": 20, "measure_every": 10, "batch_size": 100},
 )  # fmt: skip
 ALL = [three, five]
 TASK = "that phases add up is what the task asks for: it is so without a penalty too, which only the spectra need"
