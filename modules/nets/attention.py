@@ -47,7 +47,7 @@ class AttentionBlock(nn.Module):
 
 
 class AttentionNet(nn.Module):
-    """Tokens t_1, ..., t_k and one more, "=", at whose position the last layer is read: logits over p classes.
+    """Tokens t_1, ..., t_k and one more, "=", at whose position logits over p classes are read, from normalised states.
 
     `tokens` (p + 1, width) are the embeddings E, the last row that of "="; `positions` (k + 1, width) are added.
     """
@@ -64,7 +64,7 @@ class AttentionNet(nn.Module):
         last = len(self.blocks) - 1
         for index, block in enumerate(self.blocks):
             h = block(h, slice(-1, None) if index == last else slice(None))
-        outputs: Tensor = self.head(h[:, 0])
+        outputs: Tensor = self.head(_normed(h[:, 0]))
         return outputs
 
 
@@ -74,22 +74,23 @@ def attention_net(
 ) -> AttentionNet:  # fmt: skip
     """An `AttentionNet` for `terms` residues modulo `modulus`; `feedforward=0` has attention alone.
 
-    Embeddings and positions are N(0, 1/width), linear maps N(0, 1/fan_in), without biases, each from a stream of its
-    own. Raises ValueError for a size below 1 (feedforward: below 0).
+    Embeddings and positions are N(0, 1/width). Linear maps have no biases and are uniform in +-1 / sqrt(fan_in), as
+    `nn.Linear` draws them. Each has a stream of its own. Raises ValueError for a size below 1 (feedforward: below 0).
     """
     if min(modulus, terms, width, heads, head_dim, layers) < 1 or feedforward < 0:
         raise ValueError("all sizes of an attention net must be at least 1, and feedforward at least 0")
     kind = getattr(torch, dtype_name(dtype))
     inner = heads * head_dim
 
-    def draw(stream: int, rows: int, columns: int) -> Tensor:
-        chance = np.random.default_rng([seed, stream])
-        return torch.from_numpy(chance.standard_normal((rows, columns)) / math.sqrt(columns)).to(kind)
+    def embedding(stream: int, rows: int) -> Tensor:
+        drawn = np.random.default_rng([seed, stream]).standard_normal((rows, width))
+        return torch.from_numpy(drawn / math.sqrt(width)).to(kind)
 
     def linear(stream: int, inputs: int, outputs: int) -> nn.Linear:
         layer: nn.Linear = skip_init(nn.Linear, inputs, outputs, bias=False, dtype=kind)
         with torch.no_grad():
-            layer.weight.copy_(draw(stream, outputs, inputs))
+            drawn = np.random.default_rng([seed, stream]).uniform(-1, 1, (outputs, inputs))
+            layer.weight.copy_(torch.from_numpy(drawn / math.sqrt(inputs)))
         return layer
 
     blocks = []
@@ -100,7 +101,7 @@ def attention_net(
         streams = range(10 * (index + 1), 10 * (index + 2))
         parts = {name: linear(stream, *size) for stream, (name, size) in zip(streams, sizes.items(), strict=False)}
         blocks.append(AttentionBlock(parts, heads))
-    return AttentionNet(draw(0, modulus + 1, width), draw(1, terms + 1, width), blocks, linear(2, width, modulus))
+    return AttentionNet(embedding(0, modulus + 1), embedding(1, terms + 1), blocks, linear(2, width, modulus))
 
 
 def _normed(h: Tensor) -> Tensor:

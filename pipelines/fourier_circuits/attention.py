@@ -25,20 +25,19 @@ NULLS = {"trained": "trained", "initial": "before training", "initial_attention"
 four = Experiment(
     name="fourier_circuits/attention_4", figure="Fig. 4.3", title="Attention matrices of one-layer transformers, k = 4",
     caption="Heads drawn at random of one seed's network. Right: means over heads and seeds, bars the seeds' range.",
-    laptop=TransformerConfig(measure_every=50), paper=PAPER.but(terms=4, modulus=31), grid={"seed": SEEDS},
+    laptop=TransformerConfig(steps=4000, measure_every=50), paper=PAPER.but(terms=4, modulus=31), grid={"seed": SEEDS},
     sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
     metric="attention_power/trained", mode="max", minutes=0.5,
     small={"modulus": 7, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10},
 )  # fmt: skip
 three = four.variant(
     "attention_3", figure="Fig. C.5", title="Attention matrices of one-layer transformers, k = 3",
-    laptop=TransformerConfig(terms=3, modulus=7, lr=2e-3, weight_decay=0.3, measure_every=50),
+    laptop=TransformerConfig(terms=3, modulus=7, steps=2000, measure_every=50),
     paper=PAPER.but(terms=3, modulus=61), minutes=0.7,
 )  # fmt: skip
 five = four.variant(
     "attention_5", figure="Fig. C.6", title="Attention matrices of one-layer transformers, k = 5",
-    laptop=TransformerConfig(terms=5, modulus=5, lr=2e-3, weight_decay=0.3, batch_size=512, steps=1000,
-        measure_every=100), paper=PAPER.but(terms=5, modulus=17), minutes=1,
+    laptop=TransformerConfig(terms=5, modulus=5, batch_size=512, steps=1000, measure_every=100), paper=PAPER.but(terms=5, modulus=17), minutes=1,
     small={"modulus": 3, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10,
         "batch_size": 50},
 )  # fmt: skip

@@ -9,8 +9,8 @@ from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost,
 
 NAMES = ("terms", "modulus", "width")
 SETTINGS = {2: 23, 3: 11}  # k: p
-SHARES = [0.3, 0.5, 0.75, 0.9]
-PRESET = AdditionConfig(steps=1500, measure_every=250)
+SHARES = [0.5, 0.9]
+PRESET = AdditionConfig(steps=1200, measure_every=250)
 PAPER = AdditionConfig(batch_size=1024, steps=50_000, measure_every=1000)
 
 figure = Experiment(
@@ -23,7 +23,7 @@ figure = Experiment(
         "train_share": SHARES, "seed": [0, 1, 2]},
     sweep_axes={"train_share": choice(0.3, 0.5, 0.7, 0.9), "lr": loguniform(1e-3, 2e-2), "width": choice(44, 88, 176),
         "norm_penalty": loguniform(1e-4, 5e-2), "weight_decay": loguniform(1e-3, 1.0)},
-    metric="accuracy/test", mode="max", minutes=1.5,
+    metric="accuracy/test", mode="max", minutes=1.5, controls=("permuted_labels", "untrained"),
     small={NAMES: [(2, 5, 12), (3, 3, 12)], "steps": 20, "measure_every": 10},
 )  # fmt: skip
 
@@ -66,11 +66,11 @@ def single(runs):
 
 
 @figure.claim("c11c_more_tells_more", origin="ours",
-    says="accuracy on the tuples left out is higher where 0.9 are trained on than where 0.3 are (least difference)",
+    says="accuracy on the tuples left out is higher where 0.9 are trained on than where half are (least difference)",
     expect=at_least(0.1))  # fmt: skip
 def more(runs):
     return min(
-        runs.final("accuracy/test", terms=k, train_share=0.9) - runs.final("accuracy/test", terms=k, train_share=0.3)
+        runs.final("accuracy/test", terms=k, train_share=0.9) - runs.final("accuracy/test", terms=k, train_share=0.5)
         for k in runs.values("terms")
     )
 

@@ -9,7 +9,7 @@ phases to the task.
 from featurelab.pipelines import Experiment, above, at_least, bars, choice, loguniform
 from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost, setting, train
 
-STRENGTHS = [0.0, 5e-5, 5e-4, 5e-3, 5e-2]
+STRENGTHS = [0.0, 5e-4, 5e-3, 5e-2]
 STATED = 5e-3
 PRESET = AdditionConfig(steps=1500, measure_every=250)
 SETTINGS = {2: 11, 3: 7}  # k: p

@@ -19,12 +19,12 @@ SHOWN = 3  # neurons
 four = Experiment(
     name="fourier_circuits/spectra_4", figure="Figs. 4.1, 4.2", title="Spectra of trained neurons, k = 4",
     caption="Neurons of one seed drawn at random among the active ones. Histograms are of one seed.",
-    laptop=AdditionConfig(**setting(7, 4), init_scale=0.25, batch_size=512, steps=2000),
+    laptop=AdditionConfig(**setting(7, 4), init_scale=0.25, steps=1200),
     paper=PAPER.but(**setting(47, 4), init_scale=0.25), grid={"seed": SEEDS},
     sweep_axes={"lr": loguniform(1e-3, 2e-2), "width": choice(96, 192, 384, 768),
         "norm_penalty": loguniform(1e-4, 5e-2), "weight_decay": loguniform(1e-3, 1.0)},
     metric="margin_ratio/worst", mode="max", minutes=0.7,
-    small={"modulus": 5, "width": 20, "steps": 40, "measure_every": 20, "batch_size": 100},
+    small={"modulus": 5, "width": 20, "steps": 40, "measure_every": 20},
     headline=True,
 )  # fmt: skip
 three = four.variant(
@@ -34,7 +34,7 @@ three = four.variant(
 )  # fmt: skip
 five = four.variant(
     "spectra_5", figure="Figs. C.3, C.4", title="Spectra of trained neurons, k = 5",
-    laptop=AdditionConfig(**setting(5, 5), init_scale=0.1, batch_size=512, steps=2000),
+    laptop=AdditionConfig(**setting(5, 5), init_scale=0.1, batch_size=512, steps=1500),
     paper=PAPER.but(**setting(23, 5), init_scale=0.1), minutes=1,
     small={"modulus": 5, "width": 20, "steps": 20, "measure_every": 10, "batch_size": 100},
 )  # fmt: skip
