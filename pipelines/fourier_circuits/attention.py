@@ -37,7 +37,8 @@ three = four.variant(
 )  # fmt: skip
 five = four.variant(
     "attention_5", figure="Fig. C.6", title="Attention matrices of one-layer transformers, k = 5",
-    laptop=TransformerConfig(terms=5, modulus=5, batch_size=512, steps=1000, measure_every=100), paper=PAPER.but(terms=5, modulus=17), minutes=1,
+    laptop=TransformerConfig(terms=5, modulus=5, batch_size=512, steps=1000, measure_every=100),
+    paper=PAPER.but(terms=5, modulus=17), minutes=1,
     small={"modulus": 3, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10,
         "batch_size": 50},
 )  # fmt: skip
