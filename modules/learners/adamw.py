@@ -38,6 +38,9 @@ class WarmedAdamW(torch.optim.AdamW):
         for group in self.param_groups:
             group["taken"] += 1
             group["lr"] = group["full_lr"] * min(1.0, group["taken"] / max(group["warmup"], 1))
+            for weight in group["params"]:  # the fused kernel reads a transposed gradient as if it were not
+                if weight.grad is not None and weight.grad.stride() != weight.stride():
+                    weight.grad = torch.empty_like(weight).copy_(weight.grad)
         return super().step(closure)
 
 

@@ -23,6 +23,20 @@ def test_steps_are_those_of_the_formula_with_a_rate_that_rises_linearly():
         torch.testing.assert_close(net.weight.detach(), w)
 
 
+def test_a_transposed_gradient_counts_as_what_it_is():
+    """The fused kernel goes through memory in order, and autograd may return a view."""
+    nets_ = [torch.nn.Linear(3, 5, bias=False, dtype=torch.float64) for _ in range(2)]
+    nets_[1].load_state_dict(nets_[0].state_dict())
+    gradient = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for net, g in zip(nets_, (gradient.T, gradient.T.contiguous()), strict=True):
+        optimizer = learners.adamw(0.1)(net)
+        for _ in range(3):
+            net.weight.grad = g
+            optimizer.step()
+    torch.testing.assert_close(nets_[0].weight, nets_[1].weight)
+    assert not gradient.T.is_contiguous()
+
+
 def test_the_warm_up_goes_on_where_a_checkpoint_was_taken():
     def stepped(optimizer, net, times):
         for _ in range(times):
