@@ -8,7 +8,6 @@ Margins are taken over all tuples, or over a random sample where there are more 
 """
 
 import copy
-import math
 from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
@@ -122,19 +121,21 @@ def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float
     counts = torch.bincount(active - 1, minlength=n)
     shares = spectra.shares(clean)
     by_frequency = measures.frequency_margins(neurons).sum(0)
-    return {
+    found = {
         "max_power/all": spectra.peak.mean().item(),
         "max_power/weighted": spectra.mean(spectra.peak),
         "frequency_agreement": spectra.mean(spectra.agrees),
         "phase_alignment": spectra.mean(spectra.phase),
         "amplitude_ratio": weighted_median(spectra.spread, spectra.weight),
         "coverage/active": (counts > 0).double().mean().item(),
-        "uniformity/active": measures.uniformity(counts),
         "single_frequency_share": shares.sum().item(),
         "coverage/clean": (shares > 0.5 / n).double().mean().item(),
-        "uniformity/clean": measures.uniformity(shares),
         "margin_by_frequency/least_over_greatest": (by_frequency.min() / by_frequency.abs().max()).item(),
     }
+    if n > 1:  # of a single frequency there is no share
+        found["uniformity/active"] = measures.uniformity(counts)
+        found["uniformity/clean"] = measures.uniformity(shares) if shares.sum() > 0 else 0.0
+    return found
 
 
 def weighted_median(values: Any, weights: Any) -> float:
@@ -179,7 +180,3 @@ def cost(config: AdditionConfig) -> Cost:
     measuring = (config.steps / config.measure_every + 2) * 6.0 * parameters * min(total, config.most_points)
     numbers = 6 * batch * config.width + 8 * parameters + 4 * CHUNK * config.width
     return Cost(parameters, training + measuring, 4.0 * numbers + 12.0 * total * config.terms, config.steps)
-
-
-def frequencies(modulus: int) -> int:
-    return math.floor(modulus / 2)

@@ -275,7 +275,7 @@ def panels(runs, axes):
     left, right = axes[0]
     names = [f"{k}, {p}" for k, p in TABLE]
     spots = np.arange(len(TABLE))
-    for shift, (metric, label) in enumerate({"worst": "theta*, least", "best": "theta*, greatest"}.items()):
+    for shift, (metric, label) in enumerate({"worst": "θ*, least over tuples", "best": "θ*, greatest"}.items()):
         errors = [max(runs.final(f"margin_error/{metric}", terms=k, modulus=p), 1e-17) for k, p in TABLE]
         left.bar(spots + 0.4 * shift - 0.2, errors, 0.38, color=CATEGORIES[shift], label=label)
     left.axhline(1e-9, color="#444444", linestyle="--", linewidth=1, label="tolerance")
@@ -284,7 +284,7 @@ def panels(runs, axes):
         ratios = [runs.final(f"margin_ratio/random_{metric}", terms=k, modulus=p) for k, p in TABLE]
         right.plot(spots, ratios, "o", color=colour, label=f"{label}, greatest of the random networks")
     right.axhline(1, color="#444444", linestyle="--", linewidth=1, label="γ*")
-    right.set(xlabel="k, p", ylabel="over γ*", title="random networks, and theta* with noise")
+    right.set(xlabel="k, p", ylabel="over γ*", title="random networks, and θ* with noise")
     for axis in (left, right):
         axis.set_xticks(spots, names)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
