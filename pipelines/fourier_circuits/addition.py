@@ -82,10 +82,10 @@ def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
             found |= {f"{name}/{part}": value for name, value in fitted(module.net, *pair, config.most_points).items()}
         return found
 
-    before = net.neurons.detach().clone()
+    before = net.neurons.detach().cpu().clone()
     watching = probes.Measure(watched, every=config.measure_every, inputs=task.train[0][:1])
     fit(learner, task, config, recorder, steps=config.steps, probes=[watching])
-    keep(recorder, net.neurons.detach(), before)
+    keep(recorder, net.neurons.detach().cpu(), before)
     return net
 
 
@@ -96,9 +96,8 @@ def keep(recorder: Any, neurons: Any, before: Any) -> None:
     norms = spectra.weight.pow(1 / neurons.shape[1])
     alive = norms > 0.1 * norms.max()
     recorder.array(
-        "neurons", strongest=neurons[order[:400]].double().cpu().numpy(),
-        peaks=spectra.peak[alive].cpu().numpy(), frequencies=spectra.frequency[alive].cpu().numpy(),
-        initial_peaks=first.peak.cpu().numpy(),
+        "neurons", strongest=neurons[order[:400]].double().numpy(), peaks=spectra.peak[alive].numpy(),
+        frequencies=spectra.frequency[alive].numpy(), initial_peaks=first.peak.numpy(),
     )  # fmt: skip
 
 
@@ -113,7 +112,7 @@ def whole(config: AdditionConfig) -> tuple[Any, Any]:
 
 def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float]:
     """What the neurons are made of, weighted by their part |theta_i|^(k+1) in the norm."""
-    neurons = net.neurons.detach().double()
+    neurons = net.neurons.detach().cpu().double()  # running sums on a GPU are not deterministic
     n = net.modulus // 2
     spectra = measures.neuron_spectra(neurons)
     norms = spectra.weight.pow(1 / (net.terms + 1))
