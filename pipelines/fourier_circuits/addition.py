@@ -117,7 +117,7 @@ def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float
     spectra = measures.neuron_spectra(neurons)
     norms = spectra.weight.pow(1 / (net.terms + 1))
     active = spectra.frequency[norms > 0.1 * norms.max()]
-    counts = torch.bincount(active - 1, minlength=n)
+    counts = torch.bincount(active - 1, minlength=n).double()
     shares = spectra.shares(clean)
     by_frequency = measures.frequency_margins(neurons).sum(0)
     found = {

@@ -39,6 +39,7 @@ five = four.variant(
     small={"modulus": 5, "width": 20, "steps": 20, "measure_every": 10, "batch_size": 100},
 )  # fmt: skip
 ALL = [three, five]
+FIVE = (five, "laptop")
 TASK = "that phases add up is what the task asks for: it is so without a penalty too, which only the spectra need"
 
 
@@ -53,7 +54,9 @@ four.cost(cost)
 @four.claim("c05_neurons_have_one_frequency", also=ALL,
     says="after training one frequency has nearly all of a neuron's power (mean over neurons weighted by "
     "|theta_i|^(k+1)), more than twice its share at random",
-    paper="almost 1 for all neurons", expect={"trained": at_least(0.99), "over random": above(2)})  # fmt: skip
+    paper="almost 1 for all neurons", expect={"trained": at_least(0.99), "over random": above(2)},
+    fails={FIVE: "1,500 steps on 512 tuples each end at 0.96, and with two frequencies a random neuron has half of its "
+    "power at one: more than twice that is out of reach"})  # fmt: skip
 def single(runs):
     trained = runs.final("max_power/weighted")
     return {"trained": trained, "over random": trained / runs.at("max_power/weighted", 0)}
@@ -78,7 +81,8 @@ def coverage(runs):
 @four.claim("c06b_clean_neurons_share_the_frequencies", also=ALL, origin="ours",
     says="of the norm |theta|^(k+1), neurons with 95% of their power at one frequency have all but a tenth, every "
     "frequency has half its equal share at least, and shares are about equal (entropy over log n)",
-    expect={"clean": at_least(0.9), "coverage": at_least(1.0), "uniformity": at_least(0.9)}, within=(0, 1))  # fmt: skip
+    expect={"clean": at_least(0.9), "coverage": at_least(1.0), "uniformity": at_least(0.9)}, within=(0, 1),
+    fails={FIVE: "after 1,500 steps on 512 tuples each a quarter of the norm is in neurons not yet clean"})  # fmt: skip
 def clean_coverage(runs):
     found = {name: runs.final(f"{name}/clean") for name in ("coverage", "uniformity")}
     return {"clean": runs.final("single_frequency_share")} | found
@@ -111,14 +115,17 @@ def phases(runs):
 @four.claim("c07c_vectors_have_equal_lengths", also=ALL,
     says="the k + 1 vectors of a neuron have the same length (longest over shortest, weighted median)",
     paper="one beta for all", where="Theorem 4.9", expect=at_most(1.05),
-    unspecific="weight decay balances the layers of a homogeneous network whatever it learns")  # fmt: skip
+    unspecific="a penalty on the norm balances the vectors of a homogeneous neuron whatever it learns",
+    fails={FIVE: "1,500 steps on 512 tuples each end at a ratio of 1.14"})  # fmt: skip
 def lengths(runs):
     return runs.final("amplitude_ratio")
 
 
 @four.claim("c08_margin_is_nearly_the_largest", also=ALL,
     says="the normalised margin of the trained network, and its mean over tuples, over gamma*",
-    paper="1 as lambda -> 0", where="Lemma 4.7", expect={"margin": at_least(0.9), "mean": at_least(0.97)})  # fmt: skip
+    paper="1 as lambda -> 0", where="Lemma 4.7", expect={"margin": at_least(0.9), "mean": at_least(0.97)},
+    fails={FIVE: "1,500 steps on 512 tuples each end at 0.4 and 0.87; the mean still rises, and the noise of batches "
+    "keeps the least margin low: for k = 4 it is 0.7 with batches of 512"})  # fmt: skip
 def margin(runs):
     return {"margin": runs.final("margin_ratio/worst"), "mean": runs.final("margin_ratio/mean")}
 
