@@ -10,6 +10,8 @@ network that is read at "=", attention from residues to residues takes no part i
 The laptop presets are stand-ins: k = 2 with p = 17 for k = 4 with p = 31, and small p for k = 3 and 5.
 """
 
+from typing import Any
+
 from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, choice, heatmap, loguniform, measures, np
 from featurelab.pipelines.fourier_circuits.transformer import TransformerConfig, cost, scores, train
 
@@ -63,7 +65,7 @@ FEW = {
     three: "with p = 7 there are 18 pairs of frequencies, of which a random matrix has half its power in four",
     five: "with p = 5 there are 8 pairs of frequencies, of which a random matrix has most of its power in four",
 }
-COARSE = {(figure, "laptop"): why for figure, why in FEW.items()}
+COARSE: Any = {(figure, "laptop"): why for figure, why in FEW.items()}
 
 
 @four.claim("c09_few_frequencies", also=[three, five],

@@ -9,6 +9,8 @@ The laptop presets train on all tuples, which is the theorem's setting: half of 
 `half_split`). The paper trains on half of 10^6 to 10^7.
 """
 
+from typing import Any
+
 from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, at_most, choice, loguniform, np
 from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost, setting, train
 
@@ -39,7 +41,7 @@ five = four.variant(
     small={"modulus": 5, "width": 20, "steps": 20, "measure_every": 10, "batch_size": 100},
 )  # fmt: skip
 ALL = [three, five]
-FIVE = (five, "laptop")
+FIVE: Any = (five, "laptop")
 TASK = "that phases add up is what the task asks for: it is so without a penalty too, which only the spectra need"
 
 

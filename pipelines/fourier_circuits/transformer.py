@@ -49,7 +49,8 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
     optimizer = learners.adamw(config.lr, betas=config.betas, weight_decay=config.weight_decay, warmup=config.warmup)
     every = config.measure_every if config.batch_size is None else 1
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=optimizer, steps_per_batch=every)
-    seen = {"train": tuple(part[: config.n_test] for part in task.train), "test": task.test}
+    x, y = task.train
+    seen = {"train": (x[: config.n_test], y[: config.n_test]), "test": task.test}
     watching = probes.LossProbe(seen, every=config.measure_every)
     fit(learner, task, config, recorder, steps=config.steps, probes=[watching])
     return net.cpu(), before
@@ -58,7 +59,7 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
 @torch.no_grad()
 def scores(tokens: Any, net: "nets.AttentionNet") -> Any:
     """E W_K W_Q^T E^T of the heads of the first block, with the residues' embeddings E of `tokens`."""
-    block = net.blocks[0]
+    block: Any = net.blocks[0]
     E, key, query = (w.double() for w in (tokens.tokens[:-1], block.key.weight, block.query.weight))
     return measures.attention_matrices(E, key, query, block.heads)
 
