@@ -17,6 +17,9 @@ from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits
 from .mixtures import ClassMixture as ClassMixture
 from .mixtures import class_rows as class_rows
+from .modular import ModularAddition as ModularAddition
+from .modular import residue_sum as residue_sum
+from .modular import residue_tuples as residue_tuples
 from .parities import LinearMargin as LinearMargin
 from .parities import StructuredParity as StructuredParity
 from .parities import UniformParity as UniformParity

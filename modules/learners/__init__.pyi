@@ -1,3 +1,5 @@
+from .adamw import adamw as adamw
+from .adamw import penalised as penalised
 from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM

@@ -63,6 +63,15 @@ from .fixed_features import arc_cosine_ntk as arc_cosine_ntk
 from .fixed_features import linearised_kernel as linearised_kernel
 from .fixed_features import median_distance as median_distance
 from .fixed_features import ridge_accuracies as ridge_accuracies
+from .fourier import NeuronSpectra as NeuronSpectra
+from .fourier import attention_matrices as attention_matrices
+from .fourier import folded_power as folded_power
+from .fourier import gaussian_peak as gaussian_peak
+from .fourier import max_normalised_power as max_normalised_power
+from .fourier import neuron_spectra as neuron_spectra
+from .fourier import planar_power as planar_power
+from .fourier import top_share as top_share
+from .fourier import uniformity as uniformity
 from .gradient_features import direction_cosines as direction_cosines
 from .gradient_features import hit_probability as hit_probability
 from .gradient_features import mixture_gradient as mixture_gradient
@@ -103,6 +112,11 @@ from .kernels import ptk as ptk
 from .labels import class_indices as class_indices
 from .layers import layer_names as layer_names
 from .layers import left_out as left_out
+from .margins import Margins as Margins
+from .margins import class_margins as class_margins
+from .margins import frequency_margins as frequency_margins
+from .margins import group_norm as group_norm
+from .margins import modular_max_margin as modular_max_margin
 from .one_step_theory import GradientParts as GradientParts
 from .one_step_theory import activation_coefficients as activation_coefficients
 from .one_step_theory import alignment_theory as alignment_theory

@@ -1,3 +1,5 @@
+from .attention import AttentionNet as AttentionNet
+from .attention import attention_net as attention_net
 from .conv import GlobalMean as GlobalMean
 from .conv import MeanGrid as MeanGrid
 from .conv import TrunkHead as TrunkHead
@@ -18,6 +20,10 @@ from .norm_softmax import MetricNet as MetricNet
 from .norm_softmax import NormSoftmax as NormSoftmax
 from .perceptron import Perceptron as Perceptron
 from .perceptron import perceptron as perceptron
+from .polynomial import PolynomialNet as PolynomialNet
+from .polynomial import max_margin_net as max_margin_net
+from .polynomial import max_margin_width as max_margin_width
+from .polynomial import polynomial_net as polynomial_net
 from .pretrained import WeightsMissing as WeightsMissing
 from .pretrained import pretrained_resnet50 as pretrained_resnet50
 from .proportional import CentredActivation as CentredActivation

@@ -20,6 +20,7 @@ def fit(learner, task, **options):
         learners.gd(0.1, weight_decay=0.1),
         learners.sgd(0.1, momentum=0.9, weight_decay=0.1),
         learners.adam(0.1, weight_decay=0.1),
+        learners.adamw(0.1, weight_decay=0.1),
         learners.speed_limited(0.1, [1, 1, 1], eps=0.01),
     ],
 )

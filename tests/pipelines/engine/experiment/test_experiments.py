@@ -25,6 +25,7 @@ UNTRAINED |= {
 UNTRAINED |= {"deep_neural_collapse/chance_level"}
 UNTRAINED |= {"fine_grained_structure/identities", "fine_grained_structure/templates"}
 UNTRAINED |= {"alignment_elasticity/tables"}
+UNTRAINED |= {"fourier_circuits/initial_spectra", "fourier_circuits/max_margin"}
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 # Gradients of the first step, measured at initialisation.
 UNTRAINED |= {

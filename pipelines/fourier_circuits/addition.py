@@ -1,0 +1,181 @@
+"""What the figures on one-hidden-layer networks share: the network f(a) = sum_i (sum_j u_ij(a_j))^k w_i, and its fit.
+
+It is trained on (a_1 + ... + a_k) mod p with the cross-entropy plus lambda |theta|_(2, k+1) (Definition 4.1). What is
+not stated is inferred: initial weights N(0, s_0 / p), the norm itself and not its power, no weight decay in AdamW,
+batches without replacement, and the number of steps.
+
+Margins are taken over all tuples, or over a random sample where there are more than `most_points`, in double precision.
+"""
+
+import copy
+from typing import Any, Literal
+
+from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
+
+CHUNK = 4096  # tuples at once through a network in double precision
+ALL_CONTROLS = ("permuted_labels", "untrained", "no_penalty", "plain_decay")
+
+
+class AdditionConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "no_penalty", "plain_decay"] = Field(
+        "none", description="what is destroyed; no_penalty: lambda = 0, plain_decay: weight decay in its place"
+    )
+    modulus: int = Field(11, ge=3, description="residues p, a prime")
+    terms: int = Field(2, ge=2, le=6, description="residues k that are added")
+    width: int = Field(40, ge=1, description="neurons m; Theorem 4.9 asks for 2^(2k-2) (p-1)")
+    init_scale: float = Field(1.0, gt=0, description="initial weights are N(0, init_scale / p)")
+    train_share: float = Field(1.0, gt=0, le=1, description="share of the p^k tuples that is trained on")
+    n_test: int = Field(20_000, ge=0, description="test tuples, at most those that are left")
+    lr: float = Field(5e-3, gt=0, description="learning rate of AdamW")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW: decay rates of its moments")
+    warmup: int = Field(10, ge=0, description="steps of linear warm-up")
+    norm_penalty: float = Field(5e-3, ge=0, description="lambda, which multiplies the L_(2, k+1) norm of the weights")
+    weight_decay: float = Field(0.0, ge=0, description="AdamW's decoupled weight decay")
+    plain_decay: float = Field(1.0, ge=0, description="weight decay under the control of that name")
+    batch_size: int | None = Field(None, ge=1, description="tuples a step; none: all of them")
+    steps: int = Field(1500, ge=1, description="optimiser steps")
+    measure_every: int = Field(100, ge=1, description="steps between measurements")
+    most_points: int = Field(200_000, ge=1, description="tuples on which margins are measured at most")
+    clean: float = Field(0.95, ge=0, le=1, description="share of its power at which a neuron has a single frequency")
+
+
+def theorem_width(modulus: int, terms: int) -> int:
+    """2^(2k-2) (p-1), the width that Theorem 4.9 asks for."""
+    return int(2 ** (2 * terms - 2) * (modulus - 1))
+
+
+def setting(modulus: int, terms: int) -> dict[str, int]:
+    return {"modulus": modulus, "terms": terms, "width": theorem_width(modulus, terms)}
+
+
+def dataset(config: AdditionConfig) -> "data.ModularAddition":
+    total = config.modulus**config.terms
+    n_train = max(1, round(config.train_share * total))
+    return data.ModularAddition(
+        config.modulus, config.terms, n_train, min(config.n_test, total - n_train), seed=config.streams.data,
+        batch_size=config.batch_size, order_seed=config.streams.order,
+    )  # fmt: skip
+
+
+def network(config: AdditionConfig) -> "nets.PolynomialNet":
+    return nets.polynomial_net(
+        config.modulus, config.terms, config.width, init_scale=config.init_scale, seed=config.streams.init,
+        dtype=config.dtype,
+    )  # fmt: skip
+
+
+def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
+    """Train the network; follow its margin, the spectra of its neurons, losses and accuracies."""
+    task, net = dataset(config), network(config)
+    plain = config.control == "plain_decay"
+    strength = 0.0 if config.control in ("no_penalty", "plain_decay") else config.norm_penalty
+    decay = config.plain_decay if plain else config.weight_decay
+    loss = learners.penalised("cross_entropy", lambda: measures.group_norm(net.neurons, config.terms + 1), strength)
+    optimizer = learners.adamw(config.lr, betas=config.betas, weight_decay=decay, warmup=config.warmup)
+    every = config.measure_every if config.batch_size is None else 1
+    learner = learners.Supervised(net, loss=loss, optimizer=optimizer, steps_per_batch=every)
+    points = whole(config)
+
+    def watched(module: Any, x: Any) -> dict[str, float]:
+        found = structure(module.net, config.clean) | margins(module.net, *points)
+        for part, pair in {"train": task.train, "test": task.test}.items():
+            found |= {f"{name}/{part}": value for name, value in fitted(module.net, *pair, config.most_points).items()}
+        return found
+
+    before = net.neurons.detach().cpu().clone()
+    watching = probes.Measure(watched, every=config.measure_every, inputs=task.train[0][:1])
+    fit(learner, task, config, recorder, steps=config.steps, probes=[watching])
+    keep(recorder, net.neurons.detach().cpu(), before)
+    return net
+
+
+def keep(recorder: Any, neurons: Any, before: Any) -> None:
+    """Keep what the pictures show: the strongest neurons, and peaks and frequencies of all that are not dead."""
+    spectra, first = measures.neuron_spectra(neurons), measures.neuron_spectra(before)
+    order = spectra.weight.argsort(descending=True)
+    norms = spectra.weight.pow(1 / neurons.shape[1])
+    alive = norms > 0.1 * norms.max()
+    recorder.array(
+        "neurons", strongest=neurons[order[:400]].double().numpy(), peaks=spectra.peak[alive].numpy(),
+        frequencies=spectra.frequency[alive].numpy(), initial_peaks=first.peak.numpy(),
+    )  # fmt: skip
+
+
+def whole(config: AdditionConfig) -> tuple[Any, Any]:
+    """All tuples with their own sums, or a random sample where there are too many."""
+    total = config.modulus**config.terms
+    task = data.ModularAddition(
+        config.modulus, config.terms, min(total, config.most_points), 0, seed=config.streams.data
+    )
+    return task.labelled
+
+
+def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float]:
+    """What the neurons are made of, weighted by their part |theta_i|^(k+1) in the norm."""
+    neurons = net.neurons.detach().cpu().double()  # running sums on a GPU are not deterministic
+    n = net.modulus // 2
+    spectra = measures.neuron_spectra(neurons)
+    norms = spectra.weight.pow(1 / (net.terms + 1))
+    active = spectra.frequency[norms > 0.1 * norms.max()]
+    counts = torch.bincount(active - 1, minlength=n).double()
+    shares = spectra.shares(clean)
+    by_frequency = measures.frequency_margins(neurons).sum(0)
+    found = {
+        "max_power/all": spectra.peak.mean().item(),
+        "max_power/weighted": spectra.mean(spectra.peak),
+        "frequency_agreement": spectra.mean(spectra.agrees),
+        "phase_alignment": spectra.mean(spectra.phase),
+        "amplitude_ratio": weighted_median(spectra.spread, spectra.weight),
+        "coverage/active": (counts > 0).double().mean().item(),
+        "single_frequency_share": shares.sum().item(),
+        "coverage/clean": (shares > 0.5 / n).double().mean().item(),
+        "margin_by_frequency/least_over_greatest": (by_frequency.min() / by_frequency.abs().max()).item(),
+    }
+    if n > 1:  # of a single frequency there is no share
+        found["uniformity/active"] = measures.uniformity(counts)
+        found["uniformity/clean"] = measures.uniformity(shares) if shares.sum() > 0 else 0.0
+    return found
+
+
+def weighted_median(values: Any, weights: Any) -> float:
+    order = values.argsort()
+    return values[order[int((weights[order].cumsum(0) < 0.5).sum())]].item()
+
+
+@torch.no_grad()
+def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
+    """The normalised margin of these tuples, and the mean of its class-weighted form, over gamma*."""
+    device = net.head.weight.device
+    net = copy.deepcopy(net).double()  # margins near zero would have the wrong sign in single precision
+    scale = measures.group_norm(net.neurons, net.terms + 1) ** (net.terms + 1)
+    scale = scale * measures.modular_max_margin(net.modulus, net.terms)
+    pairs = zip(x.split(CHUNK), y.split(CHUNK), strict=True)
+    found = [measures.class_margins(net(a.to(device)), b.to(device)) for a, b in pairs]
+    worst, mean = (torch.cat(part) for part in zip(*found, strict=True))
+    return {"margin_ratio/worst": (worst.min() / scale).item(), "margin_ratio/mean": (mean.mean() / scale).item(),
+        "accuracy/all": (worst > 0).double().mean().item()}  # fmt: skip
+
+
+@torch.no_grad()
+def fitted(net: Any, x: Any, y: Any, most: int) -> dict[str, float]:
+    """Cross-entropy and accuracy of the first `most` tuples; nothing where there are none."""
+    if not len(x):
+        return {}
+    x, y, device = x[:most], y[:most], next(net.parameters()).device
+    f = torch.cat([net(part.to(device)) for part in x.split(4 * CHUNK)])
+    y = y.to(device)
+    return {
+        "loss": torch.nn.functional.cross_entropy(f, y).item(),
+        "accuracy": (f.argmax(1) == y).double().mean().item(),
+    }
+
+
+def cost(config: AdditionConfig) -> Cost:
+    total = config.modulus**config.terms
+    n = round(config.train_share * total)
+    inputs, batch = config.terms * config.modulus, min(config.batch_size or n, n)
+    parameters = config.width * (inputs + config.modulus)
+    training = 6.0 * parameters * batch * config.steps
+    measuring = (config.steps / config.measure_every + 2) * 6.0 * parameters * min(total, config.most_points)
+    numbers = 6 * batch * config.width + 8 * parameters + 4 * CHUNK * config.width
+    return Cost(parameters, training + measuring, 4.0 * numbers + 12.0 * total * config.terms, config.steps)

@@ -1,0 +1,125 @@
+"""Figures 4.3, C.5, C.6. Attention matrices of trained one-layer transformers have few frequencies in two dimensions.
+
+The figures show W_K W_Q^T of random heads, and its spectrum. Frequencies have a meaning between residues, so what is
+shown and measured here is E W_K W_Q^T E^T, with E the residues' embeddings, and the share of its power in the four
+largest pairs of frequencies {(j, l), (-j, -l)}; what depends on the row or on the column alone is left out.
+
+Two nulls stand beside it: the trained embeddings with the attention weights of the start, and the other way round. In a
+network that is read at "=", attention from residues to residues takes no part in the output.
+
+The laptop presets are stand-ins: k = 2 with p = 17 for k = 4 with p = 31, and small p for k = 3 and 5.
+"""
+
+from typing import Any
+
+from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, choice, heatmap, loguniform, measures, np
+from featurelab.pipelines.fourier_circuits.transformer import TransformerConfig, cost, scores, train
+
+PAPER = TransformerConfig(
+    layers=1, width=128, heads=160, head_dim=32, feedforward=0, train_share=0.5, lr=1e-3, weight_decay=1e-3,
+    batch_size=1024, steps=50_000, measure_every=500,
+)  # fmt: skip
+SEEDS = [0, 1, 2]
+SHOWN = 3  # heads
+NULLS = {"trained": "trained", "initial": "before training", "initial_attention": "trained E, initial $W_K W_Q^T$",
+    "initial_embeddings": "initial E, trained $W_K W_Q^T$"}  # fmt: skip
+
+four = Experiment(
+    name="fourier_circuits/attention_4", figure="Fig. 4.3", title="Attention matrices of one-layer transformers, k = 4",
+    caption="Heads drawn at random of one seed's network. Right: means over heads and seeds, bars the seeds' range.",
+    laptop=TransformerConfig(steps=4000, measure_every=50), paper=PAPER.but(terms=4, modulus=31), grid={"seed": SEEDS},
+    sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
+    metric="attention_power/trained", mode="max", minutes=0.5,
+    small={"modulus": 7, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10},
+)  # fmt: skip
+three = four.variant(
+    "attention_3", figure="Fig. C.5", title="Attention matrices of one-layer transformers, k = 3",
+    laptop=TransformerConfig(terms=3, modulus=7, steps=2000, measure_every=50),
+    paper=PAPER.but(terms=3, modulus=61), minutes=0.7,
+)  # fmt: skip
+five = four.variant(
+    "attention_5", figure="Fig. C.6", title="Attention matrices of one-layer transformers, k = 5",
+    laptop=TransformerConfig(terms=5, modulus=5, batch_size=512, steps=1000, measure_every=100),
+    paper=PAPER.but(terms=5, modulus=17), minutes=1,
+    small={"modulus": 3, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10,
+        "batch_size": 50},
+)  # fmt: skip
+
+
+@four.trial
+def run(config, recorder):
+    net, before = train(config, recorder)
+    pairs = {"trained": (net, net), "initial": (before, before), "initial_attention": (net, before),
+        "initial_embeddings": (before, net)}  # fmt: skip
+    matrices = {name: scores(*pair) for name, pair in pairs.items()}
+    found = {}
+    for name, S in matrices.items():
+        top = min(config.top, (config.modulus - 1) ** 2 // 2)
+        found[f"attention_power/{name}"] = measures.top_share(measures.planar_power(S), top).mean().item()
+    recorder.log(found, step=config.steps)
+    recorder.array("attention", matrices=matrices["trained"][:40].numpy())
+
+
+four.cost(cost)
+FEW = {
+    three: "with p = 7 there are 18 pairs of frequencies, of which a random matrix has half its power in four",
+    five: "with p = 5 there are 8 pairs of frequencies, of which a random matrix has most of its power in four",
+}
+COARSE: Any = {(figure, "laptop"): why for figure, why in FEW.items()}
+
+
+@four.claim("c09_few_frequencies", also=[three, five],
+    says="the four largest pairs of frequencies have more of an attention matrix's power after training than before "
+    "(difference)",
+    paper="2-dim cosine shape, no number", expect=above(0), untested=COARSE)  # fmt: skip
+def few(runs):
+    return runs.final("attention_power/trained") - runs.final("attention_power/initial")
+
+
+@four.claim("c09b_most_power_in_few_frequencies", also=[three, five],
+    says="the four largest pairs of frequencies have half of the power after training, and much more than before",
+    paper="superposition of two cosine waveforms in each dimension",
+    expect={"share": at_least(0.5), "over initial": at_least(0.3)}, untested=COARSE)  # fmt: skip
+def most(runs):
+    share = runs.final("attention_power/trained")
+    return {"share": share, "over initial": share - runs.final("attention_power/initial")}
+
+
+@four.claim("c09c_attention_weights_have_the_frequencies", also=[three, five], origin="ours",
+    says="the power is in fewer frequencies than with the attention weights of the start between the trained "
+    "embeddings (difference of the shares of four)",
+    expect=at_least(0.1), untested=COARSE)  # fmt: skip
+def of_the_weights(runs):
+    return runs.final("attention_power/trained") - runs.final("attention_power/initial_attention")
+
+
+@four.claim("c11d_the_task_is_learned", also=[three, five],
+    says="tuples not trained on are added correctly in the end (accuracy)", paper="trained transformers", origin="ours",
+    expect=at_least(0.9), within=(0, 1))  # fmt: skip
+def learned(runs):
+    return runs.final("accuracy/test")
+
+
+@four.draw(rows=2, cols=4, size=(11.5, 5.4))
+def panels(runs, axes):
+    S = runs.where(seed=runs.values("seed")[0]).arrays("attention")[0]["matrices"]
+    chosen = np.random.default_rng(0).permutation(len(S))[:SHOWN]
+    for head, (above_, below_) in zip(chosen, axes[:, :SHOWN].T, strict=False):
+        centred = S[head] - S[head].mean(0) - S[head].mean(1, keepdims=True) + S[head].mean()
+        heatmap(above_, centred, f"head {head + 1}", note="query residue")
+        above_.set_ylabel("key residue")
+        power = np.abs(np.fft.fft2(centred)) ** 2
+        heatmap(below_, np.fft.fftshift(power / power.sum()), "its spectrum", note="frequency of the query")
+        below_.set_ylabel("frequency of the key")
+    bar, accuracy = axes[:, SHOWN]
+    for place, (name, label) in enumerate(NULLS.items()):
+        values = runs.finals(f"attention_power/{name}")
+        ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
+        bar.barh(place, values.mean(), xerr=ends, color=CATEGORIES[place], label=label)
+    bar.set(yticks=range(len(NULLS)), yticklabels=NULLS.values(), xlabel="share of the four largest pairs", xlim=(0, 1))
+    bar.invert_yaxis()
+    for part, colour in {"train": CATEGORIES[0], "test": CATEGORIES[1]}.items():
+        table = runs.curves(f"accuracy/{part}")
+        accuracy.plot(table.index, table.mean(axis=1), color=colour, label={"test": "validation"}.get(part, "training"))
+    accuracy.set(xlabel="step", ylabel="accuracy", ylim=(0, 1.03))
+    accuracy.legend(loc="lower right")

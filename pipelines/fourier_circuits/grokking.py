@@ -1,0 +1,99 @@
+"""Figure 4.4. Grokking with two to five residues: validation follows training late, and less so with more residues.
+
+Two-layer transformers learn (a_1 + ... + a_k) mod p with p chosen so that the tuples are about as many. T_train and
+T_val are the first measured steps with an accuracy of 0.99; validation dips and comes back afterwards. A training run
+counts only where validation later reaches 0.9: labels in a random order have the largest gap of all, which is no
+grokking. With k the modulus changes too, so that an order in k is nominal.
+
+The laptop preset has one layer, few tuples (289, 343, 625) and a weight decay of the size that grokking takes there;
+k = 5 is left out, since p = 3 has a single frequency and is not fitted.
+"""
+
+from featurelab.pipelines import CATEGORIES, Experiment, Field, Missing, at_least, band, below, choice, loguniform
+from featurelab.pipelines.fourier_circuits.transformer import TransformerConfig, cost, train
+
+
+class GrokkingConfig(TransformerConfig):
+    reached: float = Field(0.99, gt=0, le=1, description="accuracy whose first measured step is T_train and T_val")
+    generalises: float = Field(0.9, gt=0, le=1, description="validation accuracy without which a gap is no grokking")
+
+
+SETTINGS = {2: 17, 3: 7, 4: 5}  # k: p
+PAPER_SETTINGS = {2: 97, 3: 31, 4: 11, 5: 5}
+
+figure = Experiment(
+    name="fourier_circuits/grokking", figure="Fig. 4.4", title="Grokking with k residues",
+    caption="Means over seeds, bands their range.",
+    laptop=GrokkingConfig(steps=3000),
+    paper=GrokkingConfig(
+        layers=2, width=128, heads=160, head_dim=32, feedforward=512, train_share=0.5, lr=1e-3, weight_decay=1e-3,
+        batch_size=1024, steps=50_000, measure_every=10,
+    ),
+    grid={("terms", "modulus"): list(SETTINGS.items()), "seed": [0, 1, 2]},
+    paper_grid={("terms", "modulus"): list(PAPER_SETTINGS.items()), "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
+    metric="accuracy/test", mode="max", minutes=3,
+    small={("terms", "modulus"): [(2, 3), (3, 3), (4, 3)], "width": 8, "heads": 2, "head_dim": 4, "feedforward": 8,
+        "steps": 20, "measure_every": 5, "reached": 0.25, "generalises": 0.15},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    train(config, recorder)
+
+
+figure.cost(cost)
+
+
+def first(runs, part, k):
+    """The first measured step with the accuracy that counts as reached; `Missing` where there is none."""
+    curve = runs.curve(f"accuracy/{part}", terms=k)
+    late = curve.index[curve >= runs.values("reached")[0]]
+    if not len(late):
+        raise Missing(f"{part} accuracy of k = {k} ends at {curve.iloc[-1]:.2f}: when it is reached is censored")
+    return float(late[0])
+
+
+def gap(runs, k):
+    """The largest difference of training and validation accuracy; `Missing` where validation never generalises."""
+    train, test = (runs.curve(f"accuracy/{part}", terms=k) for part in ("train", "test"))
+    if test.max() < runs.values("generalises")[0]:
+        raise Missing(f"validation of k = {k} reaches {test.max():.2f} only: a gap that stays is no grokking")
+    return float((train - test).max())
+
+
+@figure.claim("c10_validation_comes_late",
+    says="k = 2: validation reaches 0.99 at least three times as late as training (ratio of the first steps)",
+    paper="grokking in all figures; curves, no number", expect=at_least(3))  # fmt: skip
+def late(runs):
+    return first(runs, "test", 2) / max(first(runs, "train", 2), 1.0)
+
+
+@figure.claim("c10a_validation_comes",
+    says="validation reaches 0.9 in the end, or on the way (greatest accuracy, least over k)",
+    paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1))  # fmt: skip
+def comes(runs):
+    return min(runs.curve("accuracy/test", terms=k).max() for k in runs.values("terms"))
+
+
+@figure.claim("c10b_weaker_with_more_residues",
+    says="the largest gap between training and validation accuracy falls from k = 2 to 3 to 4 (differences)",
+    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)})  # fmt: skip
+def weaker(runs):
+    gaps = {k: gap(runs, k) for k in SETTINGS}
+    return {"3 after 2": gaps[3] - gaps[2], "4 after 3": gaps[4] - gaps[3]}
+
+
+@figure.draw(cols=4, size=(13, 3.2))
+def panels(runs, axes):
+    present = runs.values("terms")
+    for axis, k in zip(axes[0], present, strict=False):
+        for part, colour in {"train": CATEGORIES[0], "test": CATEGORIES[3]}.items():
+            table = runs.curves(f"accuracy/{part}", terms=k)
+            band(axis, table.loc[table.index > 0], color=colour, label={"test": "validation"}.get(part, "training"))
+        p = int(runs.where(terms=k).trials.modulus.iloc[0])
+        axis.set(title=f"k = {k}, p = {p}", xlabel="step", ylabel="accuracy", xscale="log", ylim=(0, 1.03))
+    for axis in axes[0, len(present) :]:
+        axis.remove()
+    axes[0, 0].legend(loc="lower right")

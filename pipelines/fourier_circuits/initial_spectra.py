@@ -1,0 +1,106 @@
+"""Figures 4.2b, C.2b, C.4b. Embeddings drawn at random have no dominant frequency.
+
+The maximum normalised power of a vector u is max_j |uhat(j)|^2 / sum_j |uhat(j)|^2 with the frequencies j and p - j
+counted as one, and without them no real vector exceeds 1/2. Of iid Gaussian entries the powers of the n = (p-1)/2
+frequencies beside the mean are independent and exponential, so the expectation is H_n / n, exactly (ours). At the
+paper's full widths: nothing is trained here.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Config,
+    Cost,
+    Experiment,
+    Field,
+    at_most,
+    below,
+    choice,
+    data,
+    evaluate,
+    learners,
+    measures,
+    nets,
+    np,
+)
+from featurelab.pipelines.fourier_circuits.addition import theorem_width
+
+
+class SpectraConfig(Config):
+    precision: Literal["64-true"] = Field("64-true", description="spectra are taken in double precision")
+    modulus: int = Field(47, ge=3, description="residues p, a prime")
+    terms: int = Field(4, ge=2, description="residues k that are added")
+    width: int = Field(2944, ge=2, description="neurons m")
+
+
+PRESET = SpectraConfig()
+SETTINGS = {4: 47, 3: 97, 5: 23}  # k: p, in the order of the figures
+LABELS = {4: "Fig. 4.2b", 3: "Fig. C.2b", 5: "Fig. C.4b"}
+
+figure = Experiment(
+    name="fourier_circuits/initial_spectra", figure="Figs. 4.2b, C.2b, C.4b",
+    title="Maximum normalised power of random embeddings",
+    caption="All embeddings of one seed's network, without their means' power. Dashed: expectation in closed form.",
+    laptop=PRESET, paper=PRESET,
+    grid={("terms", "modulus", "width"): [(k, p, theorem_width(p, k)) for k, p in SETTINGS.items()],
+        "seed": [0, 1, 2, 3, 4]},
+    sweep_axes={"width": choice(64, 256, 1024, 4096), "modulus": choice(7, 11, 23, 47, 97)},
+    metric="max_power/vectors", minutes=0.1,
+    small={("terms", "modulus", "width"): [(4, 7, 40), (3, 11, 40), (5, 5, 40)]},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    task = data.ModularAddition(config.modulus, config.terms, 1, 0, seed=config.streams.data)
+    net = nets.polynomial_net(config.modulus, config.terms, config.width, seed=config.streams.init)
+
+    def spectra(net, x, y):
+        U = net.neurons[:, :-1].detach()
+        peaks = measures.max_normalised_power(measures.folded_power(U), include_dc=False).flatten()
+        neurons = measures.max_normalised_power(measures.folded_power(U).sum(1), include_dc=False)
+        expected = measures.gaussian_peak(config.modulus)
+        error = peaks.std() / len(peaks) ** 0.5
+        recorder.array("peaks", vectors=peaks.cpu().numpy())
+        return {
+            "max_power/vectors": peaks.mean(),
+            "max_power/neurons": neurons.mean(),
+            "max_power/expected": expected,
+            "max_power/standard_errors": (peaks.mean() - expected).abs() / error,
+        }
+
+    evaluate(learners.Measurement(net, spectra), task, config, recorder)
+
+
+@figure.cost
+def cost(config):
+    weights = config.width * (config.terms + 1) * config.modulus
+    return Cost(weights, 50.0 * weights, 60.0 * weights)
+
+
+@figure.claim("c04_random_vectors_are_as_expected",
+    says="the mean over embeddings lies within four standard errors of H_n / n (largest deviation in standard errors)",
+    paper="histograms, no number", kind="identity", origin="ours", expect=at_most(4))  # fmt: skip
+def expectation(runs):
+    return max(runs.final("max_power/standard_errors", terms=k) for k in SETTINGS)
+
+
+@figure.claim("c04b_random_power_is_small",
+    says="the mean over embeddings of the maximum normalised power is far from 1 (largest of the three settings)",
+    paper="histograms far from 1, no number", expect=below(0.3))  # fmt: skip
+def small(runs):
+    return max(runs.final("max_power/vectors", terms=k) for k in SETTINGS)
+
+
+@figure.draw(cols=3, size=(11, 3.2))
+def panels(runs, axes):
+    for axis, k, colour in zip(axes[0], SETTINGS, CATEGORIES, strict=False):
+        where = {"terms": k}
+        modulus = int(runs.where(**where).trials.modulus.iloc[0])
+        peaks = runs.arrays("peaks", **where)[0]["vectors"]
+        axis.hist(peaks, bins=np.linspace(0, 1, 61), color=colour, label=f"mean {peaks.mean():.4f}")
+        expected = measures.gaussian_peak(modulus)
+        axis.axvline(expected, color="#444444", linestyle="--", linewidth=1, label=f"$H_n/n$ = {expected:.4f}")
+        axis.set(title=f"{LABELS[k]}: k = {k}, p = {modulus}", xlabel="maximum normalised power", ylabel="embeddings")
+        axis.legend(loc="upper right")
