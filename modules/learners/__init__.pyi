@@ -1,3 +1,5 @@
+from .averaging import DenseAverage as DenseAverage
+from .averaging import valley as valley
 from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
@@ -22,6 +24,12 @@ from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
+from .penalised import PENALTIES as PENALTIES
+from .penalised import Penalised as Penalised
+from .penalised import Scaling as Scaling
+from .penalised import domain_covariances as domain_covariances
+from .penalised import frobenius_norm as frobenius_norm
+from .penalised import mixed as mixed
 from .supervised import Supervised as Supervised
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy

@@ -117,6 +117,7 @@ from .spectra import effective_rank as effective_rank
 from .spectra import eigenvalue_dispersion as eigenvalue_dispersion
 from .spectra import haar_orthogonal as haar_orthogonal
 from .spectra import isospectral as isospectral
+from .spectra import nuclear_norm as nuclear_norm
 from .spectra import participation_ratio as participation_ratio
 from .spectra import psd_power as psd_power
 from .spectra import stable_rank as stable_rank
