@@ -5,6 +5,7 @@ from .causal import Domains as Domains
 from .causal import InvariantAndEnvironmental as InvariantAndEnvironmental
 from .causal import coloured_digits as coloured_digits
 from .causal import environmental_features as environmental_features
+from .causal import signs as signs
 from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
 from .digit_classes import BalancedDigits as BalancedDigits

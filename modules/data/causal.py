@@ -64,14 +64,19 @@ def signs_and_noise(
     return torch.from_numpy(np.hstack([y * u[:, :1], sign * y * u[:, 1:]])), torch.from_numpy(y)
 
 
+def signs(n: int, seed: int, name: str = "train") -> Float64[Tensor, "{n} 1"]:
+    """n fair labels -1 and 1, from the stream "signs, <name>" of `seed`."""
+    return torch.from_numpy(stream(seed, f"signs, {name}").choice([-1.0, 1.0], (n, 1)))
+
+
 def environmental_features(
     n: int, dim: int, invariant: int, gamma: float, seed: int, name: str = "train"
 ) -> Float64[Tensor, "{n} {dim}"]:
     """n samples of y x, `dim` features of which the first `invariant` tell the label always, the others by gamma.
 
     The first are U[0, 1]. The others are U[0, 1] with probability 1/2 + gamma, else U[-1, 0]: of mean gamma and
-    variance 1/3 - gamma^2; -gamma is the law out of domain. Section 6.5 of the dissertation of Z. Shi (2024). Raises ValueError
-    unless 0 <= invariant <= dim and |gamma| <= 1/2.
+    variance 1/3 - gamma^2; -gamma is the law out of domain. Section 6.5 of the dissertation of Z. Shi (2024). Raises
+    ValueError unless 0 <= invariant <= dim and |gamma| <= 1/2.
     """
     if not (0 <= invariant <= dim and abs(gamma) <= 0.5):
         raise ValueError(f"needs 0 <= invariant <= dim and |gamma| <= 1/2, got {invariant}, {dim} and {gamma}")

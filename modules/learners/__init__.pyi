@@ -9,6 +9,7 @@ from .losses import Forward as Forward
 from .losses import Loss as Loss
 from .losses import accuracy as accuracy
 from .losses import cross_entropy as cross_entropy
+from .losses import logistic as logistic
 from .losses import loss as loss
 from .losses import mse as mse
 from .measurement import Measurement as Measurement

@@ -44,11 +44,28 @@ def cross_entropy(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     return torch.nn.functional.cross_entropy(forward(x), y)
 
 
-LOSSES: dict[str, Loss] = {"mse": mse, "half_mse": partial(mse, factor=0.5), "cross_entropy": cross_entropy}
+def logistic(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
+    """(1/n) sum_a ln(1 + exp(-y_a f(x_a))) for labels -1 and 1, y and f of shape (n, 1). >= 0.
+
+    Raises ValueError for other shapes, which would broadcast silently.
+    """
+    x, y = batch
+    f = forward(x)
+    if f.shape != y.shape:
+        raise ValueError(f"outputs have shape {tuple(f.shape)} but labels {tuple(y.shape)}")
+    return torch.nn.functional.softplus(-y * f).mean()
+
+
+LOSSES: dict[str, Loss] = {
+    "mse": mse,
+    "half_mse": partial(mse, factor=0.5),
+    "cross_entropy": cross_entropy,
+    "logistic": logistic,
+}
 
 
 def loss(name: str) -> Loss:
-    """The loss called `name`: mse, half_mse (with the factor 1/2) or cross_entropy. ValueError otherwise."""
+    """The loss called `name`: mse, half_mse (with the factor 1/2), cross_entropy or logistic. ValueError otherwise."""
     if name not in LOSSES:
         nearest = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
         raise ValueError(f"no loss is called {name!r}; did you mean {nearest!r}? known: {', '.join(sorted(LOSSES))}")

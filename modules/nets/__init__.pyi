@@ -27,6 +27,7 @@ from .random_features import RandomFeatures as RandomFeatures
 from .resnet import resnet as resnet
 from .resnet import resnet18 as resnet18
 from .resnet import resnet50 as resnet50
+from .scaled import Scaled as Scaled
 from .stack import Stack as Stack
 from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
