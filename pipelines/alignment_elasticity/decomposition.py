@@ -79,14 +79,16 @@ def shares(runs, rows):
 
 @figure.claim("c21_one_term_suffices",
     says="at a = 0.2 the first term leaves a small part of F - F_0 (largest share over n, both kinds of rows)",
-    paper="o(sqrt(n))", expect=below(0.3))  # fmt: skip
+    paper="o(sqrt(n))", expect=below(0.3),
+    undecided="0.28 on average over sixteen seeds, 0.257 to 0.306")  # fmt: skip
 def one_term(runs):
     return max(max(shares(runs, rows)) for rows in ROWS)
 
 
 @figure.claim("c21_remainder_falls",
     says="at a = 0.2 that share falls from the smallest n to the largest (least fall of both kinds of rows)",
-    paper="o(sqrt(n))", expect=above(0))  # fmt: skip
+    paper="o(sqrt(n))", expect=above(0),
+    unspecific=one_step.ANY_LABELS)  # fmt: skip
 def falls(runs):
     return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 

@@ -25,7 +25,7 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
-from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA
+from featurelab.pipelines.alignment_elasticity.one_step import ANY_LABELS, COLOURS, DATA
 
 SHARES = (0.1, 0.3, 0.6, 0.9)
 ERRORS = {
@@ -149,7 +149,8 @@ def cost(config):
 @nearer.claim("fig1_nearer_classes_move_more",
     says="from e = 0.1 to 0.9: the least rise between neighbours of Alignment and Elasticity, over the largest value",
     paper="nearer classes are updated and aligned more",
-    expect={"Alignment": above(0), "Elasticity": above(0)})  # fmt: skip
+    expect={"Alignment": above(0), "Elasticity": above(0)},
+    unspecific=ANY_LABELS)  # fmt: skip
 def moves(runs):
     curves = {"Alignment": runs.curve("alignment/trained"), "Elasticity": runs.curve("elasticity/unseen")}
     return {name: np.diff(curve).min() / curve.max() for name, curve in curves.items()}

@@ -159,7 +159,8 @@ def each_dataset(runs, value):
 @figure.claim("c27_recall_goes_with_alignment",
     says="over unseen classes Recall@1 and Alignment correlate positively after training (A: CARS196 or digits, B: "
     "CUB200 or random fields)",
-    paper="0.24 (CARS196), 0.29 (CUB200)", where="Table 1", expect={"A": above(0), "B": above(0)})  # fmt: skip
+    paper="0.24 (CARS196), 0.29 (CUB200)", where="Table 1", expect={"A": above(0), "B": above(0)},
+    unspecific="it is there before training: c27_training_raises_r is what training adds")  # fmt: skip
 def correlation(runs):
     return each_dataset(runs, lambda some: some.final(R))
 
@@ -171,7 +172,7 @@ def correlation(runs):
     paper="p = 0.00 for both",
     where="Table 1",
     expect={"A": at_least(3.88), "B": at_least(3.88)},
-    fails="on digits r is small, and with 40 unseen classes not significant",
+    undecided="on digits r is small, and with 40 unseen classes seldom significant: 0.5 to 6.1 over sixteen seeds",
     seeds=4,
 )
 def fisher(runs):
@@ -212,7 +213,8 @@ def public(runs):
 
 @figure.claim("c27_before_training_b",
     says="on random fields the correlation is there before training: some classes are noisier than others",
-    origin="ours", expect=at_least(0.5))  # fmt: skip
+    origin="ours", expect=at_least(0.5),
+    controls=())  # fmt: skip
 def before_training(runs):
     return runs.at(R, 0, dataset=PAIRS[runs.values("dataset")[0]][1])
 

@@ -29,7 +29,7 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
-from featurelab.pipelines.alignment_elasticity.one_step import relative
+from featurelab.pipelines.alignment_elasticity.one_step import ANY_LABELS, relative
 
 POWERS = (1, 2, 3)
 
@@ -140,20 +140,24 @@ def splits_exactly(runs):
 @figure.claim("c02_error_falls",
     says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
     paper="slope -1/2 up to logarithms",
-    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)})  # fmt: skip
+    expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
+    controls=["permuted_labels"], unspecific=ANY_LABELS)  # fmt: skip
 @regression.claim("app_b_error_falls",
     says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
-    paper="as Prop. 3.1", expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)})  # fmt: skip
+    paper="as Prop. 3.1", expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
+    controls=["permuted_labels"], unspecific=ANY_LABELS)  # fmt: skip
 def error_falls(runs):
     errors = list(by_size(runs, "rank_one/relative", USUAL).values())
     return {"last over first": errors[-1] / errors[0], "slope": slope(runs, "rank_one/relative", USUAL)}
 
 
 @figure.claim("c03_gradient_points_along_a", says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
-    origin="ours", expect=above(0.97))  # fmt: skip
+    origin="ours", expect=above(0.97),
+    controls=["permuted_labels"])  # fmt: skip
 @regression.claim("app_b_gradient_points_along_a",
     says="at |v| = 5, the cosine of G and A for n of 256 and more (least)", origin="ours",
-    within=(-1, 1), expect=above(0.97))  # fmt: skip
+    within=(-1, 1), expect=above(0.97),
+    controls=["permuted_labels"], unspecific=ANY_LABELS)  # fmt: skip
 def cosine(runs):
     return least_cosine(runs, USUAL)
 
@@ -168,7 +172,8 @@ def cosine_at_short_means(runs):
 @figure.claim("c04_long_means",
     says="outside the assumptions: |G - A| / |G| with |v| = 5 sqrt(d) or 5 d (least) exceeds 1, though G has rank one: "
     "its first singular value holds nearly all energy (least)",
-    origin="ours", expect={"relative error": above(1.0), "top energy": above(0.99)})  # fmt: skip
+    origin="ours", expect={"relative error": above(1.0), "top energy": above(0.99)},
+    controls=["permuted_labels"])  # fmt: skip
 def long_means(runs):
     named = {"relative error": "rank_one/relative", "top energy": "rank_one/top_energy"}
     return {
@@ -179,7 +184,8 @@ def long_means(runs):
 @figure.claim("c33_powers",
     says="at |v| = 1, the log-log slope in n of |(X~ G)^k - c_1^k (X~ beta)^k (alpha^k)^T|, elementwise powers",
     paper="n^(-k/2) log^(2k) n, the exponent as it must be meant", where="Lemma 3.2", origin="corrected",
-    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS})  # fmt: skip
+    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS},
+    controls=["permuted_labels"], unspecific="a bound on random features: any labels keep it")  # fmt: skip
 def powers(runs):
     return {f"k={k}": slope(runs, f"power_error/{k}", SHORT) for k in POWERS}
 

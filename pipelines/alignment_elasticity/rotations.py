@@ -8,8 +8,9 @@ where the determinant is -1. LAPACK's QR of a matrix near I gives a Q near -I, s
 Here |beta^T mu| and beta^T Sigma beta = |beta|^2 - (beta^T mu)^2 / |mu|^2 trade off, and their sum rises with
 |beta^T mu| only for |mu| > 1: with shorter means Elasticity falls, which the paper's statement leaves out.
 
-|v| = 5, and 3 for retrieval: at dimension 256 and |v| = 5 Recall@1 is at its ceiling. The paper gives no number for |v|
-that could decide it, so that what is shown is a setting in which the statements on retrieval hold.
+|v| = 5. How well the nearest neighbour tells classes at +-v apart goes with |v|^2 / sqrt(d), the difference of inner
+products over their spread: |v| = 3 at dimension 256 is |v| = 5 at the paper's 2048 (0.56 and 0.55; Recall@1 is 0.93
+before the step in both), and retrieval has these. |v| = 5 at 256, near the ceiling before the step, is judged beside.
 """
 
 from dataclasses import replace
@@ -21,6 +22,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Missing,
     above,
     at_least,
     at_most,
@@ -38,7 +40,7 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
-from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA, INSIDE, trend, trends
+from featurelab.pipelines.alignment_elasticity.one_step import ANY_LABELS, COLOURS, DATA, INSIDE, trend, trends
 
 
 class RotationConfig(one_step.UnseenConfig):
@@ -58,21 +60,25 @@ class GeneratorConfig(Config):
 
 
 LAPTOP, GENERATOR = RotationConfig(), GeneratorConfig()
+SEEDS = [0, 1, 2, 3, 4]
 LENGTHS = (0.7, 1.0, 1.5, 3.0, 5.0)
 RECALLED = [("ball", 3.0), ("sphere", 3.0), ("sphere", 5.0)]
+RECALLED_AT_2048 = [("ball", 5.0), ("sphere", 5.0)]
+AT = "|v| = 3, or 5 at the paper's dimension"
 
 scores = Experiment(
     name="alignment_elasticity/rotations", figure="Fig. 3 d, e",
     title="Alignment and Elasticity of unseen classes at R v",
     caption="With Fig. K.2. Every point is a rotation: the mean over networks and draws of the data.", laptop=LAPTOP,
-    paper=LAPTOP.but(rotations=300, **one_step.PAPER), grid={"distribution": list(DATA), "seed": [0, 1, 2, 3, 4]},
+    paper=LAPTOP.but(rotations=300, **one_step.PAPER), grid={"distribution": list(DATA), "seed": SEEDS},
     sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3,
     small=one_step.SMALL | {"rotations": 8, "seed": [0, 1, 2]},
 )  # fmt: skip
 retrieval = scores.variant(
     "rotations_recall", figure="Fig. 3 f", title="Recall@1 of unseen classes at R v, before and after the step",
     caption="With Fig. K.4 (bottom). Every point is a rotation: the mean over networks and draws of the data.",
-    recall=True, mean_norm=3.0, grid={("distribution", "mean_norm"): RECALLED, "seed": [0, 1, 2, 3, 4]},
+    recall=True, laptop=LAPTOP.but(mean_norm=3.0), grid={("distribution", "mean_norm"): RECALLED, "seed": SEEDS},
+    paper_grid={("distribution", "mean_norm"): RECALLED_AT_2048, "seed": SEEDS},
     metric="recall/cosine_trained", minutes=0.8,
 )  # fmt: skip
 short = scores.variant(
@@ -115,79 +121,105 @@ def cost(config):
 @scores.claim("c09_alignment_grows",
     says="over rotations Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
     paper="positive tendency", where="Figs. 3d, K.2", within=(-1, 1),
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)))  # fmt: skip
+    expect=dict.fromkeys(DATA.values(), at_least(0.95)), unspecific=ANY_LABELS)  # fmt: skip
 def alignment(runs):
     return trends(runs, "alignment/trained")
 
 
 @scores.claim("c10_elasticity_grows", says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
     paper="positive tendency", where="Figs. 3e, K.2", within=(-1, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))  # fmt: skip
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)), unspecific=ANY_LABELS)  # fmt: skip
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", INSIDE)
 
 
 @scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions: the same for Data 2, where slight rotations all saturate the features (Spearman)",
-    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))  # fmt: skip
+    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9),
+    undecided="near the bound: 0.83 to 0.97 in five draws of the data",
+    unspecific="beta of permuted labels is shorter: less saturates, and the trend is clearer (0.98)")  # fmt: skip
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
+@scores.claim("c10_elasticity_grows_outside_upper",
+    says="outside the assumptions: the same for Data 2 among the half of the rotations with the greatest |beta^T mu|",
+    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9),
+    fails="slight rotations all saturate the features: Elasticity is the same for them but for 1 to 5%")  # fmt: skip
+def elasticity_outside_upper(runs):
+    similarity = abs(runs.curve("similarity/unseen", distribution="truncated"))
+    return trend(runs, "elasticity/unseen", only=similarity >= similarity.median(), distribution="truncated")
+
+
 @scores.claim("c11_initial_alignment_is_flat",
     says="before the step Alignment does not depend on the rotation: its range over its mean, Data 1 and 3",
-    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)))  # fmt: skip
+    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)),
+    controls=())  # fmt: skip
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
 
 
-@retrieval.claim("c14_recall_rises", says="after the step Recall@1 rises with |beta^T mu|, |v| = 3 (Spearman)",
+def shortest(runs):
+    """The length of the means that retrieval is judged at: 3, or 5 at the paper's dimension, and not the longer one."""
+    return min(runs.values("mean_norm"))
+
+
+@retrieval.claim("c14_recall_rises", says=f"after the step Recall@1 rises with |beta^T mu|, {AT} (Spearman)",
     paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))  # fmt: skip
 def recall_rises(runs):
-    return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=3.0)
+    return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=shortest(runs))
 
 
 @retrieval.claim("c15_initial_recall_is_flat",
-    says="before the step Recall@1 does not depend on the rotation, |v| = 3: its range (larger of Data 1 and 3), and "
+    says=f"before the step Recall@1 does not depend on the rotation, {AT}: its range (larger of Data 1 and 3), and "
     "Spearman's correlation with |beta^T mu|",
     paper="does not vary",
-    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)})  # fmt: skip
+    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
+    controls=(),
+    undecided="no trend on average, but by chance each network has one along the only path of means: -0.25 to 0.52"
+)  # fmt: skip
 def initial_recall(runs):
-    curves = [runs.curve("recall/cosine_initial", mean_norm=3.0, distribution=d) for d in INSIDE]
+    curves = [runs.curve("recall/cosine_initial", mean_norm=shortest(runs), distribution=d) for d in INSIDE]
     largest = max(curve.max() - curve.min() for curve in curves)
-    return {"range": largest, **trends(runs, "recall/cosine_initial", INSIDE, mean_norm=3.0)}
+    return {"range": largest, **trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))}
 
 
 @retrieval.claim(
     "c15b_initial_recall_of_one_network",
-    says="the same of each network by itself, whichever its sign: |Spearman|, |v| = 3 (mean over networks)",
+    says=f"the same of each network by itself, whichever its sign: |Spearman|, {AT} (mean over networks)",
     origin="ours",
     within=(0, 1),
     expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
-    fails="rotations share one path of means, so a single network's flat curve still correlates with it by about 0.5",
+    controls=(),
+    undecided="rotations share one path of means, so that one network's flat curve correlates with it: 0.30 to 0.59",
 )
 def initial_recall_of_one(runs):
-    found = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=3.0)
+    found = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))
     return {name: abs(correlation) for name, correlation in found.items()}
 
 
 @retrieval.claim("c16_far_classes_lose",
-    says="the gain of Recall@1, |v| = 3: mean over the tenth of the rotations with the least |beta^T mu| (largest over"
+    says=f"the gain of Recall@1, {AT}: mean over the tenth of the rotations with the least |beta^T mu| (largest over"
     " Data 1 and 3), and over the third with the greatest (least)",
     paper="decreases when beta^T mu is too small",
     expect={"lowest tenth": below(0), "top third": above(-0.005)})  # fmt: skip
 def far_classes(runs):
-    lows, highs = zip(*(gains(runs, distribution, 3.0) for distribution in INSIDE), strict=True)
+    lows, highs = zip(*(gains(runs, distribution, shortest(runs)) for distribution in INSIDE), strict=True)
     return {"lowest tenth": max(lows), "top third": min(highs)}
 
 
 @retrieval.claim("c16_far_classes_lose_longer_means",
     says="the same for Data 3 at |v| = 5, where Recall@1 is near its ceiling before the step",
     paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)})  # fmt: skip
+    expect={"lowest tenth": below(0), "top third": above(-0.005)},
+    untested={"paper": "at the paper's dimension the other claims are of |v| = 5"},
+    unspecific="permuted labels do the same at a twenty-fifth of the size")  # fmt: skip
 def far_classes_longer(runs):
-    low, high = gains(runs, "sphere", 5.0)
+    longest = max(runs.values("mean_norm"))
+    if longest == shortest(runs):
+        raise Missing("means of one length alone")
+    low, high = gains(runs, "sphere", longest)
     return {"lowest tenth": low, "top third": high}
 
 
@@ -235,7 +267,10 @@ def panels(runs, axes):
 
 @retrieval.draw(cols=3, size=(12, 3.4))
 def recall_panels(runs, axes):
-    for axis, (distribution, norm) in zip(axes[0], RECALLED, strict=True):
+    shown = dict.fromkeys(zip(runs.trials.distribution, runs.trials.mean_norm, strict=True))
+    for unused in axes[0, len(shown) :]:
+        unused.set_visible(False)
+    for axis, (distribution, norm) in zip(axes[0], shown, strict=False):
         some = runs.where(distribution=distribution, mean_norm=norm)
         scatter(axis, some, "recall/cosine_initial", "#3566a8", "before the step")
         scatter(axis, some, "recall/cosine_trained", "#d1672c", "after")

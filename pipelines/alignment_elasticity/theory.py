@@ -99,7 +99,8 @@ def alignment_as_printed(runs):
     says="|v| = 1: the closed form with eta sqrt(N), l = 1, over the measured Elasticity (least and greatest over e), "
     "and Spearman's correlation of the two over e",
     paper="exact up to o(1)", where="Thm. 4.3", origin="corrected",
-    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)})  # fmt: skip
+    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)},
+    unspecific=one_step.ANY_LABELS)  # fmt: skip
 def elasticity(runs):
     found, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
     order = stats.spearmanr(some.curve("elasticity/consistent_1"), some.curve("elasticity/unseen")).statistic
@@ -110,14 +111,16 @@ def elasticity(runs):
     says="|v| = 1: Elasticity to first order with sigma' kept, over the measured one, at eta = 1 and n^0.25 (median "
     "over e)",
     origin="ours", where="Thm. 4.3",
-    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)})  # fmt: skip
+    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)},
+    unspecific=one_step.ANY_LABELS)  # fmt: skip
 def first_order(runs):
     return {name: np.median(ratios(runs, "first_order", a)) for name, a in RATES.items()}
 
 
 @figure.claim("c19b_first_order_of_one_draw",
     says="how far that ratio is from 1 in each draw of data and networks, at eta = 1 and n^0.25 (median over e)",
-    origin="ours", where="Thm. 4.3", expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)})  # fmt: skip
+    origin="ours", where="Thm. 4.3", expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
+    undecided="at eta = 1 it is 0.037 on average over sixteen seeds, 0.020 to 0.057")  # fmt: skip
 def first_order_of_one(runs):
     return {name: abs(np.median(ratios(runs, "first_order", a)) - 1) for name, a in RATES.items()}
 
@@ -132,7 +135,8 @@ def elasticity_as_printed(runs):
 
 @figure.claim("c20_printed_scale_is_far_off",
     says="|v| = 1: the measured Elasticity over the closed form as printed (least over e)", origin="ours",
-    where="Thm. 4.3", expect=above(100))  # fmt: skip
+    where="Thm. 4.3", expect=above(100),
+    unspecific=one_step.ANY_LABELS)  # fmt: skip
 def far_off(runs):
     return float((1 / ratios(runs, "literal_1")).min())
 

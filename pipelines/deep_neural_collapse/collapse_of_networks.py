@@ -35,7 +35,8 @@ PAPER = NetworkConfig(
     dataset="mnist", n_train=50_000, n_test=10_000, width=512, init_scale=0.2, lr=0.05, batch_size=128, epochs=500,
     measure_every=10,
 )  # fmt: skip
-CONV = NetworkConfig(n_train=600, width=64, init_scale=1.0, epochs=160, measure_every=10)
+# small initial weights take long to leave the loss of constants: about 900 epochs of these
+CONV = NetworkConfig(n_train=600, width=64, epochs=1600, measure_every=100)
 SEEDS = [0, 1, 2]
 OF_PAPER = ("mnist", "cifar10", "svhn")
 # enough for each network to fit a few digits, or nearly no claim would be measured
@@ -57,18 +58,20 @@ mlp = Experiment(
 )  # fmt: skip
 resnet = mlp.variant(
     "resnet", figure="Figs. 2b, 8, 11", title="Collapse and the ansatz in the head of a residual network",
-    laptop=CONV.but(trunk="batch_norm"), paper=PAPER.but(trunk="resnet18", epochs=300), grid={"seed": SEEDS},
-    paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=0.6, small=SMALL,
-    stand_in="three convolutions with batch norm in place of ResNet-18, initial scale 1, and " + STAND_IN,
+    laptop=CONV.but(trunk="batch_norm", init_scale=0.2, epochs=2000), paper=PAPER.but(trunk="resnet18", epochs=300),
+    grid={"seed": SEEDS}, paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=1.8,
+    small=SMALL | {"init_scale": 1.0},
+    stand_in="three convolutions with batch norm in place of ResNet-18, and " + STAND_IN,
 )  # fmt: skip
 vgg = resnet.variant(
     "vgg", figure="Figs. 9, 12", title="Collapse and the ansatz in the head of a VGG",
-    laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
+    laptop=CONV.but(trunk="plain", init_scale=0.3, lr=0.02, momentum=0.9),
     paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
-    small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
-    stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
+    minutes=1.5, small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
+    stand_in="three convolutions in place of VGG-11, and " + STAND_IN,
 )  # fmt: skip
+TRAINED_ON = "it is the labels trained on that collapse: a network that fits permuted ones does the same to these"
 PRINTED = {mlp: "0.74 +- 0.13 (MNIST)", resnet: "0.74 +- 0.17 (CIFAR-10)", vgg: "curves, no number"}
 mlp.trial(run)
 mlp.cost(cost)
@@ -136,6 +139,7 @@ for experiment in PRINTED:
         paper="decreases mostly between steps (1) and (2)",
         where=f"Section 5, {experiment.figure}",
         expect={"share": at_least(0.5), "layers": at_least(3)},
+        unspecific=TRAINED_ON,
     )(right_factor)
 
 
@@ -158,12 +162,13 @@ for experiment, number in PRINTED.items():
         where=f"Section 5, {experiment.figure}",
         within=(-1, 1),
         expect=at_least(0.6),
+        unspecific=TRAINED_ON,
     )(trained)
 
 
 @mlp.claim("c17_untrained_ansatz_is_high_too", also=[resnet, vgg],
     says="control: before training the same score is as high (mean over hidden layers), so that it proves little",
-    origin="ours", within=(-1, 1), expect=at_least(0.6))  # fmt: skip
+    origin="ours", within=(-1, 1), expect=at_least(0.6), unspecific="it speaks of the untrained network")  # fmt: skip
 def untrained(runs):
     return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
 
@@ -172,7 +177,7 @@ def untrained(runs):
     says="after training, NC1 of a hidden layer's input falls at the root of the layer's AGOP, and further than at "
     "that root turned at random (largest ratio over layers)",
     paper="the AGOP can decrease within-class variability", where="Abstract, Section 5",
-    expect={"of the input": below(1), "of the turned": below(1)})  # fmt: skip
+    expect={"of the input": below(1), "of the turned": below(1)}, unspecific=TRAINED_ON)  # fmt: skip
 def agop_contracts(runs):
     cases = [(one, layer) for one in of_small_scale(runs) for layer in hidden(runs)]
     return {
@@ -186,7 +191,8 @@ def agop_contracts(runs):
 @mlp.claim("c18_classes_collapse", also=[resnet, vgg],
     says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end "
     "(Spearman)",
-    paper="curves, no number", expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)})  # fmt: skip
+    paper="curves, no number", expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)},
+    unspecific=TRAINED_ON)  # fmt: skip
 def collapse(runs):
     networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)
     profiles = [[one.final(f"nc1/{layer}") for layer in layers] for one in networks]
@@ -202,7 +208,8 @@ def over_start(one, metric):
 
 @mlp.claim("c20_means_spread_in_the_last_layer", also=[resnet, vgg],
     says="the class means of the last hidden layer are nearer to a simplex than those before (difference of NC2)",
-    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0))  # fmt: skip
+    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0),
+    unspecific=TRAINED_ON)  # fmt: skip
 def last_layer(runs):
     top = len(hidden(runs))
     return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
@@ -229,6 +236,7 @@ def beyond_all(runs):
     where="Section 5",
     expect=below(1),
     fails={mlp: "at initial scale 0.3 the means end further from a simplex than they began; at 0.5 hardly any nearer"},
+    unspecific=TRAINED_ON,
 )
 def progress(runs):
     return max(over_start(one, f"nc2_cosines/{len(hidden(runs))}") for one in of_small_scale(runs))
@@ -247,7 +255,8 @@ def small_scale(runs):
 
 
 @mlp.claim("c21_excess_over_rotations_grows",
-    says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5",
+    says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5; the null "
+    "falls rather than the score rises",
     origin="ours", expect={"over the start": at_least(0.15), "over the large scale": above(0)})  # fmt: skip
 def excess(runs):
     small, large = of_small_scale(runs), of_large_scale(runs)
@@ -255,6 +264,15 @@ def excess(runs):
         "over the start": min(mean(one, "nfa_excess") - mean(one, "nfa_excess", step=0) for one in small),
         "over the large scale": min(mean(one, "nfa_excess") for one in small) - mean(large, "nfa_excess"),
     }
+
+
+@mlp.claim("c21b_the_score_itself_grows",
+    says="the score itself, W'W with the square root of the AGOP, grows in training by as much as the excess is to "
+    "(mean over hidden layers)",
+    origin="ours", expect=at_least(0.15),
+    fails="at initial scale 0.5 it goes from 0.83 to 0.84; the excess grows since the null falls")  # fmt: skip
+def score_growth(runs):
+    return min(mean(one, "nfa_pearson") - mean(one, "nfa_pearson", step=0) for one in of_small_scale(runs))
 
 
 @mlp.draw(size=(16, 4))

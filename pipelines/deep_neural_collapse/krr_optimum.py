@@ -29,7 +29,7 @@ from featurelab.pipelines import (
     np,
     torch,
 )
-from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import FITS_ANYTHING, PUBLIC, relu
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build
 
 
@@ -164,7 +164,8 @@ def bound(runs):
 @layers.claim("c13b_layers_approach_the_optimum",
     says="the value rises with each layer, and in each at the AGOP, and stays below n/(n + mu) (least differences)",
     origin="ours",
-    expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)})  # fmt: skip
+    expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)},
+    unspecific=FITS_ANYTHING)  # fmt: skip
 def approach(runs):
     before, after = (runs.curve(f"krr_value/{stage}").to_numpy() for stage in ("input", "projected"))
     return {

@@ -95,3 +95,10 @@ def accuracies(axis, runs, title):
     """The training and test accuracy on the labels trained on, against the epoch."""
     over_epochs(axis, runs, {"accuracy/train": "train", "accuracy/test": "test"})
     axis.set(title=title, ylabel="accuracy", ylim=(0, 1.02))
+
+
+def recovered(axis, runs, best):
+    """CLP and LPO beside the test accuracy `best` of a network trained on the classes; dotted: chance for pairs."""
+    axis.bar(["CLP", "LPO", "OT"], [runs.final("clp/head"), runs.final("lpo/head"), best], color=CATEGORIES[:3])
+    axis.axhline(0.5, color="#444444", linestyle=":", linewidth=1, label="chance")
+    axis.set(ylim=(0, 1.05))

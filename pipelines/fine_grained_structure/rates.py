@@ -5,14 +5,14 @@ and features still resemble inputs. So claims on structure count only cells whos
 and how many these are stands beside them.
 """
 
-from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below, heatmap
+from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
 
 figure = coarse.mixture.variant(
     "rates", figure="Figs. 19-28", title="Coarse labels at nine cells of learning rate and weight decay",
-    caption="Top: training error, mean over seeds. Middle: final distances over their maximum, of one seed, with "
-    "the training accuracy; dark is near. Bottom: CLP, LPO and OT.",
+    caption="From above: error and loss, means over seeds; distances over their maximum, of one seed, at the source's "
+    "four times, with the training accuracy at the end (dark is near); CLP, LPO and OT.",
     laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"), paper=CIFAR10.but(probed=("head",)),
     grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": [0, 1, 2]}, minutes=0.8,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on features "
@@ -71,22 +71,26 @@ def over_chance(runs):
     return min(clp[c] for c in learned(runs)) - 0.5
 
 
-@figure.draw(rows=3, cols=9, size=(19, 6.8))
+@figure.draw(rows=7, cols=9, size=(19, 15))
 def panels(runs, axes):
-    for (top, middle, bottom), ((lr, decay), fit) in zip(axes.T, cells(runs, "accuracy/train").items(), strict=False):
+    for (errors, losses, *maps, bars), ((lr, decay), fit) in zip(
+        axes.T, cells(runs, "accuracy/train").items(), strict=False
+    ):
         cell = runs.where(lr=lr, weight_decay=decay)
         merged = cell.where(labels="coarse")
         for part, colour in (("train", CATEGORIES[0]), ("test", CATEGORIES[1])):
             error = 1 - merged.curve(f"accuracy/{part}")
-            top.plot(pictures.in_epochs(merged, error.index), error, label=part, color=colour)
-        top.set(title=f"η = {lr:g}\ndecay {decay:g}", xlabel="epoch", ylim=(-0.02, 1))
-        D = merged.arrays("distances")[0]["matrices"][-1]
-        heatmap(middle, D / D.max(), "", f"class (fitted {fit:.3f})")
-        scores = [merged.final("clp/head"), merged.final("lpo/head"), pictures.best(cell)]
-        bottom.bar(["CLP", "LPO", "OT"], scores, color=CATEGORIES[:3])
-        bottom.axhline(0.5, color="#444444", linestyle=":", linewidth=1, label="chance")
-        bottom.set(ylim=(0, 1.05))
-    for axis, label in zip(axes[:, 0], ("error", "D: class", "test accuracy"), strict=True):
+            errors.plot(pictures.in_epochs(merged, error.index), error, label=part, color=colour)
+        errors.set(title=f"η = {lr:g}\ndecay {decay:g}", ylim=(-0.02, 1))
+        pictures.over_epochs(losses, merged, {"loss/train": "train", "loss/test": "test"})
+        losses.set(yscale="log")
+        losses.sharey(axes[1, 0])
+        pictures.distances(maps, merged.arrays("distances")[0], "")
+        for axis in maps:
+            axis.set(ylabel="")
+        maps[-1].set_xlabel(f"class (fitted {fit:.3f})")
+        pictures.recovered(bars, merged, pictures.best(cell))
+    for axis, label in zip(axes[:, 0], ("error", "loss", *["D: class"] * 4, "test accuracy"), strict=True):
         axis.set_ylabel(label)
     axes[0, 8].legend(loc="upper right")
-    axes[2, 8].legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    axes[6, 8].legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))

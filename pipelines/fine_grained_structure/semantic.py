@@ -49,6 +49,10 @@ class FamiliesConfig(training.LabelsConfig):
 
 
 CHANCE = {"families": 1 / 3, "cifar100": 1 / 5}
+SHOWN = {  # the super-classes of Figures 10 to 13: of CIFAR-100's own "vehicles 1" and "non-insect invertebrates"
+    "families": {"official": (0, 1), "random_coarse": (0, 1)},
+    "cifar100": {"official": (18, 13), "random_coarse": (0, 1)},
+}
 LAPTOP = FamiliesConfig(
     coarse=4, n_train=720, n_test=720, dim=64, width=128, momentum=0.0, weight_decay=0.0, batch_size=None, epochs=300,
     drops=(), measure_every=50,
@@ -56,8 +60,8 @@ LAPTOP = FamiliesConfig(
 
 figure = coarse.mixture.variant(
     "semantic_groups", figure="Figs. 10-13", title="Super-classes of similar and of random classes",
-    caption="Left: features of one super-class laid out by t-SNE, one seed, colours are classes. Right: means over "
-    "seeds, bars their range; dashed: chance.",
+    caption="Left: features of two super-classes of each kind laid out by t-SNE, one seed, colours are classes. Right: "
+    "means over seeds, bars their range; dashed: chance.",
     laptop=LAPTOP,
     paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)}),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": [0, 1, 2]},
@@ -158,18 +162,19 @@ def fitted(runs):
     return {name: min(by_spread(runs, "accuracy/train", labels)) for name, labels in names.items()}
 
 
-@figure.draw(cols=4, size=(14, 3.4))
+@figure.draw(cols=6, size=(19, 3.4))
 def panels(runs, axes):
     *planes, ratio, accuracy = axes[0]
-    spreads = sorted(runs.values("spread"))
+    spreads, dataset = sorted(runs.values("spread")), runs.values("dataset")[0]
     places, names = np.arange(len(spreads)), {"official": "similar classes", "random_coarse": "random classes"}
-    for axis, (labels, name) in zip(planes, names.items(), strict=True):
+    chosen = [(labels, group) for labels in names for group in SHOWN[dataset][labels]]
+    for axis, (labels, group) in zip(planes, chosen, strict=True):
         kept = runs.arrays("plane", labels=labels, spread=spreads[0])[0]
-        for c, colour in zip(np.flatnonzero(kept["groups"] == 0), CATEGORIES, strict=False):
+        for c, colour in zip(np.flatnonzero(kept["groups"] == group), CATEGORIES, strict=False):
             axis.scatter(*kept["points"][kept["classes"] == c].T, s=8, color=colour, linewidth=0)
-        axis.set(title=f"a super-class of {name}", xticks=[], yticks=[])
+        axis.set(title=f"{names[labels]}, super-class {group}", xticks=[], yticks=[])
         axis.grid(visible=False)
-    chance = CHANCE[runs.values("dataset")[0]]
+    chance = CHANCE[dataset]
     shown = [(ratio, "msdr/head", "MSDR", 1.0), (accuracy, "cluster_accuracy/head", "cluster accuracy", chance)]
     for axis, metric, name, level in shown:
         for offset, (labels, title) in enumerate(names.items()):

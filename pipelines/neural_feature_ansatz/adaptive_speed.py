@@ -33,7 +33,8 @@ def final(runs, optimizer):
 
 @figure.claim("c30_least_aligned_layer_gains",
     says="the least aligned hidden layer ends with a higher UC-NFA than under gradient descent (difference)",
-    paper="curves, no number", expect=above(0))  # fmt: skip
+    paper="curves, no number", expect=above(0),
+    undecided="on average over sixteen seeds it gains 0.065; in three of them it loses, up to 0.24")  # fmt: skip
 def least(runs):
     return min(final(runs, "adaptive_slo")) - min(final(runs, "gd"))
 

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Field, TrainedConfig, data, fit, learners, measures, nets, probes
 
+ANY_LABELS = "the text speaks of gradient descent, whatever the labels: permuted ones are fitted and align weights too"
+
 
 class ChainConfig(TrainedConfig):
     precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("64-true", description="Lightning precision")

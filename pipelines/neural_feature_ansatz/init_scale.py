@@ -15,7 +15,7 @@ presets halve it, which is the same as the loss with one half in front at the pr
 import itertools
 
 from featurelab.pipelines import Experiment, above, at_least, at_most, choice, curves, loguniform, mlp_cost
-from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, train
+from featurelab.pipelines.neural_feature_ansatz.chain import ANY_LABELS, ChainConfig, train
 
 PAPER = ChainConfig(n_train=256, dim=32, width=256, lr=0.05, steps=800, measure_every=5)
 SCALES = [1.0, 0.1, 0.01, 0.001]
@@ -61,7 +61,8 @@ def spread(runs, metric, step=None):
 
 @isotropic.claim("c6_small_init_raises_uc_nfa",
     says="layer 1: the final UC-NFA rises as s_0 falls from 0.1 to 0.01 to 0.001 (differences)",
-    paper="curves, no number", expect={"0.01 over 0.1": above(0), "0.001 over 0.01": above(0)})  # fmt: skip
+    paper="curves, no number", expect={"0.01 over 0.1": above(0), "0.001 over 0.01": above(0)},
+    unspecific=ANY_LABELS)  # fmt: skip
 def uc_order(runs):
     large, middle, small = (runs.final("nfa/0", init_scale=s) for s in (0.1, 0.01, 0.001))
     return {"0.01 over 0.1": middle - large, "0.001 over 0.01": small - middle}
@@ -69,9 +70,24 @@ def uc_order(runs):
 
 @isotropic.claim("c7_early_c_nfa_is_invariant",
     says="layer 1: the C-NFA at step 10 hardly depends on s_0 (range over the four scales)",
-    paper="invariant to scale early on", where="Section 3", expect=at_most(0.06))  # fmt: skip
+    paper="invariant to scale early on", where="Section 3", expect=at_most(0.06), unspecific=ANY_LABELS,
+    undecided="0.048 on average over sixteen seeds, 0.027 to 0.071: too near to the tolerance")  # fmt: skip
 def early_range(runs):
     return spread(runs, "cnfa/0", step=10)
+
+
+@isotropic.claim("c7b_c_nfa_remains_high", also=(slow_decay, fast_decay),
+    says="from step 10 on the C-NFA of both layers remains above the 0.53 of Fig. 1's random K (least over training)",
+    paper="remains high throughout training across initialization scale", where="Section 2.3, App. G", within=(-1, 1),
+    expect={f"s_0 = {s:g}": above(0.53) for s in SCALES},
+    undecided={isotropic: "layer 1 falls to 0.48 to 0.59 at s_0 = 1 and 0.1, and stays above 0.7 at 0.001 alone"}
+)  # fmt: skip
+def remains_high(runs):
+    def least(s):
+        followed = [runs.curve(f"cnfa/{layer}", init_scale=s) for layer in (0, 1)]
+        return min(curve[curve.index >= 10].min() for curve in followed)
+
+    return {f"s_0 = {s:g}": least(s) for s in SCALES}
 
 
 @isotropic.claim("c8_small_init_generalises",
@@ -84,7 +100,7 @@ def test_order(runs):
 
 @isotropic.claim("c9_second_layer_centred",
     says="layer 2: the final C-NFA exceeds the UC-NFA at every s_0 (smallest difference)", paper="curves, no number",
-    expect=at_least(0.4))  # fmt: skip
+    expect=at_least(0.4), unspecific=ANY_LABELS)  # fmt: skip
 def second_layer(runs):
     return min(runs.final("cnfa/1", init_scale=s) - runs.final("nfa/1", init_scale=s) for s in SCALES)
 
@@ -101,13 +117,39 @@ def second_layer_uncentred(runs):
     return {"highest": max(final), "range": max(final) - min(final)}
 
 
+@isotropic.claim("c10b_uncentred_is_small_at_first", also=(slow_decay, fast_decay), controls=(),
+    says="before training the UC-NFA is small (largest over s_0)", paper="small at initialization", where="Appendix G",
+    within=(0, 1), expect={"layer 1": at_most(0.3), "layer 2": at_most(0.3)},
+    fails="layer 1 begins at 0.4 to 0.5, near the 0.53 of Fig. 1's random K; layer 2 begins at 0.14")  # fmt: skip
+def uncentred_at_first(runs):
+    return {f"layer {k + 1}": max(runs.at(f"nfa/{k}", 0, init_scale=s) for s in SCALES) for k in (0, 1)}
+
+
+@isotropic.claim("c10c_uncentred_rises", also=(slow_decay, fast_decay),
+    says="the UC-NFA ends above its value before training at every s_0 (smallest rise)",
+    paper="become high through training, while being small at initialization", where="Appendix G",
+    expect={"layer 1": above(0), "layer 2": above(0)},
+    undecided={slow_decay: "at s_0 = 1 layer 1 falls in five seeds of eight"},
+    fails={fast_decay: "at s_0 = 1 layer 1 falls in each of six seeds; at 0.1 and below it rises in all"},
+    unspecific=ANY_LABELS)  # fmt: skip
+def uncentred_rises(runs):
+    def rise(metric, s):
+        return runs.final(metric, init_scale=s) - runs.at(metric, 0, init_scale=s)
+
+    return {f"layer {k + 1}": min(rise(f"nfa/{k}", s) for s in SCALES) for k in (0, 1)}
+
+
 @isotropic.claim(
     "c27_c_nfa_is_the_more_robust",
     also=(slow_decay, fast_decay),
     says="layer 1: the final UC-NFA depends more on s_0 than the final C-NFA (difference of ranges)",
     paper="curves, no number",
     expect=at_least(0),
-    fails={isotropic: "with isotropic inputs the C-NFA at large s_0 decays late in training; the ordering holds early"},
+    undecided={
+        isotropic: "with isotropic inputs the C-NFA at large s_0 decays late in training: in eleven seeds of sixteen "
+        "it is the less robust"
+    },
+    unspecific=ANY_LABELS,
 )
 def robustness(runs):
     return spread(runs, "nfa/0") - spread(runs, "cnfa/0")
@@ -115,7 +157,8 @@ def robustness(runs):
 
 @slow_decay.claim("c28_small_init_generalises",
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)", paper="curves, no number",
-    expect=above(0))  # fmt: skip
+    expect=above(0), unspecific="permuted labels too are fitted by a smaller function from a small initialisation"
+)  # fmt: skip
 @fast_decay.claim("c29_small_init_generalises",
     says="the final test loss is lower at s_0 = 0.01 than at 1 (difference)", paper="curves, no number",
     expect=above(0),

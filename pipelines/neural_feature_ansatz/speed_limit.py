@@ -10,7 +10,7 @@ the loss starts above 2000. Each s_0 has its own learning rate, for both optimis
 """
 
 from featurelab.pipelines import above, at_least, at_most, curves, heatmap
-from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, keep_features, train
+from featurelab.pipelines.neural_feature_ansatz.chain import ANY_LABELS, ChainConfig, keep_features, train
 from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 PRESET = ChainConfig(
@@ -46,13 +46,14 @@ def run(config, recorder):
 
 @ratio.claim("c13_ratio_under_gd", says="gradient descent: the centred part's share rises as s_0 falls",
     paper="curves, no number", where="Fig. 4a",
-    expect={"s_0 = 1": at_most(0.05), "s_0 = 0.1": at_most(0.2), "s_0 = 0.001": at_least(0.7)})  # fmt: skip
+    expect={"s_0 = 1": at_most(0.05), "s_0 = 0.1": at_most(0.2), "s_0 = 0.001": at_least(0.7)},
+    unspecific=ANY_LABELS)  # fmt: skip
 def gd_ratio(runs):
     return {f"s_0 = {s:g}": runs.final("centered_ratio/0", optimizer="gd", init_scale=s) for s in (1.0, 0.1, 0.001)}
 
 
 @ratio.claim("c14_ratio_under_slo", says="speed-limited: the centred part dominates at every s_0 (smallest ratio)",
-    paper="close to 1", where="Fig. 4b", expect=at_least(0.85))  # fmt: skip
+    paper="close to 1", where="Fig. 4b", expect=at_least(0.85), unspecific=ANY_LABELS)  # fmt: skip
 def slo_ratio(runs):
     return min(runs.final("centered_ratio/0", optimizer="slo", init_scale=s) for s in RATES)
 
@@ -77,6 +78,22 @@ def quality(runs, matrix, optimizer, init_scale):
     paper="heat maps, no number", expect=at_least(0.3))  # fmt: skip
 def better_features(runs):
     return quality(runs, "nfm", "slo", 1.0) - quality(runs, "nfm", "gd", 1.0)
+
+
+@large_init.claim("c16b_slo_improves_the_agop",
+    says="from s_0 = 1 the AGOP resembles the target's EGOP more after SLO than after gradient descent (difference)",
+    paper="significantly improve", where="Section 4.2", expect=at_least(0.3),
+    undecided="0.18 to 0.35 in three seeds: after gradient descent the AGOP correlates at 0.5 already")  # fmt: skip
+def better_agop(runs):
+    return quality(runs, "agop", "slo", 1.0) - quality(runs, "agop", "gd", 1.0)
+
+
+@large_init.claim("c16c_slo_makes_them_alike",
+    says="from s_0 = 1 NFM and AGOP are more alike after SLO than after gradient descent (UC-NFA, difference)",
+    paper="more similar to each other", where="Section 4.2", expect=above(0),
+    unspecific="SLO lets the centred part dominate, and with it the UC-NFA, whatever the labels")  # fmt: skip
+def more_alike(runs):
+    return runs.final("nfa/0", optimizer="slo") - runs.final("nfa/0", optimizer="gd")
 
 
 @large_init.claim("c17_slo_generalises",

@@ -31,6 +31,7 @@ LAPTOP = NumbersConfig(
 DESCENT = ("gd", 0.2, (2.5, 0.4, 0.4, 0.4, 0.4))
 PRINTED = ("slo", 0.3, (2.5, 0.4, 0.4, 0.4, 0.4))
 FASTER = ("slo", 0.3, (25.0, 0.4, 0.4, 0.4, 0.4))
+ANY_SPEEDS = "speeds act on layers whatever the labels: with permuted ones the first layer moves more too"
 RUNS = {DESCENT: "GD", PRINTED: "SLO, $C_0$ = 2.5", FASTER: "SLO, $C_0$ = 25 (ours)"}
 
 figure = Experiment(
@@ -79,7 +80,8 @@ def gain(runs, metric, run=PRINTED):
 @figure.claim("c34_slo_raises_alignment",
     says="SLO raises the centred share, the UC-NFA and the diagonals' correlation (gains over gradient descent)",
     paper="curves, no number", where="Fig. 14a",
-    expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)})  # fmt: skip
+    expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)},
+    unspecific=ANY_SPEEDS)  # fmt: skip
 def raises(runs):
     metrics = {"ratio": "centered_ratio/0", "UC-NFA": "nfa/0", "diagonal Pearson": "diagonal_pearson/agop"}
     return {name: gain(runs, metric) for name, metric in metrics.items()}
@@ -94,7 +96,7 @@ def raises_centred(runs):
 
 @figure.claim("c34c_faster_first_layer",
     says="with a first layer ten times faster than printed SLO raises the UC-NFA further (gain over C_0 = 2.5)",
-    origin="ours", expect=above(0))  # fmt: skip
+    origin="ours", expect=above(0), unspecific=ANY_SPEEDS)  # fmt: skip
 def faster(runs):
     return gain(runs, "nfa/0", FASTER) - gain(runs, "nfa/0", PRINTED)
 

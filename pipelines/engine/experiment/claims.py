@@ -192,6 +192,8 @@ class Claim:
                 values[seed] = _named(self.measure(runs))
             except Missing as gap:
                 gaps[seed] = str(gap)
+            except ZeroDivisionError:  # as of what has not moved, where updates are withheld
+                gaps[seed] = "it is a share of nothing"
             else:
                 bad = [f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)]
                 gaps |= {seed: ", ".join(bad)} if bad else {}

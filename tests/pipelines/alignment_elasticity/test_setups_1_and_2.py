@@ -42,6 +42,7 @@ def test_the_paper_s_presets_are_its_numbers():
         assert (paper.n_train, paper.dim, paper.width, paper.networks) == (2048, 2048, 2048, 30)
         assert paper.lr_exponent == 0.25
     assert experiment("rotations").paper.rotations == 300
+    assert {config.mean_norm for config in experiment("rotations_recall").configs("paper")} == {5.0}
 
 
 def test_a_trial_repeats_to_the_last_digit():

@@ -42,6 +42,14 @@ def test_a_ranking_follows_the_scores_of_both_evaluation_sets():
         assert results.final(f"elasticity/{name}/0") > 0
 
 
+def test_the_agreement_without_updates_is_that_of_the_untrained_control():
+    config = ranking.figure.small_configs()[0]
+    own, control = (performed(ranking.figure, [c]) for c in (config, config.but(control="untrained")))
+    for name in ("digits", "fields"):
+        withheld = ranking.middle(control, f"kendalls_w/{name}")
+        assert own.final(f"kendalls_w_untrained/{name}") == pytest.approx(withheld)
+
+
 def test_the_ranking_s_middle_is_epochs_6_to_15_of_20():
     assert [epoch for epoch in range(21) if ranking.in_the_middle(epoch, 20)] == list(range(6, 16))
 

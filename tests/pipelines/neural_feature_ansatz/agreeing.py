@@ -1,6 +1,6 @@
 """Made-up measurements of every figure: some with which every claim holds, some with which every one fails.
 
-Each function maps a trial's config to its metrics; a pair of values is that at step 10 and that at the end.
+Each function maps a trial's config to its metrics: one value, or one each at step 0, which may lack, 10 and the end.
 """
 
 import functools
@@ -10,7 +10,7 @@ from madeup import results
 
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.results import Results
-from featurelab.pipelines.neural_feature_ansatz.identities import EXACT
+from featurelab.pipelines.neural_feature_ansatz.identities import DYNAMICS, EXACT, PROJECTOR
 from featurelab.pipelines.neural_feature_ansatz.street_numbers import RUNS
 
 EXPERIMENTS = {e.name.partition("/")[2]: e for e in registry.experiments("neural_feature_ansatz")}
@@ -28,9 +28,9 @@ def sweep(name, scale="laptop", agree=True) -> Results:
 
 
 def curve(value):
-    """The metric by step; a pair is that at step 10 and that at the end."""
-    early, final = value if isinstance(value, tuple) else (value, value)
-    return {10: early, 800: final}
+    """The metric by step: two values are those at step 10 and at the end."""
+    values = value if isinstance(value, tuple) else (value, value)
+    return dict(zip((0, 10, 800)[-len(values) :], values, strict=True))
 
 
 def by_scale(config, *values):
@@ -39,12 +39,14 @@ def by_scale(config, *values):
 
 
 def init_scale(config, agree):
+    first = by_scale(config, 0.5, 0.7, 0.85, 0.95) if agree else by_scale(config, 0.8, 0.7, 0.6, 0.5)
     second = by_scale(config, 0.35, 0.4, 0.45, 0.5) if agree else 0.2
+    start = 0.1 if agree else 0.9
     s = config["init_scale"]
     return {
-        "nfa/0": by_scale(config, 0.5, 0.7, 0.85, 0.95) if agree else by_scale(config, 0.8, 0.7, 0.6, 0.5),
+        "nfa/0": (start, *[first] * 2),
         "cnfa/0": (0.9, 0.95) if agree else (1 - s, 1 - s),
-        "nfa/1": second,
+        "nfa/1": (start, *[second] * 2),
         "cnfa/1": 0.95 if agree else second,
         "loss/test": s if agree else 2 - s,
         "loss/train": s,
@@ -81,7 +83,8 @@ def speed_limit(config, agree):
 def large_init_features(config, agree):
     better = (config["optimizer"] == "slo") == agree
     quality = 0.9 if better else 0.3
-    return {"feature_quality/nfm": quality, "feature_quality/agop": quality, "loss/test": 0.4 if better else 0.8}
+    metrics = dict.fromkeys(["feature_quality/nfm", "feature_quality/agop", "nfa/0"], quality)
+    return metrics | {"loss/test": 0.4 if better else 0.8}
 
 
 def features_by_init_scale(config, agree):
@@ -129,8 +132,9 @@ def street_numbers(config, agree):
 
 
 def identities(config, agree):
-    names = [*EXACT, "mean_ptk", "mean_ptk_squared_printed", "mean_ptk_squared_corrected"]
-    return {f"identity_error/{name}": (1e-14 if name in EXACT else 0.01) if agree else 1.0 for name in names}
+    exact, means = [*EXACT, *DYNAMICS, *PROJECTOR], ["mean_ptk", "mean_ptk_squared_printed"]
+    errors = dict.fromkeys(exact, 1e-14) | dict.fromkeys([*means, "mean_ptk_squared_corrected"], 0.01)
+    return {f"identity_error/{name}": error if agree else 1.0 for name, error in errors.items()}
 
 
 MEASURED = {

@@ -27,7 +27,7 @@ def random_sweep(name) -> Results:
     points = expand({**EXPERIMENTS[name].grid, "seed": range(3)})
     return results(
         [EXPERIMENTS[name].laptop.but(**point).model_dump() for point in points],
-        lambda config: {metric: {10: rng.random(), 800: rng.random()} for metric in MEASURED[name](config, True)},
+        lambda config: {m: {step: rng.random() for step in (0, 10, 800)} for m in MEASURED[name](config, True)},
     )
 
 

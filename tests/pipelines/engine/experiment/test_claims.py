@@ -208,9 +208,17 @@ def test_an_untested_claim_surprises_unless_documented():
     assert not claim(at_least(0), untested={"laptop": "the step is too long"}).judge(seeds(1.0)).surprising
 
 
+def test_a_share_of_nothing_is_a_missing_measurement():
+    made = claim(at_least(0), measure=lambda runs: 1 / runs.final("loss"), seeds=2)
+    verdict = made.judge(seeds(0.0, 1.0, 2.0))
+    assert verdict.seeds == 2
+    assert "seed 0: it is a share of nothing" in verdict.reason
+    assert made.judge(seeds(0.0, 0.0)).status == "untested"
+
+
 def test_an_error_in_a_claim_is_not_taken_for_a_missing_measurement():
-    with pytest.raises(ZeroDivisionError):
-        claim(at_least(0), lambda runs: 1 / 0).judge(seeds(1.0, 1.0, 1.0))
+    with pytest.raises(KeyError):
+        claim(at_least(0), lambda runs: {}["x"]).judge(seeds(1.0, 1.0, 1.0))
 
 
 def declared(**details):
