@@ -30,7 +30,7 @@ figure = Experiment(
     name="nuclear_norm_dg/strength", figure="Fig. 6.5", title="Rank of features and accuracy against λ",
     caption="Coloured digits in place of the five benchmarks. Means over seeds and their range.", laptop=LAPTOP,
     paper=LAPTOP.but(steps=5000), grid={("penalty", "colour"): list(CASES), "strength": STRENGTHS, "seed": [0, 1, 2]},
-    sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-4, 1e-2), "width": [32, 64, 128],
+    sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-4, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/ood", mode="max", minutes=1.5,
     small={"steps": 6, "start_step": 2, "measure_every": 3, "width": 8, "batch_size": 4},

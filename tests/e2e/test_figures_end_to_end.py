@@ -236,6 +236,7 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     assert all(set(e["scales"]["laptop"]) == {"minutes"} for e in said)
     assert all(set(e["scales"]["paper"]) == {"gpu_hours", "needs"} for e in said)
     ours = {"neural_feature_ansatz", "alignment_elasticity", "deep_neural_collapse", "fine_grained_structure", "cross"}
+    ours |= {"nuclear_norm_dg"}
     assert ours | {"stranger", "patient"} == {experiment["system"] for experiment in said}
     assert sum(experiment["headline"] for experiment in said) >= 1
     assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document

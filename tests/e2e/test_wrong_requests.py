@@ -10,7 +10,8 @@ from warm import Warm
 from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
-NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "neural_feature_ansatz")
+NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "neural_feature_ansatz",
+         "nuclear_norm_dg")  # fmt: skip
 SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
 
 

@@ -25,6 +25,10 @@ UNTRAINED |= {
 UNTRAINED |= {"deep_neural_collapse/chance_level"}
 UNTRAINED |= {"fine_grained_structure/identities", "fine_grained_structure/templates"}
 UNTRAINED |= {"alignment_elasticity/tables"}
+UNTRAINED |= {
+    f"nuclear_norm_dg/{name}"
+    for name in ("bounded_rank", "infinite_data", "infinite_data_in_full", "population", "tables")
+}
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 
 RATES = {"lr", "lr_exponent"}
