@@ -15,6 +15,7 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     band,
+    choice,
     loguniform,
     measures,
     np,
