@@ -45,7 +45,8 @@ supports = Experiment(
     name="nuclear_norm_dg/bounded_rank", figure="Lemma 6.2", title="The best features where few may be used",
     caption="One dot a set of two features; colours say how many of them are invariant.", laptop=SupportConfig(),
     paper=SupportConfig(), grid={"strength": [0.001, 0.1], "seed": [0, 1, 2]},
-    sweep_axes={"strength": loguniform(1e-4, 1.0), "rank": choice(1, 2, 3), "gamma": choice(0.1, 0.2, 0.4)},
+    sweep_axes={"strength": loguniform(1e-4, 1.0), "rank": choice(1, 2, 3), "gamma": choice(0.1, 0.2, 0.4),
+        "dim": choice(6, 8, 10)},
     metric="margin", mode="max", minutes=0.1, small={"n_train": 200},
 )  # fmt: skip
 
@@ -112,7 +113,8 @@ trained = Experiment(
     laptop=WeightsConfig(), paper=WeightsConfig(n_train=20_000), minutes=0.5,
     grid={"penalty": list(PENALTIES), "strength": [0.03, 0.1, 0.2, 0.3], "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-3, 1.0), "lr": loguniform(1e-2, 1.0), "weight_decay": loguniform(1e-6, 1e-1),
-        "gamma": choice(0.2, 0.3, 0.4)}, metric="accuracy/ood", mode="max",
+        "gamma": choice(0.2, 0.3, 0.4), "dim": choice(40, 60, 120)},
+    metric="accuracy/ood", mode="max",
     small={"n_train": 40, "n_test": 20, "dim": 12, "invariant": 4, "steps": 6, "measure_every": 3},
 )  # fmt: skip
 

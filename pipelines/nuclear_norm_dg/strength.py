@@ -35,7 +35,6 @@ figure = Experiment(
         "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/ood", mode="max", minutes=1.5,
     small={"steps": 6, "start_step": 2, "measure_every": 3, "width": 8, "batch_size": 4},
-    stand_in="digits with a colour in place of VLCS, PACS, OfficeHome, TerraIncognita and DomainNet: other numbers",
 )  # fmt: skip
 figure.trial(train)
 figure.cost(cost)

@@ -47,7 +47,7 @@ def run(config, recorder):
 
 @figure.cost
 def cost(config):
-    return Cost(parameters=0, flops=1e4, memory_bytes=1e5)
+    return Cost(parameters=1, flops=1e4, memory_bytes=1e5)
 
 
 def errors():
