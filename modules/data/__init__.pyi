@@ -1,6 +1,12 @@
 from .augment import Augmentation as Augmentation
 from .augment import CropAndFlip as CropAndFlip
 from .augment import crop_and_flip as crop_and_flip
+from .causal import Domains as Domains
+from .causal import InvariantAndEnvironmental as InvariantAndEnvironmental
+from .causal import coloured_digits as coloured_digits
+from .causal import environmental_features as environmental_features
+from .causal import signs as signs
+from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
 from .digit_classes import BalancedDigits as BalancedDigits
 from .digit_images import DigitImages as DigitImages

@@ -1,9 +1,17 @@
 from .adamw import adamw as adamw
 from .adamw import penalised as penalised
+from .averaging import DenseAverage as DenseAverage
+from .averaging import valley as valley
 from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
 from .deep_rfm import collapse_metrics as collapse_metrics
+from .feature_penalties import PENALTIES as PENALTIES
+from .feature_penalties import FeaturePenalised as FeaturePenalised
+from .feature_penalties import Scaling as Scaling
+from .feature_penalties import domain_covariances as domain_covariances
+from .feature_penalties import frobenius_norm as frobenius_norm
+from .feature_penalties import mixed as mixed
 from .first_step import FirstStepThen as FirstStepThen
 from .first_step import take_first_step as take_first_step
 from .losses import Diverged as Diverged

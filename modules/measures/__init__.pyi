@@ -53,6 +53,13 @@ from .distances import class_distances as class_distances
 from .distances import distance_blocks as distance_blocks
 from .distances import msdr as msdr
 from .distances import msdr_null as msdr_null
+from .domain_theory import best_supports as best_supports
+from .domain_theory import direction_accuracy as direction_accuracy
+from .domain_theory import log_accuracy_out_of_domain as log_accuracy_out_of_domain
+from .domain_theory import population_optimum as population_optimum
+from .domain_theory import ridge_objective as ridge_objective
+from .domain_theory import ridge_weights as ridge_weights
+from .domain_theory import second_moment as second_moment
 from .early_time import derivative_correlation as derivative_correlation
 from .early_time import free_probability_prediction as free_probability_prediction
 from .early_time import mean_ptk_correlation as mean_ptk_correlation
@@ -146,6 +153,7 @@ from .spectra import effective_rank as effective_rank
 from .spectra import eigenvalue_dispersion as eigenvalue_dispersion
 from .spectra import haar_orthogonal as haar_orthogonal
 from .spectra import isospectral as isospectral
+from .spectra import nuclear_norm as nuclear_norm
 from .spectra import participation_ratio as participation_ratio
 from .spectra import psd_power as psd_power
 from .spectra import stable_rank as stable_rank

@@ -34,10 +34,30 @@ def effective_rank(K: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
     return entropy.exp()
 
 
-def stable_rank(W: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
-    """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix."""
+def stable_rank(W: Real[Tensor, "rows columns"], *, squared: bool = True) -> Float64[Tensor, ""]:
+    """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix.
+
+    With `squared=False` |W|_F^2 / |W|_2, as arXiv:2303.07527 prints it: that grows with the scale of W.
+    """
     values: Tensor = torch.linalg.svdvals(W.double())
-    return values.square().sum() / values.max().square()
+    largest = values.max()
+    return values.square().sum() / (largest.square() if squared else largest)
+
+
+def nuclear_norm(F: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch"]:
+    """The sum of the singular values: in [|F|_F, sqrt(rank F) |F|_F], differentiable.
+
+    Its gradient is U V^T for F = U S V^T. Where singular values vanish that is one subgradient of many; with two rows
+    or columns these are sums and roots alone, batch and gradient without a decomposition, and the gradient of the zero
+    matrix is nan, so that one sees it.
+    """
+    if min(F.shape[-2:]) == 2:
+        narrow = F if F.shape[-1] == 2 else F.mT
+        a, b = narrow.unbind(-1)
+        twice_area = 2 * ((a * a).sum(-1) * (b * b).sum(-1) - (a * b).sum(-1).square()).clamp(min=0).sqrt()
+        return (narrow.square().sum((-2, -1)) + twice_area).sqrt()
+    total: Tensor = torch.linalg.svdvals(F).sum(-1)
+    return total
 
 
 def psd_power(M: Real[Tensor, "_k _k"], power: float) -> Float64[Tensor, "k k"]:

@@ -33,6 +33,7 @@ from .random_features import RandomFeatures as RandomFeatures
 from .resnet import resnet as resnet
 from .resnet import resnet18 as resnet18
 from .resnet import resnet50 as resnet50
+from .scaled import Scaled as Scaled
 from .stack import Stack as Stack
 from .thresholded import ThresholdedReLU as ThresholdedReLU
 from .thresholded import drawn_neurons as drawn_neurons

@@ -238,6 +238,7 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     ours = {"neural_feature_ansatz", "alignment_elasticity", "deep_neural_collapse", "fine_grained_structure", "cross"}
     ours |= {"gradient_features"}
     ours |= {"fourier_circuits"}
+    ours |= {"nuclear_norm_dg"}
     assert ours | {"stranger", "patient"} == {experiment["system"] for experiment in said}
     assert sum(experiment["headline"] for experiment in said) >= 1
     assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document

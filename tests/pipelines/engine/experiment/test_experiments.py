@@ -26,6 +26,10 @@ UNTRAINED |= {"deep_neural_collapse/chance_level"}
 UNTRAINED |= {"fine_grained_structure/identities", "fine_grained_structure/templates"}
 UNTRAINED |= {"alignment_elasticity/tables"}
 UNTRAINED |= {"fourier_circuits/initial_spectra", "fourier_circuits/max_margin"}
+UNTRAINED |= {
+    f"nuclear_norm_dg/{name}"
+    for name in ("bounded_rank", "infinite_data", "infinite_data_in_full", "population", "tables")
+}
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 # Gradients of the first step, measured at initialisation.
 UNTRAINED |= {
@@ -108,7 +112,8 @@ def test_the_declared_search_is_one_that_the_preset_accepts(experiment, scale):
 @each
 def test_the_declared_search_has_a_rate_a_width_and_a_regulariser_where_there_are_such(experiment):
     fields, axes = set(type(experiment.laptop).model_fields), set(experiment.sweep_axes)
-    assert axes & {"width", "dim", "n_train"}
+    sizes = {"width", "dim", "n_train"}
+    assert axes & sizes or not fields & sizes
     assert bool(fields & RATES) == (experiment.name not in UNTRAINED)
     if fields & RATES:
         assert axes & RATES

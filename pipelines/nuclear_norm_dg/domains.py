@@ -1,0 +1,81 @@
+"""What the figures on several domains share: coloured digits, a small network, and the paper's algorithms.
+
+A colour tells the label in most of three training domains and hardly in the one that is held out. Batches have as many
+samples of each training domain; the penalty on features begins after a number of steps, as in the authors' code.
+"""
+
+from typing import Any, Literal
+
+from featurelab.pipelines import (
+    Cost,
+    Field,
+    TrainedConfig,
+    data,
+    fit,
+    learners,
+    measures,
+    mlp_cost,
+    nets,
+    probes,
+    torch,
+)
+
+AGREEMENTS = (0.9, 0.8, 0.7, 0.1)  # of the four domains; any of them can be held out
+
+
+class DomainConfig(TrainedConfig):
+    algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
+    penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
+    strength: float = Field(0.3, ge=0, description="lambda: what the penalty is multiplied with")
+    scaling: learners.Scaling = Field("per_sample", description="power of the batch size that divides the penalty")
+    start_step: int = Field(100, ge=0, description="steps before the penalty begins")
+    held_out: int = Field(3, ge=0, le=3, description="the domain that is not trained on")
+    colour: float = Field(1.0, ge=0, description="amplitude of the ten inputs that carry the colour")
+    noise: float = Field(0.3, ge=0, description="standard deviation of the noise on all inputs")
+    n_test: int = Field(450, ge=1, description="digits of the held-out domain")
+    width: int = Field(64, ge=2, description="features; the layer before has twice as many units")
+    lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
+    batch_size: int = Field(32, ge=2, description="samples of each training domain in a batch")
+    mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the shares")
+    average_every: int = Field(20, ge=1, description="swad: steps in a segment whose weights are averaged")
+    steps: int = Field(600, ge=1, description="optimiser steps")
+    measure_every: int = Field(100, ge=1, description="steps between measurements")
+
+
+def train(config: DomainConfig, recorder: Any) -> None:
+    """Fit on three domains; accuracies in and out of domain, and ranks of the features out of domain."""
+    agreements = tuple(a for place, a in enumerate(AGREEMENTS) if place != config.held_out)
+    task = data.coloured_digits(
+        agreements, AGREEMENTS[config.held_out], n_test=config.n_test, amplitude=config.colour, noise=config.noise,
+        batch_size=config.batch_size, order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
+    )  # fmt: skip
+    net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)
+    # the input of the head is taken after its activation
+    penalty = learners.domain_covariances(3) if config.penalty == "coral" else learners.PENALTIES.get(config.penalty)
+    learner = learners.FeaturePenalised(
+        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
+        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
+        optimizer=learners.adam(config.lr, config.weight_decay),
+        change=learners.mixed(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
+    )  # fmt: skip
+    average = [learners.DenseAverage(task.validation, every=config.average_every)] * (config.algorithm == "swad")
+    parts = {"id": task.validation, "ood": task.test}
+    watching = probes.LossProbe(parts, config.measure_every, loss="cross_entropy")
+    fit(learner, task, config, recorder, steps=config.steps, probes=[*average, watching])
+    with torch.no_grad():
+        F = net.features(task.test[0])
+    values = {
+        "stable_rank": measures.stable_rank(F).item(),
+        "stable_rank_printed": measures.stable_rank(F, squared=False).item(),
+        "stable_rank_centred": measures.stable_rank(F - F.mean(0)).item(),
+        "effective_rank": measures.effective_rank(F).item(),
+    }
+    recorder.log({name: value for name, value in values.items() if value == value}, step=config.steps)
+
+
+def cost(config: DomainConfig) -> Cost:
+    return mlp_cost(
+        dim=74, width=2 * config.width, hidden=2, outputs=10, n_train=1347, steps=config.steps,
+        batch_size=3 * config.batch_size, bytes_a_number=4,
+    )  # fmt: skip
