@@ -24,7 +24,7 @@ from featurelab.pipelines import (
 )
 
 OUT = {"in domain": 0.7, "out of domain": 0.3}
-NAMES = {"l2": "l2 penalty", "nuclear": "nuclear norm"}
+NAMES: dict[Literal["l2", "nuclear"], str] = {"l2": "l2 penalty", "nuclear": "nuclear norm"}
 # Directions that have a closed form: of the first gradient step, and of least squares.
 FIRST_STEP, LEAST_SQUARES = 0.4, 0.1 / 0.88
 

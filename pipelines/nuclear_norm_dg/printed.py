@@ -5,7 +5,7 @@ is a dataset (6.1, E.6) or the domain that is held out, the last one the average
 of E.1 to E.5, and Table 6.3 of columns of E.6.
 """
 
-SYNTHETIC = {"ERM": {"out of domain": 0.76}, "ERM-NU": {"out of domain": 0.94}}
+SYNTHETIC = {"ERM": 0.76, "ERM-NU": 0.94}  # accuracy out of domain
 
 DATASETS = {"E.1": "VLCS", "E.2": "PACS", "E.3": "OfficeHome", "E.4": "TerraInc", "E.5": "DomainNet"}
 

@@ -169,7 +169,7 @@ def panels(runs, axes):
         for kept in runs.arrays("decision", method=method):
             axis.plot(-reach * kept["w"][1] / kept["w"][0], reach, color="#444444", linewidth=0.8, alpha=0.6)
         found = accuracy(runs, "ood", method)
-        axis.set(title=f"{title}: {found:.3f}, paper {SYNTHETIC[title]['out of domain']:g}", xlim=(-1, 1), ylim=(-1, 1))
+        axis.set(title=f"{title}: {found:.3f}, paper {SYNTHETIC[title]:g}", xlim=(-1, 1), ylim=(-1, 1))
         axis.set(xlabel="invariant coordinate", ylabel="environmental coordinate")
     axes[0, 0].legend(loc="lower right")
     right = axes[0, 2]
@@ -179,6 +179,6 @@ def panels(runs, axes):
         points = [runs.finals(f"accuracy/{part}", method=method) for part in ("id", "ood")]
         right.scatter(*points, s=14, color=colour, label=title, zorder=3)
         if title in SYNTHETIC:
-            right.axhline(SYNTHETIC[title]["out of domain"], color=colour, linestyle="--", linewidth=1)
+            right.axhline(SYNTHETIC[title], color=colour, linestyle="--", linewidth=1)
     right.set(xlabel="accuracy in domain", ylabel="accuracy out of domain", title="one dot a seed")
     right.legend(loc="lower right")
