@@ -155,8 +155,7 @@ def cos_collapse(runs):
 @relu.claim("c03b_collapse_to_classes_that_test_data_share", also=[cos],
     says="NC1 after M^(1/2) falls to a twentieth of the first input's, and the predictor knows the classes of test "
     "data (accuracy: chance at 0, none wrong at 1)", origin="ours",
-    expect={"last / first": at_most(0.05), "test accuracy": at_least(0.5)},
-    undecided={cos: "cosine features leave the accuracy on test data near half of the way: 0.52 to 0.59"})  # fmt: skip
+    expect={"last / first": at_most(0.05), "test accuracy": at_least(0.5)})  # fmt: skip
 def collapse_to_classes(runs):
     def known(runs, row):
         chance = 1 / class_count(runs, row)
