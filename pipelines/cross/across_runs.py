@@ -126,7 +126,7 @@ def meeting(runs, axes):
     axes[0, 2].legend(title="held out")
 
 
-@sides.draw(size=(5.5, 3.9))
+@sides.draw(size=(7.5, 3.9))
 def by_side(runs, axes):
     for (name, shares), colour in zip(SIDES.items(), CATEGORIES, strict=False):
         band(axes[0, 0], runs.curves("recall_at_1/all", unseen_shares=shares), color=colour, label=name)

@@ -35,8 +35,8 @@ PAPER = NetworkConfig(
     dataset="mnist", n_train=50_000, n_test=10_000, width=512, init_scale=0.2, lr=0.05, batch_size=128, epochs=500,
     measure_every=10,
 )  # fmt: skip
-# small initial weights take long to leave the loss of constants: about 900 epochs of these
-CONV = NetworkConfig(n_train=600, width=64, epochs=1600, measure_every=100)
+# at the paper's initial scales these need some 1,600 epochs, a minute or more a seed, to fit their digits
+CONV = NetworkConfig(n_train=600, width=64, init_scale=1.0, epochs=160, measure_every=10)
 SEEDS = [0, 1, 2]
 OF_PAPER = ("mnist", "cifar10", "svhn")
 # enough for each network to fit a few digits, or nearly no claim would be measured
@@ -58,18 +58,17 @@ mlp = Experiment(
 )  # fmt: skip
 resnet = mlp.variant(
     "resnet", figure="Figs. 2b, 8, 11", title="Collapse and the ansatz in the head of a residual network",
-    laptop=CONV.but(trunk="batch_norm", init_scale=0.2, epochs=2000), paper=PAPER.but(trunk="resnet18", epochs=300),
-    grid={"seed": SEEDS}, paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=1.8,
-    small=SMALL | {"init_scale": 1.0},
-    stand_in="three convolutions with batch norm in place of ResNet-18, and " + STAND_IN,
+    laptop=CONV.but(trunk="batch_norm"), paper=PAPER.but(trunk="resnet18", epochs=300), grid={"seed": SEEDS},
+    paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=0.6, small=SMALL,
+    stand_in="three convolutions with batch norm in place of ResNet-18, initial scale 1, and " + STAND_IN,
 )  # fmt: skip
 vgg = resnet.variant(
     "vgg", figure="Figs. 9, 12", title="Collapse and the ansatz in the head of a VGG",
-    laptop=CONV.but(trunk="plain", init_scale=0.3, lr=0.02, momentum=0.9),
+    laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
     paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
-    minutes=1.5, small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
-    stand_in="three convolutions in place of VGG-11, and " + STAND_IN,
+    small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
+    stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
 )  # fmt: skip
 TRAINED_ON = "it is the labels trained on that collapse: a network that fits permuted ones does the same to these"
 PRINTED = {mlp: "0.74 +- 0.13 (MNIST)", resnet: "0.74 +- 0.17 (CIFAR-10)", vgg: "curves, no number"}
@@ -219,7 +218,9 @@ def last_layer(runs):
     says="the class means of the last hidden layer are nearer to a simplex than the input of any layer (difference of "
     "NC2 to the least before)",
     paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0),
-    fails={mlp: "the means of the raw inputs are nearer to a simplex than those of the last layer"})  # fmt: skip
+    fails={mlp: "the means of the raw inputs are nearer to a simplex than those of the last layer"},
+    undecided={resnet: "the difference is 0.003 on average over sixteen seeds, -0.006 to 0.012",
+        vgg: "the difference is -0.015 on average over sixteen seeds, -0.04 to 0.08"})  # fmt: skip
 def beyond_all(runs):
     top = len(hidden(runs))
     return max(

@@ -57,7 +57,8 @@ def of(runs, kind, labels="coarse"):
 
 
 @figure.claim("c23_vgg_has_less", where="Figs. 44-46", paper="VGG: twins as dark as the diagonal",
-    says="MSDR of ResNet exceeds that of VGG (difference)", expect=above(0))  # fmt: skip
+    says="MSDR of ResNet exceeds that of VGG (difference)", expect=above(0),
+    unspecific="untrained features of the two differ by 0.08")  # fmt: skip
 def less(runs):
     return of(runs, "resnet").final("msdr/head") - of(runs, "vgg").final("msdr/head")
 
@@ -79,14 +80,17 @@ def densenet(runs):
 
 @figure.claim("c07_densenet_above_chance", where="Fig. 43", paper="supports the claims",
     says="CLP of DenseNet exceeds what clusters without knowledge of the classes would give, 1/2 for pairs",
-    expect=at_least(0.3))  # fmt: skip
+    expect=at_least(0.3),
+    undecided="0.40 on average over sixteen seeds, 0.275 to 0.426")  # fmt: skip
 def over_chance(runs):
     return of(runs, "densenet").final("clp/head") - 0.5
 
 
 @figure.claim("c06b_densenet_as_well_as_trained_on", where="Fig. 43", paper="supports the claims",
     says="CLP of DenseNet comes near DenseNet trained on the original classes (OT; the distance)",
-    expect=at_most(0.04))  # fmt: skip
+    expect=at_most(0.04),
+    fails="0.10 on average: k-means on features trained on merged labels finds less than a network trained on all has"
+)  # fmt: skip
 def parity(runs):
     best = pictures.best(of(runs, "densenet", "original"))
     return abs(of(runs, "densenet").final("clp/head") - best)

@@ -22,11 +22,13 @@ mixture = Experiment(
     title="Collapse, class distances and recovered classes under coarse labels",
     caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum; dark is near) and "
     "planes are of one seed. CLP: clusters and linear probe; LPO: probe with true classes; OT: trained on them.",
-    laptop=training.MIXTURE, paper=training.CIFAR10, grid={"labels": KINDS, "seed": SEEDS},
-    sweep_axes=training.SWEEP_AXES, metric="accuracy/test", mode="max", minutes=0.5, needs=("cifar10",),
+    laptop=training.MIXTURE, paper=training.CIFAR10,
+    grid={"labels": KINDS, "seed": [0, 1, 2, 3, 4, 5]},  # with fewer some claims stay undecided
+    sweep_axes=training.SWEEP_AXES, metric="accuracy/test", mode="max", minutes=1, needs=("cifar10",),
     stand_in="a Gaussian mixture and a perceptron with one hidden layer in place of CIFAR-10 and ResNet-18",
     headline=True,
-    small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 60, "measure_every": 20, "cluster": "none"},
+    small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 60, "measure_every": 20, "cluster": "none",
+        "seed": SEEDS},
 )  # fmt: skip
 digits = mixture.variant(
     "coarse_digits", figure="Figs. 32-36",
@@ -67,6 +69,7 @@ def gain(runs, than, score="clp/head"):
     says="the coarse labels are learned and NC1 falls to a tenth of its initial value",
     expect={"train accuracy": at_least(0.999), "NC1, end / start": at_most(0.1)},
     fails={digits: "after 60 epochs NC1 stands at a fifth of its initial value, which is small already on digits"},
+    unspecific="networks collapse to permuted labels too"
 )  # fmt: skip
 def collapse(runs):
     nc1 = coarse(runs).curve("nc1_pinv/head")
@@ -74,7 +77,8 @@ def collapse(runs):
 
 
 @mixture.claim("c02_nc2_falls", where="Fig. 3", paper="NC2 falls", also=[digits],
-    says="NC2 ends below its largest value (difference)", expect=below(0))  # fmt: skip
+    says="NC2 ends below its largest value (difference)", expect=below(0),
+    unspecific="networks collapse to permuted labels too")  # fmt: skip
 def etf_approached(runs):
     nc2 = coarse(runs).curve("nc2/head")
     return nc2.iloc[-1] - nc2.max()
@@ -126,18 +130,17 @@ def recovered(runs):
 
 @mixture.claim("c06b_as_well_as_trained_on", where="Fig. 9", paper="comparable to LPO and OT", also=[digits],
     says="CLP comes near the network trained on the original classes (OT; the distance)", expect=at_most(0.04),
-    fails={
-        mixture: "in one of the three mixtures two classes of a label are neighbours in feature space and CLP loses a "
-        "tenth; on three other seeds the distance was 0.02",
-        digits: "k-means cuts across digits of one label that stay neighbours among features",
-    },
+    fails={digits: "k-means cuts across digits of one label that stay neighbours among features"},
+    undecided={mixture: "in some mixtures two classes of a label are neighbours among features, and CLP loses a tenth"},
 )  # fmt: skip
 def parity(runs):
     return abs(recovered(runs) - pictures.best(pictures.cell(runs)))
 
 
 @mixture.claim("c07_above_chance", where="Fig. 9", paper="implied by > 93%", also=[digits],
-    says="CLP exceeds what clusters without knowledge of the classes would give", expect=at_least(0.3))  # fmt: skip
+    says="CLP exceeds what clusters without knowledge of the classes would give", expect=at_least(0.3),
+    unspecific="clusters are there in the inputs: among untrained features of digits they are found as well (0.44)"
+)  # fmt: skip
 def over_chance(runs):
     trial = coarse(runs).trials.iloc[0]
     return recovered(runs) - trial.coarse / training.CLASSES[trial.dataset]
@@ -146,7 +149,8 @@ def over_chance(runs):
 @digits.claim("c07b_above_chance_in_another_cell", where="Fig. 34", paper="the sub-classes of each label can be seen",
     says="at learning rate 0.01 and weight decay 1e-4 too CLP exceeds what clusters without knowledge of the classes "
     "would give",
-    expect=at_least(0.3))  # fmt: skip
+    expect=at_least(0.3),
+    unspecific="clusters are there in the inputs: among untrained features they are found as well (0.44)")  # fmt: skip
 def over_chance_in_another_cell(runs):
     score, trial = of_fig_34(runs).final("clp/head"), coarse(runs).trials.iloc[0]
     return score - trial.coarse / training.CLASSES[trial.dataset]
@@ -168,14 +172,16 @@ def over_start(runs):
 
 @mixture.claim("c06c_renamed_by_training_set", where="Section 5", origin="ours", also=[digits],
     says="what CLP loses when the training set's labels, not the test set's, name its clusters",
-    expect=between(0, 0.02))  # fmt: skip
+    expect=between(0, 0.02),
+    unspecific="it compares two ways to name clusters, of whatever features")  # fmt: skip
 def renamed_by_training(runs):
     return gain(runs, "clp_train_mapped/head")
 
 
 @mixture.claim("c03b_ratio_above_null", where="Fig. 5", origin="ours", also=[digits],
     says="MSDR of classes permuted within their labels is about 1, and that of the true ones above it",
-    expect={"null": at_most(1.05), "MSDR - null": at_least(0.15)})  # fmt: skip
+    expect={"null": at_most(1.05), "MSDR - null": at_least(0.15)},
+    unspecific="the inputs have it, and untrained features keep it")  # fmt: skip
 def over_null(runs):
     return {"null": coarse(runs).final("msdr_null/head"), "MSDR - null": gain(runs, "msdr_null/head", "msdr/head")}
 

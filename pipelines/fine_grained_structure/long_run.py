@@ -39,6 +39,7 @@ def decay(runs):
 
 @figure.claim("c05c_classes_still_recovered", origin="ours",
     says="clusters of the features still know the classes: CLP over chance, 1/2 for pairs", expect=above(0.2),
+    unspecific="clusters are there in the inputs: they are found among untrained features too"
 )  # fmt: skip
 def recovered(runs):
     return runs.final("clp/head", weight_decay=PAPER_DECAY) - 0.5

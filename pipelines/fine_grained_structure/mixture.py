@@ -93,7 +93,8 @@ def accuracies(runs, separation, **where):
 
 @by_dim.claim("c12_separation_raises_msdr", paper="increases",
     says="MSDR rises with the variance of the means (rank correlation, for each input dimension)",
-    expect={f"d = {dim}": at_least(0.999) for dim in DIMS})  # fmt: skip
+    expect={f"d = {dim}": at_least(0.999) for dim in DIMS},
+    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
 def separation(runs):
     found = {}
     for dim in DIMS:
@@ -104,7 +105,8 @@ def separation(runs):
 
 @by_dim.claim("c13_input_dimension_raises_msdr", paper="a clear positive correlation",
     says="MSDR rises with the input dimension, for each s2 from 0.05 on (differences of neighbours)",
-    expect=rising(DIMS, 0.05))  # fmt: skip
+    expect=rising(DIMS, 0.05),
+    undecided="all fourteen differences are positive on average; where s2 is small, seeds vary by more")  # fmt: skip
 def input_dimension(runs):
     return growth(runs, "dim", low=0.05, lr=SLOW)
 
@@ -121,7 +123,8 @@ def input_dimension_at_common_rate(runs):
 
 @by_dim.claim("c13b_not_at_initialisation", origin="ours",
     says="the input dimension has no such effect before training: MSDR falls (256 less 64 inputs, s2 = 1, step 0)",
-    expect=below(0))  # fmt: skip
+    expect=below(0),
+    undecided="-0.01 on average over sixteen seeds, -0.12 to 0.13")  # fmt: skip
 def untrained(runs):
     return runs.at("msdr/1", 0, dim=256, lr=SLOW) - runs.at("msdr/1", 0, dim=64, lr=SLOW)
 
@@ -149,14 +152,17 @@ def ends(runs, lr):
 
 
 @by_dim.claim("c14b_fitted_from_one_on", origin="ours",
-    says="from s2 = 1 on the training set is fitted (lowest training accuracy)", expect=at_least(0.999))  # fmt: skip
+    says="from s2 = 1 on the training set is fitted (lowest training accuracy)", expect=at_least(0.999),
+    undecided="in one seed of sixteen a network misses a few samples",
+    within=(0, 1))  # fmt: skip
 def fitted_from_one(runs):
     return min(share for s in separations(runs) if s >= 1 for share in accuracies(runs, s, lr=SLOW))
 
 
 @by_dim.claim("c12b_null_level", origin="ours",
     says="MSDR with clusters permuted inside labels is 1 + 1/(n_c - 1): what no structure gives (largest deviation)",
-    expect=at_most(0.01))  # fmt: skip
+    expect=at_most(0.01),
+    controls=())  # fmt: skip
 def null(runs):
     expected = 1 + 1 / (runs.values("n_train")[0] / runs.values("clusters")[0] - 1)
     levels = [ratios(runs, "msdr_null", dim=dim, lr=SLOW) for dim in runs.values("dim")]
@@ -191,7 +197,9 @@ def over_input(runs):
 
 @by_width.claim("c15_width_raises_msdr", paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 from 0.05 to 2 (differences of neighbours)",
-    expect=rising(WIDTHS, 0.05, 2.0))  # fmt: skip
+    expect=rising(WIDTHS, 0.05, 2.0),
+    undecided="all differences are positive on average; at s2 = 2 the one from 64 to 256 units is -0.9 to 1.5"
+)  # fmt: skip
 def width(runs):
     return growth(runs, "width", low=0.05, high=2.0, init_scale=0.1)
 
@@ -199,7 +207,7 @@ def width(runs):
 @by_width.claim("c15b_width_at_large_separation", paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 above 2 (differences of neighbours)",
     expect=rising(WIDTHS, 2.1),
-    fails="at s2 = 8 the ratio of 256 units is no larger than that of 64, and 16 units vary widely over seeds",
+    undecided="at s2 = 8 the ratio of 256 units is on average no larger than that of 64; 16 units vary widely",
 )  # fmt: skip
 def width_far(runs):
     return growth(runs, "width", low=2.1, init_scale=0.1)
@@ -224,7 +232,8 @@ def width_reversed(runs):
 
 @by_decay.claim("c16_weight_decay_has_no_effect", paper="no impact",
     says="weight decay up to 5e-4 changes no MSDR by more than two parts in a hundred (largest relative change)",
-    expect=at_most(0.02))  # fmt: skip
+    expect=at_most(0.02),
+    unspecific="nothing changes without training either")  # fmt: skip
 def weak_decay(runs):
     return max(abs(change) for decay in (5e-5, 5e-4) for change in changes(runs, decay))
 

@@ -67,7 +67,8 @@ def everywhere(runs):
 
 @figure.claim("c07_above_chance_in_every_cell", where="Fig. 28", paper="bars, no number",
     says="in every cell that has learned its labels CLP exceeds chance, 1/2 for pairs (the least difference)",
-    expect=at_least(0.3))  # fmt: skip
+    expect=at_least(0.3),
+    undecided="0.31 on average over sixteen seeds, 0.296 to 0.332")  # fmt: skip
 def over_chance(runs):
     clp = cells(runs, "clp/head")
     return min(clp[c] for c in learned(runs)) - 0.5

@@ -52,7 +52,8 @@ def column(runs, metric):
 
 @figure.claim("c17_similar_pairs_need_dissimilarity", paper="requires sufficient dissimilarity",
     says="MSDR of similar pairs rises with tau2 (smallest ratio of neighbours) and is near 1 at the smallest",
-    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)})  # fmt: skip
+    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)},
+    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
 def similar(runs):
     found = column(runs, SIMILAR)
     return {"neighbours": min(b / a for a, b in itertools.pairwise(found)), "smallest tau2": found[0]}
@@ -60,7 +61,8 @@ def similar(runs):
 
 @figure.claim("c17b_dissimilar_pairs_stay", paper="stay high",
     says="MSDR of dissimilar pairs is high whatever tau2 (smallest value, and range over mean)",
-    expect={"smallest": at_least(2), "relative range": at_most(0.05)})  # fmt: skip
+    expect={"smallest": at_least(2), "relative range": at_most(0.05)},
+    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
 def dissimilar(runs):
     found = column(runs, DISSIMILAR)
     return {"smallest": min(found), "relative range": (max(found) - min(found)) * len(found) / sum(found)}
@@ -69,7 +71,7 @@ def dissimilar(runs):
 @figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1",
     paper="means of both kinds of pairs then differ by as much",
     says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2),
-    fails="training drives dissimilar pairs farther apart than similar ones, which have a centre in common",
+    undecided="training drives dissimilar pairs farther apart than similar ones, which share a centre: 0.71 to 1.13",
 )  # fmt: skip
 def equal(runs):
     name = f"{runs.values('variance')[0]:g}"
@@ -78,21 +80,24 @@ def equal(runs):
 
 @figure.claim("c17f_equal_before_training", origin="ours",
     says="before training the two kinds are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
-    expect=between(0.8, 1.2))  # fmt: skip
+    expect=between(0.8, 1.2),
+    controls=())  # fmt: skip
 def equal_before(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.at(f"{SIMILAR}/{name}", 0) / runs.at(f"{DISSIMILAR}/{name}", 0)
 
 
 @figure.claim("c17d_fitted", origin="ours", says="every network fits its coarse labels (smallest training accuracy)",
-    expect=at_least(1))  # fmt: skip
+    expect=at_least(1),
+    unspecific="any labels are fitted")  # fmt: skip
 def fitted(runs):
     return min(column(runs, "accuracy/train"))
 
 
 @figure.claim("c17e_above_the_null", origin="ours",
     says="even the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference at the smallest tau2)",
-    expect=above(0))  # fmt: skip
+    expect=above(0),
+    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
 def over_null(runs):
     size = runs.values("n_train")[0] / runs.values("clusters")[0]
     return column(runs, SIMILAR)[0] - (1 + 1 / (size - 1))

@@ -221,7 +221,8 @@ def preserved(runs):
 
 @figure.claim("c18d_training_separates", origin="ours",
     says="training to t_0 takes clusters of a label further apart than random initialisation (R(t_0)/R(0), c = 1/8)",
-    expect=at_least(1.1))  # fmt: skip
+    expect=at_least(1.1),
+    undecided="1.19 on average over sixteen seeds, 1.06 to 1.39")  # fmt: skip
 def separates(runs):
     return later(runs)[1] / later(runs)[0]
 

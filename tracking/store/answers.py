@@ -24,9 +24,14 @@ def is_transient(error: BaseException) -> bool:
     wrapped = error.__cause__ or error.__context__  # MLflow wraps what `requests` and SQLAlchemy raise
     if isinstance(error, BROKEN) or isinstance(wrapped, BROKEN):
         return True
-    if "database is locked" in str(error):
+    if "database is locked" in str(error) or _was_faster(str(error).lower()):
         return True
     if not isinstance(error, MlflowException) or "(sqlite3." in str(error):
         return False
     garbled = not isinstance(error, RestException) and str(error).startswith("API request to ")
     return garbled or error.error_code in TRANSIENT_CODES
+
+
+def _was_faster(text: str) -> bool:
+    """Whether another process put the same tag on an experiment between MLflow's look and its insertion."""
+    return "unique constraint" in text and "experiment_tag" in text

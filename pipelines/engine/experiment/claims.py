@@ -187,13 +187,19 @@ class Claim:
         """The values of each part by seed, and by seed too what could not be measured or is not finite."""
         values: dict[int, dict[str, float]] = {}
         gaps: dict[int, str] = {}
-        for seed, runs in results.by_seed():
+        by_seed = list(results.by_seed())
+        whole = max((_finished(runs) for _, runs in by_seed), default=0)
+        for seed, runs in by_seed:
             try:
                 values[seed] = _named(self.measure(runs))
             except Missing as gap:
                 gaps[seed] = str(gap)
             except ZeroDivisionError:  # as of what has not moved, where updates are withheld
                 gaps[seed] = "it is a share of nothing"
+            except Exception:  # further seeds have those trials alone that undecided claims need
+                if _finished(runs) == whole:
+                    raise
+                gaps[seed] = "not all of its trials are there"
             else:
                 bad = [f"{part or 'it'} is {v}" for part, v in values[seed].items() if not math.isfinite(v)]
                 gaps |= {seed: ", ".join(bad)} if bad else {}
@@ -300,6 +306,11 @@ class Verdict(BaseModel):
     def surprising(self) -> bool:
         """Whether the verdict is not the one that is documented; what is not decided contradicts nothing."""
         return self.status != self.documented and "undecided" not in (self.status, self.documented)
+
+
+def _finished(runs: "Results") -> int:
+    """How many trials there are that went well."""
+    return int((runs.trials.status == "finished").sum())
 
 
 def _mean(values: list[float]) -> float:

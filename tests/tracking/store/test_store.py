@@ -114,6 +114,24 @@ def test_a_full_disk_is_not_waited_for():
     assert not is_transient(full)
 
 
+def test_a_tag_that_two_commands_put_on_an_experiment_at_once_is_put_again(store):
+    experiment = store.client.create_experiment("at once")
+    tags, again = [], store.client.set_experiment_tag
+
+    def raced(*args):
+        tags.append(args)
+        if len(tags) == 1:
+            again(*args)
+            raise MlflowException(
+                "(sqlite3.IntegrityError) UNIQUE constraint failed: experiment_tags.key", error_code=1
+            )
+        again(*args)
+
+    store.patiently(raced, experiment, "mlflow.note.content", "what it shows")
+    assert len(tags) == 2
+    assert store.client.get_experiment(experiment).tags["mlflow.note.content"] == "what it shows"
+
+
 def test_artifacts_are_read_back_as_they_were_stored(any_store, tmp_path):
     run_id = any_store.start_run("system/artifacts", "artifacts")
     data = {"a": [1, 2.5, None], "array": np.arange(3), "nan": math.nan, "text": "<ß>"}

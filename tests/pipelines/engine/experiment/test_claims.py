@@ -221,6 +221,19 @@ def test_an_error_in_a_claim_is_not_taken_for_a_missing_measurement():
         claim(at_least(0), lambda runs: {}["x"]).judge(seeds(1.0, 1.0, 1.0))
 
 
+def test_a_seed_with_some_of_its_trials_alone_is_no_reason_to_stop():
+    def second(runs):
+        return runs.finals("loss", width=sorted(runs.values("width"))[1])[0]
+
+    rows = [{"seed": seed, "width": width} for seed in range(4) for width in (1, 2) if (seed, width) != (3, 1)]
+    found = results(rows, lambda config: {"loss": config["width"] + 0.01 * config["seed"]})
+    verdict = claim(between(1, 3), second).judge(found)
+    assert (verdict.status, verdict.seeds) == ("holds", 3)
+    assert "seed 3: not all of its trials are there" in verdict.reason
+    with pytest.raises(IndexError):
+        claim(between(1, 3), lambda runs: sorted(runs.values("width"))[2]).judge(found)
+
+
 def declared(**details):
     given = {"name": "a/b", "laptop": Config(), "paper": Config(), "grid": {"seed": [0]}} | details
     return Experiment(figure="Fig. 1", title="t", minutes=1, **given)
