@@ -50,7 +50,8 @@ def learns(runs):
 
 @structured.claim("c19b_it_is_the_first_step",
     says="margin over a network whose first step saw permuted labels, and over one without it", origin="ours",
-    expect={"permuted": at_least(0.3), "without": at_least(0.3)})  # fmt: skip
+    expect={"permuted": at_least(0.3), "without": at_least(0.3)},
+    undecided="0.34 on three seeds, 0.30 to 0.36: further seeds would decide")  # fmt: skip
 def first_step(runs):
     others = {"permuted": "permuted_first", "without": "no_first_step"}
     return {name: accuracy(runs, "full") - accuracy(runs, method) for name, method in others.items()}
