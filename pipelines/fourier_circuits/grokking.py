@@ -47,8 +47,8 @@ def run(config, recorder):
 
 figure.cost(cost)
 CENSORED: Any = {
-    "laptop": "in single runs training reached 0.99 after 60 to 80 steps and validation not in 1,500 to 2,500 for k = 2, "
-    "nor 0.9 for k = 3: when it comes, and the gap of a run that comes through, are censored"
+    "laptop": "in single runs training reached 0.99 after 60 to 80 steps, and validation not in 1,500 to 2,500 for "
+    "k = 2, nor 0.9 for k = 3: when it comes, and the gap of a run that comes through, are censored"
 }
 
 
