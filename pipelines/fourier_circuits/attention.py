@@ -88,14 +88,18 @@ def most(runs):
 @four.claim("c09c_attention_weights_have_the_frequencies", also=[three, five], origin="ours",
     says="the power is in fewer frequencies than with the attention weights of the start between the trained "
     "embeddings (difference of the shares of four)",
-    expect=at_least(0.1), untested=COARSE)  # fmt: skip
+    expect=at_least(0.1), untested=COARSE,
+    undecided={(four, "laptop"): "single runs had 0.25 more than with a random matrix in its place, or 0.09 less"},
+)  # fmt: skip
 def of_the_weights(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial_attention")
 
 
 @four.claim("c11d_the_task_is_learned", also=[three, five],
     says="tuples not trained on are added correctly in the end (accuracy)", paper="trained transformers", origin="ours",
-    expect=at_least(0.9), within=(0, 1))  # fmt: skip
+    expect=at_least(0.9), within=(0, 1),
+    fails={(three, "laptop"): "validation stayed at 0.84 in a single run of 2,000 steps, on 206 of 343 tuples"},
+)  # fmt: skip
 def learned(runs):
     return runs.final("accuracy/test")
 

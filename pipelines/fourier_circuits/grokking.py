@@ -9,6 +9,8 @@ The laptop preset has one layer, few tuples (289, 343, 625) and a weight decay o
 k = 5 is left out, since p = 3 has a single frequency and is not fitted.
 """
 
+from typing import Any
+
 from featurelab.pipelines import CATEGORIES, Experiment, Field, Missing, at_least, band, below, choice, loguniform
 from featurelab.pipelines.fourier_circuits.transformer import TransformerConfig, cost, train
 
@@ -44,6 +46,10 @@ def run(config, recorder):
 
 
 figure.cost(cost)
+CENSORED: Any = {
+    "laptop": "in single runs training reached 0.99 after 60 to 80 steps, and validation not in 1,500 to 2,500 for "
+    "k = 2, nor 0.9 for k = 3: when it comes, and the gap of a run that comes through, are censored"
+}
 
 
 def first(runs, part, k):
@@ -65,21 +71,24 @@ def gap(runs, k):
 
 @figure.claim("c10_validation_comes_late",
     says="k = 2: validation reaches 0.99 at least three times as late as training (ratio of the first steps)",
-    paper="grokking in all figures; curves, no number", expect=at_least(3))  # fmt: skip
+    paper="grokking in all figures; curves, no number", expect=at_least(3), untested=CENSORED)  # fmt: skip
 def late(runs):
     return first(runs, "test", 2) / max(first(runs, "train", 2), 1.0)
 
 
 @figure.claim("c10a_validation_comes",
     says="validation reaches 0.9 in the end, or on the way (greatest accuracy, least over k)",
-    paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1))  # fmt: skip
+    paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1),
+    fails={"laptop": "with k = 3 validation stayed at 0.84 in a single run of 2,000 steps, on 206 of 343 tuples"},
+)  # fmt: skip
 def comes(runs):
     return min(runs.curve("accuracy/test", terms=k).max() for k in runs.values("terms"))
 
 
 @figure.claim("c10b_weaker_with_more_residues",
     says="the largest gap between training and validation accuracy falls from k = 2 to 3 to 4 (differences)",
-    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)})  # fmt: skip
+    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)},
+    untested=CENSORED)  # fmt: skip
 def weaker(runs):
     gaps = {k: gap(runs, k) for k in SETTINGS}
     return {"3 after 2": gaps[3] - gaps[2], "4 after 3": gaps[4] - gaps[3]}

@@ -40,7 +40,10 @@ def least(runs, metric, share):
     return min(runs.final(metric, terms=k, train_share=share) for k in runs.values("terms"))
 
 
-FEW = "half of 529 or 1331 tuples is too few: there are 2^(2k-2) (p-1) (k+1) p weights, and 2 to 12 for each tuple"
+FEW = (
+    "half of 529 or 1331 tuples is too few for 10 to 23 weights each: 0.53 to 0.79 of the others are right, and a "
+    "neuron's dominant frequency has 0.87 to 0.90 of its power"
+)
 MEMORISED = "labels in a random order are fitted as well: it says nothing of the rule"
 
 
