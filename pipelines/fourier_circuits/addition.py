@@ -17,7 +17,7 @@ ALL_CONTROLS = ("permuted_labels", "untrained", "no_penalty", "plain_decay")
 
 
 class AdditionConfig(TrainedConfig):
-    control: Literal["none", "permuted_labels", "untrained", "no_penalty", "plain_decay"] = Field(
+    control: Literal["none", "permuted_labels", "untrained", "no_penalty", "plain_decay"] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; no_penalty: lambda = 0, plain_decay: weight decay in its place"
     )
     modulus: int = Field(11, ge=3, description="residues p, a prime")

@@ -84,7 +84,7 @@ def run(config, recorder):
     scales = [2 * config.init_scale**2, 2 * config.head_scale**2]
     law = {"activation": "identity", "init_scale": scales, "seed": config.streams.init, "dtype": config.dtype}
     net = nets.mlp(2, 2, 1, **law)
-    features, head = net.layers
+    head = net.layers[1]
     head.requires_grad_(config.head == "trained")
     learner = learners.FeaturePenalised(
         net, head=head, penalty=learners.PENALTIES.get(config.method, measures.nuclear_norm),
@@ -93,7 +93,8 @@ def run(config, recorder):
     )  # fmt: skip
     parts = {"train": task.train, "id": task.test, "ood": task.out_of_domain}
     fit(learner, task, config, recorder, steps=config.steps, probes=[probes.LossProbe(parts, config.measure_every)])
-    w = tuple((head.weight @ features.weight).detach().flatten().tolist())
+    A, readout = (weight.detach() for weight in net.parameters())
+    w = tuple((readout @ A).flatten().tolist())
     values = {f"expected_accuracy/{name}": measures.direction_accuracy(w, a) for name, a in (("id", IN), ("ood", OUT))}
     recorder.log(values | {"slope": w[1] / w[0]}, step=config.steps)
     recorder.array("decision", w=np.array(w))
