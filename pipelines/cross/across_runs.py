@@ -88,7 +88,8 @@ def recall_lost(runs):
 
 @matched.claim("x8_nfa_goes_with_unseen_classes", origin="ours",
     says="at equal NC1, runs with the higher UC-NFA tell unseen classes better apart (Spearman within pairs of digits)",
-    within=(-1, 1), expect=at_least(0.3), undecided="-0.2 on average over seeds: no sign of it")  # fmt: skip
+    within=(-1, 1), expect=at_least(0.3),
+    fails="-0.2 on average over seeds: if anything they tell them worse apart")  # fmt: skip
 def nfa_across(runs):
     return across(runs, "nfa")
 
