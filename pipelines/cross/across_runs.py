@@ -88,14 +88,15 @@ def recall_lost(runs):
 
 @matched.claim("x8_nfa_goes_with_unseen_classes", origin="ours",
     says="at equal NC1, runs with the higher UC-NFA tell unseen classes better apart (Spearman within pairs of digits)",
-    within=(-1, 1), expect=at_least(0.3))  # fmt: skip
+    within=(-1, 1), expect=at_least(0.3),
+    fails="-0.2 on average over seeds: if anything they tell them worse apart")  # fmt: skip
 def nfa_across(runs):
     return across(runs, "nfa")
 
 
 @matched.claim("x9_c_nfa_goes_with_unseen_classes", origin="ours",
     says="at equal NC1, runs with the higher C-NFA tell unseen classes better apart (Spearman within pairs of digits)",
-    within=(-1, 1), expect=at_least(0.3))  # fmt: skip
+    within=(-1, 1), expect=at_least(0.3), undecided="0.28 on average, which seeds do not tell from none")  # fmt: skip
 def c_nfa_across(runs):
     return across(runs, "cnfa")
 

@@ -205,16 +205,15 @@ def panels(runs, axes):
 
 
 OTHERS = [two_layer, collapse, coarse]
+BOTH_DRIFT = "two quantities that drift in training correlate along it whatever ties them: with permuted labels too"
 FALLS = "the first steps move the weights along few directions: the C-NFA begins near 1 and falls as classes collapse"
 
 
 @ansatz.claim("x1_c_nfa_goes_with_collapse", origin="ours", also=OTHERS,
     says="along training the C-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
     within=(-1, 1), expect=at_least(0.5),
-    fails={
-        **dict.fromkeys((ansatz, two_layer, collapse), FALLS),
-        coarse: "it rises with collapse for most seeds, and falls again for others",
-    },
+    fails=dict.fromkeys((ansatz, two_layer, collapse), FALLS),
+    undecided={coarse: "it rises with collapse for most seeds, and falls again for others"},
 )  # fmt: skip
 def c_nfa_and_collapse(runs):
     return together(*paths(runs, "C-NFA", "collapse"))
@@ -222,18 +221,20 @@ def c_nfa_and_collapse(runs):
 
 @ansatz.claim("x2_nfa_goes_with_collapse", origin="ours", also=OTHERS,
     says="along training the UC-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
-    within=(-1, 1), expect=at_least(0.5))  # fmt: skip
+    within=(-1, 1), expect=at_least(0.5), unspecific=BOTH_DRIFT,
+    undecided={ansatz: "0.8 on average over seeds, but in some the UC-NFA falls at last"})  # fmt: skip
 def nfa_and_collapse(runs):
     return together(*paths(runs, "UC-NFA", "collapse"))
 
 
 @ansatz.claim("x3_unseen_classes_move_with_collapse", origin="ours", also=OTHERS,
     says="along training the elasticity of unseen classes and -ln NC1 of those trained on rise together (Spearman)",
-    within=(-1, 1), expect=at_least(0.5),
+    within=(-1, 1), expect=at_least(0.5), unspecific=BOTH_DRIFT,
     fails={
         collapse: "unseen classes move as the loss leaves its plateau, then come back a little as collapse goes on",
         coarse: "unseen classes move far in the first fifty steps and come back most of the way",
     },
+    undecided={ansatz: "unseen classes move early, on most seeds as classes collapse"},
 )  # fmt: skip
 def elasticity_and_collapse(runs):
     return together(*paths(runs, "elasticity", "collapse"))
@@ -242,7 +243,10 @@ def elasticity_and_collapse(runs):
 @ansatz.claim("x4_alignment_comes_first", origin="ours", also=OTHERS,
     says="the UC-NFA is halfway to its final value before -ln NC1 is (difference in shares of training)",
     expect=below(0),
-    fails=dict.fromkeys((ansatz, collapse, coarse), "collapse is halfway first, by a small share of training"),
+    fails=dict.fromkeys((collapse, coarse), "collapse is halfway first, by a small share of training"),
+    undecided={
+        ansatz: "collapse is halfway first on average, by a share of training that seeds do not tell from none",
+    },
 )  # fmt: skip
 def alignment_first(runs):
     alignment, collapse = paths(runs, "UC-NFA", "collapse")

@@ -198,7 +198,7 @@ def panels_of_images(runs, axes):
     (lr, decay), chosen = OF_FIG_34, of_fig_34(runs)
     kept = chosen.arrays("plane")[0]
     for group, axis in enumerate(axes[3]):
-        pictures.plane(axis, kept, group, f"coarse label {group}, η = {lr:g}, decay {decay:g}")
+        pictures.plane(axis, kept, group, f"label {group}, η = {lr:g}, decay {decay:.0e}")
 
 
 @mixture.draw(rows=3, cols=5, size=(15, 9))

@@ -126,7 +126,8 @@ def misses(runs, which=1, metric="observed"):
 
 
 @relu.claim("c23_dip", says="ReLU: the alignment dips at intermediate decay of the data (depth, for each target)",
-    paper="curves, no number", expect={target: at_least(0.1) for target in TARGETS})  # fmt: skip
+    paper="curves, no number", expect={target: at_least(0.1) for target in TARGETS},
+    undecided="on the chain the dip is 0.097 on average over 48 seeds, 0.066 to 0.130")  # fmt: skip
 @quadratic.claim(
     "c24_dip",
     says="quadratic: the alignment dips at intermediate decay of the data (depth, for each target)",
@@ -146,7 +147,8 @@ def dips(runs):
 
 @relu.claim("c25_mean_kernel_predicts", also=[quadratic],
     says="at the larger width the mean kernel predicts the alignment (largest distance over decays and targets)",
-    paper="approximately", expect=at_most(0.05))  # fmt: skip
+    paper="approximately", expect=at_most(0.05),
+    undecided={quadratic: "0.028 on average over 48 seeds, 0.021 to 0.054: a few stray far"})  # fmt: skip
 def predicts(runs):
     return max(misses(runs))
 
@@ -157,8 +159,9 @@ def predicts(runs):
     says="the same for a single network in place of the average over a few",
     origin="ours",
     expect=at_most(0.05),
-    fails={
-        quadratic: "with quadratic activations one network at width 512 strays further: agreement needs the average"
+    undecided={
+        relu: "0.043 on average over 48 seeds, 0.034 to 0.053",
+        quadratic: "0.039 on average over 48 seeds, 0.027 to 0.069: single networks stray further than their average",
     },
 )
 def predicts_one(runs):
