@@ -21,7 +21,7 @@ figure = Experiment(
     grid={("algorithm", "penalty"): list(ROWS), "held_out": [0, 1, 2, 3], "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-4, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="accuracy/ood", mode="max", minutes=2.5,
+    metric="final_accuracy/ood", mode="max", minutes=2.5,
     small={"steps": 6, "start_step": 2, "measure_every": 3, "average_every": 2, "width": 8, "batch_size": 4,
         "held_out": [0, 3]},
 )  # fmt: skip
@@ -31,7 +31,7 @@ figure.cost(cost)
 
 def accuracy(runs, algorithm, penalty):
     """Over held-out domains."""
-    return runs.final("accuracy/ood", algorithm=algorithm, penalty=penalty)
+    return runs.final("final_accuracy/ood", algorithm=algorithm, penalty=penalty)
 
 
 @figure.claim("nu_improves", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain, on all five sets",
@@ -56,7 +56,7 @@ def dense_average(runs):
 @figure.draw(cols=2, size=(11, 3.8))
 def panels(runs, axes):
     left, right = axes[0]
-    heights = {name: runs.finals("accuracy/ood", algorithm=a, penalty=p) for (a, p), name in ROWS.items()}
+    heights = {name: runs.finals("final_accuracy/ood", algorithm=a, penalty=p) for (a, p), name in ROWS.items()}
     xs = np.arange(len(ROWS))
     means = [values.mean() for values in heights.values()]
     left.bar(xs, means, color=[CATEGORIES[list(ALGORITHMS).index(a)] for a, _ in ROWS])
@@ -64,8 +64,8 @@ def panels(runs, axes):
     left.set(ylabel="accuracy out of domain", ylim=(min(means) - 0.03, None), title="mean over held-out domains")
     for (algorithm, name), colour in zip(ALGORITHMS.items(), CATEGORIES, strict=False):
         gained = [
-            runs.final("accuracy/ood", algorithm=algorithm, penalty="nuclear", held_out=d)
-            - runs.final("accuracy/ood", algorithm=algorithm, penalty="none", held_out=d)
+            runs.final("final_accuracy/ood", algorithm=algorithm, penalty="nuclear", held_out=d)
+            - runs.final("final_accuracy/ood", algorithm=algorithm, penalty="none", held_out=d)
             for d in runs.values("held_out")
         ]
         right.plot([AGREEMENTS[d] for d in runs.values("held_out")], gained, marker="o", color=colour, label=name)

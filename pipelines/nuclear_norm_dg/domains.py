@@ -65,7 +65,9 @@ def train(config: DomainConfig, recorder: Any) -> None:
     fit(learner, task, config, recorder, steps=config.steps, probes=[*average, watching])
     with torch.no_grad():
         F = net.features(task.test[0])
+        right = {part: (net(x).argmax(1) == y).double().mean().item() for part, (x, y) in parts.items()}
     values = {
+        **{f"final_accuracy/{part}": share for part, share in right.items()},  # of averaged weights, where they are
         "stable_rank": measures.stable_rank(F).item(),
         "stable_rank_printed": measures.stable_rank(F, squared=False).item(),
         "stable_rank_centred": measures.stable_rank(F - F.mean(0)).item(),

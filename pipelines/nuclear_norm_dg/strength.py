@@ -33,27 +33,27 @@ figure = Experiment(
     paper=LAPTOP.but(steps=5000), grid={("penalty", "colour"): list(CASES), "strength": STRENGTHS, "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-4, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="accuracy/ood", mode="max", minutes=1.5,
+    metric="final_accuracy/ood", mode="max", minutes=1.5,
     small={"steps": 6, "start_step": 2, "measure_every": 3, "width": 8, "batch_size": 4},
 )  # fmt: skip
 figure.trial(train)
 figure.cost(cost)
 
 
-def column(runs, metric, penalty="nuclear", colour=1.0):
+def column(runs, metric, penalty="nuclear", colour=1.0, strengths=STRENGTHS):
     some = runs.where(penalty=penalty, colour=colour)
-    return np.array([some.final(metric, strength=s) for s in STRENGTHS])
+    return np.array([some.final(metric, strength=s) for s in strengths])
 
 
 def alive(runs, penalty="nuclear", colour=1.0):
     """The strengths, 0 among them, that keep nine tenths of the accuracy in domain."""
-    found = column(runs, "accuracy/id", penalty, colour)
+    found = column(runs, "final_accuracy/id", penalty, colour)
     return found >= 0.9 * found[0]
 
 
 def gain(runs, penalty="nuclear", colour=1.0):
     """The greatest gain of accuracy out of domain over strength 0, where accuracy in domain is kept."""
-    found = column(runs, "accuracy/ood", penalty, colour)
+    found = column(runs, "final_accuracy/ood", penalty, colour)
     return float(found[alive(runs, penalty, colour)].max() - found[0])
 
 
@@ -61,7 +61,7 @@ def gain(runs, penalty="nuclear", colour=1.0):
     says="accuracy out of domain is higher at a middle strength than at 0, and lower at the largest (differences)",
     expect={"rise": above(0), "fall": above(0)})  # fmt: skip
 def rise_and_fall(runs):
-    found = column(runs, "accuracy/ood")
+    found = column(runs, "final_accuracy/ood")
     return {"rise": float(found[1:-1].max() - found[0]), "fall": float(found[1:-1].max() - found[-1])}
 
 
@@ -71,7 +71,7 @@ def rise_and_fall(runs):
     fails="at strength 3 all features vanish and accuracy is at chance in all domains; at 1 it is still the highest"
 )  # fmt: skip
 def honest_fall(runs):
-    found = column(runs, "accuracy/ood")[alive(runs)]
+    found = column(runs, "final_accuracy/ood")[alive(runs)]
     return float(found.max() - found[-1])
 
 
@@ -87,8 +87,8 @@ def trend(runs, metric):
     kept = alive(runs)
     if kept.sum() < 3:
         raise Missing("the task is learned at fewer than three strengths")
-    values = column(runs, metric)[kept]
-    return measures.spearman(torch.tensor(np.array(STRENGTHS)[kept]), torch.tensor(values)).item()
+    strengths = np.array(STRENGTHS)[kept]  # features that vanish have no rank
+    return measures.spearman(torch.tensor(strengths), torch.tensor(column(runs, metric, strengths=strengths))).item()
 
 
 @figure.claim("c8d_printed_rank_falls", paper="decreases", where="Fig. 6.5", within=(-1, 1),
@@ -112,15 +112,15 @@ def panels(runs, axes):
     xs = [max(s, 0.01) for s in STRENGTHS]
     for ((penalty, colour), name), tint in zip(CASES.items(), CATEGORIES, strict=False):
         some = runs.where(penalty=penalty, colour=colour)
-        table = [some.finals("accuracy/ood", strength=s) for s in STRENGTHS]
+        table = [some.finals("final_accuracy/ood", strength=s) for s in STRENGTHS]
         band(left, table, xs, color=tint, marker="o", markersize=3.5, label=name)
     nuclear = runs.where(penalty="nuclear", colour=1.0)
-    table = [nuclear.finals("accuracy/id", strength=s) for s in STRENGTHS]
+    table = [nuclear.finals("final_accuracy/id", strength=s) for s in STRENGTHS]
     band(left, table, xs, color="#999999", linestyle=":", label="nuclear, in domain")
     for axis, metric, name in (
         (middle, "stable_rank_printed", "$|F|_F^2 / |F|_2$, as printed"), (right, "stable_rank", "$|F|_F^2 / |F|_2^2$")
     ):  # fmt: skip
-        values = column(runs, metric)[alive(runs)]
+        values = column(runs, metric, strengths=np.array(STRENGTHS)[alive(runs)])
         axis.plot(np.array(xs)[alive(runs)], values, color=CATEGORIES[0], marker="o", markersize=3.5)
         axis.set(ylabel=name)
     for axis in axes[0]:
