@@ -150,24 +150,24 @@ class Claim:
         """
         found: dict[str, Controlled] = {}
         broken: list[bool] = []
-        without = self.measured(results.under("none"))[0]
         for control in self.controls:
             there = results.under(control)
             if len(there.trials):
                 judged = self.judge(there, scale)
                 found[control] = Controlled(status=judged.status, measured=judged.measured)
                 if judged.status != "untested":  # as of a change of weights where none was made
-                    gone = judged.status == "undecided" and self._gone(without, self.measured(there)[0])
+                    gone = judged.status == "undecided" and self._gone(results.under("none"), there)
                     broken.append(judged.status == "fails" or gone)
         said = {"controls": found, "specific": all(broken) if broken else None}
         return verdict.model_copy(update=said)
 
-    def _gone(self, without: Mapping[int, Mapping[str, float]], under: Mapping[int, Mapping[str, float]]) -> bool:
-        """Whether the effect is gone under a control, by the values of each seed without it and under it.
+    def _gone(self, plain: "Results", controlled: "Results") -> bool:
+        """Whether the effect is gone under a control.
 
         It is where a part has a mean outside its bound; or, not sure to lie within, has lost over half of its margin,
         surely so on the seeds that both have.
         """
+        without, under = self.measured(plain)[0], self.measured(controlled)[0]
         for part, bound in self._bounds.items():
             values = [seed[part] for seed in under.values()]
             ends = self._intervals(list(under.values()), looks=False)[part]
