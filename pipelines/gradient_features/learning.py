@@ -49,7 +49,7 @@ xor = Experiment(
     grid={("dim", "n_train"): PLACES, "method": EVERY, "seed": SEEDS},
     paper_grid={("dim", "n_train"): [(100, 4000), (200, 4000), (400, 4000), (800, 4000), (800, 16_000)],
         "method": EVERY, "seed": SEEDS},
-    sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=1,
+    sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.6,
     small={key: value for key, value in SMALL.items() if key not in ("dim", "n_train")}
     | {("dim", "n_train"): [(8, 60), (8, 80), (12, 60)]},
 )  # fmt: skip
@@ -129,7 +129,9 @@ def over_the_best(runs):
 
 @xor.claim("c16d_it_is_the_first_step",
     says="d = 200, n = 1000: margin over a network whose first step saw permuted labels, and over one without it",
-    origin="ours", where="Theorem B.42", expect={"permuted": at_least(0.15), "without": at_least(0.15)})  # fmt: skip
+    origin="ours", where="Theorem B.42", expect={"permuted": at_least(0.15), "without": at_least(0.15)},
+    fails="0.10 over a first step on permuted labels: that gives neurons their lengths too, and later steps turn them, "
+    "to 0.82; 0.27 over a network without a first step")  # fmt: skip
 def first_step(runs):
     reached = accuracy(runs, "full", **farthest(runs))
     others = {"permuted": "permuted_first", "without": "no_first_step"}
@@ -159,7 +161,8 @@ def gap(runs, dim, n):
 
 
 @orthogonal.claim("c18b_network_learns", says="test accuracy on six clusters with orthogonal means", paper="error ≤ ε",
-    where="Theorem 3.18", expect=at_least(0.85))  # fmt: skip
+    where="Theorem 3.18", expect=at_least(0.85),
+    unspecific="the problem is linear: later steps solve it after a first step on permuted labels too")  # fmt: skip
 def learns(runs):
     return accuracy(runs, "full")
 
@@ -202,14 +205,14 @@ def informative(runs):
     return min((limit for _, _, error, limit in errors(runs) if error < 0.5), default=math.inf)
 
 
-@xor.draw(cols=3, size=(13, 3.8))
+@xor.draw(cols=3, size=(13, 4))
 def panels(runs, axes):
     for axis, (dim, n) in zip(
         axes[0], dict.fromkeys(zip(runs.trials.dim, runs.trials.n_train, strict=True)), strict=False
     ):
         methods(axis, runs.where(dim=dim, n_train=n))
         after = runs.at("cosine/median", 0, method="full", dim=dim, n_train=n)
-        axis.set(title=f"d = {dim}, n = {n}; max |cos(G, D)| {after:.2f} in the median")
+        axis.set(title=f"d = {dim}, n = {n}\nmedian of max |cos(G, D)|: {after:.2f}")
     for axis in axes[0, 1:]:
         axis.set_yticklabels([])
 
@@ -238,7 +241,7 @@ def methods(axis, runs):
     axis.grid(axis="y", visible=False)
 
 
-@bound.draw(size=(5.5, 3.6))
+@bound.draw(size=(7, 3.6))
 def bounds(runs, axes):
     axis = axes[0, 0]
     found = errors(runs)

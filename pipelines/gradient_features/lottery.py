@@ -62,7 +62,7 @@ figure = Experiment(
     caption="XOR of Gaussian clusters. Lines are means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(dim=200, n_train=16_000, n_test=20_000, width=2000, steps=3000),
     grid={"subnet": list(SUBNETS), "seed": [0, 1, 2, 3, 4, 5]}, sweep_axes=SWEEP,
-    metric="accuracy/test", mode="max", minutes=0.6,
+    metric="accuracy/test", mode="max", minutes=0.4,
     small={"n_train": 80, "n_test": 40, "dim": 8, "width": 40, "batch_size": 40, "steps": 9, "measure_every": 4,
         "seed": [0, 1, 2]},
 )  # fmt: skip
@@ -129,7 +129,9 @@ def random_ones(runs, metric):
 
 @figure.claim("c21_ticket_learns_what_the_network_learns",
     says="test accuracy of the ticket, and that less the whole network's", paper="same guarantee",
-    expect={"ticket": at_least(0.9), "difference": at_least(-0.03)})  # fmt: skip
+    expect={"ticket": at_least(0.9), "difference": at_least(-0.03)},
+    unspecific="of 400 neurons some fire in each cone after a step on permuted labels too, and are "
+    "turned later: 0.98")  # fmt: skip
 def ticket(runs):
     return {"ticket": accuracy(runs, "ticket"), "difference": accuracy(runs, "ticket") - accuracy(runs, "full")}
 
@@ -137,7 +139,8 @@ def ticket(runs):
 @figure.claim("c21b_alignment_alone_is_no_ticket",
     says="test accuracy of the best aligned neurons, of any length, less that of the whole network", origin="ours",
     where="Eq. B.34", expect=at_most(-0.03),
-    undecided="two seeds of six have best aligned neurons that fire nowhere, four have a ticket",
+    undecided="0.16 less in the mean of 16 seeds, as in some the best aligned neurons fire nowhere; in others they are "
+    "a ticket",
     unspecific="neither learns anything where labels are permuted or updates withheld")  # fmt: skip
 def aligned_alone(runs):
     return accuracy(runs, "aligned") - accuracy(runs, "full")
@@ -161,7 +164,9 @@ def coverage(runs):
 
 @figure.claim("c21e_random_subnets_do_not",
     says="test hinge loss of the best of three random subnets of the same size less the ticket's",
-    paper="the ticket wins", where="Section B.3.2", expect=above(0))  # fmt: skip
+    paper="the ticket wins", where="Section B.3.2", expect=above(0),
+    unspecific="one seed of chance is ahead of another where nothing is learned, and a ticket of a permuted step is "
+    "turned later")  # fmt: skip
 def random_subnets(runs):
     return min(random_ones(runs, "loss/test")) - runs.final("loss/test", subnet="ticket")
 
@@ -169,14 +174,15 @@ def random_subnets(runs):
 @figure.claim("c21f_the_ticket_is_not_there_before",
     says="test accuracy of the ticket's neurons as they were before the step, with trained heads",
     paper="may not exist at initialization", where="Section B.3.2", expect=at_most(0.65),
-    unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
+    unspecific="it is a level below chance, as f = 0 counts as wrong where none fires: so "
+    "with permuted labels")  # fmt: skip
 def before(runs):
     return accuracy(runs, "initial")
 
 
 @figure.claim("c21g_least_aligned_neurons_do_not",
     says="test accuracy of the four least aligned neurons", origin="ours", where="Section B.3.2", expect=at_most(0.6),
-    undecided="in two seeds of six the four least aligned neurons cover the clusters all the same",
+    undecided="0.69 in the mean of 16 seeds: in some the four least aligned neurons cover the clusters all the same",
     unspecific="it is a level near chance, which permuted labels have too")  # fmt: skip
 def least(runs):
     return accuracy(runs, "least")

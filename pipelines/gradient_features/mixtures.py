@@ -223,7 +223,7 @@ def dims(runs):
     where="Lemma B.37",
     expect=at_least(0.99),
     within=(0, 1),
-    fails="two thirds at best: from B.386 to B.387 the means of the other clusters are dropped, on parts of which sure "
+    fails="0.62: from B.386 to B.387 the means of the other clusters are dropped, on parts of which sure "
     "neurons fire; the mean cosine is just about the cone's edge",
 )
 def in_the_cone(runs):

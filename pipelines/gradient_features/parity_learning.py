@@ -28,7 +28,7 @@ UNIFORM_METHODS = ["frozen", "permuted_first", "kernels"]
 structured = xor.variant(
     "train_parity", figure="Thm. 3.22, Prop. 3.23", title="Test accuracy on a structured parity", laptop=PARITY,
     paper=PARITY.but(dim=80, n_train=40_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
-    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=1,
+    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=0.7,
     small=SMALL | {"dim": 12, "size": 3}, headline=True,
 )  # fmt: skip
 uniform = xor.variant(
@@ -51,7 +51,7 @@ def learns(runs):
 @structured.claim("c19b_it_is_the_first_step",
     says="margin over a network whose first step saw permuted labels, and over one without it", origin="ours",
     expect={"permuted": at_least(0.3), "without": at_least(0.3)},
-    undecided="0.34 on three seeds, 0.30 to 0.36: further seeds would decide")  # fmt: skip
+    undecided="0.34 over permuted labels on 16 seeds, of which one falls below: 0.28 to 0.35")  # fmt: skip
 def first_step(runs):
     others = {"permuted": "permuted_first", "without": "no_first_step"}
     return {name: accuracy(runs, "full") - accuracy(runs, method) for name, method in others.items()}
@@ -59,7 +59,9 @@ def first_step(runs):
 
 @structured.claim("c19c_one_step_is_enough",
     says="with neurons frozen after the first step: margin over the best of all fixed features", paper="ε against 1/2",
-    where="Theorem 3.4", expect=at_least(0.2))  # fmt: skip
+    where="Theorem 3.4", expect=at_least(0.2),
+    undecided="0.27 on 16 seeds, 0.14 to 0.31: in three of them frozen neurons reach 0.85 to 0.92, else "
+    "0.95 and more")  # fmt: skip
 def one_step(runs):
     return accuracy(runs, "frozen") - accuracy(runs, "kernels")
 
@@ -99,7 +101,7 @@ def panels(runs, axes):
 @uniform.draw(cols=2, size=(10.5, 3.8))
 def uniform_panels(runs, axes):
     axis = axes[0, 0]
-    names = {"frozen": "one step, then heads", "permuted_first": "first step on permuted labels"}
+    names = {"frozen": "one step, then heads", "permuted_first": "permuted first step, all trained"}
     shown = [(name, runs.finals("accuracy/test", method=method)) for method, name in names.items()]
     shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
     for place, (_, values) in enumerate(shown):
