@@ -42,7 +42,8 @@ def gains(runs):
 
 
 @figure.claim("nu_over_coral", where="Table 6.3", paper="SWAD-NU 67.8, SWAD-CORAL 67.3",
-    says="SWAD gains more by the nuclear norm than by CORAL (difference)", expect=above(0))  # fmt: skip
+    says="SWAD gains more by the nuclear norm than by CORAL (difference)", expect=above(0),
+    unspecific="0.008 is little: with permuted labels the difference is 0.003, by chance")  # fmt: skip
 def over_coral(runs):
     return accuracy(runs, "swad", "nuclear") - accuracy(runs, "swad", "coral")
 
@@ -56,12 +57,13 @@ def dense_average(runs):
 @figure.draw(cols=2, size=(11, 3.8))
 def panels(runs, axes):
     left, right = axes[0]
-    heights = {name: runs.finals("final_accuracy/ood", algorithm=a, penalty=p) for (a, p), name in ROWS.items()}
-    xs = np.arange(len(ROWS))
-    means = [values.mean() for values in heights.values()]
-    left.bar(xs, means, color=[CATEGORIES[list(ALGORITHMS).index(a)] for a, _ in ROWS])
-    left.set_xticks(xs, list(heights), rotation=40, ha="right")
-    left.set(ylabel="accuracy out of domain", ylim=(min(means) - 0.03, None), title="mean over held-out domains")
+    one_seed = [runs.where(seed=seed) for seed in runs.values("seed")]
+    heights = np.array([[accuracy(seed, *row) for seed in one_seed] for row in ROWS])
+    xs, means = np.arange(len(ROWS)), heights.mean(1)
+    ends = [means - heights.min(1), heights.max(1) - means]
+    left.bar(xs, means, yerr=ends, color=[CATEGORIES[list(ALGORITHMS).index(a)] for a, _ in ROWS])
+    left.set_xticks(xs, list(ROWS.values()), rotation=40, ha="right")
+    left.set(ylabel="accuracy out of domain", ylim=(heights.min() - 0.02, None), title="mean over held-out domains")
     for (algorithm, name), colour in zip(ALGORITHMS.items(), CATEGORIES, strict=False):
         gained = [
             runs.final("final_accuracy/ood", algorithm=algorithm, penalty="nuclear", held_out=d)

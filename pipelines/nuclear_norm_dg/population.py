@@ -102,7 +102,9 @@ def as_bad(runs):
 
 @figure.claim("c4c_between_the_closed_forms", kind="identity", origin="ours",
     says="slopes lie below those of the limits of large strength: the mean y x for l2, least squares for the nuclear "
-    "norm (least distance)", expect={"l2": at_least(0), "nuclear": at_least(0)})  # fmt: skip
+    "norm (least distance)", expect={"l2": at_least(0), "nuclear": at_least(0)},
+    fails="with the nuclear norm the slope is above its limit by up to 8e-5, at strengths of 0.2 to 0.4: the loss is "
+    "no quadratic there")  # fmt: skip
 def limits(runs):
     largest = {"l2": FIRST_STEP, "nuclear": LEAST_SQUARES}
     strengths = runs.values("strengths")[0]

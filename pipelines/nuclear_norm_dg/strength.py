@@ -59,7 +59,8 @@ def gain(runs, penalty="nuclear", colour=1.0):
 
 @figure.claim("c8_rises_then_falls", paper="curves, no number", where="Fig. 6.5",
     says="accuracy out of domain is higher at a middle strength than at 0, and lower at the largest (differences)",
-    expect={"rise": above(0), "fall": above(0)})  # fmt: skip
+    expect={"rise": above(0), "fall": above(0)},
+    unspecific="the best of four strengths is above that at 0 by chance too: `c8e` fixes it beforehand")  # fmt: skip
 def rise_and_fall(runs):
     found = column(runs, "final_accuracy/ood")
     return {"rise": float(found[1:-1].max() - found[0]), "fall": float(found[1:-1].max() - found[-1])}
@@ -68,16 +69,25 @@ def rise_and_fall(runs):
 @figure.claim("c8b_falls_while_the_task_is_learned", origin="ours", where="Fig. 6.5",
     says="and it falls from its highest while nine tenths of the accuracy in domain are kept (difference)",
     expect=at_least(0.01),
-    fails="at strength 3 all features vanish and accuracy is at chance in all domains; at 1 it is still the highest"
-)  # fmt: skip
+    undecided="0.009 at strength 1; at 3 all features vanish, and accuracy is at chance in all domains")  # fmt: skip
 def honest_fall(runs):
     found = column(runs, "final_accuracy/ood")[alive(runs)]
     return float(found.max() - found[-1])
 
 
+@figure.claim("c8e_rise_at_a_strength_fixed_beforehand", origin="ours", where="Fig. 6.5",
+    says="accuracy out of domain is higher at the preset's strength, 0.3, than at 0 (difference)",
+    expect=above(0))  # fmt: skip
+def fixed_rise(runs):
+    without, there = column(runs, "final_accuracy/ood", strengths=[0.0, LAPTOP.strength])
+    return float(there - without)
+
+
 @figure.claim("c8c_gain_beyond_other_norms", origin="ours",
     says="the gain exceeds that with the Frobenius norm, and that on digits without colour (differences)",
-    expect={"over the Frobenius norm": above(0), "over no colour": above(0)})  # fmt: skip
+    expect={"over the Frobenius norm": above(0), "over no colour": above(0)},
+    undecided="0.01 over the Frobenius norm, and no more than on digits without colour: what the penalty gains has "
+    "little to do with the colour")  # fmt: skip
 def beyond(runs):
     ours = gain(runs)
     return {"over the Frobenius norm": ours - gain(runs, "frobenius"), "over no colour": ours - gain(runs, colour=0.0)}

@@ -110,6 +110,9 @@ def accuracy(runs, part, method):
 
 
 ALL = [late, free]
+SMALL_HEADS = (
+    "0.93 to 0.97 in 14 seeds of 16; in the two others the fixed head is small, and the penalty takes the features"
+)
 
 
 @early.claim("c1_accuracies_in_closed_form", also=ALL, kind="identity", origin="ours",
@@ -128,8 +131,8 @@ def closed_form(runs):
 @early.claim("c2_erm", where="Fig. 6.2", paper=SYNTHETIC["ERM"], within=(0, 1),
     says="ERM is nearly perfect in domain and right on about 0.76 out of domain",
     expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)},
-    fails="no decision has both: 0.76 out of domain is t = 0.69, which is 0.90 in domain. The mean here is 0.92, and "
-    "the worst of twelve seeds is near 0.8")  # fmt: skip
+    undecided="no decision has both: 0.76 out of domain is t = 0.69, which is 0.90 in domain. The mean here is 0.86, "
+    "and single seeds have 0.27 to 0.96")  # fmt: skip
 @late.claim("c2_erm", where="Fig. 6.2", paper=SYNTHETIC["ERM"], within=(0, 1),
     says="ERM is nearly perfect in domain and right on about 0.76 out of domain",
     expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)},
@@ -140,22 +143,27 @@ def erm(runs):
 
 
 @early.claim("c2_erm_nu", also=ALL, where="Fig. 6.3", paper=SYNTHETIC["ERM-NU"], within=(0, 1),
-    says="ERM-NU is right on about 0.94 out of domain", expect=between(0.93, 0.97))  # fmt: skip
+    says="ERM-NU is right on about 0.94 out of domain", expect=between(0.93, 0.97),
+    fails={free: "0.98: where the head is trained too, both methods go on towards t = 0"},
+    undecided={early: SMALL_HEADS, late: SMALL_HEADS})  # fmt: skip
 def with_nuclear(runs):
     return accuracy(runs, "ood", "nuclear")
 
 
 @early.claim("c3_better_out_of_domain", also=ALL, where="Figs. 6.2, 6.3", paper="0.94 against 0.76",
     says="with the nuclear norm accuracy out of domain is higher (difference)", expect=above(0),
-    fails={late: "at convergence the order is reversed", free: "with a trained head the order is reversed"}
+    fails={free: "with a trained head the order is reversed"},
+    undecided={early: "a gain in 14 seeds of 16, of 0.05 in the mean, and a loss of 0.13 where the penalty takes the "
+        "features", late: "at convergence the order is reversed: a loss of 0.03 in the mean, and in 11 seeds of 16"},
 )  # fmt: skip
 def gain(runs):
     return accuracy(runs, "ood", "nuclear") - accuracy(runs, "ood", "erm")
 
 
 @early.claim("c3b_better_than_the_frobenius_norm", also=ALL, origin="ours",
-    says="and higher than with the Frobenius norm of the features in its place (difference)", expect=above(0)
-)  # fmt: skip
+    says="and higher than with the Frobenius norm of the features in its place (difference)", expect=above(0),
+    undecided="they agree to 0.01 but where a penalty takes the features: these have rank one soon, and both norms are "
+    "the same there")  # fmt: skip
 def over_frobenius(runs):
     return accuracy(runs, "ood", "nuclear") - accuracy(runs, "ood", "frobenius")
 
