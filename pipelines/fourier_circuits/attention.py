@@ -61,17 +61,17 @@ def run(config, recorder):
 
 
 four.cost(cost)
-FEW = {
-    three: "with p = 7 there are 18 pairs of frequencies, of which a random matrix has half its power in four",
-    five: "with p = 5 there are 8 pairs of frequencies, of which a random matrix has most of its power in four",
-}
-COARSE: Any = {(figure, "laptop"): why for figure, why in FEW.items()}
+THREE: Any = (three, "laptop")
+FIVE: Any = (five, "laptop")
+FOUR: Any = (four, "laptop")
+EIGHT_PAIRS = "with p = 5 there are 8 pairs of frequencies, of which four have 0.8 of a random matrix too"
 
 
 @four.claim("c09_few_frequencies", also=[three, five],
     says="the four largest pairs of frequencies have more of an attention matrix's power after training than before "
     "(difference)",
-    paper="2-dim cosine shape, no number", expect=above(0), untested=COARSE)  # fmt: skip
+    paper="2-dim cosine shape, no number", expect=above(0), undecided={FIVE: EIGHT_PAIRS},
+    unspecific="labels in a random order, fitted as well, concentrate it a little for p = 7: 0.09")  # fmt: skip
 def few(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial")
 
@@ -79,7 +79,11 @@ def few(runs):
 @four.claim("c09b_most_power_in_few_frequencies", also=[three, five],
     says="the four largest pairs of frequencies have half of the power after training, and much more than before",
     paper="superposition of two cosine waveforms in each dimension",
-    expect={"share": at_least(0.5), "over initial": at_least(0.3)}, untested=COARSE)  # fmt: skip
+    expect={"share": at_least(0.5), "over initial": at_least(0.3)},
+    fails={FIVE: EIGHT_PAIRS},
+    undecided={FOUR: "0.62 in the mean of 8 seeds, 0.48 in two of them: the interval begins at 0.46",
+        THREE: "0.80 in the mean of 8 seeds, but 0.24 more than before: of 18 pairs a random matrix has half in four"}
+)  # fmt: skip
 def most(runs):
     share = runs.final("attention_power/trained")
     return {"share": share, "over initial": share - runs.final("attention_power/initial")}
@@ -88,9 +92,8 @@ def most(runs):
 @four.claim("c09c_attention_weights_have_the_frequencies", also=[three, five], origin="ours",
     says="the power is in fewer frequencies than with the attention weights of the start between the trained "
     "embeddings (difference of the shares of four)",
-    expect=at_least(0.1), untested=COARSE,
-    undecided={(four, "laptop"): "single runs had 0.25 more than with a random matrix in its place, or 0.09 less"},
-)  # fmt: skip
+    expect=at_least(0.1), fails={FIVE: EIGHT_PAIRS},
+    undecided={FOUR: "0.24 in the mean of 8 seeds, 0.07 to 0.40", THREE: "0.10 in the mean of 8 seeds, 0.02 to 0.24"})  # fmt: skip
 def of_the_weights(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial_attention")
 
@@ -98,8 +101,9 @@ def of_the_weights(runs):
 @four.claim("c11d_the_task_is_learned", also=[three, five],
     says="tuples not trained on are added correctly in the end (accuracy)", paper="trained transformers", origin="ours",
     expect=at_least(0.9), within=(0, 1),
-    fails={(three, "laptop"): "validation stayed at 0.84 in a single run of 2,000 steps, on 206 of 343 tuples"},
-)  # fmt: skip
+    undecided={FOUR: "0.93 to 1 in seven seeds of 8, 0.53 in one after 4,000 steps: 0.92 in the mean",
+        THREE: "0.79 to 1 over 8 seeds after 2,000 steps, 0.92 in the mean",
+        FIVE: "0.74 to 0.98 in six seeds of 8, and 0.2 to 0.3 in two after 1,000 steps: 0.71 in the mean"})  # fmt: skip
 def learned(runs):
     return runs.final("accuracy/test")
 

@@ -34,7 +34,7 @@ figure = Experiment(
     grid={("terms", "modulus"): list(SETTINGS.items()), "seed": [0, 1, 2]},
     paper_grid={("terms", "modulus"): list(PAPER_SETTINGS.items()), "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
-    metric="accuracy/test", mode="max", minutes=3,
+    metric="accuracy/test", mode="max", minutes=2,
     small={("terms", "modulus"): [(2, 3), (3, 3), (4, 3)], "width": 8, "heads": 2, "head_dim": 4, "feedforward": 8,
         "steps": 20, "measure_every": 5, "reached": 0.25, "generalises": 0.15},
 )  # fmt: skip
@@ -47,8 +47,8 @@ def run(config, recorder):
 
 figure.cost(cost)
 CENSORED: Any = {
-    "laptop": "in single runs training reached 0.99 after 60 to 80 steps, and validation not in 1,500 to 2,500 for "
-    "k = 2, nor 0.9 for k = 3: when it comes, and the gap of a run that comes through, are censored"
+    "laptop": "in four seeds of 8 training reaches 0.99 after 70 to 80 steps and validation after 1,750 to 2,530, 30 "
+    "times as late; in the other four it is not there after 3,000: when it comes is censored"
 }
 
 
@@ -71,7 +71,7 @@ def gap(runs, k):
 
 @figure.claim("c10_validation_comes_late",
     says="k = 2: validation reaches 0.99 at least three times as late as training (ratio of the first steps)",
-    paper="grokking in all figures; curves, no number", expect=at_least(3), untested=CENSORED)  # fmt: skip
+    paper="grokking in all figures; curves, no number", expect=at_least(3), undecided=CENSORED)  # fmt: skip
 def late(runs):
     return first(runs, "test", 2) / max(first(runs, "train", 2), 1.0)
 
@@ -79,8 +79,8 @@ def late(runs):
 @figure.claim("c10a_validation_comes",
     says="validation reaches 0.9 in the end, or on the way (greatest accuracy, least over k)",
     paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1),
-    fails={"laptop": "with k = 3 validation stayed at 0.84 in a single run of 2,000 steps, on 206 of 343 tuples"},
-)  # fmt: skip
+    undecided={"laptop": "with k = 2 in six seeds of 8; in two it is at 0.77 and 0.59 after 3,000 steps. With k = 3 "
+        "and 4 in all"})  # fmt: skip
 def comes(runs):
     return min(runs.curve("accuracy/test", terms=k).max() for k in runs.values("terms"))
 
@@ -88,7 +88,7 @@ def comes(runs):
 @figure.claim("c10b_weaker_with_more_residues",
     says="the largest gap between training and validation accuracy falls from k = 2 to 3 to 4 (differences)",
     paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)},
-    untested=CENSORED)  # fmt: skip
+)  # fmt: skip
 def weaker(runs):
     gaps = {k: gap(runs, k) for k in SETTINGS}
     return {"3 after 2": gaps[3] - gaps[2], "4 after 3": gaps[4] - gaps[3]}

@@ -41,7 +41,7 @@ def least(runs, metric, share):
 
 
 FEW = (
-    "half of 529 or 1331 tuples is too few for 10 to 23 weights each: 0.53 to 0.79 of the others are right, and a "
+    "half of 529 or 1331 tuples is too few for 10 to 23 weights each: 0.54 to 0.89 of the others are right, and a "
     "neuron's dominant frequency has 0.87 to 0.90 of its power"
 )
 MEMORISED = "labels in a random order are fitted as well: it says nothing of the rule"

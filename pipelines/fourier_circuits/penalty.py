@@ -25,7 +25,7 @@ figure = Experiment(
         for k, p in {2: 23, 3: 11}.items()], "norm_penalty": STRENGTHS, "seed": [0, 1, 2]},
     sweep_axes={"norm_penalty": loguniform(1e-5, 1e-1), "lr": loguniform(1e-3, 2e-2), "width": choice(20, 40, 80, 160),
         "weight_decay": loguniform(1e-3, 1.0)},
-    metric="margin_ratio/worst", mode="max", minutes=0.8, controls=CONTROLS,
+    metric="margin_ratio/worst", mode="max", minutes=1.5, controls=CONTROLS,
     small={("terms", "modulus", "width"): [(2, 5, 12), (3, 3, 12)], "steps": 20, "measure_every": 10},
 )  # fmt: skip
 
@@ -66,7 +66,8 @@ def frequency(runs):
 
 @figure.claim("c07d_phases_need_no_penalty", origin="ours",
     says="without a penalty phases add up all the same (weighted mean cosine), and every tuple is right",
-    within=(-1, 1), expect={"phase": at_least(0.97), "accuracy": at_least(0.99)})  # fmt: skip
+    within=(-1, 1), expect={"phase": at_least(0.97), "accuracy": at_least(0.99)},
+    undecided="0.973 over 8 seeds, 0.967 to 0.980: the bound is where it was seen first")  # fmt: skip
 def phases(runs):
     where = [{"terms": k, "norm_penalty": 0.0} for k in SETTINGS]
     return {
@@ -78,7 +79,9 @@ def phases(runs):
 @figure.claim("c08c_margin_rises_as_lambda_falls",
     says="the margin ratio rises as lambda falls from 0.05 to 0.005 to 0.0005, in as many steps (differences)",
     paper="1 as lambda -> 0", where="Lemma 4.7",
-    expect={"0.005 over 0.05": above(0), "0.0005 over 0.005": above(0)})  # fmt: skip
+    expect={"0.005 over 0.05": above(0), "0.0005 over 0.005": above(0)},
+    undecided="0.02 and 0.001 over 8 seeds: for k = 2 some end near 0.91 at every lambda, a few at 0.85, at another "
+    "network of nearly that margin")  # fmt: skip
 def rising(runs):
     ratios = {s: [runs.final("margin_ratio/worst", terms=k, norm_penalty=s) for k in SETTINGS] for s in STRENGTHS}
     means = {s: sum(found) / len(found) for s, found in ratios.items()}

@@ -42,6 +42,7 @@ five = four.variant(
 )  # fmt: skip
 ALL = [three, five]
 FIVE: Any = (five, "laptop")
+DYING: Any = "0.93 and 0.95 over 8 seeds, 0.89 to 0.97: some neurons that the penalty kills keep several frequencies"
 TASK = "that phases add up is what the task asks for: it is so without a penalty too, which only the spectra need"
 
 
@@ -57,7 +58,7 @@ four.cost(cost)
     says="after training one frequency has nearly all of a neuron's power (mean over neurons weighted by "
     "|theta_i|^(k+1)), more than twice its share at random",
     paper="almost 1 for all neurons", expect={"trained": at_least(0.99), "over random": above(2)},
-    fails={FIVE: "1,500 steps on 512 tuples each end at 0.96, and with two frequencies a random neuron has half of its "
+    fails={FIVE: "1,500 steps on 512 tuples each end at 0.95, and with two frequencies a random neuron has half of its "
     "power at one: more than twice that is out of reach"})  # fmt: skip
 def single(runs):
     trained = runs.final("max_power/weighted")
@@ -66,7 +67,9 @@ def single(runs):
 
 @four.claim("c05b_all_neurons_have_one_frequency", also=ALL,
     says="the same of the plain mean over all neurons, those that the penalty has killed as well",
-    paper="almost 1 for all neurons", expect=at_least(0.95))  # fmt: skip
+    paper="almost 1 for all neurons", expect=at_least(0.95),
+    fails={FIVE: "0.79 after 1,500 steps: neurons that the penalty has all but killed keep several frequencies"},
+    undecided={(four, "laptop"): DYING, (three, "laptop"): DYING})  # fmt: skip
 def every_neuron(runs):
     return runs.final("max_power/all")
 
@@ -84,7 +87,8 @@ def coverage(runs):
     says="of the norm |theta|^(k+1), neurons with 95% of their power at one frequency have all but a tenth, every "
     "frequency has half its equal share at least, and shares are about equal (entropy over log n)",
     expect={"clean": at_least(0.9), "coverage": at_least(1.0), "uniformity": at_least(0.9)}, within=(0, 1),
-    fails={FIVE: "after 1,500 steps on 512 tuples each a quarter of the norm is in neurons not yet clean"})  # fmt: skip
+    unspecific="plain weight decay in place of the norm makes single frequencies too, of 0.94 of the norm for k = 4",
+    fails={FIVE: "after 1,500 steps on 512 tuples each 0.58 of the norm is in clean neurons"})  # fmt: skip
 def clean_coverage(runs):
     found = {name: runs.final(f"{name}/clean") for name in ("coverage", "uniformity")}
     return {"clean": runs.final("single_frequency_share")} | found
@@ -92,7 +96,9 @@ def clean_coverage(runs):
 
 @four.claim("c06c_frequencies_have_equal_parts_in_the_margin", also=ALL,
     says="the transform fhat(j, ..., j, -j) of the network is positive and alike at every j (least over greatest)",
-    paper="every frequency is used, equally", where="Lemma 4.11", expect=at_least(0.9))  # fmt: skip
+    paper="every frequency is used, equally", where="Lemma 4.11", expect=at_least(0.9),
+    unspecific="it is so without the penalty as well, and with plain weight decay: the task has no frequency that it "
+    "prefers")  # fmt: skip
 def parts(runs):
     return runs.final("margin_by_frequency/least_over_greatest")
 
@@ -118,7 +124,7 @@ def phases(runs):
     says="the k + 1 vectors of a neuron have the same length (longest over shortest, weighted median)",
     paper="one beta for all", where="Theorem 4.9", expect=at_most(1.05),
     unspecific="a penalty on the norm balances the vectors of a homogeneous neuron whatever it learns",
-    fails={FIVE: "1,500 steps on 512 tuples each end at a ratio of 1.14"})  # fmt: skip
+    fails={FIVE: "1,500 steps on 512 tuples each end at a ratio of 1.15"})  # fmt: skip
 def lengths(runs):
     return runs.final("amplitude_ratio")
 
@@ -126,8 +132,8 @@ def lengths(runs):
 @four.claim("c08_margin_is_nearly_the_largest", also=ALL,
     says="the normalised margin of the trained network, and its mean over tuples, over gamma*",
     paper="1 as lambda -> 0", where="Lemma 4.7", expect={"margin": at_least(0.9), "mean": at_least(0.97)},
-    fails={FIVE: "1,500 steps on 512 tuples each end at 0.4 and 0.87; the mean still rises, and the noise of batches "
-    "keeps the least margin low: for k = 4 it is 0.7 with batches of 512"})  # fmt: skip
+    fails={FIVE: "1,500 steps on 512 tuples each end at 0.05 to 0.48, and a mean of 0.84 that still rises; the noise "
+    "of batches keeps the least margin low: for k = 4 it is 0.7 with batches of 512"})  # fmt: skip
 def margin(runs):
     return {"margin": runs.final("margin_ratio/worst"), "mean": runs.final("margin_ratio/mean")}
 
