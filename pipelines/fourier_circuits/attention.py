@@ -93,7 +93,7 @@ def most(runs):
     says="the power is in fewer frequencies than with the attention weights of the start between the trained "
     "embeddings (difference of the shares of four)",
     expect=at_least(0.1), fails={FIVE: EIGHT_PAIRS},
-    undecided={FOUR: "0.24 in the mean of 8 seeds, 0.07 to 0.40", THREE: "0.10 in the mean of 8 seeds, 0.02 to 0.24"})  # fmt: skip
+    undecided={FOUR: "0.24 in the mean of 8 seeds, 0.07 to 0.40", THREE: "0.10 in the mean, 0.02 to 0.24"})  # fmt: skip
 def of_the_weights(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial_attention")
 
