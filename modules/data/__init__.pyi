@@ -1,6 +1,8 @@
 from .augment import Augmentation as Augmentation
 from .augment import CropAndFlip as CropAndFlip
+from .augment import CropAndJitter as CropAndJitter
 from .augment import crop_and_flip as crop_and_flip
+from .augment import crop_and_jitter as crop_and_jitter
 from .causal import Domains as Domains
 from .causal import InvariantAndEnvironmental as InvariantAndEnvironmental
 from .causal import coloured_digits as coloured_digits
@@ -10,6 +12,9 @@ from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
 from .digit_classes import BalancedDigits as BalancedDigits
 from .digit_images import DigitImages as DigitImages
+from .domain_pictures import HeldOutDomain as HeldOutDomain
+from .domain_pictures import painted_digits as painted_digits
+from .domain_pictures import public_domains as public_domains
 from .gaussian_mixture import GaussianClusters as GaussianClusters
 from .gaussian_mixture import nested_means as nested_means
 from .gaussian_mixture import opposite_pairs as opposite_pairs

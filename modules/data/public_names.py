@@ -5,6 +5,7 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 FASHION = (
     "T - shirt / top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
+PACS = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 # super-class -> its five classes; the super-classes in the order of their labels
 CIFAR100_COARSE = {

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from .public_names import CIFAR10, CIFAR100, CIFAR100_COARSE, DIGITS, FASHION, MISSPELT
+from .public_names import CIFAR10, CIFAR100, CIFAR100_COARSE, DIGITS, FASHION, MISSPELT, PACS
 
 
 class DatasetMissing(Exception):
@@ -52,10 +52,12 @@ class Source:
     names: tuple[str, ...] | None = None  # of the classes, in the order of the labels
     coarse: str | None = None  # column of super-classes
     coarse_names: tuple[str, ...] | None = None
+    domain: str | None = None  # column
+    domains: tuple[str, ...] = ()  # in the order in which papers hold them out
 
     @property
     def columns(self) -> list[str]:
-        return ["image", self.label, *([self.coarse] if self.coarse else [])]
+        return ["image", self.label, *(column for column in (self.coarse, self.domain) if column)]
 
 
 def _splits(**rows: int) -> MappingProxyType[str, int]:
@@ -155,6 +157,21 @@ _SOURCES = {
             url="http://yann.lecun.com/exdb/mnist/",
         ),
         Source(
+            name="pacs",
+            repo_id="flwrlabs/pacs",
+            config=None,
+            splits=_splits(train=9_991),
+            test="train",
+            label="label",
+            size=224,
+            classes=7,
+            names=PACS,
+            domain="domain",
+            domains=("art_painting", "cartoon", "photo", "sketch"),
+            needs="0.2 GB of downloads; licence not stated",
+            url="https://arxiv.org/abs/1710.03077",
+        ),
+        Source(
             name="svhn",
             repo_id="ufldl-stanford/svhn",
             config="cropped_digits",
@@ -231,6 +248,8 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     if entry.coarse:
         coarse = entry.coarse_names or ()
         _agree(rows.features[entry.coarse], coarse, len(coarse), f"{origin}, {entry.coarse}")
+    if entry.domain:
+        _agree(rows.features[entry.domain], entry.domains, len(entry.domains), f"{origin}, {entry.domain}")
     return rows.select_columns(entry.columns).cast_column("image", datasets.Image())
 
 
@@ -280,6 +299,23 @@ def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
 def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
     """The label column (n,) as integers; images are not decoded."""
     return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
+
+
+def domains(rows: Any, entry: Source) -> Int64[NDArray[np.int64], " n"]:
+    """The place (n,) of each row's domain among `entry.domains`; ValueError for a domain that is none of them.
+
+    Numbers of a class column are places already, as `load` has checked; names may be written otherwise than ours in
+    case and signs.
+    """
+    column = rows.select_columns([entry.domain])
+    if hasattr(column.features[entry.domain], "names"):
+        return labels(rows, entry.domain or "")
+    found, owners = np.unique(np.asarray(column.with_format("numpy")[:][entry.domain]), return_inverse=True)
+    places = {_plain(name): place for place, name in enumerate(entry.domains)}
+    strange = [name for name in found if _plain(str(name)) not in places]
+    if strange:
+        raise ValueError(f"{entry.name}: {str(strange[0])!r} is none of its domains {list(entry.domains)}")
+    return np.array([places[_plain(str(name))] for name in found], dtype=np.int64)[owners]
 
 
 def digest(rows: Any, entry: Source) -> str:
