@@ -38,15 +38,16 @@ from .parities import group_directions as group_directions
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
+from .public_catalogue import Source as Source
 from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100
 from .public_names import CIFAR100_COARSE as CIFAR100_COARSE
 from .public_names import CIFAR100_TO_COARSE as CIFAR100_TO_COARSE
 from .public_sources import DatasetMissing as DatasetMissing
-from .public_sources import Source as Source
 from .public_sources import available as available
 from .public_sources import check as check
 from .public_sources import fetch as fetch
+from .public_sources import from_folders as from_folders
 from .public_sources import load as load
 from .public_sources import require as require
 from .public_sources import source as source

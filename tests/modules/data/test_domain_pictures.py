@@ -11,9 +11,12 @@ from publicfiles import write_public
 
 from featurelab.modules.data import (
     BalancedBatches,
+    DatasetMissing,
     HeldOutDomain,
+    PublicImages,
     check,
     crop_and_jitter,
+    from_folders,
     load,
     painted_digits,
     permuted_labels,
@@ -22,6 +25,8 @@ from featurelab.modules.data import (
 from featurelab.modules.data.public_sources import domains as places
 from featurelab.modules.data.public_sources import source
 from featurelab.modules.data.streaming import IMAGENET_MEAN, IMAGENET_STD
+
+BENCHMARKS = ("vlcs", "pacs", "office_home", "terra_incognita", "domain_net")
 
 
 def made(sizes=(20, 30, 25, 10)):
@@ -116,11 +121,11 @@ def test_public_pictures_are_read_by_domain_and_resized(tmp_path, kind):
     rows = load("pacs", "train", root=tmp_path)
     for place, (x, y) in enumerate(found.values()):
         own = [row for row in range(len(rows)) if places(rows, source("pacs"))[row] == place]
-        assert x.shape == (14, 3, 16, 16)
+        assert x.shape == (7, 3, 16, 16)
         assert y.tolist() == [rows[row]["label"] for row in own]
         slow = [np.array(rows[row]["image"].resize((16, 16), Image.Resampling.BILINEAR)) for row in own]
         assert np.array_equal(x.permute(0, 2, 3, 1).numpy(), np.stack(slow))
-    assert check("pacs", root=tmp_path)["splits"]["train"]["rows"] == 56
+    assert check("pacs", root=tmp_path)["splits"]["train"]["rows"] == 28
     with pytest.raises(ValueError, match="has no domains"):
         public_domains("mnist", 16, root=tmp_path)
 
@@ -134,6 +139,49 @@ def test_a_domain_that_is_not_known_is_named(tmp_path):
     table.to_parquet(file)
     with pytest.raises(ValueError, match="'etching' is none of its domains"):
         public_domains("pacs", 16, root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "letters"),
+    [
+        ("vlcs", "CLSV"),
+        ("pacs", "acps"),
+        ("office_home", "acpr"),
+        ("terra_incognita", "llll"),
+        ("domain_net", "cipqrs"),
+    ],
+)
+def test_each_benchmark_is_read_by_domain_in_the_order_of_the_tables(tmp_path, name, letters):
+    pytest.importorskip("datasets")
+    write_public(tmp_path, name)
+    found, entry = public_domains(name, 8, root=tmp_path), source(name)
+    assert tuple(found) == entry.domains
+    assert "".join(domain[0] for domain in entry.domains) == letters
+    assert set(torch.cat([y for _, y in found.values()]).tolist()) == set(range(entry.classes))
+
+
+def test_pictures_in_folders_become_a_dataset(tmp_path):
+    pytest.importorskip("datasets")
+    for place, (domain, label) in enumerate([("caltech101", "dog"), ("sun09", "bird"), ("LabelMe", "dog")]):
+        (tmp_path / "VLCS" / domain / label).mkdir(parents=True)
+        picture = np.full((6, 9, 3), 50 * place, dtype=np.uint8)
+        Image.fromarray(picture).save(tmp_path / "VLCS" / domain / label / "1.png")
+    with pytest.raises(DatasetMissing, match=r"cannot be fetched .* put parquet files"):
+        load("vlcs", "train", root=tmp_path)
+    assert from_folders("vlcs", tmp_path / "VLCS", root=tmp_path, chunk=2) == 3
+    found = public_domains("vlcs", 6, root=tmp_path)
+    assert {domain: y.tolist() for domain, (_, y) in found.items()} == {"Caltech101": [3], "LabelMe": [3], "SUN09": [0]}
+    assert (found["SUN09"][0] == 50).all()
+    assert (found["LabelMe"][0] == 100).all()
+    (tmp_path / "VLCS" / "SUN09" / "fish").mkdir(parents=True)
+    with pytest.raises(ValueError, match="fish is of no known domain and class"):
+        from_folders("vlcs", tmp_path / "VLCS", root=tmp_path)
+    with pytest.raises(ValueError, match="no pictures"):
+        from_folders("pacs", tmp_path / "nothing", root=tmp_path)
+    with pytest.raises(ValueError, match="no domains"):
+        from_folders("mnist", tmp_path, root=tmp_path)
+    with pytest.raises(ValueError, match="has no test split"):
+        PublicImages("vlcs", 1, 1, seed=0, root=tmp_path)
 
 
 def test_colours_of_painted_digits_agree_with_the_label_as_often_as_asked():
