@@ -7,7 +7,7 @@ label in most of three domains and hardly in the fourth, through the same code. 
 they say whether the method does what it is for, and nothing of the paper's numbers.
 
 `pacs_from_scratch` at paper scale is PACS itself, at 64 x 64 pixels and with a small network that has seen nothing
-else: real pictures on a laptop, in an hour and a half on one core. What is lost against a pretrained network is most
+else: real pictures on a laptop, in about an hour on one core. What is lost against a pretrained network is most
 of the accuracy; the order of ERM and ERM-NU is what it can speak of.
 """
 
@@ -41,7 +41,7 @@ figure = Experiment(
 figure.trial(train)
 figure.cost(cost)
 
-SCRATCH = PAPER.but(net="small", edge=64, width=96, lr=1e-3, steps=2000, measure_every=200)
+SCRATCH = PAPER.but(net="small", edge=64, width=96, lr=1e-3, steps=1000, measure_every=200)
 from_scratch = figure.variant(
     "pacs_from_scratch", figure="Table E.2, from scratch", title="PACS at 64 x 64 pixels, nothing pretrained",
     paper=SCRATCH, grid={"seed": [0, 1, 2], "held_out": [0, 1, 2, 3], "penalty": ["none", "nuclear"]}, minutes=1,
