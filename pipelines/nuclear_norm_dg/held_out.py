@@ -10,7 +10,7 @@ lr 10^U(-5, -3.5) around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, batch size 2
 10^U(-6, -2). One trial's draws are the same for all algorithms.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from featurelab.pipelines import (
     Cost,
@@ -27,13 +27,22 @@ from featurelab.pipelines import (
     torch,
 )
 
-Dataset = Literal["digits", "pacs"]
-# agreement of colour and label in each domain of the digits
-DOMAINS: dict[str, tuple[str, ...]] = {
-    "digits": ("0.9", "0.8", "0.7", "0.1"), "pacs": ("art_painting", "cartoon", "photo", "sketch"),
-}  # fmt: skip
-CLASSES = {"digits": 10, "pacs": 7}
-SIZES = {"digits": 1797, "pacs": 9991}
+
+class Benchmark(NamedTuple):
+    classes: int
+    pictures: int
+    domains: tuple[str, ...]  # as the tables name them
+
+
+Dataset = Literal["digits", "vlcs", "pacs", "office_home", "terra_incognita", "domain_net"]
+BENCHMARKS = {
+    "digits": Benchmark(10, 1_797, ("0.9", "0.8", "0.7", "0.1")),  # agreement of colour and label
+    "vlcs": Benchmark(5, 10_729, ("C", "L", "S", "V")),
+    "pacs": Benchmark(7, 9_991, ("A", "C", "P", "S")),
+    "office_home": Benchmark(65, 15_588, ("A", "C", "P", "R")),
+    "terra_incognita": Benchmark(10, 24_788, ("L100", "L38", "L43", "L46")),
+    "domain_net": Benchmark(345, 586_575, ("clip", "info", "paint", "quick", "real", "sketch")),
+}
 
 
 class PicturesConfig(TrainedConfig):
@@ -65,8 +74,9 @@ class PicturesConfig(TrainedConfig):
 
     @model_validator(mode="after")
     def _possible(self) -> "PicturesConfig":
-        if self.held_out >= len(DOMAINS[self.dataset]):
-            raise ValueError(f"{self.dataset} has {len(DOMAINS[self.dataset])} domains, held_out counts from 0")
+        count = len(BENCHMARKS[self.dataset].domains)
+        if self.held_out >= count:
+            raise ValueError(f"{self.dataset} has {count} domains, and held_out counts from 0")
         if self.control == "no_spurious" and self.dataset != "digits":
             raise ValueError("only the digits have a colour that can be cut from the label")
         return self
@@ -83,7 +93,7 @@ class PicturesConfig(TrainedConfig):
 
 def train(config: PicturesConfig, recorder: Any) -> None:
     """Fit on all domains but one; accuracies in and out of domain along training, and at the step that is selected."""
-    config, classes = config.drawn(), CLASSES[config.dataset]
+    config, classes = config.drawn(), BENCHMARKS[config.dataset].classes
     task = pictures(config)
     net = network(config)
     penalties = {**learners.PENALTIES, "coral": learners.domain_covariances(max(2, len(task.training)))}
@@ -96,7 +106,7 @@ def train(config: PicturesConfig, recorder: Any) -> None:
     )  # fmt: skip
     average = learners.DenseAverage(
         task.validation, every=config.average_every,
-        loss_name=lambda forward, batch: seen(forward, task, batch)["loss"],
+        loss_name=lambda forward, batch: scores(forward, task, batch)["loss"],
     )  # fmt: skip
 
     def watched(module, _):
@@ -122,12 +132,12 @@ def train(config: PicturesConfig, recorder: Any) -> None:
 
 
 def pictures(config) -> "data.HeldOutDomain":
-    names = DOMAINS[config.dataset]
     if config.dataset == "digits":
-        tied = config.control != "no_spurious"
+        names, tied = BENCHMARKS["digits"].domains, config.control != "no_spurious"
         agreements = {name: float(name) * tied for name in names}
         found = data.painted_digits(agreements, config.edge, seed=config.streams.data)
     else:
+        names = data.source(config.dataset).domains
         found = data.public_domains(config.dataset, config.edge)
     return data.HeldOutDomain(
         found, names[config.held_out], share=config.share, batch_size=config.batch_size,
@@ -137,16 +147,17 @@ def pictures(config) -> "data.HeldOutDomain":
 
 
 def network(config) -> Any:
-    classes, same = CLASSES[config.dataset], {"seed": config.streams.init, "dtype": config.dtype}
+    classes = BENCHMARKS[config.dataset].classes
+    same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "resnet50":
         return nets.fixed_statistics(nets.pretrained_resnet50(classes, **same))
     widths = (config.width // 4, config.width // 2, config.width)
     stem = "imagenet" if config.edge > 32 else "small"
-    net = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)
+    net: torch.nn.Module = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)
     return net.to(memory_format=torch.channels_last)  # a third faster on a CPU
 
 
-def seen(forward, task, batch, chunk=256):
+def scores(forward, task, batch, chunk=256):
     """Loss and share of right answers on pictures, a chunk at a time."""
     x, y = batch
     with torch.no_grad():
@@ -158,9 +169,9 @@ def evaluated(net, task):
     """In and out of domain."""
     device, mode = next(net.parameters()).device, net.training
     net.eval()
-    found = {}
+    found: dict[str, float] = {}
     for part, pair in {"id": task.validation, "ood": task.test}.items():
-        values = seen(net, task, tuple(tensor.to(device) for tensor in pair))
+        values = scores(net, task, tuple(tensor.to(device) for tensor in pair))
         found |= {f"{name}/{part}": value.item() for name, value in values.items()}
     net.train(mode)
     return found
@@ -182,8 +193,9 @@ def cost(config) -> Cost:
         side = config.edge / (4 if config.edge > 32 else 1)
         parameters, products = 19 * config.width**2, 4.0 * (config.width * side) ** 2
         maps = 2.0 * config.width * side**2
-    batch, looks = config.batch_size * (len(DOMAINS[config.dataset]) - 1), config.steps // config.measure_every + 2
-    pixels = 3 * config.edge**2 * SIZES[config.dataset]
-    flops = products * (6.0 * batch * config.steps + 2.0 * looks * 0.4 * SIZES[config.dataset])
+    known, looks = BENCHMARKS[config.dataset], config.steps // config.measure_every + 2
+    batch, seen = config.batch_size * (len(known.domains) - 1), 0.4 * known.pictures
+    pixels = 3 * config.edge**2 * known.pictures
+    flops = products * (6.0 * batch * config.steps + 2.0 * looks * seen)
     memory = pixels + 16.0 * parameters + 8.0 * maps * max(batch, 256)
     return Cost(parameters, flops, memory, config.steps, () if config.dataset == "digits" else (config.dataset,))
