@@ -19,7 +19,7 @@ from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS, PicturesCo
 from featurelab.pipelines.nuclear_norm_dg.picture_tables import ALGORITHMS, PRINTED, ROWS, chosen, drawn
 from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
 
-LAPTOP = PicturesConfig(width=32, lr=3e-3, strength=0.3, steps=300, measure_every=50, average_every=20)
+LAPTOP = PicturesConfig(edge=8, width=32, lr=3e-3, strength=0.3, steps=300, measure_every=50, average_every=20)
 PAPER = PicturesConfig(
     dataset="pacs", edge=224, augment="domainbed", net="resnet50", width=2048, lr=5e-5, steps=5000, measure_every=300,
 )  # fmt: skip
