@@ -3,41 +3,50 @@
 from __future__ import annotations
 
 import colorsys
+import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, Int64, UInt8
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 from featurelab.modules.dtypes import Dtype
 
 from .augment import Augmentation
+from .permuted import label_order
 from .public import images
 from .public_sources import domains as places
 from .public_sources import labels, load, source
 from .streaming import IMAGENET_MEAN, IMAGENET_STD, BalancedBatches, ShuffledBatches
-from .tensors import Pair, TensorData, stream
+from .tensors import Pair, stream
+
+Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+ALL = slice(None)
 
 
-class HeldOutDomain(TensorData):
+class HeldOutDomain(pl.LightningDataModule):
     """Pictures of all domains but one to train on, a share of each set apart for validation; the other one to test on.
 
-    `domains` maps a name to pictures (n, 3, size, size), uint8, and labels (n,). `train`, `validation` and `test` hold
-    them as they are; what the loaders give, and `inputs` makes of any of them, are numbers standardised as ImageNet's.
-    A training batch has `batch_size` pictures of each training domain, drawn anew for every batch, changed by
-    `augment`; an epoch is as many batches as all training pictures fill. The split is drawn from `seed`.
+    `domains` maps a name to pictures (n, 3, size, size), uint8, and labels (n,); they stay where they are, in memory or
+    in a file. `pictures` gives those of a part, "train", "validation" or "test", whose labels are `labels[part]`, in
+    the order domain by domain; what the loaders give, and `inputs` makes of any, are numbers standardised as
+    ImageNet's. A training batch has `batch_size` pictures of each training domain, drawn anew for every batch, changed
+    by `augment`; an epoch is as many batches as all training pictures fill. The split is drawn from `seed`. Within
+    `permuted_labels` the labels of training are permuted.
 
     I. Gulrajani, D. Lopez-Paz, "In Search of Lost Domain Generalization", arXiv:2007.01434: 20% for validation, whose
     accuracy chooses the model. There accuracy on the held-out domain is that on 80% of it, here on all.
 
     Raises ValueError for an unknown domain, fewer than two, or a share that leaves a domain without either part.
     """
-
-    validation: Pair
 
     def __init__(
         self,
@@ -52,26 +61,43 @@ class HeldOutDomain(TensorData):
         dtype: Dtype = "float32",
         name: str = "domains",
     ) -> None:
+        super().__init__()
         if held_out not in domains or len(domains) < 2:
             raise ValueError(f"held_out must be one of at least two domains {list(domains)}, got {held_out!r}")
         self.held_out, self.training = held_out, tuple(known for known in domains if known != held_out)
-        parts: dict[str, list[Pair]] = {"train": [], "validation": []}
-        for known in self.training:
-            x, y = domains[known]
-            order = torch.from_numpy(stream(seed, f"split of {known}").permutation(len(x)))
-            kept = len(x) - round(share * len(x))
-            if not 0 < kept < len(x):
-                raise ValueError(f"a share of {share} leaves no part of the {len(x)} pictures of {known}")
-            parts["train"].append((x[order[:kept]], y[order[:kept]]))
-            parts["validation"].append((x[order[kept:]], y[order[kept:]]))
-        train, validation = (_joined(found) for found in parts.values())
-        super().__init__(
-            train, domains[held_out], batch_size=batch_size, order_seed=order_seed, dtype=dtype, name=name,
-            augment=augment,
-        )  # fmt: skip
-        self.validation, self.share = validation, share
-        self.domain_of = np.repeat(np.arange(len(self.training)), [len(x) for x, _ in parts["train"]])
-        self.floating = getattr(torch, str(dtype))
+        self.share, self.batch_size, self.augment = share, batch_size, augment
+        self.order_seed, self.name, self.floating = order_seed, name, getattr(torch, str(dtype))
+        self._pools = [x for x, _ in domains.values()]
+        rows: dict[Part, list[NDArray[np.int64]]] = {"train": [], "validation": [], "test": []}
+        for place, known in enumerate(domains):
+            n = len(self._pools[place])
+            order = stream(seed, f"split of {known}").permutation(n)
+            kept = n - round(share * n)
+            if known == held_out:
+                rows["test"].append(np.stack([np.full(n, place), np.arange(n)]))
+                continue
+            if not 0 < kept < n:
+                raise ValueError(f"a share of {share} leaves no part of the {n} pictures of {known}")
+            for part, own in (("train", order[:kept]), ("validation", order[kept:])):
+                rows[cast(Part, part)].append(np.stack([np.full(len(own), place), own]))
+        self._rows = {part: np.concatenate(found, axis=1) for part, found in rows.items()}  # domain and row in it
+        targets = [y.numpy() for _, y in domains.values()]
+        self.labels: dict[Part, Int64[Tensor, " n"]] = {
+            part: torch.from_numpy(np.array([targets[place][row] for place, row in found.T]))
+            for part, found in self._rows.items()
+        }
+        order = label_order(len(self.labels["train"]))
+        if order is not None:
+            self.labels["train"] = self.labels["train"][torch.from_numpy(order)]
+
+    def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> UInt8[Tensor, "n 3 size size"]:
+        """Those of a part, all or some."""
+        places, rows = self._rows[part][:, index]
+        found = torch.empty(len(rows), *self._pools[0].shape[1:], dtype=torch.uint8)
+        for place in np.unique(places):
+            own = np.flatnonzero(places == place)
+            found[torch.from_numpy(own)] = self._pools[place][torch.from_numpy(rows[own])]
+        return found
 
     def inputs(self, x: UInt8[Tensor, "n 3 *size"]) -> Float[Tensor, "n 3 *size"]:
         """What a network sees of pictures, without augmentation."""
@@ -80,23 +106,44 @@ class HeldOutDomain(TensorData):
     def train_dataloader(self) -> Any:
         trainer = self.trainer
         rank, world_size = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
-        assert self.batch_size is not None
         batches = BalancedBatches(
-            self.domain_of, len(self.training), self.batch_size, order_seed=self.order_seed, rank=rank,
+            self._rows["train"][0], len(self.training), self.batch_size, order_seed=self.order_seed, rank=rank,
             world_size=world_size,
         )  # fmt: skip
-        return _Shown(self, self.train, batches, augment=self.augment)
+        return _Shown(self, "train", batches, augment=self.augment)
 
     def val_dataloader(self) -> Any:
         """The held-out domain in its own order; every worker evaluates all of it."""
-        assert self.batch_size is not None
-        return _Shown(self, self.test, ShuffledBatches(len(self.test[0]), self.batch_size, order_seed=None))
+        return _Shown(self, "test", ShuffledBatches(len(self.labels["test"]), self.batch_size, order_seed=None))
+
+    def test_dataloader(self) -> Any:
+        return self.val_dataloader()
+
+    def digest(self, chunk: int = 1000) -> str:
+        """SHA-256 (hex) over pictures and labels of training and test set, as `TensorData.digest` has it."""
+        total = hashlib.sha256()
+        for part in PARTS[::2]:
+            y = self.labels[part]
+            shape = (len(y), *self._pools[0].shape[1:])
+            total.update(f"{shape}{torch.uint8}".encode())
+            for start in range(0, len(y), chunk):
+                total.update(self.pictures(part, slice(start, start + chunk)).numpy().tobytes())
+            total.update(f"{tuple(y.shape)}{y.dtype}".encode())
+            total.update(y.numpy().tobytes())
+        return total.hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {
+        shape = tuple(self._pools[0].shape[1:])
+        return {
+            "name": self.name,
+            "n_train": len(self.labels["train"]),
+            "n_test": len(self.labels["test"]),
+            "dim": int(np.prod(shape)),
+            "outputs": int(self.labels["train"].max()) + 1,
+            "dtype": "uint8",
             "held_out": self.held_out,
-            "n_validation": len(self.validation[0]),
-            "image_shape": tuple(self.train[0].shape[1:]),
+            "n_validation": len(self.labels["validation"]),
+            "image_shape": shape,
         }
 
     def _standardised(self, x: Tensor) -> Tensor:
@@ -108,22 +155,22 @@ class _Shown:
     """Batches of pictures by the rows that a sampler names, augmented where asked to, standardised."""
 
     def __init__(
-        self, task: HeldOutDomain, pair: Pair, batches: BalancedBatches | ShuffledBatches, *,
+        self, task: HeldOutDomain, part: Part, batches: BalancedBatches | ShuffledBatches, *,
         augment: Augmentation | None = None,
     ) -> None:  # fmt: skip
-        self.task, self.pair, self.batches, self.augment = task, pair, batches, augment
+        self.task, self.part, self.batches, self.augment = task, part, batches, augment
         self.sampler, self.batch_sampler = batches, None  # where Lightning looks for `set_epoch`
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Pair]:
-        device = self.task.trainer.strategy.root_device if self.task.trainer else self.pair[0].device
-        x, y = self.pair
+        device = self.task.trainer.strategy.root_device if self.task.trainer else torch.device("cpu")
+        y = self.task.labels[self.part]
         for keys in self.batches:
-            rows = torch.tensor([row for row, _, _ in keys])
+            rows = np.array([row for row, _, _ in keys])
             # moved before they become numbers: a quarter of the bytes
-            shown = x[rows].to(device).to(self.task.floating) / 255
+            shown = self.task.pictures(self.part, rows).to(device).to(self.task.floating) / 255
             if self.augment is not None:
                 # for each picture by its place in the epoch: the same on any number of workers
                 drawn = [
@@ -133,32 +180,67 @@ class _Shown:
                     for _, epoch, place in keys
                 ]
                 shown = self.augment(shown, torch.from_numpy(np.stack(drawn)).to(device))
-            yield self.task._standardised(shown), y[rows].to(device)
+            yield self.task._standardised(shown), y[torch.from_numpy(rows)].to(device)
 
 
 def public_domains(
-    name: str, size: int, *, root: str | Path | None = None
+    name: str, size: int, *, root: str | Path | None = None, most: int = 4_000_000_000
 ) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
     """All pictures of a public dataset by domain, with their labels: decoded and resized once, kept as bytes.
+
+    Where they have more than `most` bytes they are kept in files instead, in the cache of `datasets`, which are made
+    once and read page by page, by all trials of a machine together.
 
     Raises DatasetMissing; ValueError where the dataset has no domains.
     """
     entry = source(name)
     if entry.domain is None:
         raise ValueError(f"{name} has no domains")
-    found: dict[str, list[Pair]] = {domain: [] for domain in entry.domains}
-    for split in entry.splits:
-        table = load(name, split, root=root)
-        y, owners = labels(table, entry.label), places(table, entry)
-        for place, domain in enumerate(entry.domains):
-            rows = np.flatnonzero(owners == place)
-            if len(rows):
-                found[domain].append((images(table.select(rows), size), torch.from_numpy(y[rows])))
-    return {domain: _joined(parts) for domain, parts in found.items() if parts}
+    tables = [load(name, split, root=root) for split in entry.splits]
+    y = [labels(table, entry.label) for table in tables]
+    owners = [places(table, entry) for table in tables]
+    in_files = 3 * size * size * sum(map(len, tables)) > most
+    found: dict[str, Pair] = {}
+    for place, domain in enumerate(entry.domains):
+        rows = [np.flatnonzero(own == place) for own in owners]
+        parts = [(table, chosen) for table, chosen in zip(tables, rows, strict=True) if len(chosen)]
+        keep = _in_file if in_files else _in_memory
+        kept = keep(f"{name}-{place}", parts, size)
+        found[domain] = kept, torch.from_numpy(np.concatenate([u[chosen] for u, chosen in zip(y, rows, strict=True)]))
+    return found
 
 
-def _joined(parts: Sequence[Pair]) -> Pair:
-    return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+def _in_memory(name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int) -> UInt8[Tensor, "n 3 side side"]:
+    shown = [images(table.select(rows), size) for table, rows in parts]
+    return torch.cat(shown) if shown else torch.empty(0, 3, size, size, dtype=torch.uint8)
+
+
+def _in_file(
+    name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int, chunk: int = 5000
+) -> UInt8[Tensor, "n 3 side side"]:
+    """Pictures of these rows, in a file that is written where there is none of theirs yet."""
+    import datasets
+
+    told = hashlib.sha256(f"{size}".encode())
+    for table, rows in parts:
+        told.update(table._fingerprint.encode())
+        told.update(rows.tobytes())
+    folder = Path(datasets.config.HF_DATASETS_CACHE, "featurelab")
+    path, n = folder / f"{name}-{size}-{told.hexdigest()[:16]}.npy", sum(len(rows) for _, rows in parts)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}.part")  # others may be writing theirs: the last one to end stays
+        written = np.lib.format.open_memmap(own, mode="w+", dtype=np.uint8, shape=(n, 3, size, size))
+        start = 0
+        for table, rows in parts:
+            for begin in range(0, len(rows), chunk):
+                shown = images(table.select(rows[begin : begin + chunk]), size)
+                written[start : start + len(shown)] = shown.numpy()
+                start += len(shown)
+        written.flush()
+        own.replace(path)
+    # copied where it is written to, which nobody does: the file stays as it is
+    return torch.from_numpy(np.lib.format.open_memmap(path, mode="c"))
 
 
 def painted_digits(

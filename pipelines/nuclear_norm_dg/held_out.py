@@ -105,14 +105,14 @@ def train(config: PicturesConfig, recorder: Any) -> None:
         change=learners.mixed(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
     )  # fmt: skip
     average = learners.DenseAverage(
-        task.validation, every=config.average_every,
-        loss_name=lambda forward, batch: scores(forward, task, batch)["loss"],
+        (torch.empty(0), torch.empty(0)), every=config.average_every,
+        loss_name=lambda forward, batch: scores(forward, task, "validation", batch[0].device)["loss"],
     )  # fmt: skip
 
     def watched(module, _):
         return evaluated(module.net, task)
 
-    watching = probes.Measure(watched, every=config.measure_every, inputs=task.validation[0][:1])
+    watching = probes.Measure(watched, every=config.measure_every, inputs=task.pictures("test", slice(1)))
     fit(
         learner, task, config, recorder, steps=config.steps,
         probes=[*[average] * (config.algorithm == "swad"), watching],
@@ -157,11 +157,14 @@ def network(config) -> Any:
     return net.to(memory_format=torch.channels_last)  # a third faster on a CPU
 
 
-def scores(forward, task, batch, chunk=256):
-    """Loss and share of right answers on pictures, a chunk at a time."""
-    x, y = batch
-    with torch.no_grad():
-        f = torch.cat([forward(task.inputs(part)).float() for part in x.split(chunk)])
+def scores(forward, task, part, device="cpu", chunk=256):
+    """Loss and share of right answers on a part of the pictures, a chunk at a time."""
+    y, outputs = task.labels[part], []
+    for start in range(0, len(y), chunk):
+        with torch.no_grad():
+            x = task.pictures(part, slice(start, start + chunk)).to(device)
+            outputs.append(forward(task.inputs(x)).float().cpu())
+    f = torch.cat(outputs)
     return {"loss": torch.nn.functional.cross_entropy(f, y), "accuracy": (f.argmax(1) == y).double().mean()}
 
 
@@ -170,19 +173,19 @@ def evaluated(net, task):
     device, mode = next(net.parameters()).device, net.training
     net.eval()
     found: dict[str, float] = {}
-    for part, pair in {"id": task.validation, "ood": task.test}.items():
-        values = scores(net, task, tuple(tensor.to(device) for tensor in pair))
-        found |= {f"{name}/{part}": value.item() for name, value in values.items()}
+    for name, part in {"id": "validation", "ood": "test"}.items():
+        found |= {f"{score}/{name}": value.item() for score, value in scores(net, task, part, device).items()}
     net.train(mode)
     return found
 
 
-def features(net, task, chunk=256):
-    """Of the held-out domain, at most 2,000 pictures."""
+def features(net, task, most=2000, chunk=256):
+    """Of the held-out domain, `most` pictures at most."""
     net.eval()
     device = next(net.parameters()).device
     with torch.no_grad():
-        return torch.cat([net.features(task.inputs(x.to(device))) for x in task.test[0][:2000].split(chunk)])
+        shown = task.pictures("test", slice(most)).split(chunk)
+        return torch.cat([net.features(task.inputs(x.to(device))) for x in shown])
 
 
 def cost(config) -> Cost:

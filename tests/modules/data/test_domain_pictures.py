@@ -14,6 +14,7 @@ from featurelab.modules.data import (
     DatasetMissing,
     HeldOutDomain,
     PublicImages,
+    TensorData,
     check,
     crop_and_jitter,
     from_folders,
@@ -50,15 +51,24 @@ def owners(x):
 def test_each_training_domain_is_split_and_the_other_one_is_kept_whole():
     data = task()
     assert data.training == ("a", "c", "d")
-    assert [owners(data.train[0]).count(place) for place in range(4)] == [16, 0, 20, 8]
-    assert [owners(data.validation[0]).count(place) for place in range(4)] == [4, 0, 5, 2]
-    assert torch.equal(data.test[0], made()["b"][0])
+    assert [owners(data.pictures("train")).count(place) for place in range(4)] == [16, 0, 20, 8]
+    assert [owners(data.pictures("validation")).count(place) for place in range(4)] == [4, 0, 5, 2]
+    assert torch.equal(data.pictures("test"), made()["b"][0])
     assert (data.describe()["held_out"], data.describe()["n_validation"]) == ("b", 11)
-    rows = {(x[0, 0, 0].item(), x[0, 0, 1].item()) for part in (data.train, data.validation) for x in part[0]}
+    rows = {(x[0, 0, 0].item(), x[0, 0, 1].item()) for part in ("train", "validation") for x in data.pictures(part)}
     assert len(rows) == 55  # none twice, none lost
     again, other = task(), task(seed=1)
-    assert torch.equal(again.train[0], data.train[0])
-    assert not torch.equal(other.train[0], data.train[0])
+    assert torch.equal(again.pictures("train"), data.pictures("train"))
+    assert not torch.equal(other.pictures("train"), data.pictures("train"))
+    for part in ("train", "validation", "test"):
+        assert torch.equal(data.labels[part], data.pictures(part)[:, 0, 0, 1].long() % 3)
+
+
+def test_the_digest_is_that_of_the_same_tensors_in_memory():
+    data = task()
+    pairs = [(data.pictures(part), data.labels[part]) for part in ("train", "test")]
+    assert data.digest(chunk=7) == TensorData(*pairs).digest()
+    assert data.describe() | TensorData(*pairs, name="domains").describe() == data.describe()
 
 
 def test_batches_have_as_many_pictures_of_each_training_domain_and_change_with_the_epoch():
@@ -79,7 +89,7 @@ def test_two_workers_see_together_what_one_sees():
     shares = []
     for rank in range(2):
         loader = data.train_dataloader()
-        loader.batches = BalancedBatches(data.domain_of, 3, 4, order_seed=0, rank=rank, world_size=2)
+        loader.batches = BalancedBatches(data._rows["train"][0], 3, 4, order_seed=0, rank=rank, world_size=2)
         shares.append(next(iter(loader)))
     for place in range(2):
         assert torch.equal(torch.cat([share[place] for share in shares]), whole[place])
@@ -91,16 +101,17 @@ def test_what_networks_see_is_standardised_as_imagenet():
     slow = (x.numpy().transpose(0, 2, 3, 1) / 255 - mean) / std
     assert task().inputs(x).numpy().transpose(0, 2, 3, 1) == pytest.approx(slow, abs=1e-5)
     batch = next(iter(task().val_dataloader()))
-    assert torch.equal(batch[0], task().inputs(task().test[0][:4]))
+    assert torch.equal(batch[0], task().inputs(task().pictures("test", slice(4))))
 
 
 def test_permuted_labels_are_those_of_training_alone():
     plain = task()
     with permuted_labels(0):
         data = task()
-    assert not torch.equal(data.train[1], plain.train[1])
-    assert torch.equal(data.train[1].sort().values, plain.train[1].sort().values)
-    assert torch.equal(data.validation[1], plain.validation[1])
+    one, other = data.labels, plain.labels
+    assert not torch.equal(one["train"], other["train"])
+    assert torch.equal(one["train"].sort().values, other["train"].sort().values)
+    assert torch.equal(one["validation"], other["validation"])
 
 
 def test_domains_that_cannot_be_split_or_held_out_are_refused():
@@ -128,6 +139,22 @@ def test_public_pictures_are_read_by_domain_and_resized(tmp_path, kind):
     assert check("pacs", root=tmp_path)["splits"]["train"]["rows"] == 28
     with pytest.raises(ValueError, match="has no domains"):
         public_domains("mnist", 16, root=tmp_path)
+
+
+def test_pictures_too_many_for_memory_are_decoded_once_into_files(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    write_public(tmp_path, "domain_net", {"train": 6, "test": 1})
+    expected, found = (public_domains("domain_net", 8, root=tmp_path, most=most) for most in (10**9, 1000))
+    monkeypatch.setattr("featurelab.modules.data.domain_pictures.images", None)  # not decoded again
+    again = public_domains("domain_net", 8, root=tmp_path, most=1000)
+    for domain, (x, y) in expected.items():
+        for other in (found, again):
+            assert torch.equal(other[domain][0], x)
+            assert torch.equal(other[domain][1], y)
+    assert len(list((tmp_path / "cache" / "featurelab").iterdir())) == 6
+    one, other = (HeldOutDomain(some, "real", batch_size=2, seed=0) for some in (expected, found))
+    assert one.digest() == other.digest()
 
 
 def test_a_domain_that_is_not_known_is_named(tmp_path):
@@ -170,7 +197,8 @@ def test_pictures_in_folders_become_a_dataset(tmp_path):
         load("vlcs", "train", root=tmp_path)
     assert from_folders("vlcs", tmp_path / "VLCS", root=tmp_path, chunk=2) == 3
     found = public_domains("vlcs", 6, root=tmp_path)
-    assert {domain: y.tolist() for domain, (_, y) in found.items()} == {"Caltech101": [3], "LabelMe": [3], "SUN09": [0]}
+    classes = {domain: y.tolist() for domain, (_, y) in found.items()}
+    assert classes == {"Caltech101": [3], "LabelMe": [3], "SUN09": [0], "VOC2007": []}
     assert (found["SUN09"][0] == 50).all()
     assert (found["LabelMe"][0] == 100).all()
     (tmp_path / "VLCS" / "SUN09" / "fish").mkdir(parents=True)

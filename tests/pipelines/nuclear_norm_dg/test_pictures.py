@@ -75,13 +75,13 @@ def test_the_step_with_the_best_validation_is_selected():
 
 def test_scores_are_those_of_one_picture_after_another():
     task, net = held_out.pictures(TINY), held_out.network(TINY).eval()
-    some = tuple(part[:20] for part in task.test)
+    y = task.labels["validation"]
     with torch.no_grad():
-        outputs = [net(task.inputs(x[None]))[0] for x in some[0]]
-    loss = np.mean([torch.nn.functional.cross_entropy(f, y).item() for f, y in zip(outputs, some[1], strict=True)])
-    right = np.mean([f.argmax().item() == y.item() for f, y in zip(outputs, some[1], strict=True)])
-    for chunk in (3, 256):
-        found = held_out.scores(net, task, some, chunk=chunk)
+        outputs = [net(task.inputs(x[None]))[0] for x in task.pictures("validation")]
+    loss = np.mean([torch.nn.functional.cross_entropy(f, label).item() for f, label in zip(outputs, y, strict=True)])
+    right = np.mean([f.argmax().item() == label.item() for f, label in zip(outputs, y, strict=True)])
+    for chunk in (31, 256):
+        found = held_out.scores(net, task, "validation", chunk=chunk)
         assert found["loss"].item() == pytest.approx(loss, rel=1e-5)
         assert found["accuracy"].item() == right
 
@@ -90,7 +90,7 @@ def test_without_spurious_colours_no_domain_has_any():
     shares = []
     for control in ("none", "no_spurious"):
         task = held_out.pictures(TINY.but(control=control, held_out=3))
-        x, y = task.train
+        x, y = task.pictures("train"), task.labels["train"]
         hottest = x.flatten(2).float().mean(2).argmax(1)  # red, green or blue
         shares.append(np.std([hottest[y == label].float().mean().item() for label in range(10)]))
     assert shares[1] < 0.3 * shares[0]
