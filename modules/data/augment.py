@@ -84,10 +84,10 @@ class CropAndJitter:
     def __call__(self, x: Float[Tensor, " n *image"], uniform: Float[Tensor, "n 10"]) -> Float[Tensor, " n *image"]:
         if x.ndim != 4 or x.shape[1] != 3:
             raise ValueError(f"colours need pictures (n, 3, height, width), got {tuple(x.shape)}")
-        area, proportion, top, left, side, *colours, chance = uniform.to(x.dtype).unbind(1)
+        area, proportion, top, left, side, bright, strong, vivid, hue, chance = uniform.to(x.dtype).unbind(1)
         shown = self._cropped(x, area, proportion, top, left, side)
-        factors = [1 + self.jitter * (2 * u - 1) for u in colours[:3]]
-        shown = self._coloured(shown, *factors, 2 * torch.pi * self.jitter * (2 * colours[3] - 1))
+        bright, strong, vivid = (1 + self.jitter * (2 * u - 1) for u in (bright, strong, vivid))
+        shown = self._coloured(shown, bright, strong, vivid, 2 * torch.pi * self.jitter * (2 * hue - 1))
         return torch.where(_column(chance < self.grey), _luma(shown), shown)
 
     def _cropped(

@@ -86,9 +86,9 @@ class HeldOutDomain(pl.LightningDataModule):
             part: torch.from_numpy(np.array([targets[place][row] for place, row in found.T]))
             for part, found in self._rows.items()
         }
-        order = label_order(len(self.labels["train"]))
-        if order is not None:
-            self.labels["train"] = self.labels["train"][torch.from_numpy(order)]
+        permuted = label_order(len(self.labels["train"]))
+        if permuted is not None:
+            self.labels["train"] = self.labels["train"][torch.from_numpy(permuted)]
 
     def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> UInt8[Tensor, "n 3 size size"]:
         """Those of a part, all or some."""

@@ -59,7 +59,7 @@ def table_of(name, title):
     """The table of one set."""
     return figure.variant(
         f"pictures_{name}", figure=f"Table {PRINTED[name]}", title=f"{title}, each domain held out",
-        needs=(name,), paper_grid=papers(name), reads=figure, small=figure.small | FEW,
+        needs=(name,), paper_grid=papers(name), reads=figure, small=dict(figure.small) | FEW,
     )  # fmt: skip
 
 
