@@ -1,6 +1,8 @@
 from .augment import Augmentation as Augmentation
 from .augment import CropAndFlip as CropAndFlip
+from .augment import CropAndJitter as CropAndJitter
 from .augment import crop_and_flip as crop_and_flip
+from .augment import crop_and_jitter as crop_and_jitter
 from .causal import Domains as Domains
 from .causal import InvariantAndEnvironmental as InvariantAndEnvironmental
 from .causal import coloured_digits as coloured_digits
@@ -10,6 +12,9 @@ from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
 from .digit_classes import BalancedDigits as BalancedDigits
 from .digit_images import DigitImages as DigitImages
+from .domain_pictures import HeldOutDomain as HeldOutDomain
+from .domain_pictures import painted_digits as painted_digits
+from .domain_pictures import public_domains as public_domains
 from .gaussian_mixture import GaussianClusters as GaussianClusters
 from .gaussian_mixture import nested_means as nested_means
 from .gaussian_mixture import opposite_pairs as opposite_pairs
@@ -33,15 +38,16 @@ from .parities import group_directions as group_directions
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
+from .public_catalogue import Source as Source
 from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100
 from .public_names import CIFAR100_COARSE as CIFAR100_COARSE
 from .public_names import CIFAR100_TO_COARSE as CIFAR100_TO_COARSE
 from .public_sources import DatasetMissing as DatasetMissing
-from .public_sources import Source as Source
 from .public_sources import available as available
 from .public_sources import check as check
 from .public_sources import fetch as fetch
+from .public_sources import from_folders as from_folders
 from .public_sources import load as load
 from .public_sources import require as require
 from .public_sources import source as source

@@ -13,12 +13,13 @@ from torch import Tensor
 from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .augment import Augmentation
+from .public_catalogue import Pixels, Source, Targets
 from .public_names import CIFAR100_TO_COARSE
 from .public_sources import DatasetMissing as DatasetMissing
-from .public_sources import Pixels, Source, Targets, labels, load, source
 from .public_sources import available as available
 from .public_sources import check as check
 from .public_sources import fetch as fetch
+from .public_sources import labels, load, source
 from .public_sources import require as require
 from .tensors import Pair, TensorData, stream
 
@@ -81,6 +82,8 @@ class PublicImages(TensorData):
         self.flatten = flatten
         kept = tuple(range(entry.classes)) if classes is None else tuple(int(c) for c in classes)
         _refuse(entry, self.targets, self.pixels, rows, kept)
+        if n_test != 0 and entry.test == "train":
+            raise ValueError(f"{name} has no test split: n_test must be 0, or take its domains apart")
         self.names = None if entry.names is None else tuple(entry.names[c] for c in kept)
         balanced = entry.balanced if balanced is None else balanced
         kind = getattr(torch, dtype_name(dtype))

@@ -5,6 +5,20 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 FASHION = (
     "T - shirt / top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
+OFFICE_HOME = (
+    "Alarm Clock", "Backpack", "Batteries", "Bed", "Bike", "Bottle", "Bucket", "Calculator", "Calendar", "Candles",
+    "Chair", "Clipboards", "Computer", "Couch", "Curtains", "Desk Lamp", "Drill", "Eraser", "Exit Sign", "Fan",
+    "File Cabinet", "Flipflops", "Flowers", "Folder", "Fork", "Glasses", "Hammer", "Helmet", "Kettle", "Keyboard",
+    "Knives", "Lamp Shade", "Laptop", "Marker", "Monitor", "Mop", "Mouse", "Mug", "Notebook", "Oven", "Pan",
+    "Paper Clip", "Pen", "Pencil", "Postit Notes", "Printer", "Push Pin", "Radio", "Refrigerator", "Ruler", "Scissors",
+    "Screwdriver", "Shelf", "Sink", "Sneakers", "Soda", "Speaker", "Spoon", "TV", "Table", "Telephone", "ToothBrush",
+    "Toys", "Trash Can", "Webcam",
+)  # fmt: skip
+PACS = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+TERRA_INCOGNITA = (
+    "bird", "bobcat", "cat", "coyote", "dog", "empty", "opossum", "rabbit", "raccoon", "squirrel",
+)  # fmt: skip
+VLCS = ("bird", "car", "chair", "dog", "person")
 
 # super-class -> its five classes; the super-classes in the order of their labels
 CIFAR100_COARSE = {

@@ -9,192 +9,35 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from .public_names import CIFAR10, CIFAR100, CIFAR100_COARSE, DIGITS, FASHION, MISSPELT
+from .public_catalogue import SOURCES
+from .public_catalogue import Source as Source
+from .public_names import MISSPELT
 
 
 class DatasetMissing(Exception):
     """A public dataset is not on this machine (or `datasets` is not installed); one line says how to get it."""
 
 
-Targets = Literal["labels", "coarse", "one_hot", "signs"]
-Pixels = Literal["unit", "per_pixel", "per_channel"]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a dataset lives on the hub, and how its columns become inputs and targets."""
-
-    name: str
-    repo_id: str
-    config: str | None  # None: the repository has one
-    splits: MappingProxyType[str, int]  # split -> rows on the hub
-    label: str  # column
-    size: int  # pictures are resized to size x size
-    classes: int
-    needs: str
-    url: str  # licence and citation
-    image: str = "image"  # column; `load` calls it `image`
-    test: str = "test"  # the split that stands for the test set
-    channels: int = 3
-    targets: Targets = "labels"
-    pixels: Pixels = "unit"
-    balanced: bool = False  # subsets take as many rows of every class
-    names: tuple[str, ...] | None = None  # of the classes, in the order of the labels
-    coarse: str | None = None  # column of super-classes
-    coarse_names: tuple[str, ...] | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        return ["image", self.label, *([self.coarse] if self.coarse else [])]
-
-
-def _splits(**rows: int) -> MappingProxyType[str, int]:
-    return MappingProxyType(rows)
-
-
-_SOURCES = {
-    source.name: source
-    for source in (
-        Source(
-            name="cars196",
-            repo_id="tanganke/stanford_cars",
-            config=None,
-            splits=_splits(train=8_144, test=8_041),
-            label="label",
-            size=224,
-            classes=196,
-            needs="6 GB of downloads; non-commercial research only",
-            url="https://doi.org/10.1109/ICCVW.2013.77",
-        ),
-        Source(
-            name="celeba",
-            repo_id="flwrlabs/celeba",
-            config="img_align+identity+attr",
-            splits=_splits(train=162_770, valid=19_867, test=19_962),
-            label="Eyeglasses",
-            size=96,
-            targets="signs",
-            classes=2,
-            balanced=True,
-            needs="12 GB of downloads; non-commercial research only",
-            url="https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
-        ),
-        Source(
-            name="cifar10",
-            repo_id="uoft-cs/cifar10",
-            config="plain_text",
-            splits=_splits(train=50_000, test=10_000),
-            image="img",
-            label="label",
-            size=32,
-            classes=10,
-            names=CIFAR10,
-            needs="0.15 GB of downloads; licence not stated",
-            url="https://www.cs.toronto.edu/~kriz/cifar.html",
-        ),
-        Source(
-            name="cifar100",
-            repo_id="uoft-cs/cifar100",
-            config="cifar100",
-            splits=_splits(train=50_000, test=10_000),
-            image="img",
-            label="fine_label",
-            size=32,
-            classes=100,
-            names=CIFAR100,
-            coarse="coarse_label",
-            coarse_names=tuple(CIFAR100_COARSE),
-            needs="0.15 GB of downloads; licence not stated",
-            url="https://www.cs.toronto.edu/~kriz/cifar.html",
-        ),
-        Source(
-            name="cub200",
-            repo_id="bentrevett/caltech-ucsd-birds-200-2011",
-            config=None,
-            splits=_splits(train=5_994, test=5_794),
-            label="label",
-            size=224,
-            classes=200,
-            needs="1.2 GB of downloads; non-commercial research only",
-            url="https://www.vision.caltech.edu/datasets/cub_200_2011/",
-        ),
-        Source(
-            name="fashion_mnist",
-            repo_id="zalando-datasets/fashion_mnist",
-            config="fashion_mnist",
-            splits=_splits(train=60_000, test=10_000),
-            label="label",
-            size=28,
-            channels=1,
-            classes=10,
-            names=FASHION,
-            needs="0.04 GB of downloads; MIT licence",
-            url="https://github.com/zalandoresearch/fashion-mnist",
-        ),
-        Source(
-            name="mnist",
-            repo_id="ylecun/mnist",
-            config="mnist",
-            splits=_splits(train=60_000, test=10_000),
-            label="label",
-            size=28,
-            channels=1,
-            classes=10,
-            names=DIGITS,
-            needs="0.02 GB of downloads; licence CC BY-SA 3.0",
-            url="http://yann.lecun.com/exdb/mnist/",
-        ),
-        Source(
-            name="svhn",
-            repo_id="ufldl-stanford/svhn",
-            config="cropped_digits",
-            splits=_splits(train=73_257, test=26_032),
-            label="label",
-            size=32,
-            targets="one_hot",
-            pixels="per_pixel",
-            classes=10,
-            names=DIGITS,
-            needs="1.2 GB of downloads; non-commercial use only",
-            url="http://ufldl.stanford.edu/housenumbers/",
-        ),
-        Source(
-            name="tiny_imagenet",
-            repo_id="zh-plus/tiny-imagenet",
-            config=None,
-            splits=_splits(train=100_000, valid=10_000),
-            test="valid",
-            label="label",
-            size=64,
-            classes=200,
-            needs="0.16 GB of downloads; the terms of ImageNet, non-commercial research only",
-            url="https://image-net.org/download.php",
-        ),
-    )
-}
-
-
 def available() -> list[Source]:
     """The datasets that can be fetched, by name."""
-    return [_SOURCES[name] for name in sorted(_SOURCES)]
+    return [SOURCES[name] for name in sorted(SOURCES)]
 
 
 def source(name: str) -> Source:
     """The source called `name`; ValueError naming the nearest one otherwise."""
-    if name not in _SOURCES:
-        nearest = difflib.get_close_matches(name, _SOURCES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"no public dataset is called {name!r}; did you mean {nearest!r}? known: {sorted(_SOURCES)}")
-    return _SOURCES[name]
+    if name not in SOURCES:
+        nearest = difflib.get_close_matches(name, SOURCES, n=1, cutoff=0.0)[0]
+        raise ValueError(f"no public dataset is called {name!r}; did you mean {nearest!r}? known: {sorted(SOURCES)}")
+    return SOURCES[name]
 
 
 def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
@@ -215,6 +58,8 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     if files:
         rows = datasets.load_dataset("parquet", data_files={split: files}, split=split)
         origin = f"{folder}/{name}"
+    elif entry.repo_id is None:
+        raise _missing(entry)
     else:
         try:
             with _offline(datasets):
@@ -231,6 +76,8 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     if entry.coarse:
         coarse = entry.coarse_names or ()
         _agree(rows.features[entry.coarse], coarse, len(coarse), f"{origin}, {entry.coarse}")
+    if entry.domain:
+        _agree(rows.features[entry.domain], entry.domains, len(entry.domains), f"{origin}, {entry.domain}")
     return rows.select_columns(entry.columns).cast_column("image", datasets.Image())
 
 
@@ -244,6 +91,8 @@ def fetch(name: str) -> None:
     """Download every split into the hub's cache; DatasetMissing within seconds where the hub is out of reach."""
     entry = source(name)
     datasets = _datasets(entry)
+    if entry.repo_id is None:
+        raise _missing(entry)
     from huggingface_hub.utils import get_session
 
     try:  # the hub's client would retry an unreachable host for half a minute
@@ -282,6 +131,63 @@ def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
     return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
 
 
+def domains(rows: Any, entry: Source) -> Int64[NDArray[np.int64], " n"]:
+    """The place (n,) of each row's domain among `entry.domains`; ValueError for a domain that is none of them.
+
+    Numbers of a class column are places already, as `load` has checked; names may be written otherwise than ours in
+    case and signs.
+    """
+    column = rows.select_columns([entry.domain])
+    if hasattr(column.features[entry.domain], "names"):
+        return labels(rows, entry.domain or "")
+    found, owners = np.unique(np.asarray(column.with_format("numpy")[:][entry.domain]), return_inverse=True)
+    places = {_plain(name): place for place, name in enumerate(entry.domains)}
+    strange = [name for name in found if _plain(str(name)) not in places]
+    if strange:
+        raise ValueError(f"{entry.name}: {str(strange[0])!r} is none of its domains {list(entry.domains)}")
+    return np.array([places[_plain(str(name))] for name in found], dtype=np.int64)[owners]
+
+
+def from_folders(name: str, folder: str | Path, *, root: str | Path | None = None, chunk: int = 500) -> int:
+    """Write `<root>/<name>/train.parquet` from pictures in `<folder>/<domain>/<class>/`; returns how many there are.
+
+    So DomainBed's own script leaves its benchmarks. Folders may be written otherwise than our names in case and signs;
+    pictures are taken as they are, `chunk` at a time. `root` as in `load`. Raises ValueError where the dataset has no
+    domains, `root` is not given, or a folder is of no known domain or class, and for no pictures.
+    """
+    entry = source(name)
+    datasets = _datasets(entry)
+    from pyarrow import Table
+    from pyarrow.parquet import ParquetWriter
+
+    root = root or os.environ.get("FEATURELAB_DATA")
+    if entry.domain is None or not root:
+        raise ValueError(f"{name} has no domains" if entry.domain is None else "set FEATURELAB_DATA, or give a root")
+    parts = sorted(path for path in Path(folder).glob("*/*") if path.is_dir())
+    classes = entry.names or tuple(sorted({path.name for path in parts}))
+    known = {_plain(label): place for place, label in enumerate(classes)}
+    domains = {_plain(domain): domain for domain in entry.domains}
+    for path in parts:
+        if _plain(path.name) not in known or _plain(path.parent.name) not in domains:
+            raise ValueError(f"{path} is of no known domain and class of {name}")
+    files = [path for part in parts for path in sorted(part.iterdir()) if path.is_file()]
+    if not files:
+        raise ValueError(f"there are no pictures in {folder}/<domain>/<class>/")
+    columns = {"image": datasets.Image(), entry.label: datasets.ClassLabel(names=list(classes))}
+    schema = datasets.Features(columns | {entry.domain: datasets.Value("string")}).arrow_schema
+    Path(root, name).mkdir(parents=True, exist_ok=True)
+    with ParquetWriter(Path(root, name, "train.parquet"), schema) as written:
+        for start in range(0, len(files), chunk):
+            some = files[start : start + chunk]
+            table = {
+                "image": [{"bytes": path.read_bytes(), "path": path.name} for path in some],
+                entry.label: [known[_plain(path.parent.name)] for path in some],
+                entry.domain: [domains[_plain(path.parents[1].name)] for path in some],
+            }
+            written.write_table(Table.from_pydict(table, schema=schema))
+    return len(files)
+
+
 def digest(rows: Any, entry: Source) -> str:
     """SHA-256 (hex) over the encoded images and the labels of these rows, in order."""
     total = hashlib.sha256()
@@ -311,9 +217,11 @@ def _plain(name: str) -> str:
 
 
 def _missing(entry: Source) -> DatasetMissing:
+    way = f"run `featurelab data fetch {entry.name}` ({entry.needs}), or"
+    if entry.repo_id is None:
+        way = f"it cannot be fetched ({entry.needs});"
     return DatasetMissing(
-        f"dataset '{entry.name}' is not on this machine: run `featurelab data fetch {entry.name}` ({entry.needs}),"
-        f" or put parquet files into $FEATURELAB_DATA/{entry.name}/"
+        f"dataset '{entry.name}' is not on this machine: {way} put parquet files into $FEATURELAB_DATA/{entry.name}/"
     )
 
 

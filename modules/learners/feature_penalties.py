@@ -25,7 +25,7 @@ class FeaturePenalised(Supervised):
     `scaling` says which power of the batch size B divides the penalty: "per_sample" 1, "per_root" 1/2, "sum" 0. The
     penalty is added once `start_step` optimiser steps are done. `change(batch, step)` changes a training batch before
     its step, as `mixed` does. What is logged in validation and testing is the loss alone. A penalty sees the batch as
-    a whole, so it refuses to be shared by several workers.
+    a whole, and so does a change of it, so either refuses to be shared by several workers.
 
     Of arXiv:2303.07527, equation (6.3): the printed objective is "sum", its authors' code "per_sample". Raises
     ValueError for a negative strength, an unknown scaling, or more than one worker.
@@ -55,10 +55,9 @@ class FeaturePenalised(Supervised):
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
-        if self.trainer.world_size > 1 and self.strength:
-            raise ValueError(
-                f"a penalty on the features of a whole batch needs one worker, not {self.trainer.world_size}"
-            )
+        if self.trainer.world_size > 1 and (self.strength or self.change):
+            what = "penalty on the features" if self.strength else "change"
+            raise ValueError(f"a {what} of a whole batch needs one worker, not {self.trainer.world_size}")
 
     def _with(self, forward: Forward, batch: Batch) -> Float[Tensor, ""]:
         if forward is not self.net:

@@ -10,6 +10,8 @@ from .cubic import CubicNet as CubicNet
 from .cubic import cubic as cubic
 from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
+from .fixed_statistics import FixedStatistics as FixedStatistics
+from .fixed_statistics import fixed_statistics as fixed_statistics
 from .mlp import MLP as MLP
 from .mlp import Quadratic as Quadratic
 from .mlp import activation as activation

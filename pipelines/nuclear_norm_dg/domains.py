@@ -21,9 +21,13 @@ from featurelab.pipelines import (
 )
 
 AGREEMENTS = (0.9, 0.8, 0.7, 0.1)  # of the four domains; any of them can be held out
+CONTROLS = ("permuted_labels", "untrained", "no_spurious")
 
 
 class DomainConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "no_spurious"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; no_spurious: colours know nothing of the label, in every domain"
+    )
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
     penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
     strength: float = Field(0.3, ge=0, description="lambda: what the penalty is multiplied with")
@@ -45,9 +49,10 @@ class DomainConfig(TrainedConfig):
 
 def train(config: DomainConfig, recorder: Any) -> None:
     """Fit on three domains; accuracies in and out of domain, and ranks of the features out of domain."""
-    agreements = tuple(a for place, a in enumerate(AGREEMENTS) if place != config.held_out)
+    known = [0.0] * len(AGREEMENTS) if config.control == "no_spurious" else list(AGREEMENTS)
+    held_out = known.pop(config.held_out)
     task = data.coloured_digits(
-        agreements, AGREEMENTS[config.held_out], n_test=config.n_test, amplitude=config.colour, noise=config.noise,
+        known, held_out, n_test=config.n_test, amplitude=config.colour, noise=config.noise,
         batch_size=config.batch_size, order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
     )  # fmt: skip
     net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)

@@ -21,7 +21,7 @@ from featurelab.pipelines import (
     np,
     torch,
 )
-from featurelab.pipelines.nuclear_norm_dg.domains import DomainConfig, cost, train
+from featurelab.pipelines.nuclear_norm_dg.domains import CONTROLS, DomainConfig, cost, train
 
 STRENGTHS = [0.0, 0.03, 0.1, 0.3, 1.0, 3.0]
 LAPTOP = DomainConfig(penalty="nuclear")
@@ -33,7 +33,7 @@ figure = Experiment(
     paper=LAPTOP.but(steps=5000), grid={("penalty", "colour"): list(CASES), "strength": STRENGTHS, "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-4, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="final_accuracy/ood", mode="max", minutes=1.5,
+    metric="final_accuracy/ood", mode="max", minutes=1.5, controls=CONTROLS[:2],
     small={"steps": 6, "start_step": 2, "measure_every": 3, "width": 8, "batch_size": 4},
 )  # fmt: skip
 figure.trial(train)
@@ -83,7 +83,7 @@ def fixed_rise(runs):
     return float(there - without)
 
 
-@figure.claim("c8c_gain_beyond_other_norms", origin="ours",
+@figure.claim("c8c_gain_beyond_other_norms", origin="ours", controls=CONTROLS,
     says="the gain exceeds that with the Frobenius norm, and that on digits without colour (differences)",
     expect={"over the Frobenius norm": above(0), "over no colour": above(0)},
     undecided="0.01 over the Frobenius norm, and no more than on digits without colour: what the penalty gains has "

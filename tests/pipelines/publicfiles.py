@@ -16,8 +16,10 @@ from PIL import Image
 from featurelab.modules.data import CIFAR100_TO_COARSE, source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
-ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "tiny_imagenet": (1, 1)}
+ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "domain_net": (6, 1),
+    "office_home": (4, 4), "tiny_imagenet": (1, 1)}  # fmt: skip
 SIDES = {"cars196": (40, 60), "celeba": (218, 178), "cub200": (50, 40)}
+SIDES |= dict.fromkeys(("domain_net", "office_home", "pacs", "terra_incognita", "vlcs"), (20, 30))
 
 
 def write_public(
@@ -38,6 +40,8 @@ def write_public(
     features = {entry.image: datasets.Image(), entry.label: datasets.Value("bool") if name == "celeba" else label}
     if entry.coarse:
         features[entry.coarse] = datasets.ClassLabel(names=[*(entry.coarse_names or ())])
+    if entry.domain:
+        features[entry.domain] = datasets.Value("string")
     features |= columns
     folder = root / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +55,10 @@ def write_public(
         }
         if entry.coarse:
             table[entry.coarse] = [CIFAR100_TO_COARSE[y] for y in labels]
+        if entry.domain:  # as many rows of each, class by class
+            names = [entry.domains[i // entry.classes % len(entry.domains)] for i in range(n)]
+            places = isinstance(features[entry.domain], datasets.ClassLabel)
+            table[entry.domain] = [features[entry.domain].str2int(name) for name in names] if places else names
         whole = datasets.Dataset.from_dict(table, features=datasets.Features(features))
         for part in range(files):
             indices = range(part * n // files, (part + 1) * n // files)

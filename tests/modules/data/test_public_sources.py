@@ -39,12 +39,13 @@ def root(tmp_path_factory):
 @pytest.mark.parametrize("entry", available(), ids=lambda entry: entry.name)
 def test_every_source_is_read_with_its_own_options(entry):
     require(entry.name)
-    data = PublicImages(entry.name, 2 * entry.classes if entry.balanced else 20, 4, seed=0, flatten=False)
+    n_test = 4 if entry.test != "train" else 0
+    data = PublicImages(entry.name, 2 * entry.classes if entry.balanced else 20, n_test, seed=0, flatten=False)
     x, y = data.train
     assert x.shape[1:] == data.image_shape == (entry.channels, entry.size, entry.size)
     assert data.labels.train.max() < entry.classes
     assert (data.names is None) == (entry.names is None)
-    assert data.describe()["n_test"] == len(data.labels.test) == 4
+    assert data.describe()["n_test"] == len(data.labels.test) == n_test
     assert y.is_floating_point() == (entry.targets in ("signs", "one_hot"))
     report = check(entry.name)
     assert set(report["splits"]) >= {"train", entry.test}

@@ -65,18 +65,26 @@ def test_what_is_logged_in_testing_is_the_loss_alone():
     assert found["loss/test"] == pytest.approx(learners.cross_entropy(net, task.train).item())
 
 
-def test_a_penalty_on_a_whole_batch_refuses_several_workers():
+@pytest.mark.parametrize(
+    ("strength", "change", "refused"),
+    [(0.1, None, "penalty"), (0.0, learners.mixed(0.2, 3, seed=0), "change"), (0.0, None, None)],
+)
+def test_what_needs_a_whole_batch_refuses_several_workers(strength, change, refused):
     _, net = problem()
     learner = learners.FeaturePenalised(
         net,
         head=net.head,
         penalty=measures.nuclear_norm,
-        strength=0.1,
+        strength=strength,
+        change=change,
         loss="cross_entropy",
         optimizer=learners.gd(0.1),
     )
     learner._trainer = type("Two", (), {"world_size": 2, "precision_plugin": None})()
-    with pytest.raises(ValueError, match="needs one worker, not 2"):
+    if refused is None:
+        learner.on_fit_start()
+        return
+    with pytest.raises(ValueError, match=f"{refused} .*of a whole batch needs one worker, not 2"):
         learner.on_fit_start()
 
 

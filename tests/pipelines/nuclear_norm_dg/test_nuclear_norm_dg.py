@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from featurelab.modules import data
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.nuclear_norm_dg import algorithms, bounded_rank, infinite_data, population, synthetic, tables
 from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
@@ -64,3 +65,17 @@ def test_each_algorithm_trains_with_each_penalty(algorithm):
         for penalty in ("none", "nuclear", "coral")
     ]
     assert len(set(finals)) == 3
+
+
+def test_without_spurious_colours_they_agree_with_the_label_by_chance_in_every_domain(monkeypatch):
+    seen = []
+    made = data.coloured_digits
+
+    def noted(agreements, held_out, **options):
+        seen.append([*agreements, held_out])
+        return made(agreements, held_out, **options)
+
+    monkeypatch.setattr(data, "coloured_digits", noted)
+    small = algorithms.figure.small_configs()[0].but(held_out=1)
+    performed(algorithms.figure, [small, small.but(control="no_spurious")])
+    assert seen == [[0.9, 0.7, 0.1, 0.8], [0.0] * 4]

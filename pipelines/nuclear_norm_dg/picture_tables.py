@@ -1,0 +1,82 @@
+"""Tables of accuracies on pictures in the paper's layout: a row an algorithm, a column a held-out domain."""
+
+from featurelab.pipelines import CATEGORIES, np
+from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS
+from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
+
+ALGORITHMS = {"erm": "ERM", "mixup": "Mixup", "swad": "SWAD"}
+ROWS = {(algorithm, penalty): name + ("-NU" if penalty == "nuclear" else "")
+    for algorithm, name in ALGORITHMS.items() for penalty in ("none", "nuclear")}  # fmt: skip
+ROWS |= {("erm", "frobenius"): "ERM-Frobenius"}
+PRINTED = {"vlcs": "E.1", "pacs": "E.2", "office_home": "E.3", "terra_incognita": "E.4", "domain_net": "E.5"}
+COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_incognita": "TerraInc",
+    "domain_net": "DomainNet"}  # fmt: skip
+
+
+def chosen(runs, metric, algorithm, penalty):
+    """Accuracy of one algorithm on each held-out domain of one dataset, of the draw with the best validation."""
+    found = []
+    for domain in runs.values("held_out"):
+        some = runs.where(held_out=domain, algorithm=algorithm, penalty=penalty)
+        draws = [some.where(draw=draw) for draw in some.values("draw")]
+        best = max(draws, key=lambda one: one.final("selected_accuracy/id"))
+        found.append(best.final(f"selected_accuracy/{metric}"))
+    return np.array(found)
+
+
+def layout(runs):
+    """Columns, and for each row of the table its values in percent, a trial (seed) down and a column across.
+
+    Of one dataset a column is a held-out domain, of several the average over the domains of each; the last one is the
+    average of the others.
+    """
+    datasets, rows = runs.values("dataset"), {}
+    several = len(datasets) > 1
+    for row, name in ROWS.items():
+        if not len(runs.where(algorithm=row[0], penalty=row[1]).trials):
+            continue
+        seeds = []
+        for _, some in runs.by_seed():
+            each = [chosen(some.where(dataset=dataset), "ood", *row) for dataset in datasets]
+            cells = [values.mean() for values in each] if several else each[0]
+            seeds.append([*cells, np.mean(cells)])
+        rows[name] = 100 * np.array(seeds)
+    places = runs.values("held_out")
+    names = [COLUMNS[dataset] for dataset in datasets] if several else [
+        BENCHMARKS[datasets[0]].domains[place] for place in places
+    ]  # fmt: skip
+    return [*names, "avg"], rows
+
+
+def standard_error(values):
+    """Over the first axis; 0 for a single trial."""
+    return values.std(0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def printed_cell(datasets, row, column):
+    """As the paper prints it, "" where it has none."""
+    table = TABLES["6.1"] if len(datasets) > 1 else TABLES.get(PRINTED.get(datasets[0], ""), {})
+    mean, error = table.get(row, {}).get(column, (None, None))
+    return "" if mean is None else f"{mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
+
+
+def drawn(runs, axes):
+    """The table with the printed cells below ours, and the best of each column in bold."""
+    axis, datasets = axes[0, 0], runs.values("dataset")
+    columns, rows = layout(runs)
+    means = {name: values.mean(0) for name, values in rows.items()}
+    best = np.max(list(means.values()), axis=0)
+    axis.set(xlim=(-1.4, len(columns) - 0.4), ylim=(len(rows) - 0.4, -1.1))
+    axis.axis("off")
+    axis.text(-1.35, -0.8, "set" if len(datasets) > 1 else "held out", va="center", color="#777777")
+    for place, column in enumerate(columns):
+        axis.text(place, -0.8, column, ha="center", va="center", fontweight="bold")
+    for line, (name, values) in enumerate(rows.items()):
+        axis.axhline(line - 0.5, color="#e3e6ea", linewidth=0.8)
+        axis.text(-1.35, line, name, va="center", color=CATEGORIES[line // 2], fontweight="bold")
+        for place, error in enumerate(standard_error(values)):
+            weight = "bold" if means[name][place] == best[place] else "normal"
+            paper = printed_cell(datasets, name, columns[place])
+            ours = f"{means[name][place]:.1f} ± {error:.1f}"
+            axis.text(place, line - 0.14 * bool(paper), ours, ha="center", va="center", fontweight=weight)
+            axis.text(place, line + 0.22, paper, ha="center", va="center", fontsize=7.5, color="#777777")

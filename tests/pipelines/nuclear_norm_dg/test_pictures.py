@@ -1,0 +1,171 @@
+"""The figures on pictures: settings drawn as in DomainBed, what is selected, and the tables made of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from publicfiles import write_public
+
+from featurelab.modules import data, nets
+from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.verdict.check import performed, recorded
+from featurelab.pipelines.nuclear_norm_dg import held_out, picture_tables, pictures
+
+TINY = pictures.LAPTOP.but(
+    steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0
+)  # fmt: skip
+
+
+def made_up(values):
+    """Results in which each trial, a dict of settings, has these accuracies in and out of domain."""
+    rows = [{"run_id": str(i), "status": "finished", **settings} for i, (settings, _) in enumerate(values)]
+    points = [
+        (str(i), f"selected_accuracy/{part}", 1, value)
+        for i, (_, pair) in enumerate(values)
+        for part, value in zip(("id", "ood"), pair, strict=True)
+    ]
+    points = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
+    return Results(pd.DataFrame(rows, dtype=object), lambda metric: points[points.metric == metric], lambda *_: {})
+
+
+def test_draws_are_in_the_ranges_of_the_paper_and_the_same_for_every_algorithm():
+    paper = pictures.PAPER
+    assert paper.drawn() == paper
+    drawn = [paper.but(draw=draw, seed=seed).drawn() for draw in range(1, 30) for seed in range(3)]
+    ends = {
+        "lr": (1e-5, 10**-3.5),
+        "strength": (10**-2.5, 10**-1.5),
+        "batch_size": (32, 64),
+        "weight_decay": (1e-6, 1e-2),
+    }
+    for name, (low, high) in ends.items():
+        values = [getattr(config, name) for config in drawn]
+        assert low * 0.999 <= min(values) < low * 1.5
+        assert high / 1.5 < max(values) <= high * 1.001
+    for field, value in (("algorithm", "swad"), ("penalty", "nuclear"), ("held_out", 1)):
+        other = paper.but(draw=3, **{field: value}).drawn()
+        assert [getattr(other, name) for name in ends] == [getattr(paper.but(draw=3).drawn(), name) for name in ends]
+
+
+def test_settings_that_do_not_fit_the_dataset_are_refused():
+    with pytest.raises(RequestError, match="pacs has 4 domains"):
+        pictures.PAPER.but(held_out=4)
+    with pytest.raises(RequestError, match="only the digits have a colour"):
+        pictures.PAPER.but(control="no_spurious")
+
+
+@pytest.mark.parametrize("algorithm", ["erm", "mixup", "swad"])
+def test_each_algorithm_trains_with_each_penalty(algorithm):
+    tiny = TINY.but(algorithm=algorithm, measure_every=4)
+    configs = [tiny.but(penalty=penalty) for penalty in ("none", "nuclear", "frobenius", "coral")]
+    found = performed(pictures.figure, configs)
+    last = recorded(found).query("metric == 'loss/ood' and step == 4").value
+    assert len(set(last)) == 4
+
+
+def test_the_step_with_the_best_validation_is_selected():
+    found = performed(pictures.figure, [TINY.but(steps=12, measure_every=3)])
+    taken = recorded(found).pivot_table(index="step", columns="metric", values="value")
+    step = taken["accuracy/id"].idxmax()
+    assert found.final("selected_step") == step
+    for name in ("accuracy/id", "accuracy/ood", "loss/ood"):
+        assert found.final(f"selected_{name}") == taken[name][step]
+
+
+def test_scores_are_those_of_one_picture_after_another():
+    task, net = held_out.pictures(TINY), held_out.network(TINY).eval()
+    y = task.labels["validation"]
+    with torch.no_grad():
+        outputs = [net(task.inputs(x[None]))[0] for x in task.pictures("validation")]
+    loss = np.mean([torch.nn.functional.cross_entropy(f, label).item() for f, label in zip(outputs, y, strict=True)])
+    right = np.mean([f.argmax().item() == label.item() for f, label in zip(outputs, y, strict=True)])
+    for chunk in (31, 256):
+        found = held_out.scores(net, task, "validation", chunk=chunk)
+        assert found["loss"].item() == pytest.approx(loss, rel=1e-5)
+        assert found["accuracy"].item() == right
+
+
+def test_without_spurious_colours_no_domain_has_any():
+    shares = []
+    for control in ("none", "no_spurious"):
+        task = held_out.pictures(TINY.but(control=control, held_out=3))
+        x, y = task.pictures("train"), task.labels["train"]
+        hottest = x.flatten(2).float().mean(2).argmax(1)  # red, green or blue
+        shares.append(np.std([hottest[y == label].float().mean().item() for label in range(10)]))
+    assert shares[1] < 0.3 * shares[0]
+
+
+def test_the_draw_with_the_best_validation_counts_on_each_domain_by_itself():
+    same = {"algorithm": "erm", "penalty": "none", "dataset": "pacs", "seed": 0}
+    values = [
+        (same | {"held_out": 0, "draw": 0}, (0.9, 0.3)),
+        (same | {"held_out": 0, "draw": 1}, (0.8, 0.6)),
+        (same | {"held_out": 1, "draw": 0}, (0.7, 0.4)),
+        (same | {"held_out": 1, "draw": 1}, (0.8, 0.2)),
+    ]
+    assert picture_tables.chosen(made_up(values), "ood", "erm", "none").tolist() == [0.3, 0.2]
+
+
+def test_tables_have_means_and_standard_errors_over_trials_and_an_average():
+    rng = np.random.default_rng(0)
+    same = {"algorithm": "erm", "penalty": "none", "dataset": "pacs", "draw": 0}
+    out = rng.random((3, 4))
+    values = [(same | {"held_out": d, "seed": s}, (0.5, out[s, d])) for s in range(3) for d in range(4)]
+    columns, rows = picture_tables.layout(made_up(values))
+    assert columns == ["A", "C", "P", "S", "avg"]
+    assert rows["ERM"] == pytest.approx(100 * np.column_stack([out, out.mean(1)]))
+    expected = np.array([np.std(column, ddof=1) / 3**0.5 for column in out.T])
+    assert picture_tables.standard_error(out) == pytest.approx(expected)
+    assert picture_tables.printed_cell(["pacs"], "ERM-NU", "A") == "87.4 ± 0.5"
+    assert picture_tables.printed_cell(["pacs", "vlcs"], "ERM-NU", "avg") == "65.0"
+    assert picture_tables.printed_cell(["digits"], "ERM", "0.1") == ""
+
+
+def test_tables_of_several_sets_have_a_column_each():
+    same = {"algorithm": "erm", "penalty": "none", "draw": 0, "seed": 0}
+    values = [
+        (same | {"dataset": dataset, "held_out": place}, (0.5, 0.1 * place + (dataset == "domain_net")))
+        for dataset, count in (("pacs", 4), ("domain_net", 6))
+        for place in range(count)
+    ]
+    columns, rows = picture_tables.layout(made_up(values))
+    assert columns == ["PACS", "DomainNet", "avg"]
+    assert rows["ERM"][0] == pytest.approx([15.0, 125.0, 70.0])
+
+
+def test_tables_of_benchmarks_are_not_judged_by_digits():
+    small = pictures.vlcs.small_configs()[:2]
+    found = performed(pictures.vlcs, small)
+    for claim in pictures.vlcs.claims:
+        with pytest.raises(Missing, match="nothing of this set"):
+            claim.measure(found)
+
+
+def test_paper_trials_have_the_lengths_and_domains_of_each_set():
+    configs = pictures.figure.configs("paper")
+    cells = {(config.dataset, config.held_out) for config in configs}
+    assert len(cells) == 22
+    assert {config.steps for config in configs if config.dataset == "domain_net"} == {15_000}
+    assert {config.steps for config in configs if config.dataset != "domain_net"} == {5000}
+    assert {c.dataset for c in pictures.office_home.configs("paper")} == {"office_home"}
+    for name, benchmark in held_out.BENCHMARKS.items():
+        if name != "digits":
+            source = data.source(name)
+            assert (source.classes, len(source.domains)) == (benchmark.classes, len(benchmark.domains))
+            assert sum(source.splits.values()) == benchmark.pictures
+
+
+def test_a_benchmark_is_fine_tuned_with_its_statistics_fixed(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(nets, "pretrained_resnet50", lambda classes, **o: nets.resnet50(classes, width=4, **o))
+    write_public(tmp_path, "pacs")
+    small = {"steps": 2, "edge": 32, "batch_size": 2, "start_step": 1, "measure_every": 1}
+    found = performed(pictures.pacs, [pictures.PAPER.but(penalty="nuclear", held_out=2, **small)])
+    assert found.final("selected_step") in (0, 1, 2)
+    net = held_out.network(pictures.PAPER)
+    assert any(isinstance(module, nets.FixedStatistics) for module in net.modules())
+    scratch = performed(pictures.from_scratch, [pictures.SCRATCH.but(penalty="nuclear", **small | {"edge": 48})])
+    assert 0 <= scratch.final("selected_accuracy/ood") <= 1
