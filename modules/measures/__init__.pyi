@@ -160,3 +160,7 @@ from .spectra import stable_rank as stable_rank
 from .unseen import UnseenMeans as UnseenMeans
 from .unseen import class_features as class_features
 from .unseen import unseen_scores as unseen_scores
+from .weight_maps import WeightMap as WeightMap
+from .weight_maps import direction_alignment as direction_alignment
+from .weight_maps import two_clusters as two_clusters
+from .weight_maps import weight_map as weight_map
