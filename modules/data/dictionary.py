@@ -1,4 +1,4 @@
-"""Inputs that are a dictionary times hidden patterns (Shi, Wei, Liang 2022, ICLR, section 3)."""
+"""Inputs that are a dictionary times hidden patterns (Shi, Wei, Liang 2022, ICLR)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     theta <- (1 - erase) theta - lr grad L(theta),      erase = lr lambda,  L without its penalty (lambda/2)|theta|^2
 
 With erase = 1 and an initialisation with f = 0, neuron i is left with w_i = -lr l'(0) a_i G(w_i, b_i): one such step in
-Shi, Wei, Liang 2023 (arXiv:2310.12408, algorithm 1), two in Shi, Wei, Liang 2022 (ICLR, section 3).
+Shi, Wei, Liang 2023 (arXiv:2310.12408, algorithm 1), two in Shi, Wei, Liang 2022 (ICLR).
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from .withheld import withheld
 class FirstStep:
     """A step's rate, and the share that it erases: of all parameters, or of those named, and of others nothing.
 
+    With `as_decay` it is computed as optimisers do with weight decay erase/lr, theta - lr (grad + (erase/lr) theta),
+    which is the same but for rounding: at a tiny rate the gradient is lost beside what is to be erased.
+
     Raises ValueError for a negative rate, or a share outside [0, 1].
     """
 
     lr: float
     erase: float | Mapping[str, float] = 1.0
+    as_decay: bool = False
 
     def __post_init__(self) -> None:
         if not self.lr >= 0:
@@ -40,11 +44,17 @@ class FirstStep:
 
 
 def take_first_step(
-    net: nn.Module, batch: Batch, objective: Loss, *, lr: float, erase: float | Mapping[str, float] = 1.0
+    net: nn.Module,
+    batch: Batch,
+    objective: Loss,
+    *,
+    lr: float,
+    erase: float | Mapping[str, float] = 1.0,
+    as_decay: bool = False,
 ) -> Tensor:
     """Take the step on all parameters of `net` that are trained, in place; the loss before it. No-op while withheld.
 
-    Raises ValueError where `erase` names what is no trained parameter.
+    The options are those of `FirstStep`. Raises ValueError where `erase` names what is no trained parameter.
     """
     weights = {name: p for name, p in net.named_parameters() if p.requires_grad}
     shares = erase if isinstance(erase, Mapping) else dict.fromkeys(weights, erase)
@@ -55,7 +65,11 @@ def take_first_step(
     if not withheld():
         with torch.no_grad():
             for (name, weight), gradient in zip(weights.items(), gradients, strict=True):
-                weight.mul_(1 - shares.get(name, 0.0)).sub_(lr * gradient)
+                share = shares.get(name, 0.0)
+                if as_decay:
+                    weight.sub_(lr * gradient.add(weight, alpha=share / lr))
+                else:
+                    weight.mul_(1 - share).sub_(lr * gradient)
     return value.detach()
 
 
@@ -92,7 +106,8 @@ class FirstStepsThen(Supervised):
         x, y = batch if self.first_batch is None else self.first_batch
         step = self.first_steps[taken]
         first = (x.to(batch[0]), y.to(batch[1]))
-        value = take_first_step(self.net, first, self.first_loss, lr=step.lr, erase=step.erase)
+        options = {"lr": step.lr, "erase": step.erase, "as_decay": step.as_decay}
+        value = take_first_step(self.net, first, self.first_loss, **options)
         optimizer: Any = self.optimizers()
         for weight in self.net.parameters():
             weight.grad = None  # a step without gradients moves nothing: it is counted

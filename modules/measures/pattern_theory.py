@@ -1,4 +1,4 @@
-"""What theory says of learning from patterns in a dictionary (Shi, Wei, Liang 2022, ICLR, sections 4 and 5)."""
+"""What theory says of learning from patterns in a dictionary (Shi, Wei, Liang 2022, ICLR)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def extreme_cosine(neurons: int, dim: int) -> float:
 def fixed_feature_bound(features: int, norm: float, *, size: int, unstructured: float) -> float:
     """p_o (1 - sqrt(2N) B / 2^k): a hinge loss that no linear model of N features and weights of norm B goes below.
 
-    On the worst member of the family of parities of 3 < k <= D/16 patterns, k odd (theorem 2.3). It says nothing where
+    On the worst member of the family of parities of 3 < k <= D/16 patterns, k odd. It says nothing where
     it is not positive, which is so unless 2^k > sqrt(2N) B. Raises ValueError for an even k or k <= 3.
     """
     if size % 2 == 0 or size <= 3:
@@ -36,7 +36,7 @@ def fixed_feature_bound(features: int, norm: float, *, size: int, unstructured: 
 
 
 def queries_needed(patterns: int, size: int) -> float:
-    """C(D, k)^(1/3) / 2: statistical queries, or the inverse of their tolerance, without structure (theorem 2.4).
+    """C(D, k)^(1/3) / 2: statistical queries, or the inverse of their tolerance, without structure.
 
     An algorithm with fewer, and tolerance no finer, has an error of at least 1/2 - C(D, k)^-3 on some parity.
     """

@@ -1,4 +1,4 @@
-"""Two-layer networks of truncated ReLUs (Shi, Wei, Liang 2022, ICLR, section 3).
+"""Two-layer networks of truncated ReLUs (Shi, Wei, Liang 2022, ICLR).
 
 g(x) = sum_i a_i sigma(<w_i, x> + b_i),    sigma(z) = min(1, max(z, 0))
 """
@@ -68,7 +68,7 @@ def mirrored(
     seed: int,
     dtype: Dtype = "float64",
 ) -> TruncatedNet:
-    """2 `width` neurons with g = 0 everywhere: the second half has neurons and biases of the first, and minus its heads.
+    """2 `width` neurons with g = 0 everywhere: the second half are those of the first with minus their heads.
 
     Entries are independent N(0, std^2), neurons, biases and heads each from a stream of their own. Raises ValueError
     for sizes below 1.

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
 
-METHODS = {"network": "network", "ntk": "NTK", "rf": "random features"}
+FIXED = {"ntk": "NTK", "rf": "random features"}
 RIDGE = 1e-3  # of the best classifier on standardised neurons
 FIRST = (1, 2)  # steps after which neurons are looked at
 
@@ -22,7 +22,9 @@ FIRST = (1, 2)  # steps after which neurons are looked at
 class PatternConfig(TrainedConfig):
     problem: Literal["parity", "interval", "words"] = Field("parity", description="how patterns make the label")
     structured: bool = Field(True, description="whether the patterns that matter tell of the label one by one")
-    method: Literal["network", "ntk", "rf"] = Field("network", description="what is trained")
+    method: Literal["network", "ntk", "rf", "one_step", "two_steps"] = Field(
+        "network", description="what is trained; one_step and two_steps: heads alone after these steps"
+    )
     n_train: int = Field(20_000, ge=4, description="training samples")
     n_test: int = Field(5000, ge=4, description="test samples")
     dim: int = Field(128, ge=2, description="input coordinates d")
@@ -39,6 +41,7 @@ class PatternConfig(TrainedConfig):
     smoothing: float = Field(1.0, ge=0, description="noise before the activation in steps 1 and 2, in units of 1/k^2")
     first_lr: float | None = Field(None, ge=0, description="rate of step 1; none: gamma^2 sig / (k m^3)")
     erase: float = Field(1.0, ge=0, le=1, description="share of the initial neurons that step 1 erases")
+    as_decay: bool = Field(False, description="whether step 1 erases as weight decay does, by rounded arithmetic")
     class_weights: bool = Field(False, description="whether steps 1 and 2 weight both classes alike")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate from step 3 on")
     weight_decay: float = Field(0.0, ge=0, description="weight decay from step 3 on")
@@ -85,7 +88,8 @@ def first_steps(config: PatternConfig) -> "list[learners.FirstStep]":
     c, law = config, law_of(config, True)
     rate = law.gamma() ** 2 * law.scale() / (c.size * c.width**3) if c.first_lr is None else c.first_lr
     erased = {"hidden.weight": 1.0, "head.weight": 1.0}
-    return [learners.FirstStep(rate, {"hidden.weight": c.erase}), learners.FirstStep(1.0, erased)]
+    one = learners.FirstStep(rate, {"hidden.weight": c.erase}, c.as_decay)
+    return [one] if c.method == "one_step" else [one, learners.FirstStep(1.0, erased)]
 
 
 def direction(config: PatternConfig, task: "data.DictionaryData") -> "torch.Tensor":
@@ -100,9 +104,10 @@ def network(config: PatternConfig, task: "data.DictionaryData") -> "learners.Fir
     def smoothed(net: Any, batch: Any) -> "torch.Tensor":
         return hinge(lambda x: net(x, noise), batch)
 
+    shares = {"hidden": 1.0 if c.method == "network" else 0.0, "head": 1.0}
     return learners.FirstStepsThen(
-        initial(c), loss="hinge", optimizer=learners.adam(c.lr, c.weight_decay), first_steps=first_steps(c),
-        first_batch=task.train, first_loss=smoothed,
+        initial(c), loss="hinge", optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
+        first_steps=first_steps(c), first_batch=task.train, first_loss=smoothed,
     )  # fmt: skip
 
 
@@ -135,18 +140,22 @@ def classifier(task: "data.DictionaryData") -> Any:
 def train(config: PatternConfig, recorder: Any) -> None:
     """Train one method; follow losses and accuracies, and how neurons point along what matters."""
     task = build(config)
-    learner = network(config, task) if config.method == "network" else fixed(config)
+    learner = fixed(config) if config.method in FIXED else network(config, task)
     goal, labels = direction(config, task), task.labelled[1]
 
     def weights(module: Any, x: Any) -> Mapping[str, float]:
-        return measures.direction_alignment(module.net.hidden.weight.detach(), goal.to(x.device))
+        W = module.net.hidden.weight.detach()
+        found = measures.direction_alignment(W, goal.to(x.device))
+        if config.kind == "orthonormal":
+            found["in_span"] = measures.subspace_energy(W.double(), task.dictionary.T.to(x.device)).mean().item()
+        return found
 
     parts = {"train": task.train, "test": task.test}
     watching: list[Any] = [probes.LossProbe(parts, config.measure_every, balanced=True)]
     if config.method != "ntk":
         watching.append(probes.Measure(weights, config.measure_every, at=FIRST, prefix="cosine/"))
-    if config.classifiers and config.method == "network":
-        watching.append(probes.Measure(classifier(task), config.steps, at=FIRST, prefix="classifier/"))
+    if config.classifiers and config.method not in FIXED:
+        watching.append(probes.Measure(classifier(task), config.steps, at=[1], prefix="classifier/"))
     rare = min(float((labels > 0).double().mean()), float((labels < 0).double().mean()))
     recorder.log({"majority": 1 - rare}, step=0)
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)

@@ -120,6 +120,18 @@ def test_several_first_steps_erase_what_they_name_and_then_the_optimiser_goes_on
     assert len(module.loss_history) == 3
 
 
+def test_erasing_as_decay_is_the_same_but_for_rounding():
+    parity, exact, decayed = task(), net(), net()
+    learners.take_first_step(exact, parity.train, learners.hinge, lr=0.3)
+    learners.take_first_step(decayed, parity.train, learners.hinge, lr=0.3, as_decay=True)
+    assert torch.allclose(exact.hidden.weight, decayed.hidden.weight, atol=1e-14)
+    small, lost = net().float(), net().float()
+    batch = tuple(part.float() for part in parity.train)
+    learners.take_first_step(small, batch, learners.hinge, lr=1e-8)
+    learners.take_first_step(lost, batch, learners.hinge, lr=1e-8, as_decay=True)
+    assert (small.hidden.weight - lost.hidden.weight).norm() > 0.5 * small.hidden.weight.norm()
+
+
 def test_a_step_that_erases_what_is_not_there_is_refused():
     with pytest.raises(ValueError, match=r"head.bias: no trained parameter; there is hidden.weight, head.weight"):
         learners.take_first_step(net(), task().train, learners.hinge, lr=0.1, erase={"head.bias": 1.0})
