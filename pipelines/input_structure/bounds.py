@@ -21,7 +21,6 @@ from featurelab.pipelines import (
     evaluate,
     learners,
     measures,
-    np,
     torch,
 )
 
@@ -96,9 +95,9 @@ def panels(runs, axes):
     sizes = sorted(runs.values("size"))
     for norm, colour in zip((1, 10, 100), CATEGORIES, strict=False):
         values = [runs.final(f"bound/{norm}", size=size) for size in sizes]
-        axes[0, 0].plot(sizes, np.clip(values, -0.5, None), "o-", color=colour, markersize=4, label=f"B = {norm}")
+        axes[0, 0].plot(sizes, values, "o-", color=colour, markersize=4, label=f"B = {norm}")
     axes[0, 0].axhline(0, color="#444444", linestyle="--", linewidth=1)
-    axes[0, 0].set(xlabel="patterns k", ylabel="least hinge loss of 600 features", ylim=(-0.55, 0.55))
+    axes[0, 0].set(xlabel="patterns k", ylabel="least hinge loss of 600 features", ylim=(-0.1, 0.55))
     axes[0, 0].legend(loc="lower right")
     axes[0, 1].plot(
         sizes, [runs.final("queries", size=size) for size in sizes], "o-", markersize=4, color=CATEGORIES[0]
