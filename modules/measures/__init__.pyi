@@ -141,6 +141,10 @@ from .one_step_theory import train_direction as train_direction
 from .parity_gradients import majority_coefficient as majority_coefficient
 from .parity_gradients import sign_vectors as sign_vectors
 from .parity_gradients import uniform_parity_gradient as uniform_parity_gradient
+from .pattern_theory import extreme_cosine as extreme_cosine
+from .pattern_theory import fixed_feature_bound as fixed_feature_bound
+from .pattern_theory import predicted_cosine as predicted_cosine
+from .pattern_theory import queries_needed as queries_needed
 from .signal_noise import cubic_signal as cubic_signal
 from .signal_noise import horizon as horizon
 from .signal_noise import mixture_msdr as mixture_msdr
@@ -160,3 +164,7 @@ from .spectra import stable_rank as stable_rank
 from .unseen import UnseenMeans as UnseenMeans
 from .unseen import class_features as class_features
 from .unseen import unseen_scores as unseen_scores
+from .weight_maps import WeightMap as WeightMap
+from .weight_maps import direction_alignment as direction_alignment
+from .weight_maps import two_clusters as two_clusters
+from .weight_maps import weight_map as weight_map
