@@ -44,3 +44,4 @@ from .thresholded import thresholded as thresholded
 from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
 from .vgg import vgg_trunk as vgg_trunk
+from .widths import Widths as Widths
