@@ -23,17 +23,18 @@ class Widths(nn.Module):
 
     def __init__(self, nets: Sequence[MLP]) -> None:
         super().__init__()
-        kinds = {(len(net.layers), type(net.activation)) for net in nets}
-        shapes = {(net.layers[0].weight.shape[1], net.layers[-1].weight.shape[0]) for net in nets}
-        if not nets or len(kinds) > 1 or len(shapes) > 1 or next(iter(kinds))[0] != 2:
+        layers = [[layer.weight.detach() for layer in net.layers if isinstance(layer, nn.Linear)] for net in nets]
+        kinds = {(len(own), own[0].shape[1], own[-1].shape[0], type(net.activation)) for own, net in zip(layers, nets, strict=True)}
+        if len(kinds) != 1 or len(layers[0]) != 2:
             raise ValueError("networks side by side have one hidden layer and the same inputs, outputs and activation")
-        self.sizes = tuple(len(net.layers[0].weight) for net in nets)
+        self.sizes = tuple(len(hidden) for hidden, _ in layers)
         self.activation = nets[0].activation
-        self.hidden = nn.Parameter(torch.cat([net.layers[0].weight.detach() for net in nets]))
-        self.heads = nn.Parameter(torch.cat([net.layers[1].weight.detach().T for net in nets]))  # (units, outputs)
+        self.hidden = nn.Parameter(torch.cat([hidden for hidden, _ in layers]))
+        self.heads = nn.Parameter(torch.cat([head.T for _, head in layers]))  # (units, outputs)
         owners = torch.arange(len(nets)).repeat_interleave(torch.tensor(self.sizes))
         self.register_buffer("owners", (owners == torch.arange(len(nets))[:, None]).to(self.hidden), persistent=False)
 
     def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n networks outputs"]:
         units = self.activation(x.flatten(1) @ self.hidden.T)
-        return self.owners @ (units[:, :, None] * self.heads)
+        outputs: Tensor = self.owners @ (units[:, :, None] * self.heads)
+        return outputs

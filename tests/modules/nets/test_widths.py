@@ -41,8 +41,13 @@ def test_each_is_trained_as_it_would_be_alone():
 
 @pytest.mark.parametrize(
     "others",
-    [[], [nets.mlp(5, 4, 2, outputs=3, seed=0)], [alone(2), alone(2, outputs=4)], [alone(2), alone(2, activation="relu")]],
-)  # fmt: skip
+    [
+        [],
+        [nets.mlp(5, 4, 2, outputs=3, seed=0)],
+        [alone(2), alone(2, outputs=4)],
+        [alone(2), alone(2, activation="relu")],
+    ],
+)
 def test_networks_that_do_not_fit_together_are_refused(others):
     with pytest.raises(ValueError, match="side by side"):
         nets.Widths(others)
