@@ -52,6 +52,7 @@ NAMES = {
     "2_3": "v2, v3",
 }
 EARLY_STEPS = 30
+AT_FIRST = "gradients of different batches agree most in a network whose updates are withheld: it stays where it is"
 
 
 class FilterConfig(MapConfig):
@@ -79,7 +80,7 @@ figure = Experiment(
     grid={"seed": [0, 1, 2]}, paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(16, 32, 64), "weight_decay": loguniform(1e-6, 1e-2),
         "momentum": choice(0.0, 0.9)},
-    metric="accuracy/test", mode="max", minutes=0.2, needs=("cifar10",),
+    metric="accuracy/test", mode="max", minutes=0.5, needs=("cifar10",),
     small={"n_train": 32, "width": 6, "steps": 30, "measure_every": 15},
     stand_in="one residual block on scikit-learn's 8x8 digits 0 and 1 in place of ResNet(128) and ResNet(256) on "
     "CIFAR-10 airplane/automobile",
@@ -151,7 +152,8 @@ def cluster(runs):
 
 
 @figure.claim("c17b_centres_move_apart", origin="ours", within=(-2, 2),
-    says="first block: the cosine of the centres falls (change)", expect=at_most(-0.1))  # fmt: skip
+    says="first block: the cosine of the centres falls (change)", expect=at_most(-0.1),
+    undecided="-0.123 on average over sixteen seeds, with an interval from -0.152 to -0.086")  # fmt: skip
 def apart(runs):
     return change(runs, "between/1")
 
@@ -159,7 +161,9 @@ def apart(runs):
 @figure.claim("c17c_early", paper="change from epoch 0 to 3 much more significant than from 3 to 20", within=(-1, 1),
     where="Fig. A.16",
     says="first block: filters turn more in the first 15% of training than in all the rest (mean 1 - cos with the "
-    "initial filters, first part less the rest)", expect=above(0))  # fmt: skip
+    "initial filters, first part less the rest)", expect=above(0),
+    fails={"laptop": "200 steps of this rate turn filters little and late: 1 - cos is 0.012 at the end, and 0.001 after 30 "
+    "steps"})  # fmt: skip
 def early(runs):
     turned = runs.curve("turned/1")
     first = turned[turned.index <= 0.15 * turned.index[-1]].iloc[-1]
@@ -168,15 +172,16 @@ def early(runs):
 
 @figure.claim("c18_gradients_agree", where="Table A.7", paper="0.51 to 0.97", within=(-1, 1),
     says="first block, the filter that moves most: the least of the six cosines of chunk gradients",
-    expect=at_least(0.4))  # fmt: skip
+    expect=at_least(0.4), unspecific=AT_FIRST)  # fmt: skip
 @figure.claim("c18b_gradients_agree_at_all", where="Table A.7", origin="ours", within=(-1, 1),
-    says="and that least cosine is positive", expect=above(0))  # fmt: skip
+    says="and that least cosine is positive", expect=above(0), unspecific=AT_FIRST)  # fmt: skip
 def agree(runs):
     return min(runs.final(f"chunk/{name}/1") for name in NAMES)
 
 
 @figure.claim("c18c_of_most_filters", where="Table A.7", origin="ours", within=(-1, 1),
-    says="first block: the least of the six medians over filters is positive", expect=above(0))  # fmt: skip
+    says="first block: the least of the six medians over filters is positive", expect=above(0), unspecific=AT_FIRST
+)  # fmt: skip
 def agree_mostly(runs):
     return min(runs.final(f"chunk_median/{name}/1") for name in NAMES)
 
@@ -198,7 +203,7 @@ def panels(runs, axes):
     for value, colour in zip(PRINTED[128][0], CATEGORIES, strict=False):
         left.axhline(value, color=colour, linestyle="--", linewidth=0.8)
     left.set(title="two clusters of filters, first block", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
-    left.legend(loc="center", bbox_to_anchor=(0.5, 0.42))
+    left.legend(loc="center", bbox_to_anchor=(0.5, 0.25), ncols=3, columnspacing=0.8, handlelength=1.2)
     middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))
     places = np.arange(len(NAMES))
     for offset, (kind, label) in enumerate({"chunk": "filter that moves most", "chunk_median": "median"}.items()):

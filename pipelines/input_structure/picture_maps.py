@@ -147,8 +147,8 @@ def two(runs, measure):
 
 
 @figure.claim("c16_two_clusters", paper="two clusters (maps, no number)", within=(-1, 1),
-    says="at the end neurons form two clusters: the less tight one's mean cosine with its centre, and the cosine of the "
-    "two centres", expect={"within": at_least(0.65), "between": at_most(-0.85)})  # fmt: skip
+    says="at the end neurons form two clusters: the looser one's mean cosine with its centre, and that of the centres",
+    expect={"within": at_least(0.65), "between": at_most(-0.85)})  # fmt: skip
 def clusters(runs):
     within = two(runs, lambda found: min(found.final("within_1"), found.final("within_2")))
     return {"within": min(within), "between": max(two(runs, lambda found: found.final("between")))}

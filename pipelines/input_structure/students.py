@@ -138,8 +138,10 @@ def gap(found, value=last, **where):
     says="accuracy on original inputs less that on Gaussian ones: mean over training, and at its end",
     expect={"over training": at_least(0.10), "at the end": at_least(0.05)}, within=(-1, 1))  # fmt: skip
 def worse(runs):
-    return {name: min(gap(found, value) for found in students(runs))
-            for name, value in (("over training", area), ("at the end", last))}
+    return {
+        name: min(gap(found, value) for found in students(runs))
+        for name, value in (("over training", area), ("at the end", last))
+    }
 
 
 @figure.claim("c19b_beyond_an_untrained_teacher", origin="ours", within=(-2, 2),
@@ -222,8 +224,10 @@ def less_than_originals(runs):
     says="the least gap over shares of Gaussian inputs: mean over training, and at its end",
     expect={"over training": above(0), "at the end": above(0)})  # fmt: skip
 def every_share(runs):
-    return {name: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha"))
-            for name, value in (("over training", area), ("at the end", last))}
+    return {
+        name: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha"))
+        for name, value in (("over training", area), ("at the end", last))
+    }
 
 
 PARTS = {"original": ("original", CATEGORIES[0]), "injected": ("injected", CATEGORIES[1]),
@@ -262,7 +266,7 @@ def structures(runs, axes):
 def each_share(runs, axes):
     for axis, alpha in zip(axes[0], runs.values("alpha"), strict=False):
         follow(axis, runs.where(alpha=alpha), f"α = {alpha:g}")
-    for axis in axes[0, len(runs.values("alpha")):]:
+    for axis in axes[0, len(runs.values("alpha")) :]:
         axis.set_visible(False)
     axes[0, 0].set_ylabel("agreement with the teacher")
     axes[0, 0].legend(loc="lower right")

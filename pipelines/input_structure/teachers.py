@@ -79,9 +79,7 @@ def network(config: Any, width: int, seed: int) -> Any:
     """FC(width) on flat inputs, ResNet(width) on pictures."""
     channels, side = CHANNELS[config.dataset]
     if config.dataset in FLAT:
-        return nets.mlp(
-            channels * side**2, width, 1, outputs=10, activation="quadratic", seed=seed, dtype=config.dtype
-        )
+        return nets.mlp(channels * side**2, width, 1, outputs=10, activation="quadratic", seed=seed, dtype=config.dtype)
     return nets.resnet18(10, channels=channels, width=width, seed=seed, dtype=config.dtype)
 
 

@@ -56,13 +56,14 @@ class WidthConfig(TeacherConfig):
     n_gaussian: int = Field(4000, ge=2, description="Gaussian training inputs; half as many for testing")
     label_noise: float = Field(0.15, ge=0, le=1, description="share of original training labels that are changed")
     steps: int = Field(600, ge=1, description="optimiser steps of the networks")
-    measure_every: int = Field(100, ge=1, description="steps between measurements")
+    measure_every: int = Field(300, ge=1, description="steps between measurements")
 
 
 PRESET = WidthConfig()
 
 figure = Experiment(
-    name="input_structure/width_curves", figure="Fig. A.22", title="Test loss against width, of teachers and of students",
+    name="input_structure/width_curves", figure="Fig. A.22",
+    title="Test loss against width, of teachers and of students",
     caption="Means over seeds and their range; dotted: the teacher's width. The paper has teachers of 9, 50 and 500.",
     laptop=PRESET,
     paper=PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0,
@@ -85,7 +86,9 @@ def run(config, recorder):
     if c.inputs == "original":
         train, test = (base.labelled[0], noisy(base.labelled[1], c)), base.test
     else:
-        u, v = (injected(c, base.train[0], n, part) for n, part in ((c.n_gaussian, "train"), (c.n_gaussian // 2, "test")))
+        u, v = (
+            injected(c, base.train[0], n, part) for n, part in ((c.n_gaussian, "train"), (c.n_gaussian // 2, "test"))
+        )
         teacher = taught(c, recorder, base, u)
         train, test = ((x, labels(teacher, x)) for x in (u, v))
     task = data.TensorData(
@@ -154,7 +157,7 @@ def minimum(runs, case):
 
 
 def peak(curve):
-    """By which factor the loss rises above its least before, and falls again to its least after: ln of the smaller."""
+    """ln of the factor by which the loss rises from its least before, or falls to its least after: the smaller."""
     logs = np.log(curve)
     return max(logs[j] - max(logs[:j].min(), logs[j + 1 :].min()) for j in range(1, len(logs) - 1))
 
@@ -166,7 +169,7 @@ def given(runs):
 
 
 @figure.claim("c22_double_descent", where="Fig. A.22(a)", paper="a double descent curve (no number)", seeds=5,
-    says="original inputs: past a minimum the loss rises with width and falls again (ln of the smaller of both factors)",
+    says="original inputs: past a minimum the loss rises with width and falls again (ln of the smaller factor)",
     expect=at_least(0.1))  # fmt: skip
 def double_descent(runs):
     return float(peak(losses(runs, *given(runs)[0])[1]))
@@ -179,8 +182,10 @@ def double_descent(runs):
 )  # fmt: skip
 def at_the_teacher(runs):
     names = ("first teacher", "second teacher", "third teacher")
-    return {name: abs(float(np.log(minimum(runs, case) / case[1])))
-            for name, case in zip(names, given(runs)[1:], strict=True)}
+    return {
+        name: abs(float(np.log(minimum(runs, case) / case[1])))
+        for name, case in zip(names, given(runs)[1:], strict=True)
+    }
 
 
 @figure.claim("c23b_moves_with_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
