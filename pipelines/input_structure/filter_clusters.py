@@ -162,8 +162,8 @@ def apart(runs):
     where="Fig. A.16",
     says="first block: filters turn more in the first 15% of training than in all the rest (mean 1 - cos with the "
     "initial filters, first part less the rest)", expect=above(0),
-    fails={"laptop": "200 steps of this rate turn filters little and late: 1 - cos is 0.012 at the end, and 0.001 after 30 "
-    "steps"})  # fmt: skip
+    fails={"laptop": "200 steps of this rate turn filters little and late: 1 - cos is 0.012 at the end, and 0.001 "
+    "after 30 steps"})  # fmt: skip
 def early(runs):
     turned = runs.curve("turned/1")
     first = turned[turned.index <= 0.15 * turned.index[-1]].iloc[-1]
