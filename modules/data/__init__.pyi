@@ -8,6 +8,8 @@ from .causal import environmental_features as environmental_features
 from .causal import signs as signs
 from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
+from .dictionary import DictionaryData as DictionaryData
+from .dictionary import dictionary_matrix as dictionary_matrix
 from .digit_classes import BalancedDigits as BalancedDigits
 from .digit_images import DigitImages as DigitImages
 from .gaussian_mixture import GaussianClusters as GaussianClusters
@@ -31,6 +33,11 @@ from .parities import LinearMargin as LinearMargin
 from .parities import StructuredParity as StructuredParity
 from .parities import UniformParity as UniformParity
 from .parities import group_directions as group_directions
+from .patterns import CodebookPatterns as CodebookPatterns
+from .patterns import CountLaw as CountLaw
+from .patterns import IntervalPatterns as IntervalPatterns
+from .patterns import ParityPatterns as ParityPatterns
+from .patterns import PatternLaw as PatternLaw
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages

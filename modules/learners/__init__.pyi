@@ -12,12 +12,16 @@ from .feature_penalties import Scaling as Scaling
 from .feature_penalties import domain_covariances as domain_covariances
 from .feature_penalties import frobenius_norm as frobenius_norm
 from .feature_penalties import mixed as mixed
+from .first_step import FirstStep as FirstStep
+from .first_step import FirstStepsThen as FirstStepsThen
 from .first_step import FirstStepThen as FirstStepThen
 from .first_step import take_first_step as take_first_step
 from .losses import Diverged as Diverged
 from .losses import Forward as Forward
 from .losses import Loss as Loss
 from .losses import accuracy as accuracy
+from .losses import balanced_accuracy as balanced_accuracy
+from .losses import balanced_hinge as balanced_hinge
 from .losses import cross_entropy as cross_entropy
 from .losses import hinge as hinge
 from .losses import logistic as logistic

@@ -49,6 +49,18 @@ def hinge(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     return (1 - _margins(forward, batch)).clamp(min=0.0).mean()
 
 
+def balanced_hinge(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
+    """The mean of the hinge losses of either class: `hinge` with weights 1 / (2 P(y)), P the shares in the batch.
+
+    Raises ValueError for a batch without one of the classes.
+    """
+    margins, y = _margins(forward, batch), batch[1]
+    shares = torch.stack([(y == label).to(margins).mean() for label in (-1, 1)])
+    if not shares.all():
+        raise ValueError("a batch without one of the classes has no balanced loss")
+    return ((1 - margins).clamp(min=0.0) / (2 * torch.where(y > 0, shares[1], shares[0]))).mean()
+
+
 def logistic(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     """(1/n) sum_a log(1 + exp(-y_a f(x_a))) for labels y = +-1 of the shape of f(x); its slope at f = 0 is -1/2."""
     return torch.nn.functional.softplus(-_margins(forward, batch)).mean()
@@ -92,3 +104,13 @@ def accuracy(outputs: Real[Tensor, "n ..."], targets: Real[Tensor, "n ..."]) -> 
         return (outputs.argmax(1) == targets.argmax(1)).double().mean() if one_hot else None
     signs, values = targets.flatten(), outputs.flatten()
     return (values * signs > 0).double().mean() if (signs.abs() == 1).all() else None
+
+
+def balanced_accuracy(outputs: Real[Tensor, "n ..."], signs: Real[Tensor, "n ..."]) -> Float64[Tensor, ""]:
+    """The mean over the two classes y = +-1 of the share whose outputs have the sign of y: 1/2 for every constant.
+
+    An output of 0 counts as -1, so that constants have none but this value; nan where a class is absent.
+    """
+    right = (outputs.flatten() > 0) == (signs.flatten() > 0)
+    positive = signs.flatten() > 0
+    return (right[positive].double().mean() + right[~positive].double().mean()) / 2

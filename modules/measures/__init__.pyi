@@ -142,6 +142,10 @@ from .one_step_theory import train_direction as train_direction
 from .parity_gradients import majority_coefficient as majority_coefficient
 from .parity_gradients import sign_vectors as sign_vectors
 from .parity_gradients import uniform_parity_gradient as uniform_parity_gradient
+from .pattern_theory import extreme_cosine as extreme_cosine
+from .pattern_theory import fixed_feature_bound as fixed_feature_bound
+from .pattern_theory import predicted_cosine as predicted_cosine
+from .pattern_theory import queries_needed as queries_needed
 from .signal_noise import cubic_signal as cubic_signal
 from .signal_noise import horizon as horizon
 from .signal_noise import mixture_msdr as mixture_msdr

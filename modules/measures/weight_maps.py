@@ -1,6 +1,6 @@
 """Do the weights of neurons cluster? Cosines with a direction, two clusters, and a map in the plane.
 
-The weight maps of Shi, Wei, Liang 2022 (ICLR), sections 6 and D. Rows of W are neurons, without their biases; only
+The weight maps of Shi, Wei, Liang 2022 (ICLR). Rows of W are neurons, without their biases; only
 directions matter. A weight that is 0 has no direction: its cosines are 0, and it is left out of clusters and maps.
 """
 

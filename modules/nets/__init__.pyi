@@ -10,6 +10,7 @@ from .cubic import CubicNet as CubicNet
 from .cubic import cubic as cubic
 from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
+from .linearised import Linearised as Linearised
 from .mlp import MLP as MLP
 from .mlp import Quadratic as Quadratic
 from .mlp import activation as activation
@@ -41,6 +42,11 @@ from .thresholded import mixture_solution as mixture_solution
 from .thresholded import parity_solution as parity_solution
 from .thresholded import symmetric as symmetric
 from .thresholded import thresholded as thresholded
+from .truncated import TruncatedNet as TruncatedNet
+from .truncated import mirrored as mirrored
+from .truncated import pattern_solution as pattern_solution
+from .truncated import truncated as truncated
+from .truncated import truncated_relu as truncated_relu
 from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
 from .vgg import vgg_trunk as vgg_trunk

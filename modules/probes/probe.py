@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ class Probe(pl.Callback, ABC):
     - `every`, `on`: each `every` optimiser steps or each `every` epochs. Steps are met exactly also where one batch
       takes several optimiser steps; a fit that counts its steps otherwise is measured at the first batch past each
       multiple.
+    - `at`: further optimiser steps at which to measure, with `on="step"`.
     - `inputs`: the batch to measure on, a tensor x or a pair (x, y); by default the first training batch, which is
       kept. With several workers the first one measures, and that default is its share of the batch.
     - `prefix` is put before every name.
@@ -43,6 +44,7 @@ class Probe(pl.Callback, ABC):
         *,
         every: int = 1,
         on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
         inputs: Tensor | tuple[Tensor, Tensor] | None = None,
         prefix: str = "",
     ) -> None:
@@ -50,7 +52,7 @@ class Probe(pl.Callback, ABC):
             raise ValueError(f"every must be at least 1, got {every}")
         if on not in ("step", "epoch"):
             raise ValueError(f"on must be 'step' or 'epoch', got {on!r}")
-        self.every, self.on, self.prefix = every, on, prefix
+        self.every, self.on, self.at, self.prefix = every, on, frozenset(at), prefix
         self.history: list[tuple[int, dict[str, float]]] = []
         self.skipped: dict[str, str] = {}
         self._warned = False
@@ -115,7 +117,10 @@ class Probe(pl.Callback, ABC):
         return self._generate_state_key(every=self.every, on=self.on, prefix=self.prefix)
 
     def _due(self, step: int) -> bool:
-        return bool(self.history) and step // self.every > self.history[-1][0] // self.every
+        if not self.history:
+            return False
+        last = self.history[-1][0]
+        return step // self.every > last // self.every or any(last < place <= step for place in self.at)
 
     def leave_out(self, weights: Mapping[str, str]) -> None:
         """Put weights that a measurement could not cover, name -> why, into `skipped`, and warn once a fit."""

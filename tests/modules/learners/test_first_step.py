@@ -98,3 +98,40 @@ def test_hinge_and_logistic_are_their_means_over_samples():
     assert learners.logistic(lambda _: f, (f, y)).item() == pytest.approx(logistic)
     with pytest.raises(ValueError, match="labels"):
         learners.hinge(lambda _: f, (f, y.flatten()))
+
+
+def test_several_first_steps_erase_what_they_name_and_then_the_optimiser_goes_on():
+    parity, trained, slow = task(), net(), net()
+    steps = [learners.FirstStep(0.3, {"hidden.weight": 1.0}), learners.FirstStep(1.0, {"head.weight": 0.5})]
+    module = learners.FirstStepsThen(
+        trained, loss="hinge", optimizer=learners.gd(0.1), first_steps=steps, first_loss=learners.logistic
+    )
+    assert fit(module, parity, 3).global_step == 3
+    for rate, shares in ((0.3, (1.0, 0.0)), (1.0, (0.0, 0.5))):
+        weights = [slow.hidden.weight, slow.head.weight]
+        gradients = torch.autograd.grad(learners.logistic(slow, parity.train), weights)
+        with torch.no_grad():
+            for weight, gradient, share in zip(weights, gradients, shares, strict=True):
+                weight.copy_((1 - share) * weight - rate * gradient)
+    learners.hinge(slow, parity.train).backward()
+    for name in ("hidden", "head"):
+        weight = getattr(slow, name).weight
+        assert torch.allclose(getattr(trained, name).weight, weight - 0.1 * weight.grad, atol=1e-12)
+    assert len(module.loss_history) == 3
+
+
+def test_erasing_as_decay_is_the_same_but_for_rounding():
+    parity, exact, decayed = task(), net(), net()
+    learners.take_first_step(exact, parity.train, learners.hinge, lr=0.3)
+    learners.take_first_step(decayed, parity.train, learners.hinge, lr=0.3, as_decay=True)
+    assert torch.allclose(exact.hidden.weight, decayed.hidden.weight, atol=1e-14)
+    small, lost = net().float(), net().float()
+    batch = tuple(part.float() for part in parity.train)
+    learners.take_first_step(small, batch, learners.hinge, lr=1e-8)
+    learners.take_first_step(lost, batch, learners.hinge, lr=1e-8, as_decay=True)
+    assert (small.hidden.weight - lost.hidden.weight).norm() > 0.5 * small.hidden.weight.norm()
+
+
+def test_a_step_that_erases_what_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"head.bias: no trained parameter; there is hidden.weight, head.weight"):
+        learners.take_first_step(net(), task().train, learners.hinge, lr=0.1, erase={"head.bias": 1.0})

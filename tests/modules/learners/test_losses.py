@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from featurelab.modules.learners import accuracy, loss, mse
+from featurelab.modules.learners import accuracy, balanced_accuracy, balanced_hinge, hinge, loss, mse
 
 
 def identity(x):
@@ -53,3 +53,20 @@ def test_accuracy_knows_class_labels_from_other_targets():
     assert accuracy(values[:, None], signs).item() == accuracy(values[:, None], signs[:, None]).item() == 0.75
     assert accuracy(f, f + 0.1) is None
     assert accuracy(values[:, None], signs + 1e-5) is None
+
+
+def test_the_balanced_hinge_is_the_mean_of_the_losses_of_both_classes():
+    f, y = torch.randn(9, 1, dtype=torch.float64), torch.tensor([1.0, -1, 1, 1, 1, -1, 1, 1, 1]).double()[:, None]
+    slow = sum(hinge(identity, (f[y == label][:, None], y[y == label][:, None])) for label in (-1, 1)) / 2
+    assert balanced_hinge(identity, (f, y)).item() == pytest.approx(slow.item())
+    even = torch.cat([f, f]), torch.cat([y, -y])
+    assert balanced_hinge(identity, even).item() == pytest.approx(hinge(identity, even).item())
+    with pytest.raises(ValueError, match="without one of the classes"):
+        balanced_hinge(identity, (f, f.abs().sign()))
+
+
+def test_balanced_accuracy_is_one_half_for_every_constant():
+    y = torch.tensor([1.0, 1, 1, -1])
+    for constant in (-1.0, 0.0, 2.0):
+        assert balanced_accuracy(torch.full((4, 1), constant), y).item() == 0.5
+    assert balanced_accuracy(torch.tensor([0.3, -1, 2, -0.1]), y[:, None]).item() == pytest.approx((2 / 3 + 1) / 2)

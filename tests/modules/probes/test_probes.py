@@ -192,6 +192,13 @@ def test_steps_are_measured_exactly_and_once(every, steps_per_batch, total, expe
     assert {step: values["size"] for step, values in probe.history} == reference
 
 
+@pytest.mark.parametrize("steps_per_batch", [1, 6])
+def test_further_steps_are_measured_exactly_and_once(steps_per_batch):
+    probe = Measure(weights, 5, at=(1, 2, 10, 11, 99))
+    trainer(probe, max_steps=12).fit(learner(steps_per_batch=steps_per_batch), DATA)
+    assert steps(probe) == [0, 1, 2, 5, 10, 11, 12]
+
+
 class OwnLoop(pl.LightningModule):
     """Manual optimisation, two steps a batch, with no regard to the trainer's hooks."""
 
@@ -317,6 +324,16 @@ def test_loss_probe_uses_the_loss_of_the_learner():
     }
     before = {step: values["loss/train"] for step, values in probe.history}
     assert before[2] == pytest.approx(module.loss_history[2].item())
+
+
+def test_loss_probe_gives_balanced_accuracies_where_asked():
+    x, y = DATA.train[0], torch.where(torch.arange(len(DATA.train[0])) < 3, 1.0, -1.0)[:, None]
+    module, probe = learner(), LossProbe({"few": (x, y)}, balanced=True)
+    trainer(probe, max_steps=1).fit(module, DATA)
+    right = (module(x) > 0) == (y > 0)
+    assert probe.latest()["balanced_accuracy/few"] == pytest.approx(
+        (right[:3].double().mean() + right[3:].double().mean()).item() / 2
+    )
 
 
 def test_loss_probe_needs_a_loss_for_a_stranger_and_then_gives_accuracy_too():

@@ -1,0 +1,102 @@
+"""The rows of tables A.1 to A.5, and how their figures are drawn.
+
+A row is a method, with structure in the data or without, at a learning rate. The fixed features have several: the rate
+that is the network's, as in the paper, and the best of all by *test* accuracy, which favours them.
+"""
+
+from typing import Any
+
+from featurelab.pipelines import CATEGORIES, choice, loguniform, np
+from featurelab.pipelines.input_structure.printed import TABLES
+
+SEEDS = [0, 1, 2]
+RATES = (3e-4, 1e-3, 5e-3, 0.02, 0.1)
+NAMES = {
+    "network": "network",
+    "two_steps": "two steps, heads",
+    "one_step": "one step, heads",
+    "ntk": "NTK",
+    "rf": "random features",
+}
+SWEEP = {
+    "lr": loguniform(1e-3, 1e-1),
+    "width": choice(50, 100, 300),
+    "weight_decay": loguniform(1e-6, 1e-2),
+    "n_train": choice(5000, 10_000, 20_000),
+    "unstructured": choice(0.1, 0.3, 0.5),
+    "smoothing": choice(0.0, 1.0, 3.0),
+}
+SMALL = {"n_train": 80, "n_test": 60, "dim": 14, "patterns": 12, "size": 3, "width": 4, "steps": 6, "batch_size": 20,
+    "measure_every": 3}  # fmt: skip
+AXIS = ("method", "structured", "lr")
+
+
+def rows(rate: float, rates: Any = RATES, unstructured: Any = ("network", "ntk", "rf")) -> list[tuple[Any, ...]]:
+    """All methods at the network's rate, fixed features at others too, some methods without structure."""
+    trained = [(method, True, rate) for method in ("network", "one_step", "two_steps", "ntk", "rf")]
+    tuned = [(method, True, other) for method in ("ntk", "rf") for other in rates if other != rate]
+    return trained + tuned + [(method, False, rate) for method in unstructured]
+
+
+def own_rate(runs: Any) -> float:
+    """The network's learning rate."""
+    return float(runs.where(method="network", structured=True).values("lr")[0])
+
+
+def accuracy(runs: Any, method: str, structured: bool = True, metric: str = "accuracy/test", **where: Any) -> float:
+    """The accuracy of a method at the network's rate."""
+    return float(runs.final(metric, method=method, structured=structured, lr=own_rate(runs), **where))
+
+
+def tuned(runs: Any, method: str, metric: str = "accuracy/test", **where: Any) -> float:
+    """The best accuracy of a method over its rates."""
+    some = runs.where(method=method, structured=True, **where)
+    return max(float(some.final(metric, lr=rate)) for rate in some.values("lr"))
+
+
+def cosine(runs: Any, step: int | None, kind: str = "max_cosine", method: str = "network", **where: Any) -> float:
+    """How neurons point along s* after a step, the last one for None."""
+    where = {"method": method, "structured": True, "lr": own_rate(runs)} | where
+    if step is None:
+        return float(runs.final(f"cosine/{kind}", **where))
+    return float(runs.at(f"cosine/{kind}", step, **where))
+
+
+def draw_curves(axis: Any, runs: Any, structured: bool = True) -> None:
+    """Test accuracy against the step: fixed features at their best rate in bold, at the others thin."""
+    some = runs.where(structured=structured)
+    for (method, name), colour in zip(NAMES.items(), CATEGORIES, strict=False):
+        mine = some.where(method=method)
+        if not len(mine.trials):
+            continue
+        tables = {rate: mine.curves("accuracy/test", lr=rate) for rate in mine.values("lr")}
+        best = max(tables, key=lambda rate: tables[rate].iloc[-1].mean())
+        for rate, table in tables.items():
+            mean = table.mean(axis=1)
+            look = {"linewidth": 1.8, "label": name} if rate == best else {"linewidth": 0.6, "alpha": 0.6}
+            axis.plot(mean.index, mean, color=colour, **look)
+            if rate == best:
+                axis.fill_between(mean.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, lw=0)
+    axis.set(xlabel="step", ylabel="test accuracy", ylim=(None, 1.02))
+
+
+def draw_table(axis: Any, runs: Any, printed: str) -> None:
+    """Final test accuracies beside the printed ones."""
+    paper = TABLES[printed]
+    shown = [(name, method, True) for method, name in NAMES.items()]
+    shown += [(f"{NAMES[m]}, no structure", m, False) for m in ("network", "ntk", "rf")]
+    shown = [row for row in shown if len(runs.where(method=row[1], structured=row[2]).trials)]
+    for place, (_, method, structured) in enumerate(shown):
+        mine = runs.where(method=method, structured=structured)
+        values = max((mine.finals("accuracy/test", lr=rate) for rate in mine.values("lr")), key=np.mean)
+        ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
+        axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if structured else 5], height=0.65)
+        known = paper.get(method if structured else "unstructured" if method == "network" else "")
+        if known:
+            axis.plot(known.test / 100, place, "D", color=CATEGORIES[1], markersize=5, zorder=3,
+                label="paper" if place == 0 else None)  # fmt: skip
+    axis.set_yticks(range(len(shown)), [name for name, *_ in shown])
+    axis.set(xlim=(0.35, 1.03), xlabel="test accuracy, best rate")
+    axis.grid(axis="y", visible=False)
+    axis.invert_yaxis()
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -1,0 +1,151 @@
+"""Table A.6 and figure A.12. A mixture of Gaussians: does a neuron point at every centre?
+
+x = sum_i eps_i M_i + N(0, s^2 (k/d) I) with signs eps_i, M_i orthonormal, and y their product: 2^k clusters, those of a
+label far from one another. A plain ReLU network is trained by gradient descent with momentum on the logistic loss.
+"""
+
+import itertools
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Cost,
+    Experiment,
+    Field,
+    TrainedConfig,
+    at_least,
+    at_most,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    probes,
+    torch,
+)
+
+
+class MixtureConfig(TrainedConfig):
+    n_train: int = Field(4992, ge=2, description="training samples, a multiple of 2^k")
+    n_test: int = Field(4992, ge=2, description="test samples, a multiple of 2^k")
+    dim: int = Field(100, ge=1, description="input coordinates d")
+    size: int = Field(4, ge=1, description="signs k: there are 2^k clusters")
+    noise: float = Field(1.0, ge=0, description="sigma_r: noise in units of sqrt(k/d) a coordinate")
+    width: int = Field(800, ge=1, description="neurons m")
+    init_std: float = Field(0.05, gt=0, description="standard deviation of initial neurons' entries")
+    lr: float = Field(0.1, gt=0, description="learning rate")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay")
+    batch_size: int = Field(100, ge=1, description="samples a step")
+    epochs: int = Field(40, ge=1, description="passes over the data")
+
+
+ROWS = {(100, 4, 1.0, 40): "16 clusters, d = 100", (25, 4, 0.7, 30): "16 clusters, d = 25",
+    (100, 5, 1.0, 80): "32 clusters, d = 100"}  # fmt: skip
+AXIS = ("dim", "size", "noise", "epochs")
+PAPER_ROWS = [(100, 4, 1.0, 80), (25, 4, 0.7, 50), (100, 5, 1.0, 80)]
+
+figure = Experiment(
+    name="input_structure/gaussian_mixture", figure="Table A.6, Fig. A.12",
+    title="Neurons and the centres of a mixture of Gaussians",
+    caption="Every centre's largest cosine with a neuron, sorted; seed 0. Grey: at the start.", laptop=MixtureConfig(),
+    paper=MixtureConfig(n_train=49_984, n_test=9984), grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
+    paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-2, 0.5), "width": choice(100, 200, 400, 800),
+        "weight_decay": loguniform(1e-6, 1e-2), "init_std": loguniform(0.01, 0.3)},
+    metric="accuracy/test", mode="max", minutes=1.5,
+    small={"n_train": 64, "n_test": 32, AXIS: [(10, 2, 1.0, 3), (8, 2, 0.7, 3), (9, 3, 1.0, 3)], "width": 16,
+        "batch_size": 16},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    c = config
+    signs = torch.tensor(list(itertools.product((1.0, -1.0), repeat=c.size)), dtype=torch.float64)
+    centres = signs @ data.dictionary_matrix(c.dim, c.size, seed=c.streams.data).T
+    task = data.GaussianClusters(
+        centres, signs.prod(1), c.n_train, c.n_test, noise=c.noise * (c.size / c.dim) ** 0.5, seed=c.streams.data,
+        dtype=c.dtype, batch_size=c.batch_size, order_seed=c.streams.order,
+    )  # fmt: skip
+    scales = [c.dim * c.init_std**2, 1.0]  # of the variance, which is divided by the inputs of a layer
+    net = nets.mlp(c.dim, c.width, 1, init_scale=scales, seed=c.streams.init, dtype=c.dtype)
+
+    def coverage(module, x):
+        W = module.net.layers[0].weight.detach()
+        cosines = measures.direction_cosines(W, centres.to(x.device))
+        best = cosines.amax(0)
+        recorder.array(f"coverage_{module.trainer.global_step}", best=best.cpu().numpy())
+        return {"coverage/least": best.min().item(), "coverage/mean": best.mean().item()}
+
+    learner = learners.Supervised(
+        net, loss="logistic", optimizer=learners.sgd(c.lr, c.momentum, c.weight_decay), steps_per_batch=1
+    )
+    parts = {"train": task.train, "test": task.test}
+    watching = [probes.LossProbe(parts, 5, on="epoch"), probes.Measure(coverage, c.epochs, on="epoch")]
+    fit(learner, task, config, recorder, epochs=c.epochs, probes=watching)
+
+
+@figure.cost
+def cost(config):
+    c = config
+    weights = c.width * (c.dim + 1)
+    flops = weights * (6.0 * c.n_train * c.epochs + 2.0 * (c.epochs / 5 + 2) * (c.n_train + c.n_test))
+    steps = c.epochs * -(-c.n_train // c.batch_size)
+    return Cost(weights, flops, 4.0 * (c.n_train + c.n_test) * (c.dim + 3 * c.width), steps)
+
+
+def of(runs, row):
+    return runs.where(**dict(zip(AXIS, row, strict=True)))
+
+
+def present(runs):
+    return list(dict.fromkeys(zip(*(runs.trials[name] for name in AXIS), strict=True)))
+
+
+def largest(runs):
+    """The rows with 16 clusters, and the one with 32."""
+    rows = present(runs)
+    most = max(row[1] for row in rows)
+    return [row for row in rows if row[1] < most], [row for row in rows if row[1] == most]
+
+
+@figure.claim("c15_every_centre_is_covered", paper="some neurons at every centre; no number", within=(-1, 1),
+    says="largest cosine of a neuron with each centre: 16 clusters, least over centres; 32 clusters, mean; at the "
+    "start, mean (largest)",
+    expect={"16": at_least(0.85), "32": at_least(0.85), "start": at_most(0.62)})  # fmt: skip
+def covered(runs):
+    few, many = largest(runs)
+    return {
+        "16": min(of(runs, row).final("coverage/least") for row in few),
+        "32": min(of(runs, row).final("coverage/mean") for row in many),
+        "start": max(of(runs, row).at("coverage/mean", 0) for row in few + many),
+    }
+
+
+@figure.claim("c15b_also_the_worst_of_32", origin="ours", within=(-1, 1),
+    says="32 clusters: largest cosine of a neuron with each centre, least over centres", expect=at_least(0.85),
+    fails="a few of 32 centres have no neuron of their own, at accuracies near 1")  # fmt: skip
+def worst(runs):
+    return min(of(runs, row).final("coverage/least") for row in largest(runs)[1])
+
+
+@figure.claim("c15c_and_the_network_is_right", paper="learned; no number", within=(0, 1),
+    says="test accuracy (smallest over rows)", expect=at_least(0.97))  # fmt: skip
+def right(runs):
+    return min(of(runs, row).final("accuracy/test") for row in present(runs))
+
+
+@figure.draw(cols=3, size=(12, 3.6))
+def panels(runs, axes):
+    for axis, row, name in zip(axes[0], present(runs), ROWS.values(), strict=False):
+        some = of(runs, row)
+        first = some.where(seed=min(some.values("seed")))
+        last = int(first.curves("coverage/least").index[-1])
+        for step, colour in ((0, "#a7adb3"), (last, CATEGORIES[0])):
+            (kept,) = first.arrays(f"coverage_{step}")
+            axis.bar(range(len(kept["best"])), sorted(kept["best"], reverse=True), color=colour, width=0.8)
+        accuracy = some.final("accuracy/test")
+        axis.set(title=f"{name}; accuracy {accuracy:.3f}", xlabel="centre, sorted", ylim=(0, 1.02))
+    axes[0, 0].set_ylabel("largest cosine with a neuron")

@@ -1,0 +1,93 @@
+"""Table A.4, figures A.7 and A.8. Parities of five patterns where 0.8 or 0.9 of the samples are negative.
+
+The larger class alone gives accuracies of 0.8 and 0.9, so that those which weigh both classes alike stand beside. The
+first two steps weight both classes alike, as the paper's general result does.
+"""
+
+from featurelab.pipelines import above, at_least, at_most
+from featurelab.pipelines.input_structure.comparison import (
+    AXIS,
+    SEEDS,
+    SMALL,
+    accuracy,
+    cosine,
+    draw_curves,
+    draw_table,
+    rows,
+    tuned,
+)
+from featurelab.pipelines.input_structure.six_methods import figure as parity
+
+SHARES = [0.8, 0.9]
+GRID = {"negative_share": SHARES, AXIS: rows(0.02, (1e-3, 0.02), ("network",)), "seed": SEEDS}
+
+figure = parity.variant(
+    "imbalance", figure="Table A.4, Figs. A.7, A.8", title="Parity of five patterns with unequal classes",
+    laptop=parity.laptop.but(class_weights=True), paper=parity.paper.but(class_weights=True), grid=GRID,
+    paper_grid=GRID, minutes=2, small=SMALL,
+)  # fmt: skip
+
+
+def margin(runs, share, metric="accuracy/test", best=tuned):
+    reached = accuracy(runs, "network", metric=metric, negative_share=share)
+    return reached - max(best(runs, method, metric=metric, negative_share=share) for method in ("ntk", "rf"))
+
+
+def beats(runs, share):
+    return {
+        "network": accuracy(runs, "network", negative_share=share),
+        "margin": margin(runs, share, best=accuracy),
+    }
+
+
+@figure.claim("c10_network_beats_fixed_features",
+    says="0.8 negative: test accuracy of the network, and its margin over NTK and random features", paper="100 against "
+    "82.7 and 70.4", expect={"network": at_least(0.97), "margin": above(0)})  # fmt: skip
+def at_08(runs):
+    return beats(runs, 0.8)
+
+
+@figure.claim("c10b_also_at_09", paper="100 against 81.7 and 72.4",
+    says="0.9 negative: test accuracy of the network, and its margin over NTK and random features",
+    expect={"network": at_least(0.97), "margin": above(0)})  # fmt: skip
+def at_09(runs):
+    return beats(runs, 0.9)
+
+
+@figure.claim("c10c_both_classes_alike", origin="ours",
+    says="margin over both at their best rate, both classes weighed alike (smallest over 0.8 and 0.9)",
+    expect=at_least(0.2))  # fmt: skip
+def balanced(runs):
+    return min(margin(runs, share, "balanced_accuracy/test") for share in SHARES)
+
+
+@figure.claim("c10d_one_step_is_the_larger_class", paper="75.7 at 0.8, 89.2 at 0.9",
+    says="heads on the neurons of step 1: distance of their test accuracy from the larger class (largest)",
+    expect=at_most(0.03), unspecific="what a constant reaches is reached by what has learned nothing")  # fmt: skip
+def one_step(runs):
+    return max(abs(accuracy(runs, "one_step", negative_share=share) - share) for share in SHARES)
+
+
+@figure.claim("c10e_one_step_knows_no_class", origin="ours",
+    says="the same heads, both classes weighed alike (largest)", expect=at_most(0.55),
+    unspecific="what has learned nothing is at one half")  # fmt: skip
+def one_step_balanced(runs):
+    return max(accuracy(runs, "one_step", metric="balanced_accuracy/test", negative_share=s) for s in SHARES)
+
+
+@figure.claim("c03_neurons_find_the_patterns", where="Table A.4", paper="0.999, 0.997", within=(-1, 1),
+    says="largest cosine of a neuron with s* after step 2 (smallest over 0.8 and 0.9)", expect=at_least(0.99)
+)  # fmt: skip
+def found(runs):
+    return min(cosine(runs, 2, negative_share=share) for share in SHARES)
+
+
+@figure.draw(rows=2, cols=2, size=(10.5, 7.4))
+def panels(runs, axes):
+    for (left, right), share in zip(axes, SHARES, strict=True):
+        some = runs.where(negative_share=share)
+        draw_curves(left, some)
+        left.axhline(share, color="#444444", linestyle=":", linewidth=1)
+        left.set(title=f"{share} negative; dotted: the constant", ylim=(0.35, 1.02))
+        draw_table(right, some, f"A.4, {share}")
+    axes[0, 0].legend(loc="lower right")

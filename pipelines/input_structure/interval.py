@@ -1,0 +1,129 @@
+"""Table A.2, figures A.3 and A.4. The label says whether many of 30 patterns are present.
+
+y = +1 where at least 20 of 30 patterns are. With structure each of them is present with probability 2/3, without it
+with 1/2. The classes are not equal, 0.585 of the samples with structure are positive and 0.049 without, so that a
+constant is right on 0.95 of the latter: accuracies that weigh both classes alike stand beside.
+
+The first two steps weight both classes alike too, as the paper does for classes of unequal size. Without these weights
+the biases of step 2 follow the larger class, half of the neurons are dead and the network is 0 on negative inputs.
+"""
+
+from featurelab.pipelines import Missing, above, at_least, at_most, between, data
+from featurelab.pipelines.input_structure.comparison import (
+    AXIS,
+    SEEDS,
+    SMALL,
+    accuracy,
+    cosine,
+    draw_curves,
+    draw_table,
+    rows,
+    tuned,
+)
+from featurelab.pipelines.input_structure.printed import TABLES
+from featurelab.pipelines.input_structure.six_methods import figure as parity
+
+RATES = (2e-3, 5e-3, 0.02, 0.1)
+ROWS = [(*row, True) for row in rows(0.02, RATES, ("network", "ntk"))]
+ROWS += [("network", True, rate, True) for rate in RATES if rate != 0.02] + [("network", True, 0.02, False)]
+SETTINGS = {"problem": "interval", "size": 30, "steps": 200}
+
+figure = parity.variant(
+    "interval", figure="Table A.2, Fig. A.3", title="At least 20 of 30 patterns: a network and fixed features",
+    grid={(*AXIS, "class_weights"): ROWS, "seed": SEEDS}, paper_grid={(*AXIS, "class_weights"): ROWS, "seed": SEEDS},
+    laptop=parity.laptop.but(measure_every=20, **SETTINGS), paper=parity.paper.but(width=100, **SETTINGS), minutes=1.5,
+    small=SMALL | {"size": 6},
+)  # fmt: skip
+
+
+def weighted(runs):
+    return runs.where(class_weights=True)
+
+
+@figure.claim("c08_network_and_ntk_learn",
+    says="test accuracy of network and NTK at one learning rate, and how far random features are behind NTK",
+    paper="100, 100 and 73.2",
+    expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})  # fmt: skip
+def learn(runs):
+    ntk = accuracy(weighted(runs), "ntk")
+    reached = accuracy(weighted(runs), "network")
+    return {"network": reached, "NTK": ntk, "behind": ntk - accuracy(weighted(runs), "rf")}
+
+
+@figure.claim("c08b_at_every_rate", origin="ours",
+    says="the same over four learning rates: the network's worst, NTK's worst, and the best of NTK less the best of "
+    "random features",
+    expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})  # fmt: skip
+def at_every_rate(runs):
+    some = weighted(runs)
+    worst = {
+        method: min(some.final("accuracy/test", method=method, structured=True, lr=rate) for rate in RATES)
+        for method in ("network", "ntk")
+    }
+    return {"network": worst["network"], "NTK": worst["ntk"], "behind": tuned(some, "ntk") - tuned(some, "rf")}
+
+
+@figure.claim("c09_learned_without_structure",
+    says="without structure: test accuracy of the network, and what it has over the constant -1", paper=1.0,
+    expect={"network": at_least(0.95), "over a constant": above(0)})  # fmt: skip
+def without(runs):
+    reached = accuracy(weighted(runs), "network", structured=False)
+    majority = weighted(runs).final("majority", method="network", structured=False)
+    return {"network": reached, "over a constant": reached - majority}
+
+
+@figure.claim("c09b_both_classes", origin="ours",
+    says="without structure: the network's test accuracy, both classes weighed alike", expect=at_least(0.95)
+)  # fmt: skip
+def both_classes(runs):
+    return accuracy(weighted(runs), "network", structured=False, metric="balanced_accuracy/test")
+
+
+@figure.claim("c09c_weights_of_classes_are_needed", origin="ours",
+    says="test accuracy with weighted first steps less that without weights", expect=at_least(0.2))  # fmt: skip
+def weights_needed(runs):
+    return accuracy(weighted(runs), "network") - runs.final("accuracy/test", class_weights=False)
+
+
+@figure.claim("c07_emergence", where="Table A.2", paper="0.153, 0.901, 1.00", within=(-1, 1),
+    says="largest cosine with s*: at the start, after step 1, after step 2",
+    expect={"start": at_most(0.5), "step 1": at_least(0.5), "step 2": at_least(0.99)})  # fmt: skip
+def emergence(runs):
+    names = {0: "start", 1: "step 1", 2: "step 2"}
+    return {name: cosine(weighted(runs), step) for step, name in names.items()}
+
+
+@figure.claim("c08c_printed_one_step_is_a_constant", origin="ours", kind="identity",
+    says="the printed accuracy of one step, 41.0, is the share of negatives (distance)", expect=at_most(0.01)
+)  # fmt: skip
+def constant(runs):
+    if runs.values("size") != [30]:
+        raise Missing("the printed table is for 30 patterns")
+    negatives = 1 - data.IntervalPatterns(100, 30, 20, 30).positive
+    return abs(TABLES["A.2"]["one_step"].test / 100 - negatives)
+
+
+@figure.claim("c08d_shares_of_classes", kind="identity", origin="ours",
+    says="samples have the larger class of the law: 0.585 with structure, 0.951 without (largest distance in standard "
+    "errors)", expect=between(0, 5))  # fmt: skip
+def shares(runs):
+    n, size = (int(runs.values(name)[0]) for name in ("n_train", "size"))
+    found = []
+    for structured, inside in ((True, 2 / 3), (False, 0.5)):
+        law = data.IntervalPatterns(size, size, 2 * size // 3, size, inside=inside)
+        majority = max(law.positive, 1 - law.positive)
+        measured = weighted(runs).final("majority", method="network", structured=structured)
+        found.append(abs(measured - majority) / (majority * (1 - majority) / n) ** 0.5)
+    return max(found)
+
+
+@figure.draw(cols=3, size=(13.5, 4.0))
+def panels(runs, axes):
+    some = weighted(runs)
+    draw_curves(axes[0, 0], some)
+    draw_curves(axes[0, 1], some, structured=False)
+    axes[0, 0].set(title="with structure", ylim=(0.35, 1.02))
+    axes[0, 1].set(title="without structure; dotted: the constant", ylim=(0.9, 1.005))
+    axes[0, 1].axhline(some.final("majority", structured=False, method="network"), color="#444444", ls=":", lw=1)
+    axes[0, 0].legend(loc="lower right")
+    draw_table(axes[0, 2], some, "A.2")

@@ -1,0 +1,170 @@
+"""What the figures on patterns share: the data with and without structure, and the methods that are compared on them.
+
+The network has 2m truncated ReLUs with g = 0 at the start. Two steps on all samples come first, with noise before the
+activation: step 1 at the theorem's tiny rate, with a penalty that erases the neurons, step 2 at rate 1, which erases
+neurons and heads. Minibatches follow. The theorem's rate for them does not get there in the paper's 600 steps, so that
+Adam takes them, here and for the fixed features: the linearised network (NTK) and heads on random neurons (RF), both
+trained from 0 at the same initialisation.
+
+"One step" and "two steps" are the best logistic classifier on the neurons as they are after these steps.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
+
+FIXED = {"ntk": "NTK", "rf": "random features"}
+RIDGE = 1e-3  # of the best classifier on standardised neurons
+FIRST = (1, 2)  # steps after which neurons are looked at
+
+
+class PatternConfig(TrainedConfig):
+    problem: Literal["parity", "interval", "words"] = Field("parity", description="how patterns make the label")
+    structured: bool = Field(True, description="whether the patterns that matter tell of the label one by one")
+    method: Literal["network", "ntk", "rf", "one_step", "two_steps"] = Field(
+        "network", description="what is trained; one_step and two_steps: heads alone after these steps"
+    )
+    n_train: int = Field(20_000, ge=4, description="training samples")
+    n_test: int = Field(5000, ge=4, description="test samples")
+    dim: int = Field(128, ge=2, description="input coordinates d")
+    patterns: int = Field(100, ge=1, description="hidden patterns D")
+    size: int = Field(5, ge=1, description="patterns k that matter")
+    unstructured: float = Field(
+        0.5, ge=0, lt=1, description="parity: p_o, share of samples whose patterns are fair bits"
+    )
+    words: int = Field(50, ge=1, description="words: random words a class")
+    negative_share: float | None = Field(None, gt=0, lt=1, description="share of y = -1; none: as drawn")
+    kind: Literal["orthonormal", "unit", "identity"] = Field("orthonormal", description="the dictionary")
+    noise: float = Field(0.0, ge=0, description="standard deviation of what is added to each input coordinate")
+    width: int = Field(100, ge=1, description="neurons m before mirroring")
+    smoothing: float = Field(1.0, ge=0, description="noise before the activation in steps 1 and 2, in units of 1/k^2")
+    first_lr: float | None = Field(None, ge=0, description="rate of step 1; none: gamma^2 sig / (k m^3)")
+    erase: float = Field(1.0, ge=0, le=1, description="share of the initial neurons that step 1 erases")
+    as_decay: bool = Field(False, description="whether step 1 erases as weight decay does, by rounded arithmetic")
+    class_weights: bool = Field(False, description="whether steps 1 and 2 weight both classes alike")
+    lr: float = Field(0.02, gt=0, description="Adam's learning rate from step 3 on")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay from step 3 on")
+    batch_size: int = Field(500, ge=1, description="samples a step from step 3 on")
+    steps: int = Field(600, ge=2, description="steps in all")
+    measure_every: int = Field(50, ge=1, description="steps between measurements")
+    classifiers: bool = Field(
+        False, description="whether the best classifiers on neurons after steps 0, 1, 2 are found"
+    )
+
+
+def interval(config: PatternConfig) -> tuple[int, int]:
+    """t1 and t2: the upper third of the counts, 20 to 30 for k = 30."""
+    return 2 * config.size // 3, config.size
+
+
+def law_of(config: PatternConfig, structured: bool) -> "data.PatternLaw":
+    c = config
+    if c.problem == "parity":
+        return data.ParityPatterns(c.patterns, c.size, c.unstructured if structured else 1.0)
+    if c.problem == "interval":
+        return data.IntervalPatterns(c.patterns, c.size, *interval(c), inside=2 / 3 if structured else 0.5)
+    return data.CodebookPatterns(c.patterns, c.size, c.words, c.streams.data)
+
+
+def build(config: PatternConfig) -> "data.DictionaryData":
+    c = config
+    return data.DictionaryData(
+        law_of(c, c.structured), c.n_train, c.n_test, c.dim, kind=c.kind, noise=c.noise,
+        negative_share=c.negative_share, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
+        order_seed=c.streams.order,
+    )  # fmt: skip
+
+
+def initial(config: PatternConfig) -> "nets.TruncatedNet":
+    """The network of the data with structure, also where they have none."""
+    c, law = config, law_of(config, True)
+    head_std = law.scale() ** 2 / (law.gamma() * c.size**2)
+    stds = {"weight_std": 1 / c.size, "bias_std": 1 / c.size**2, "head_std": head_std}
+    return nets.mirrored(c.dim, c.width, **stds, seed=c.streams.init, dtype=c.dtype)
+
+
+def first_steps(config: PatternConfig) -> "list[learners.FirstStep]":
+    c, law = config, law_of(config, True)
+    rate = law.gamma() ** 2 * law.scale() / (c.size * c.width**3) if c.first_lr is None else c.first_lr
+    erased = {"hidden.weight": 1.0, "head.weight": 1.0}
+    one = learners.FirstStep(rate, {"hidden.weight": c.erase}, c.as_decay)
+    return [one] if c.method == "one_step" else [one, learners.FirstStep(1.0, erased)]
+
+
+def direction(config: PatternConfig, task: "data.DictionaryData") -> "torch.Tensor":
+    """s*, which the law knows; for words, whose patterns matter unequally, E[y x] of the law."""
+    return task.mean_product if config.problem == "words" else task.relevant
+
+
+def network(config: PatternConfig, task: "data.DictionaryData") -> "learners.FirstStepsThen":
+    c, noise = config, config.smoothing / config.size**2
+    hinge = learners.balanced_hinge if c.class_weights else learners.hinge
+
+    def smoothed(net: Any, batch: Any) -> "torch.Tensor":
+        return hinge(lambda x: net(x, noise), batch)
+
+    shares = {"hidden": 1.0 if c.method == "network" else 0.0, "head": 1.0}
+    return learners.FirstStepsThen(
+        initial(c), loss="hinge", optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
+        first_steps=first_steps(c), first_batch=task.train, first_loss=smoothed,
+    )  # fmt: skip
+
+
+def fixed(config: PatternConfig) -> "learners.Supervised":
+    """The linearised network, or heads on random neurons."""
+    net: Any = initial(config)
+    if config.method == "ntk":
+        net = nets.Linearised(net)
+    else:
+        net.hidden.requires_grad_(False)
+        torch.nn.init.zeros_(net.head.weight)
+    return learners.Supervised(net, loss="hinge", optimizer=learners.adam(config.lr, config.weight_decay))
+
+
+def classifier(task: "data.DictionaryData") -> Any:
+    """The best logistic classifier on the neurons' outputs, as a probe."""
+    (x, y), (z, t) = task.train, task.test
+
+    @torch.no_grad()
+    def accuracy(module: Any, _: Any) -> Mapping[str, float]:
+        trained, tested = (module.net.features(inputs.to(module.device)).cpu() for inputs in (x, z))
+        found = torch.from_numpy(measures.linear_probe(trained, (y[:, 0] > 0).long(), tested, ridge=RIDGE))
+        outputs = 2.0 * found - 1
+        right = (outputs == t[:, 0]).double().mean().item()
+        return {"accuracy": right, "balanced": learners.balanced_accuracy(outputs, t).item()}
+
+    return accuracy
+
+
+def train(config: PatternConfig, recorder: Any) -> None:
+    """Train one method; follow losses and accuracies, and how neurons point along what matters."""
+    task = build(config)
+    learner = fixed(config) if config.method in FIXED else network(config, task)
+    goal, labels = direction(config, task), task.labelled[1]
+
+    def weights(module: Any, x: Any) -> Mapping[str, float]:
+        W = module.net.hidden.weight.detach()
+        found = measures.direction_alignment(W, goal.to(x.device))
+        if config.kind == "orthonormal":
+            found["in_span"] = measures.subspace_energy(W.double(), task.dictionary.T.to(x.device)).mean().item()
+        return found
+
+    parts = {"train": task.train, "test": task.test}
+    watching: list[Any] = [probes.LossProbe(parts, config.measure_every, balanced=True)]
+    if config.method != "ntk":
+        watching.append(probes.Measure(weights, config.measure_every, at=FIRST, prefix="cosine/"))
+    if config.classifiers and config.method not in FIXED:
+        watching.append(probes.Measure(classifier(task), config.steps, at=[1], prefix="classifier/"))
+    rare = min(float((labels > 0).double().mean()), float((labels < 0).double().mean()))
+    recorder.log({"majority": 1 - rare}, step=0)
+    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+
+
+def cost(config: PatternConfig) -> Cost:
+    c = config
+    weights = 2 * c.width * (c.dim + 2)
+    measured = c.steps // c.measure_every + 2
+    passes = (2 if c.method == "ntk" else 1) * (3.0 * c.batch_size * c.steps + measured * (c.n_train + c.n_test))
+    memory = 8.0 * (c.n_train + c.n_test) * (c.dim + 8 * c.width)
+    return Cost(weights, 2 * weights * (passes + 6.0 * c.n_train), memory, c.steps)

@@ -1,0 +1,139 @@
+"""Figures 2.2, A.2, A.4, A.6, A.8, A.10. Maps of the neurons at the start, after one step and after two.
+
+Each dot is a neuron; distances are those of 1 - cos, by multidimensional scaling. Two marks more are s* and -s*. The
+first row is the parity of five patterns, the others are its variants: an interval, other dimensions, unequal classes,
+fewer samples, and words.
+"""
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    at_least,
+    at_most,
+    fit,
+    measures,
+    np,
+    probes,
+    torch,
+)
+from featurelab.pipelines.input_structure.comparison import SWEEP
+from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, network
+
+AXIS = ("problem", "size", "patterns", "dim", "negative_share", "n_train", "width")
+ROWS = {
+    ("parity", 5, 100, 128, None, 20_000, 100): "parity",
+    ("interval", 30, 100, 128, None, 20_000, 100): "interval",
+    ("parity", 5, 100, 100, None, 20_000, 100): "d = 100",
+    ("parity", 5, 100, 500, None, 10_000, 100): "d = 500",
+    ("parity", 5, 100, 128, 0.8, 20_000, 100): "0.8 negative",
+    ("parity", 5, 100, 128, 0.9, 20_000, 100): "0.9 negative",
+    ("parity", 5, 100, 128, None, 10_000, 50): "n = 10000",
+    ("words", 50, 250, 250, None, 20_000, 100): "words",
+}
+PAPER_ROWS = [
+    ("parity", 5, 100, 500, None, 50_000, 300),
+    ("interval", 30, 100, 500, None, 50_000, 100),
+    ("parity", 5, 100, 100, None, 50_000, 300),
+    ("parity", 5, 100, 2000, None, 50_000, 300),
+    ("parity", 5, 100, 500, 0.8, 50_000, 300),
+    ("parity", 5, 100, 500, 0.9, 50_000, 300),
+    ("parity", 5, 100, 500, None, 10_000, 50),
+    ("words", 50, 250, 500, None, 50_000, 300),
+]
+SMALL_ROWS = [(row[0], 3, 12, 14 + i, row[4], 80, 4) for i, row in enumerate(ROWS)]
+TIMES = {0: "start", 1: "step 1", 2: "step 2"}
+PRESET = PatternConfig(steps=2, measure_every=1, n_test=4, class_weights=True)
+
+figure = Experiment(
+    name="input_structure/weight_maps", figure="Figs. 2.2, A.2, A.4, A.6, A.8, A.10, A.11",
+    title="Neurons in the plane, at the start and after one and two steps",
+    caption="Seed 0; 1 - cos as distance. Crosses: ± s*, for words ± E[yx].", laptop=PRESET, paper=PRESET,
+    grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
+    sweep_axes=SWEEP, metric="clusters/between", mode="min", minutes=0.7,
+    small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    task = build(config)
+    goal, marks, rows = direction(config, task), {}, {}
+
+    def mapped(module, x):
+        W, step = module.net.hidden.weight.detach()[: config.width].cpu(), module.trainer.global_step
+        found = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
+        rows[f"points_{step}"], marks[f"marks_{step}"] = found.points.numpy(), found.marks.numpy()
+        clusters = measures.two_clusters(W, config.streams.init)
+        alignment = measures.direction_alignment(W, goal)
+        return {f"clusters/{k}": v for k, v in clusters.items()} | {f"cosine/{k}": v for k, v in alignment.items()}
+
+    fit(network(config, task), task, config, recorder, steps=2, probes=[probes.Measure(mapped, 1)])
+    recorder.array("map", **rows, **marks)
+
+
+figure.cost(cost)
+
+
+def of(runs, row):
+    """The trials of a row; what is not given is not equal to itself."""
+    given = dict(zip(AXIS, row, strict=True))
+    some = runs.where(**{name: value for name, value in given.items() if value is not None})
+    if given["negative_share"] is None:
+        kept = [share is None or share != share for share in some.trials.negative_share]
+        some = type(runs)(some.trials[kept], runs.read, runs.load, runs.looked_at)
+    return some
+
+
+def present(runs):
+    """The rows of these trials, in the order of the grid."""
+    columns = zip(*(runs.trials[name] for name in AXIS), strict=True)
+    return list(dict.fromkeys(tuple(None if v != v else v for v in row) for row in columns))
+
+
+def least(runs, metric, step, problem=None):
+    rows = [row for row in present(runs) if problem is None or row[0] in problem]
+    return [of(runs, row).at(metric, step) for row in rows]
+
+
+@figure.claim("c03_neurons_gather_at_s", paper="cos > 0.99; clusters at ± s*", within=(0, 1),
+    says="largest and mean |cos| with s* after step 2, parities and interval (smallest over rows)", where="Fig. 2.2",
+    expect={"largest": at_least(0.99), "mean": at_least(0.99)})  # fmt: skip
+def gather(runs):
+    some = ("parity", "interval")
+    return {
+        "largest": min(least(runs, "cosine/max_cosine", 2, some)),
+        "mean": min(least(runs, "cosine/mean_abs_cosine", 2, some)),
+    }
+
+
+@figure.claim("c03c_two_clusters", origin="ours", within=(-1, 1),
+    says="two clusters of unit weights after step 2: mean cosine within (smallest over rows), cosine of the centres "
+    "(largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)},
+    unspecific="erased neurons are all one gradient, whatever the labels: that it is s* is judged beside it"
+)  # fmt: skip
+def clusters(runs):
+    within = min(min(least(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
+    return {"within": within, "between": max(least(runs, "clusters/between", 2))}
+
+
+@figure.claim("c03d_none_at_the_start", origin="ours", kind="identity",
+    says="mean |cos| of initial neurons with s* (largest over rows)", expect=at_most(0.2))  # fmt: skip
+def none(runs):
+    return max(least(runs, "cosine/mean_abs_cosine", 0))
+
+
+@figure.draw(rows=3, cols=8, size=(16, 6.6))
+def maps(runs, axes):
+    first = runs.where(seed=min(runs.values("seed")))
+    for column, (row, name) in enumerate(zip(present(runs), ROWS.values(), strict=False)):
+        (kept,) = of(first, row).arrays("map")
+        for axis, (step, time) in zip(axes[:, column], TIMES.items(), strict=True):
+            points, marks = kept[f"points_{step}"], kept[f"marks_{step}"]
+            axis.scatter(*points.T, s=7, color=CATEGORIES[0], alpha=0.5, linewidth=0)
+            axis.scatter(*marks.T, s=42, marker="x", color=CATEGORIES[1], linewidth=1.4)
+            found = of(runs, row).at("cosine/mean_abs_cosine", step)
+            axis.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
+            axis.set_xlabel(f"mean |cos| {np.round(found, 3)}", fontsize=8)
+            axis.set_title(name if step == 0 else "")
+            if column == 0:
+                axis.set_ylabel(time)
