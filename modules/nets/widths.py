@@ -24,8 +24,9 @@ class Widths(nn.Module):
     def __init__(self, nets: Sequence[MLP]) -> None:
         super().__init__()
         layers = [[layer.weight.detach() for layer in net.layers if isinstance(layer, nn.Linear)] for net in nets]
-        kinds = {(len(own), own[0].shape[1], own[-1].shape[0], type(net.activation)) for own, net in zip(layers, nets, strict=True)}
-        if len(kinds) != 1 or len(layers[0]) != 2:
+        shapes = {(len(own), own[0].shape[1], own[-1].shape[0]) for own in layers}
+        kinds = {type(net.activation) for net in nets}
+        if len(shapes) != 1 or len(kinds) != 1 or len(layers[0]) != 2:
             raise ValueError("networks side by side have one hidden layer and the same inputs, outputs and activation")
         self.sizes = tuple(len(hidden) for hidden, _ in layers)
         self.activation = nets[0].activation

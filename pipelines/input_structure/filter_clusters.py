@@ -56,7 +56,7 @@ AT_FIRST = "gradients of different batches agree most in a network whose updates
 
 
 class FilterConfig(MapConfig):
-    dataset: Literal["digits", "cifar10"] = Field("digits", description="where the pictures are from")  # type: ignore[assignment]
+    dataset: Literal["digits", "cifar10"] = Field("digits", description="where the pictures are from")
     depths: tuple[int, ...] = Field((1,), description="residual blocks of each stage")
     width: int = Field(32, ge=3, description="filters m of the first stage; they double from stage to stage")
     init_std: float = Field(0.0, ge=0, description="not used: filters are drawn by He's law")
@@ -95,11 +95,12 @@ def run(config, recorder):
         1, depths=c.depths, widths=widths, channels=task.train[0].shape[1], seed=c.streams.init, dtype=c.dtype
     )
     # the last convolution of each stage has as many inputs as outputs
-    followed = {str(stage + 1): net.trunk[stage + 1][-1].residual[3].weight for stage in range(len(c.depths))}
+    names = [f"trunk.{stage + 1}.{depth - 1}.residual.3.weight" for stage, depth in enumerate(c.depths)]
+    followed = {str(stage + 1): net.get_parameter(name) for stage, name in enumerate(names)}
     before = {block: weight.detach().flatten(1).cpu().clone() for block, weight in followed.items()}
 
     def follow(module, _):
-        found = {}
+        found: dict[str, float] = {}
         for block, weight in followed.items():
             clusters = measures.two_clusters(weight.flatten(1), seed=c.streams.order)
             found |= {f"{name}/{block}": value for name, value in clusters.items()}

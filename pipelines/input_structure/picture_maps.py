@@ -63,7 +63,7 @@ figure = Experiment(
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
         "init_std": loguniform(1e-3, 0.3)},
-    metric="between", mode="min", minutes=0.1, needs=("cifar10", "mnist", "svhn"),
+    metric="between", mode="min", minutes=0.1, headline=True, needs=("cifar10", "mnist", "svhn"),
     small={"n_train": 40, "width": 12, "steps": 20},
     stand_in="scikit-learn's 8x8 digits 0 and 1 in place of pairs of classes of MNIST, CIFAR-10 and SVHN",
 )  # fmt: skip
@@ -73,7 +73,7 @@ def pictures(config):
     """Two classes, pixels less their training means over one standard deviation of all; labels -1, +1 as (n, 1)."""
     c, options = config, {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
     if c.dataset == "digits":
-        base = data.DigitImages(1257, seed=c.streams.data, dtype=c.dtype)
+        base: data.TensorData = data.DigitImages(1257, seed=c.streams.data, dtype=c.dtype)
         parts = [of_classes(part, c.classes) for part in (base.labelled, base.test)]
         (x, y), (z, t) = parts
         train, test = (x[: c.n_train], y[: c.n_train]), (torch.cat([x[c.n_train :], z]), torch.cat([y[c.n_train :], t]))

@@ -62,7 +62,7 @@ figure = Experiment(
         ("injected", "teacher"): [("gaussian", "trained"), ("none", "trained"), ("gaussian", "untrained")],
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="accuracy/mixture", mode="max", minutes=0.7, headline=True, small=SMALL,
+    metric="accuracy/mixture", mode="max", minutes=0.7, small=SMALL,
     needs=("cifar10", "mnist", "svhn"),
     stand_in="scikit-learn's 8x8 digits and FC(9), FC(50) in place of MNIST, and of ResNets on CIFAR-10 and SVHN",
 )  # fmt: skip
@@ -70,14 +70,14 @@ structured = figure.variant(
     "students_structured", figure="Fig. A.19", title="Students on injected inputs with more structure",
     grid={"injected": ["gaussian", "covariance"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "teacher_width", "width"): REAL[1:], "injected": ["gaussian", "tiny_imagenet"],
-        "seed": [0, 1, 2]}, needs=("cifar10", "svhn", "tiny_imagenet"), headline=False, minutes=0.3,
+        "seed": [0, 1, 2]}, needs=("cifar10", "svhn", "tiny_imagenet"), minutes=0.3,
     stand_in="Gaussians with the covariance of scikit-learn's digits in place of Tiny ImageNet",
 )  # fmt: skip
 shares = figure.variant(
     "students_shares", figure="Fig. A.20", title="Students at other shares of Gaussian inputs",
     grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
     paper_grid={"alpha": [0.1, 0.25, 0.5, 0.75], "seed": [0, 1, 2]},
-    paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",), headline=False,
+    paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",),
     minutes=0.4, stand_in="scikit-learn's 8x8 digits and FC(9) in place of CIFAR-10 and ResNet(9)",
 )  # fmt: skip
 

@@ -60,11 +60,11 @@ def injected(config: Any, like: torch.Tensor, count: int, part: str) -> torch.Te
     """`count` other inputs of the shape of those in `like`; Gaussians where the student gets none."""
     c = config
     if c.injected != "tiny_imagenet":
-        law = "covariance" if c.injected == "covariance" else "gaussian"
+        law: Literal["gaussian", "covariance"] = "covariance" if c.injected == "covariance" else "gaussian"
         return data.gaussians_like(like, count, law, seed=c.streams.data, name=f"injected {part}")
     if c.dataset in FLAT:
         raise ValueError("pictures of Tiny ImageNet have three channels: they are for cifar10 and svhn")
-    sizes = {"n_train": count, "n_test": 0} if part == "train" else {"n_train": 1, "n_test": count}
+    sizes: dict[str, Any] = {"n_train": count, "n_test": 0} if part == "train" else {"n_train": 1, "n_test": count}
     images = data.PublicImages(
         "tiny_imagenet", **sizes, targets="labels", pixels="unit", flatten=False, seed=c.streams.data, dtype=c.dtype
     )

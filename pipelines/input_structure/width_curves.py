@@ -98,7 +98,7 @@ def run(config, recorder):
     net = nets.Widths([network(c, width, seed) for width, seed in zip(c.widths, seeds.tolist(), strict=True)])
 
     def follow(module, _):
-        found = {}
+        found: dict[str, float] = {}
         for part, (x, y) in {"train": task.train, "test": task.test}.items():
             for width, loss, share in zip(c.widths, *scores(module, x, y), strict=True):
                 found |= {f"loss/{part}/{width}": loss, f"accuracy/{part}/{width}": share}
@@ -114,7 +114,7 @@ def run(config, recorder):
 @torch.no_grad()
 def scores(module, x, y):
     """Cross-entropy and accuracy of each network."""
-    losses, right = 0.0, 0.0
+    losses, right = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for part, target in zip(x.split(2048), y.split(2048), strict=True):
         outputs, target = module(part.to(module.device)).double().cpu(), target[:, None]
         losses = losses - outputs.log_softmax(2).gather(2, target[:, :, None].expand(*outputs.shape[:2], 1)).sum((0, 2))
