@@ -42,7 +42,7 @@ PRESET = BoundConfig()
 
 figure = Experiment(
     name="input_structure/bounds", figure="Ch. 2, lower bounds", title="Lower bounds against the number of patterns",
-    caption="Left: below 0 the bound says nothing; it is for D of at least 16 k. Right: dashed, numbers in one gradient.",
+    caption="Left: below 0 the bound says nothing; it is for D ≥ 16 k. Right: dashed, numbers in one gradient.",
     laptop=PRESET, paper=PRESET, grid={"size": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(100, 300, 1000), "dim": choice(100, 500, 2000)}, metric="bound", mode="max",
     minutes=0.1, small={"size": [5, 15, 21]},

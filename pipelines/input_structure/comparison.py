@@ -89,7 +89,7 @@ def draw_table(axis: Any, runs: Any, printed: str) -> None:
     for place, (_, method, structured) in enumerate(shown):
         mine = runs.where(method=method, structured=structured)
         values = max((mine.finals("accuracy/test", lr=rate) for rate in mine.values("lr")), key=np.mean)
-        ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
+        ends = np.clip([[values.mean() - values.min()], [values.max() - values.mean()]], 0, None)
         axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if structured else 5], height=0.65)
         known = paper.get(method if structured else "unstructured" if method == "network" else "")
         if known:

@@ -14,7 +14,7 @@ figure = Experiment(
     name="input_structure/hidden_labels", figure="Fig. A.11", title="A hidden word decides on the label",
     caption="Means over seeds and their range.", laptop=PRESET,
     paper=PRESET.but(n_train=50_000, n_test=10_000, dim=500, width=300, steps=600),
-    grid={"seed": [0, 1, 2]}, sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.3,
+    grid={"seed": [0, 1, 2]}, sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.1, headline=True,
     small=SMALL | {"words": 2},
 )  # fmt: skip
 

@@ -30,6 +30,7 @@ UNTRAINED |= {
     f"nuclear_norm_dg/{name}"
     for name in ("bounded_rank", "infinite_data", "infinite_data_in_full", "population", "tables")
 }
+UNTRAINED |= {"input_structure/bounds", "input_structure/good_network"}
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 # Gradients of the first step, measured at initialisation.
 UNTRAINED |= {
