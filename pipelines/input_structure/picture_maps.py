@@ -63,7 +63,7 @@ figure = Experiment(
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
         "init_std": loguniform(1e-3, 0.3)},
-    metric="between", mode="min", minutes=0.1, headline=True, needs=("cifar10", "mnist", "svhn"),
+    metric="between", mode="min", minutes=0.1, needs=("cifar10", "mnist", "svhn"),
     small={"n_train": 40, "width": 12, "steps": 20},
     stand_in="scikit-learn's 8x8 digits 0 and 1 in place of pairs of classes of MNIST, CIFAR-10 and SVHN",
 )  # fmt: skip
