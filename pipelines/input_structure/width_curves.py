@@ -178,8 +178,9 @@ def double_descent(runs):
 @figure.claim("c23_minimum_at_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
     paper="minimums roughly the same, larger for larger teachers",
     says="the minimum of students lies at the teacher's width (|ln of their ratio|, ln 1.5 at most)",
-    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)}
-)  # fmt: skip
+    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)},
+    undecided="at FC(3) the minimum is at 3, 3, 5, 7 and 3 on five seeds, where the curve is flat; at FC(9) at 9 four "
+    "times and once at 12, at FC(30) at 24 four times and once at 16")  # fmt: skip
 def at_the_teacher(runs):
     names = ("first teacher", "second teacher", "third teacher")
     return {
