@@ -106,8 +106,7 @@ class FirstStepsThen(Supervised):
         x, y = batch if self.first_batch is None else self.first_batch
         step = self.first_steps[taken]
         first = (x.to(batch[0]), y.to(batch[1]))
-        options = {"lr": step.lr, "erase": step.erase, "as_decay": step.as_decay}
-        value = take_first_step(self.net, first, self.first_loss, **options)
+        value = take_first_step(self.net, first, self.first_loss, lr=step.lr, erase=step.erase, as_decay=step.as_decay)
         optimizer: Any = self.optimizers()
         for weight in self.net.parameters():
             weight.grad = None  # a step without gradients moves nothing: it is counted

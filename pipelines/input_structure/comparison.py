@@ -25,6 +25,8 @@ SWEEP = {
     "n_train": choice(5000, 10_000, 20_000),
     "unstructured": choice(0.1, 0.3, 0.5),
     "smoothing": choice(0.0, 1.0, 3.0),
+    "first_lr": loguniform(1e-9, 1.0),
+    "erase": choice(0.0, 0.5, 1.0),
 }
 SMALL = {"n_train": 80, "n_test": 60, "dim": 14, "patterns": 12, "size": 3, "width": 4, "steps": 6, "batch_size": 20,
     "measure_every": 3}  # fmt: skip

@@ -40,7 +40,8 @@ figure = Experiment(
     caption="Largest |g*(x) - y| over samples, and largest head over its bound; the largest over seeds.",
     laptop=PRESET, paper=PRESET.but(n_train=50_000, dim=500),
     grid={("problem", "size"): list(ROWS), "seed": [0, 1, 2]},
-    sweep_axes={"size": choice(3, 5, 15), "n_train": choice(4000, 8000)}, metric="difference", minutes=0.1,
+    sweep_axes={"size": choice(3, 5, 15), "n_train": choice(1000, 2000, 4000, 8000, 16_000)},
+    metric="difference", minutes=0.1,
     small={"n_train": 100},
 )  # fmt: skip
 
