@@ -146,7 +146,9 @@ def worse(runs):
 
 @figure.claim("c19b_beyond_an_untrained_teacher", origin="ours", within=(-2, 2),
     says="the gap at the end exceeds that of students of a teacher which was never trained (difference)",
-    expect=at_least(0.03))  # fmt: skip
+    expect=at_least(0.03),
+    unspecific="with permuted labels students hardly learn, and the difference of their small gaps is undecided"
+)  # fmt: skip
 def beyond(runs):
     return min(gap(found) - gap(found, teacher="untrained") for found in students(runs))
 
@@ -178,7 +180,7 @@ def below_original_only(runs):
 @figure.claim("c20c_original_part_like_original_only", within=(-1, 1), origin="paper",
     paper="accuracy similar to directly training on the original data",
     says="the teacher's own width: accuracy on the original part less that of training on original inputs alone",
-    expect=at_least(-0.05))  # fmt: skip
+    expect=at_least(-0.05), unspecific="two students that learned nothing are alike too")  # fmt: skip
 def like_original_only(runs):
     return min(accuracy(f, "original") - accuracy(f, "original", injected="none") for f in students(runs))
 
