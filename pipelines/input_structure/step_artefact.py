@@ -7,7 +7,9 @@ standardised outputs is nearly always right, while heads trained on the outputs 
 needs no second step.
 
 Erasing by weight decay is rounded too. At such a rate the decay's term is about 1e7 times as large as the gradient, and
-what float32 leaves of w_0 falls with nothing, so that the cosine with s* falls with d, as the printed ones do.
+what float32 leaves of w_0 is as long as before whatever the rate, and sqrt(d) times as long as one coordinate. So the
+cosine with s* falls with d, as the printed ones do; at the theorem's rate it is far below them, and a rate of 4e-7,
+fitted to the one at d = 100, is compared with the others.
 """
 
 from featurelab.pipelines import (
@@ -34,7 +36,7 @@ ROWS = {
 AXIS = ("precision", "first_lr", "width")
 STEPS = ("initial", "step 1", "step 2")
 LAPTOP = PatternConfig(method="two_steps", classifiers=True, steps=2, measure_every=1)
-RATE = 3e-8  # of step 1, at which decay leaves the printed cosine at d = 100: that one is fitted, the others are not
+RATE = 4e-7  # of step 1, at which decay leaves about the printed cosine at d = 100: fitted, on another seed
 DECAY = {
     (False, "32-true", None): "erased exactly",
     (True, "64-true", None): "by decay, float64",
@@ -53,7 +55,7 @@ figure = Experiment(
     small={key: value for key, value in SMALL.items() if key not in ("width", "steps", "measure_every")},
 )  # fmt: skip
 decay = figure.variant(
-    "erasing", figure="Tables A.1, A.3 (one step)", title="How neurons point after step 1, erased exactly or by decay",
+    "erasing", figure="Tables A.1, A.3 (one step)", title="Neurons after step 1, erased exactly or by weight decay",
     caption="Means over seeds and their range. The rate of the last line is fitted to the paper's d = 100.",
     laptop=PatternConfig(steps=2, measure_every=1, n_train=2000, n_test=100, width=300),
     paper=PatternConfig(steps=2, measure_every=1, n_train=50_000, width=300, dim=500), minutes=0.8,
@@ -145,6 +147,7 @@ def no_dimension(runs):
 @decay.claim("c07e_decay_in_float32_falls_with_the_dimension", paper="0.967, 0.848, 0.560", origin="ours",
     says="by weight decay in float32 at the theorem's rate: fall of the cosine from d = 100 to 500 and to 2000",
     expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)},
+    undecided="0.20 and 0.05 on three seeds, with intervals from 0.02 and 0.01: the largest of 300 cosines varies",
     unspecific="noise of rounding has its direction from no label")  # fmt: skip
 def falls(runs):
     found = [erased(runs, (True, "32-true", None), dim) for dim in sorted(runs.values("dim"))]
@@ -182,7 +185,7 @@ def panel(runs, axes):
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-@decay.draw(size=(6.5, 4.0))
+@decay.draw(size=(8.2, 3.8))
 def erasing(runs, axes):
     axis = axes[0, 0]
     dims = sorted(runs.values("dim"))
