@@ -42,6 +42,9 @@ from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
 from .supervised import Supervised as Supervised
+from .teacher import BalancedTeacher as BalancedTeacher
+from .teacher import label_entropy as label_entropy
+from .teacher import label_imbalance as label_imbalance
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy
 from .unhinged import unhinged as unhinged

@@ -20,6 +20,7 @@ from .ansatz import rotation_null as rotation_null
 from .attribution import agop_attribution as agop_attribution
 from .attribution import attribution_drops as attribution_drops
 from .attribution import svd_attribution as svd_attribution
+from .chunk_cosines import chunk_cosines as chunk_cosines
 from .cluster_probe import Clusters as Clusters
 from .cluster_probe import best_renaming as best_renaming
 from .cluster_probe import cluster_and_probe as cluster_and_probe

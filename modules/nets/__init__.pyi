@@ -52,3 +52,4 @@ from .truncated import truncated_relu as truncated_relu
 from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
 from .vgg import vgg_trunk as vgg_trunk
+from .widths import Widths as Widths

@@ -6,6 +6,7 @@ from .collapse import AttributionProbe as AttributionProbe
 from .collapse import CollapseProbe as CollapseProbe
 from .collapse import DistanceProbe as DistanceProbe
 from .collapse import GramProbe as GramProbe
+from .early_gradients import EarlyGradients as EarlyGradients
 from .features import FeatureProbe as FeatureProbe
 from .loss import LossProbe as LossProbe
 from .probe import Measure as Measure

@@ -1,0 +1,220 @@
+"""Figures A.16, A.17 and Table A.7. Filters of a residual network: do they cluster, and do early gradients agree?
+
+ResNet(m), a ResNet-18 with m filters in its first stage, learns CIFAR-10 airplane/automobile. Of the last 3x3
+convolution of each stage the filters are followed: two clusters by k-means on unit weights (the paper picks points of
+two clusters by hand, after training, and traces them back), the mean cosine with the centre of each and the cosine of
+the centres. Of the first 30 steps the loss gradients of each filter are averaged over chunks of ten; Table A.7 has the
+cosines of these means, v_1 to v_3, with their mean and with one another. The paper takes one filter, near the centre of
+a cluster; here it is the one that moves most over training, and the median over filters stands beside it.
+
+The laptop preset has one stage of one block and scikit-learn's digits 0 and 1. Filters hardly leave their initial
+directions there: clusters are weak, as the paper says of its own.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Cost,
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    band,
+    below,
+    choice,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    nets,
+    np,
+    probes,
+)
+from featurelab.pipelines.input_structure.picture_maps import SIZES, MapConfig, pictures
+
+# Table A.7 of ResNet(128) and ResNet(256), and (green, red, centres) of the four blocks in Figs. A.16 and A.17
+CHUNKS = {
+    128: {"1_mean": 0.9727, "2_mean": 0.8655, "3_mean": 0.6549, "1_2": 0.7454, "1_3": 0.5083, "2_3": 0.6533},
+    256: {"1_mean": 0.8646, "2_mean": 0.9665, "3_mean": 0.9121, "1_2": 0.7087, "1_3": 0.6919, "2_3": 0.9135},
+}
+PRINTED = {
+    128: [(0.70, 0.62, -0.72), (0.5528, 0.6, -0.7509), (0.426, 0.5006, -0.5099), (0.5584, 0.5697, -0.9074)],
+    256: [(0.7065, 0.6551, -0.7875), (0.6599, 0.5299, -0.9004), (0.5193, 0.6267, -0.9258), (0.7386, 0.6839, -0.974)],
+}
+NAMES = {
+    "1_mean": "v1, mean",
+    "2_mean": "v2, mean",
+    "3_mean": "v3, mean",
+    "1_2": "v1, v2",
+    "1_3": "v1, v3",
+    "2_3": "v2, v3",
+}
+EARLY_STEPS = 30
+AT_FIRST = "gradients of different batches agree most in a network whose updates are withheld: it stays where it is"
+
+
+class FilterConfig(MapConfig):
+    dataset: Literal["digits", "cifar10"] = Field("digits", description="where the pictures are from")
+    depths: tuple[int, ...] = Field((1,), description="residual blocks of each stage")
+    width: int = Field(32, ge=3, description="filters m of the first stage; they double from stage to stage")
+    init_std: float = Field(0.0, ge=0, description="not used: filters are drawn by He's law")
+    lr: float = Field(0.01, gt=0, description="learning rate")
+    momentum: float = Field(0.9, ge=0, lt=1, description="momentum of gradient descent")
+    batch_size: int = Field(16, ge=1, description="pictures a step")
+    steps: int = Field(200, ge=EARLY_STEPS, description="optimiser steps")
+    measure_every: int = Field(10, ge=1, description="steps between measurements")
+
+
+PRESET = FilterConfig()
+
+figure = Experiment(
+    name="input_structure/filter_clusters", figure="Figs. A.16, A.17, Table A.7",
+    title="Filters of a residual network: clusters, and gradients of the first 30 steps",
+    caption="Lines are means over seeds, bands and bars their range. Dashed: ResNet(128) of the paper; crosses: its "
+    "Table A.7 for ResNet(128) and ResNet(256).",
+    laptop=PRESET,
+    paper=PRESET.but(dataset="cifar10", depths=(2, 2, 2, 2), width=128, n_train=10_000, n_test=2000, lr=0.01,
+        batch_size=128, steps=1580, measure_every=79),
+    grid={"seed": [0, 1, 2]}, paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(16, 32, 64), "weight_decay": loguniform(1e-6, 1e-2),
+        "momentum": choice(0.0, 0.9)},
+    metric="accuracy/test", mode="max", minutes=0.5, needs=("cifar10",),
+    small={"n_train": 32, "width": 6, "steps": 30, "measure_every": 15},
+    stand_in="one residual block on scikit-learn's 8x8 digits 0 and 1 in place of ResNet(128) and ResNet(256) on "
+    "CIFAR-10 airplane/automobile",
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    c, task = config, pictures(config)
+    widths = [c.width * 2**stage for stage in range(len(c.depths))]
+    net = nets.resnet(
+        1, depths=c.depths, widths=widths, channels=task.train[0].shape[1], seed=c.streams.init, dtype=c.dtype
+    )
+    # the last convolution of each stage has as many inputs as outputs
+    names = [f"trunk.{stage + 1}.{depth - 1}.residual.3.weight" for stage, depth in enumerate(c.depths)]
+    followed = {str(stage + 1): net.get_parameter(name) for stage, name in enumerate(names)}
+    before = {block: weight.detach().flatten(1).cpu().clone() for block, weight in followed.items()}
+
+    def follow(module, _):
+        found: dict[str, float] = {}
+        for block, weight in followed.items():
+            clusters = measures.two_clusters(weight.flatten(1), seed=c.streams.order)
+            found |= {f"{name}/{block}": value for name, value in clusters.items()}
+            moved = measures.direction_cosines(weight.detach().flatten(1).cpu(), before[block]).diagonal()
+            found[f"turned/{block}"] = 1 - moved.mean().item()
+        return found
+
+    gradients = probes.EarlyGradients(followed, EARLY_STEPS)
+    watching = [
+        gradients,
+        probes.LossProbe({"train": task.train, "test": task.test}, c.measure_every),
+        probes.Measure(follow, c.measure_every),
+    ]
+    learner = learners.Supervised(net, loss="logistic", optimizer=learners.sgd(c.lr, c.momentum, c.weight_decay))
+    fit(learner, task, c, recorder, steps=c.steps, probes=watching)
+    for block, weight in followed.items():
+        cosines = measures.chunk_cosines(gradients.gradients[block])
+        farthest = int((weight.detach().flatten(1).cpu() - before[block]).norm(dim=1).argmax())
+        chosen = {f"chunk/{name}/{block}": value[farthest].item() for name, value in cosines.items()}
+        middle = {f"chunk_median/{name}/{block}": value.median().item() for name, value in cosines.items()}
+        recorder.log(chosen | middle, step=c.steps)
+
+
+@figure.cost
+def cost(config):
+    c, side = config, 8 if config.dataset == "digits" else 32
+    parameters = work = 0.0
+    for stage, depth in enumerate(c.depths):
+        m = c.width * 2**stage
+        weights = 9.0 * m * m * 2 * depth
+        parameters += weights
+        work += 2 * weights * (side / 2**stage) ** 2
+    seen = c.batch_size * c.steps + 2.0 * c.n_test * (c.steps // c.measure_every + 2)
+    activations = 4.0 * c.batch_size * c.width * side**2 * 6 * sum(c.depths)
+    data = () if c.dataset == "digits" else (c.dataset,)
+    return Cost(int(parameters), 3 * work * seen, 4.0 * c.n_train * SIZES[c.dataset] + activations, c.steps, data)
+
+
+def change(runs, metric):
+    """From before training to its end."""
+    return runs.final(metric) - runs.at(metric, 0)
+
+
+@figure.claim("c17_filters_cluster", paper="(.70, .62, -.72) in the first block of ResNet(128)", within=(-1, 1),
+    says="first block: the clusters' mean cosine with their centres rises, and the cosine of the centres ends below "
+    "-0.2", expect={"rise within": above(0), "centres": below(-0.2)})  # fmt: skip
+def cluster(runs):
+    within = (change(runs, "within_1/1") + change(runs, "within_2/1")) / 2
+    return {"rise within": within, "centres": runs.final("between/1")}
+
+
+@figure.claim("c17b_centres_move_apart", origin="ours", within=(-2, 2),
+    says="first block: the cosine of the centres falls (change)", expect=at_most(-0.1),
+    undecided="-0.123 on average over sixteen seeds, with an interval from -0.152 to -0.086")  # fmt: skip
+def apart(runs):
+    return change(runs, "between/1")
+
+
+@figure.claim("c17c_early", paper="change from epoch 0 to 3 much more significant than from 3 to 20", within=(-1, 1),
+    where="Fig. A.16",
+    says="first block: filters turn more in the first 15% of training than in all the rest (mean 1 - cos with the "
+    "initial filters, first part less the rest)", expect=above(0),
+    fails={"laptop": "200 steps of this rate turn filters little and late: 1 - cos is 0.012 at the end, and 0.001 "
+    "after 30 steps"})  # fmt: skip
+def early(runs):
+    turned = runs.curve("turned/1")
+    first = turned[turned.index <= 0.15 * turned.index[-1]].iloc[-1]
+    return float(first - (turned.iloc[-1] - first))
+
+
+@figure.claim("c18_gradients_agree", where="Table A.7", paper="0.51 to 0.97", within=(-1, 1),
+    says="first block, the filter that moves most: the least of the six cosines of chunk gradients",
+    expect=at_least(0.4), unspecific=AT_FIRST)  # fmt: skip
+@figure.claim("c18b_gradients_agree_at_all", where="Table A.7", origin="ours", within=(-1, 1),
+    says="and that least cosine is positive", expect=above(0), unspecific=AT_FIRST)  # fmt: skip
+def agree(runs):
+    return min(runs.final(f"chunk/{name}/1") for name in NAMES)
+
+
+@figure.claim("c18c_of_most_filters", where="Table A.7", origin="ours", within=(-1, 1),
+    says="first block: the least of the six medians over filters is positive", expect=above(0), unspecific=AT_FIRST
+)  # fmt: skip
+def agree_mostly(runs):
+    return min(runs.final(f"chunk_median/{name}/1") for name in NAMES)
+
+
+@figure.draw(cols=3, size=(12, 3.6))
+def panels(runs, axes):
+    left, middle, right = axes[0]
+    blocks = [block for block in "1234" if runs.has(f"between/{block}")]
+    for block, dash in zip(blocks, ["-", "--", "-.", ":"], strict=False):
+        label = f", block {block}" if len(blocks) > 1 else ""
+        for metric, name, colour in zip(
+            ("within_1", "within_2", "between"),
+            ("larger cluster", "smaller cluster", "centres"),
+            CATEGORIES,
+            strict=False,
+        ):
+            band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=name + label)
+        band(middle, runs.curves(f"turned/{block}"), color=CATEGORIES[3], linestyle=dash, label=f"block {block}")
+    for value, colour in zip(PRINTED[128][0], CATEGORIES, strict=False):
+        left.axhline(value, color=colour, linestyle="--", linewidth=0.8)
+    left.set(title="two clusters of filters, first block", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
+    left.legend(loc="center", bbox_to_anchor=(0.5, 0.25), ncols=3, columnspacing=0.8, handlelength=1.2)
+    middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))
+    places = np.arange(len(NAMES))
+    for offset, (kind, label) in enumerate({"chunk": "filter that moves most", "chunk_median": "median"}.items()):
+        found = np.array([runs.finals(f"{kind}/{name}/1") for name in NAMES])
+        mean = found.mean(1)
+        error = np.array([mean - found.min(1), found.max(1) - mean])
+        right.errorbar(places + 0.15 * offset, mean, error, fmt="o", markersize=4, capsize=2, label=label)
+    for width, colour in ((128, CATEGORIES[4]), (256, CATEGORIES[5])):
+        right.plot(places - 0.15, list(CHUNKS[width].values()), "x", color=colour, label=f"ResNet({width}), paper")
+    right.axhline(0, color="#444444", linewidth=0.8)
+    right.set(title="gradients of the first 30 steps", ylabel="cosine", ylim=(-1.02, 1.02))
+    right.set_xticks(places, list(NAMES.values()), rotation=30, fontsize=7)
+    right.legend(loc="lower left")

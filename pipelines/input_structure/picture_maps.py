@@ -1,0 +1,207 @@
+"""Figures 2.3 = A.13, A.14, A.15. Neurons of a small network on two classes of pictures form two clusters.
+
+A ReLU network with 50 hidden units and no biases learns two classes of real pictures by momentum gradient descent, from
+Gaussian initial weights and without a regulariser. Its first-layer weights are mapped to the plane so that distances
+are near 1 - cos, before, early in and after training. The paper shows two clusters on MNIST 0/1 and on CIFAR-10
+airplane/automobile, four on SVHN 0/1, and gives no numbers; here two clusters are found by k-means on unit weights.
+
+Where the clusters lie is ours: the first gradient of every neuron is near a multiple of the difference of the class
+means (with all neurons active it is one), so weights should turn towards it or against it.
+"""
+
+from typing import Literal
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    TrainedConfig,
+    at_least,
+    at_most,
+    band,
+    choice,
+    data,
+    fit,
+    learners,
+    loguniform,
+    measures,
+    mlp_cost,
+    nets,
+    np,
+    probes,
+    torch,
+)
+
+SIZES = {"digits": 64, "mnist": 784, "cifar10": 3072, "svhn": 3072}  # numbers in one picture
+EARLY = 10  # the step that the middle map shows
+
+
+class MapConfig(TrainedConfig):
+    dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="where the pictures are from")
+    classes: tuple[int, int] = Field((0, 1), description="the two classes, labels -1 and +1")
+    n_train: int = Field(240, ge=2, description="training pictures of both classes")
+    n_test: int = Field(100, ge=1, description="test pictures of both classes; of digits all others")
+    width: int = Field(50, ge=3, description="hidden units")
+    init_std: float = Field(0.02, gt=0, description="standard deviation of initial first-layer weights")
+    lr: float = Field(0.05, gt=0, description="learning rate")
+    momentum: float = Field(0.95, ge=0, lt=1, description="momentum of gradient descent")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay of both layers")
+    batch_size: int = Field(32, ge=1, description="pictures a step")
+    steps: int = Field(100, ge=EARLY, description="optimiser steps")
+    measure_every: int = Field(10, ge=1, description="steps between measurements")
+
+
+PRESET = MapConfig()
+
+figure = Experiment(
+    name="input_structure/picture_maps", figure="Figs. 2.3, A.13, A.14, A.15",
+    title="Maps of the neurons of small networks on two classes of pictures",
+    caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout; "
+    "stars: the difference of the class means, and against it. Bottom: means over seeds and their range.",
+    laptop=PRESET, paper=PRESET.but(dataset="mnist", n_train=10_000, n_test=1800, steps=2000, measure_every=50),
+    grid={"dataset": ["digits"], "seed": [0, 1, 2]},
+    paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
+        "init_std": loguniform(1e-3, 0.3)},
+    metric="between", mode="min", minutes=0.1, needs=("cifar10", "mnist", "svhn"),
+    small={"n_train": 40, "width": 12, "steps": 20},
+    stand_in="scikit-learn's 8x8 digits 0 and 1 in place of pairs of classes of MNIST, CIFAR-10 and SVHN",
+)  # fmt: skip
+
+
+def pictures(config):
+    """Two classes, pixels less their training means over one standard deviation of all; labels -1, +1 as (n, 1)."""
+    c, options = config, {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
+    if c.dataset == "digits":
+        base: data.TensorData = data.DigitImages(1257, seed=c.streams.data, dtype=c.dtype)
+        parts = [of_classes(part, c.classes) for part in (base.labelled, base.test)]
+        (x, y), (z, t) = parts
+        train, test = (x[: c.n_train], y[: c.n_train]), (torch.cat([x[c.n_train :], z]), torch.cat([y[c.n_train :], t]))
+    else:
+        base = data.PublicImages(
+            c.dataset, c.n_train, c.n_test, classes=c.classes, targets="signs", pixels="unit", flatten=False,
+            seed=c.streams.data, dtype=c.dtype,
+        )  # fmt: skip
+        train, test = base.labelled, base.test
+    mean = train[0].mean(0)
+    spread = (train[0] - mean).square().mean().sqrt()
+    train, test = (((x - mean) / spread, y) for x, y in (train, test))
+    return data.TensorData(train, test, name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}", **options)
+
+
+def of_classes(part, classes):
+    x, y = part
+    chosen = (y == classes[0]) | (y == classes[1])
+    return x[chosen], torch.where(y[chosen] == classes[1], 1.0, -1.0)[:, None]
+
+
+@figure.trial
+def run(config, recorder):
+    task = pictures(config)
+    x, y = (part.flatten(1) for part in task.labelled)
+    axis = ((x * y).sum(0) / len(x)).double()  # along the difference of the class means
+    dim = x.shape[1]
+    net = nets.mlp(
+        dim, config.width, 1, init_scale=[config.init_std**2 * dim, 1.0], seed=config.streams.init, dtype=config.dtype
+    )
+    kept = {}
+
+    def follow(module, _):
+        W, a = (layer.weight.detach().cpu().double() for layer in module.net.layers)
+        kept[module.trainer.global_step] = (W.clone(), a[0].clone())
+        clusters = measures.two_clusters(W, seed=config.streams.order)
+        toward = measures.direction_alignment(W, axis)
+        return clusters | {"toward_means": toward["mean_abs_cosine"], "aligned_share": toward["aligned_share"]}
+
+    watching = [
+        probes.LossProbe({"train": task.train, "test": task.test}, config.measure_every),
+        probes.Measure(follow, config.measure_every),
+    ]
+    descent = learners.sgd(config.lr, config.momentum, config.weight_decay)
+    learner = learners.Supervised(net, loss="logistic", optimizer=descent)
+    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+    shown = [0, min(step for step in kept if step >= EARLY), max(kept)]
+    marks = torch.stack([axis, -axis])
+    for place, step in enumerate(shown):
+        W, a = kept[step]
+        found = measures.weight_map(W, marks, seed=config.seed)
+        recorder.array(
+            f"map_{place}", points=found.points.numpy(), marks=found.marks.numpy(), step=np.array(step),
+            signs=a[found.rows].sign().numpy(),
+        )  # fmt: skip
+
+
+@figure.cost
+def cost(config):
+    return mlp_cost(
+        dim=SIZES[config.dataset], width=config.width, hidden=1, outputs=1, n_train=config.n_train,
+        batch_size=config.batch_size, steps=config.steps, bytes_a_number=4,
+        data=() if config.dataset == "digits" else (config.dataset,),
+    )  # fmt: skip
+
+
+def two(runs, measure):
+    """The value on each data set of which two clusters are claimed; the one that is worst for the claim."""
+    names = [name for name in runs.values("dataset") if name != "svhn"]
+    return [measure(runs.where(dataset=name)) for name in names]
+
+
+@figure.claim("c16_two_clusters", paper="two clusters (maps, no number)", within=(-1, 1),
+    says="at the end neurons form two clusters: the looser one's mean cosine with its centre, and that of the centres",
+    expect={"within": at_least(0.65), "between": at_most(-0.85)})  # fmt: skip
+def clusters(runs):
+    within = two(runs, lambda found: min(found.final("within_1"), found.final("within_2")))
+    return {"within": min(within), "between": max(two(runs, lambda found: found.final("between")))}
+
+
+@figure.claim("c16b_none_at_first", paper="no clusters (maps, no number)", within=(0, 1), controls=(),
+    says="before training there are none: the tighter cluster's mean cosine with its centre", expect=at_most(0.45)
+)  # fmt: skip
+def none_at_first(runs):
+    return max(two(runs, lambda found: max(found.at("within_1", 0), found.at("within_2", 0))))
+
+
+@figure.claim("c16c_early", paper="effective features emerge after a few steps", within=(-2, 2),
+    says=f"more than half of the fall of the cosine between centres has happened by step {EARLY} (its share)",
+    expect=at_least(0.5))  # fmt: skip
+def early(runs):
+    def share(found):
+        between = found.curve("between")
+        step = min(step for step in between.index if step >= EARLY)
+        fall = between.iloc[0] - between.iloc[-1]
+        return float((between.iloc[0] - between[step]) / fall) if fall else 0.0
+
+    return min(two(runs, share))
+
+
+@figure.claim("c16d_along_the_class_means", origin="ours", within=(-1, 1),
+    says="mean |cos| of a neuron with the difference of the class means rises over training (difference)",
+    expect=at_least(0.3))  # fmt: skip
+def along_the_means(runs):
+    return min(two(runs, lambda found: found.final("toward_means") - found.at("toward_means", 0)))
+
+
+@figure.draw(rows=2, cols=3, size=(10, 6.4))
+def panels(runs, axes):
+    shown = runs.values("dataset")[0]
+    for place, axis in enumerate(axes[0]):
+        kept = runs.arrays(f"map_{place}", dataset=shown)[0]
+        for sign, colour in ((1, CATEGORIES[0]), (-1, CATEGORIES[1])):
+            chosen, label = kept["points"][kept["signs"] == sign], f"a {'>' if sign > 0 else '<'} 0"
+            axis.scatter(*chosen.T, s=9, color=colour, label=label)
+        axis.scatter(*kept["marks"].T, marker="*", s=90, color="#c02020", label="± class means")
+        axis.set(title=f"{shown}, step {int(kept['step'])}", xticks=[], yticks=[], aspect="equal")
+        axis.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
+    axes[0, 0].legend(loc="lower left", ncols=3, columnspacing=0.6, handletextpad=0.1)
+    lines = {"within_1": "larger cluster", "within_2": "smaller cluster", "between": "centres"}
+    for name in runs.values("dataset"):
+        found = runs.where(dataset=name)
+        dash = ["-", "--", ":"][runs.values("dataset").index(name)]
+        for (metric, label), colour in zip(lines.items(), CATEGORIES, strict=False):
+            band(axes[1, 0], found.curves(metric), color=colour, linestyle=dash, label=f"{label}, {name}")
+        band(axes[1, 1], found.curves("toward_means"), color=CATEGORIES[0], linestyle=dash, label=name)
+        band(axes[1, 2], found.curves("accuracy/test"), color=CATEGORIES[0], linestyle=dash, label=name)
+    axes[1, 0].set(title="clusters", xlabel="step", ylabel="cosine", ylim=(-1.05, 1.05))
+    axes[1, 1].set(title="mean |cos| with the difference of class means", xlabel="step", ylim=(0, 1.02))
+    axes[1, 2].set(title="test accuracy", xlabel="step", ylim=(0.4, 1.02))
+    axes[1, 0].legend(loc="center right")
