@@ -156,7 +156,8 @@ def falls(runs):
 
 @decay.claim("c07f_the_printed_cosines_are_rounding", paper="0.848, 0.560", origin="ours",
     says="at a rate that is fitted to d = 100, distance from the printed cosines for d = 500 and 2000",
-    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})  # fmt: skip
+    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)},
+    undecided="0.02 and 0.09 on three seeds, the latter with an interval up to 0.19")  # fmt: skip
 def printed(runs):
     by = (True, "32-true", RATE)
     values = sorted(runs.values("dim"))[1:]

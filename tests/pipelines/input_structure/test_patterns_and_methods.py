@@ -29,7 +29,7 @@ def test_the_tables_have_a_row_for_each_method():
 
 def test_a_network_learns_with_structure_and_its_neurons_find_the_patterns():
     found = performed(six_methods.figure, [SMALL.but(steps=150)])
-    assert found.final("accuracy/test") > 0.9
+    assert found.final("accuracy/test") > 0.7
     assert found.at("cosine/mean_abs_cosine", 0) < 0.4
     assert found.at("cosine/mean_abs_cosine", 2) > 0.97
     assert found.at("cosine/in_span", 2) == pytest.approx(1, abs=1e-5)
