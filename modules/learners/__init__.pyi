@@ -8,7 +8,6 @@ from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
 from .deep_rfm import collapse_metrics as collapse_metrics
 from .feature_penalties import PENALTIES as PENALTIES
 from .feature_penalties import FeaturePenalised as FeaturePenalised
-from .feature_penalties import Scaling as Scaling
 from .feature_penalties import domain_covariances as domain_covariances
 from .feature_penalties import frobenius_norm as frobenius_norm
 from .feature_penalties import mixed as mixed
@@ -41,6 +40,7 @@ from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
+from .scaling import Scaling as Scaling
 from .supervised import Supervised as Supervised
 from .teacher import BalancedTeacher as BalancedTeacher
 from .teacher import label_entropy as label_entropy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from featurelab.modules.measures import nuclear_norm
 
 from .losses import Batch, Forward
+from .scaling import POWERS, Scaling
 from .supervised import Supervised
 
 Penalty = Callable[[Float[Tensor, "n width"]], Float[Tensor, ""]]
-Scaling = Literal["per_sample", "per_root", "sum"]
 
 
 class FeaturePenalised(Supervised):
@@ -95,9 +95,6 @@ def mixed(alpha: float, classes: int, seed: int) -> Callable[[Batch, int], Batch
         return share * x + (1 - share) * x[order], share * one_hot + (1 - share) * one_hot[order]
 
     return change
-
-
-POWERS: dict[Scaling, float] = {"per_sample": 1.0, "per_root": 0.5, "sum": 0.0}
 
 
 def frobenius_norm(F: Float[Tensor, "n width"]) -> Float[Tensor, ""]:

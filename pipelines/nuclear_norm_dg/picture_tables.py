@@ -68,7 +68,8 @@ def drawn(runs, axes):
     best = np.max(list(means.values()), axis=0)
     axis.set(xlim=(-1.4, len(columns) - 0.4), ylim=(len(rows) - 0.4, -1.1))
     axis.axis("off")
-    axis.text(-1.35, -0.8, "set" if len(datasets) > 1 else "held out", va="center", color="#777777")
+    header = "set" if len(datasets) > 1 else "agreement held out" if datasets == ["digits"] else "held out"
+    axis.text(-1.35, -0.8, header, va="center", color="#777777")
     for place, column in enumerate(columns):
         axis.text(place, -0.8, column, ha="center", va="center", fontweight="bold")
     for line, (name, values) in enumerate(rows.items()):

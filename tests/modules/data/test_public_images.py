@@ -129,10 +129,13 @@ def test_check_reports_rows_schema_and_a_digest_of_the_content(svhn):
 def test_a_missing_dataset_says_how_to_get_it_within_seconds():
     start = time.monotonic()
     for entry in available():
-        with pytest.raises(DatasetMissing, match=f"`featurelab data fetch {entry.name}`") as caught:
+        way = f"`featurelab data fetch {entry.name}`" if entry.repo_id else "`data.from_folders`"
+        with pytest.raises(DatasetMissing, match=way) as caught:
             load(entry.name, "train")
         assert "\n" not in str(caught.value)
         assert check(entry.name)["present"] is False
+    with pytest.raises(DatasetMissing, match="cannot be fetched"):
+        fetch("vlcs")
     assert time.monotonic() - start < 5
 
 
