@@ -142,32 +142,32 @@ def weighted_median(values: Any, weights: Any) -> float:
     return values[order[int((weights[order].cumsum(0) < 0.5).sum())]].item()
 
 
-@torch.no_grad()
 def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
     """The normalised margin of these tuples, and the mean of its class-weighted form, over gamma*."""
-    device = net.head.weight.device
-    net = copy.deepcopy(net).double()  # margins near zero would have the wrong sign in single precision
-    scale = measures.group_norm(net.neurons, net.terms + 1) ** (net.terms + 1)
-    scale = scale * measures.modular_max_margin(net.modulus, net.terms)
-    pairs = zip(x.split(CHUNK), y.split(CHUNK), strict=True)
-    found = [measures.class_margins(net(a.to(device)), b.to(device)) for a, b in pairs]
-    worst, mean = (torch.cat(part) for part in zip(*found, strict=True))
-    return {"margin_ratio/worst": (worst.min() / scale).item(), "margin_ratio/mean": (mean.mean() / scale).item(),
-        "accuracy/all": (worst > 0).double().mean().item()}  # fmt: skip
+    with torch.no_grad():
+        device = net.head.weight.device
+        net = copy.deepcopy(net).double()  # margins near zero would have the wrong sign in single precision
+        scale = measures.group_norm(net.neurons, net.terms + 1) ** (net.terms + 1)
+        scale = scale * measures.modular_max_margin(net.modulus, net.terms)
+        pairs = zip(x.split(CHUNK), y.split(CHUNK), strict=True)
+        found = [measures.class_margins(net(a.to(device)), b.to(device)) for a, b in pairs]
+        worst, mean = (torch.cat(part) for part in zip(*found, strict=True))
+        return {"margin_ratio/worst": (worst.min() / scale).item(), "margin_ratio/mean": (mean.mean() / scale).item(),
+            "accuracy/all": (worst > 0).double().mean().item()}  # fmt: skip
 
 
-@torch.no_grad()
 def fitted(net: Any, x: Any, y: Any, most: int) -> dict[str, float]:
     """Cross-entropy and accuracy of the first `most` tuples; nothing where there are none."""
-    if not len(x):
-        return {}
-    x, y, device = x[:most], y[:most], next(net.parameters()).device
-    f = torch.cat([net(part.to(device)) for part in x.split(4 * CHUNK)])
-    y = y.to(device)
-    return {
-        "loss": torch.nn.functional.cross_entropy(f, y).item(),
-        "accuracy": (f.argmax(1) == y).double().mean().item(),
-    }
+    with torch.no_grad():
+        if not len(x):
+            return {}
+        x, y, device = x[:most], y[:most], next(net.parameters()).device
+        f = torch.cat([net(part.to(device)) for part in x.split(4 * CHUNK)])
+        y = y.to(device)
+        return {
+            "loss": torch.nn.functional.cross_entropy(f, y).item(),
+            "accuracy": (f.argmax(1) == y).double().mean().item(),
+        }
 
 
 def cost(config: AdditionConfig) -> Cost:

@@ -69,32 +69,32 @@ def run(config, recorder):
     evaluate(learners.Measurement(net, found), task, config, recorder)
 
 
-@torch.no_grad()
 def attained(net, x, y):
     """Relative errors of theta*: its margin at every tuple, its norm, and the part of each frequency in the margin."""
-    largest = measures.modular_max_margin(net.modulus, net.terms)
-    f = net(x)
-    g = measures.class_margins(f, y)
-    wrong = f.scatter(1, y[:, None], math.nan)
-    spread = wrong.nan_to_num(nan=-math.inf).amax(1) - wrong.nan_to_num(nan=math.inf).amin(1)
-    parts = measures.frequency_margins(net.neurons).sum(0)
-    spectra = measures.neuron_spectra(net.neurons)
-    return {
-        "gamma_star": largest,
-        "margin_error/worst": abs(g.worst.min() / largest - 1),
-        "margin_error/best": abs(g.worst.max() / largest - 1),
-        "margin_error/mean": abs(g.mean.mean() / largest - 1),
-        "margin_error/norm": abs(measures.group_norm(net.neurons, net.terms + 1) - 1),
-        "margin_error/ties": spread.max() / largest,
-        "margin_error/by_frequency": (parts * len(parts) / largest - 1).abs().max(),
-        "margin_error/single_neuron": abs(alone(net) / largest - 1),
-        "spectrum_error/peak": 1 - spectra.peak.min(),
-        "spectrum_error/phase": 1 - spectra.phase.min(),
-        "spectrum_error/spread": spectra.spread.max() - 1,
-        "neurons": len(net.neurons),
-        "neurons/least_of_a_frequency": spectra.frequency.bincount(minlength=net.modulus // 2 + 1)[1:].min(),
-        "neurons/greatest_of_a_frequency": spectra.frequency.bincount().max(),
-    }
+    with torch.no_grad():
+        largest = measures.modular_max_margin(net.modulus, net.terms)
+        f = net(x)
+        g = measures.class_margins(f, y)
+        wrong = f.scatter(1, y[:, None], math.nan)
+        spread = wrong.nan_to_num(nan=-math.inf).amax(1) - wrong.nan_to_num(nan=math.inf).amin(1)
+        parts = measures.frequency_margins(net.neurons).sum(0)
+        spectra = measures.neuron_spectra(net.neurons)
+        return {
+            "gamma_star": largest,
+            "margin_error/worst": abs(g.worst.min() / largest - 1),
+            "margin_error/best": abs(g.worst.max() / largest - 1),
+            "margin_error/mean": abs(g.mean.mean() / largest - 1),
+            "margin_error/norm": abs(measures.group_norm(net.neurons, net.terms + 1) - 1),
+            "margin_error/ties": spread.max() / largest,
+            "margin_error/by_frequency": (parts * len(parts) / largest - 1).abs().max(),
+            "margin_error/single_neuron": abs(alone(net) / largest - 1),
+            "spectrum_error/peak": 1 - spectra.peak.min(),
+            "spectrum_error/phase": 1 - spectra.phase.min(),
+            "spectrum_error/spread": spectra.spread.max() - 1,
+            "neurons": len(net.neurons),
+            "neurons/least_of_a_frequency": spectra.frequency.bincount(minlength=net.modulus // 2 + 1)[1:].min(),
+            "neurons/greatest_of_a_frequency": spectra.frequency.bincount().max(),
+        }
 
 
 def alone(net):
@@ -103,18 +103,18 @@ def alone(net):
     return measures.frequency_margins(neuron / measures.group_norm(neuron, net.terms + 1)).sum()
 
 
-@torch.no_grad()
 def construction(net, x):
     """theta* without its scale, over 2^(k-1) k!: sum_zeta cos(2 pi zeta (sum a - c) / p), n at the sum."""
-    k, p = net.terms, net.modulus
-    beta = net.neurons.abs().max()  # the amplitude of the cosines, met by some residue to rounding at phase 0
-    sums = net(x) / (2 ** (k - 1) * math.factorial(k) * beta ** (k + 1))
-    right = torch.nn.functional.one_hot(x.long().sum(1) % p, p).bool()
-    return {
-        "construction/right": (sums[right] - p // 2).abs().max(),
-        "construction/wrong_printed": sums[~right].abs().max(),
-        "construction/wrong_corrected": (sums[~right] + 0.5).abs().max(),
-    }
+    with torch.no_grad():
+        k, p = net.terms, net.modulus
+        beta = net.neurons.abs().max()  # the amplitude of the cosines, met by some residue to rounding at phase 0
+        sums = net(x) / (2 ** (k - 1) * math.factorial(k) * beta ** (k + 1))
+        right = torch.nn.functional.one_hot(x.long().sum(1) % p, p).bool()
+        return {
+            "construction/right": (sums[right] - p // 2).abs().max(),
+            "construction/wrong_printed": sums[~right].abs().max(),
+            "construction/wrong_corrected": (sums[~right] + 0.5).abs().max(),
+        }
 
 
 def printed(config):

@@ -56,12 +56,12 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
     return net.cpu(), before
 
 
-@torch.no_grad()
 def scores(tokens: Any, net: "nets.AttentionNet") -> Any:
     """E W_K W_Q^T E^T of the heads of the first block, with the residues' embeddings E of `tokens`."""
-    block: Any = net.blocks[0]
-    E, key, query = (w.double() for w in (tokens.tokens[:-1], block.key.weight, block.query.weight))
-    return measures.attention_matrices(E, key, query, block.heads)
+    with torch.no_grad():
+        block: Any = net.blocks[0]
+        E, key, query = (w.double() for w in (tokens.tokens[:-1], block.key.weight, block.query.weight))
+        return measures.attention_matrices(E, key, query, block.heads)
 
 
 def cost(config: TransformerConfig) -> Cost:

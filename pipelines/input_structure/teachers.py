@@ -98,11 +98,11 @@ def taught(config: Any, recorder: Any, task: data.TensorData, unlabelled: torch.
     return net.cpu().eval()
 
 
-@torch.no_grad()
 def labels(net: Any, x: torch.Tensor) -> torch.Tensor:
     """The classes that a network names, (n,)."""
-    device = next(net.parameters()).device
-    return torch.cat([net(part.to(device)).argmax(1).cpu() for part in x.split(CHUNK)])
+    with torch.no_grad():
+        device = next(net.parameters()).device
+        return torch.cat([net(part.to(device)).argmax(1).cpu() for part in x.split(CHUNK)])
 
 
 def label_spread(y: torch.Tensor, classes: int = 10) -> float:

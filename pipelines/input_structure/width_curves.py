@@ -111,15 +111,17 @@ def run(config, recorder):
     fit(learner, task, c, recorder, steps=c.steps, probes=[probes.Measure(follow, c.measure_every)])
 
 
-@torch.no_grad()
 def scores(module, x, y):
     """Cross-entropy and accuracy of each network."""
-    losses, right = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
-    for part, target in zip(x.split(2048), y.split(2048), strict=True):
-        outputs, target = module(part.to(module.device)).double().cpu(), target[:, None]
-        losses = losses - outputs.log_softmax(2).gather(2, target[:, :, None].expand(*outputs.shape[:2], 1)).sum((0, 2))
-        right = right + (outputs.argmax(2) == target).double().sum(0)
-    return (losses / len(x)).tolist(), (right / len(x)).tolist()
+    with torch.no_grad():
+        losses, right = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        for part, target in zip(x.split(2048), y.split(2048), strict=True):
+            outputs, target = module(part.to(module.device)).double().cpu(), target[:, None]
+            losses = losses - outputs.log_softmax(2).gather(2, target[:, :, None].expand(*outputs.shape[:2], 1)).sum(
+                (0, 2)
+            )
+            right = right + (outputs.argmax(2) == target).double().sum(0)
+        return (losses / len(x)).tolist(), (right / len(x)).tolist()
 
 
 def noisy(y, config):
