@@ -116,7 +116,8 @@ def largest(runs):
     says="largest cosine of a neuron with each centre: 16 clusters, least over centres; 32 clusters, mean; at the "
     "start, mean (largest)",
     expect={"16": at_least(0.85), "32": at_least(0.85), "start": at_most(0.62)},
-    undecided="the worst of 16 centres at d = 100 has 0.83, 0.78 and 0.93 on three seeds")  # fmt: skip
+    undecided="the worst of 16 centres has 0.88 over 6 seeds, with an interval from 0.52; of 32 "
+    "the mean holds")  # fmt: skip
 def covered(runs):
     few, many = largest(runs)
     return {
@@ -128,7 +129,7 @@ def covered(runs):
 
 @figure.claim("c15b_also_the_worst_of_32", origin="ours", within=(-1, 1),
     says="32 clusters: largest cosine of a neuron with each centre, least over centres", expect=at_least(0.85),
-    fails="a few of 32 centres have no neuron of their own, 0.69 in a single run, at an accuracy of 0.999")  # fmt: skip
+    fails="0.60 over 6 seeds: a few of 32 centres have no neuron of their own, at an accuracy of 0.998")  # fmt: skip
 def worst(runs):
     return min(of(runs, row).final("coverage/least") for row in largest(runs)[1])
 

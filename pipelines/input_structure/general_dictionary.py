@@ -22,13 +22,15 @@ figure = parity.variant(
 )  # fmt: skip
 
 
-@figure.claim("noise_that_the_theorem_allows", paper="error ≤ ε", 
-    says="orthonormal dictionary, noise 0.2: test accuracy", expect=at_least(0.98))  # fmt: skip
+@figure.claim("noise_that_the_theorem_allows", paper="error ≤ ε",
+    says="orthonormal dictionary, noise 0.2: test accuracy", expect=at_least(0.98),
+    fails="0.72: along s*, where two steps leave all neurons, the noise is 0.45 and numbers of patterns differ by 1, "
+    "so that nothing is right there on more than 0.83; the theorem has D far above k")  # fmt: skip
 def allowed(runs):
     return runs.final("accuracy/test", kind="orthonormal", noise=0.2)
 
 
-@figure.claim("coherent_columns", origin="ours", 
+@figure.claim("coherent_columns", origin="ours",
     says="random unit columns without noise: test accuracy", expect=at_least(0.98))  # fmt: skip
 def coherent(runs):
     return runs.final("accuracy/test", kind="unit", noise=0.0)

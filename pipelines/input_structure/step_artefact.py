@@ -110,7 +110,7 @@ def second_step(runs):
     return best(runs, 2, "32-true") - best(runs, 1, "32-true")
 
 
-@figure.claim("c06b_without_rounding", origin="ours", 
+@figure.claim("c06b_without_rounding", origin="ours",
     says="the same in float64, where nothing is rounded away", expect=at_least(0.1))  # fmt: skip
 def without_rounding(runs):
     return best(runs, 2) - best(runs, 1)
