@@ -35,7 +35,7 @@ def accuracy(runs, algorithm, penalty):
 
 
 @figure.claim("nu_improves", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain, on all five sets",
-    controls=CONTROLS,
+    controls=CONTROLS, unspecific="ERM gains 0.013 with colours that tell the label and 0.016 without, on three seeds",
     says="with the nuclear norm accuracy out of domain is higher, averaged over held-out domains (gains)",
     expect={name: above(0) for name in ALGORITHMS.values()})  # fmt: skip
 def gains(runs):

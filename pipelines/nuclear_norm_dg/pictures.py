@@ -44,7 +44,7 @@ figure = Experiment(
     paper_grid=papers(*PRINTED),
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-5, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="selected_accuracy/ood", mode="max", minutes=2.5, needs=tuple(PRINTED),
+    metric="selected_accuracy/ood", mode="max", minutes=3, needs=tuple(PRINTED),
     stand_in="digits painted in colours and a small network in place of benchmarks and a pretrained ResNet-50",
     small={"steps": 6, "start_step": 2, "measure_every": 3, "average_every": 2, "width": 8, "batch_size": 4,
         "held_out": [3]},
@@ -98,7 +98,9 @@ def benchmark(runs):
 
 @figure.claim("nu_improves", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain, on all five sets",
     says="with the nuclear norm accuracy out of domain is higher, averaged over held-out domains (least gain of a set)",
-    expect={name: above(0) for name in ALGORITHMS.values()})  # fmt: skip
+    expect={name: above(0) for name in ALGORITHMS.values()},
+    undecided={"laptop": "gains of 0.013, 0.004 and 0.007 on digits; of three seeds only SWAD's is surely above 0"}
+)  # fmt: skip
 def improves(runs):
     return {
         name: min(gains(runs, algorithm=algorithm, dataset=dataset).mean() for dataset in runs.values("dataset"))
@@ -124,15 +126,21 @@ def near(runs):
 
 
 @from_scratch.claim("nu_improves_erm", where="Table E.2", paper="85.6 against 85.5",
-    says="ERM-NU is better out of domain than ERM, averaged over held-out domains (gain)", expect=above(0)
-)  # fmt: skip
+    says="ERM-NU is better out of domain than ERM, averaged over held-out domains (gain)", expect=above(0), undecided={
+        "laptop": "a gain of 0.013 on digits, which three seeds do not tell from 0",
+        "paper": "42.4% against 42.3%: the gains of three trials are -1.4, 1.2 and 0.5 points",
+    })  # fmt: skip
 def improves_erm(runs):
     return gains(runs).mean()
 
 
 @figure.claim("gain_is_out_of_domain", origin="ours", also=[from_scratch],
-    says="what ERM-NU gains out of domain exceeds what it gains in domain (difference of the gains)", expect=above(0)
-)  # fmt: skip
+    says="what ERM-NU gains out of domain exceeds what it gains in domain (difference of the gains)", expect=above(0),
+    undecided={
+        (figure, "laptop"): "0.013 out of domain and 0.008 in domain on digits, not to be told apart by three seeds",
+        (from_scratch, "laptop"): "the same digits as in nuclear_norm_dg/pictures: 0.013 and 0.008",
+        (from_scratch, "paper"): "0.1 points out of domain and 0.0 in domain, each with an error of a point",
+    })  # fmt: skip
 def beyond_domain(runs):
     return gains(runs).mean() - gains(runs, "id").mean()
 
