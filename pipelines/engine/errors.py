@@ -27,8 +27,8 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
     ('did you mean loss/test?', 'there is none')
     """
     known = sorted(known)
-    close = get_close_matches(name[:200], known, n=most, cutoff=0.5)
-    close = close or [whole for whole in known if whole.rpartition("/")[2] == name]
+    close = [whole for whole in known if whole.rpartition("/")[2] == name]
+    close = close or get_close_matches(name[:200], known, n=most, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
     if known:

@@ -36,9 +36,8 @@ class MemoryRecorder(NullRecorder):
 
     @property
     def digest(self) -> str:
-        """The digest of the dataset that the trial named."""
-        (digest,) = {entry["dataset"]["digest"] for entry in self.entries if "dataset" in entry}
-        return str(digest)
+        """The digests of the datasets that the trial named."""
+        return " ".join(sorted({str(entry["dataset"]["digest"]) for entry in self.entries if "dataset" in entry}))
 
     def array(self, name: str, **arrays: Any) -> None:
         super().array(name, **arrays)

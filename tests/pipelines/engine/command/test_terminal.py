@@ -4,6 +4,7 @@ import io
 import re
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from featurelab.pipelines.engine.command import terminal
@@ -18,7 +19,7 @@ def shown(table, width=80):
     out = io.StringIO()
     Console(file=out, width=width, color_system=None).print(table)
     text = out.getvalue()
-    assert all(len(line) <= width for line in text.splitlines())
+    assert all(cell_len(line) <= width for line in text.splitlines())  # b̃ is two characters in one cell
     return text
 
 
