@@ -36,7 +36,8 @@ def found(runs):
 
 
 @figure.claim("c14b_and_the_network_learns", origin="ours", says="test accuracy of the network",
-    expect=at_least(0.95))  # fmt: skip
+    expect=at_least(0.95),
+    undecided="0.94 to 1 in fourteen seeds of 16, 0.45 in two that stay at chance: 0.92 in the mean")  # fmt: skip
 def learns(runs):
     return runs.final("accuracy/test")
 

@@ -46,8 +46,8 @@ def missing(runs, n, step=2):
 
 @figure.claim("c04b_as_predicted", origin="ours",
     says="1 - cos after step 2 over the predicted one (least and greatest mean over n)",
-    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)}
-)  # fmt: skip
+    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)},
+    undecided="0.95 to 0.96 at each n over 16 seeds; for the largest the interval begins at 0.83")  # fmt: skip
 def ratio(runs):
     found = sorted(runs.values("n_train"))[:3]
     names = (f"n = {n}" for n in SAMPLES)

@@ -203,7 +203,8 @@ def moves(runs):
 @figure.claim("c23c_same_minimum_on_both", where="Fig. A.22(a), (b)", seeds=5,
     paper="the local minimums of the two U-shapes are roughly the same",
     says="minima on original inputs and of students of the teacher FC(9) are at the same width (|ln of their ratio|, "
-    "ln 1.5 at most)", expect=at_most(0.406))  # fmt: skip
+    "ln 1.5 at most)", expect=at_most(0.406),
+    undecided="0.39 over 16 seeds, 0.22 to 0.59: steps of the grid of widths are as large")  # fmt: skip
 def same_minimum(runs):
     return abs(float(np.log(minimum(runs, given(runs)[0]) / minimum(runs, ("gaussian", 9)))))
 
