@@ -31,7 +31,7 @@ from featurelab.pipelines import (
     probes,
     torch,
 )
-from featurelab.pipelines.gradient_features.learning import SWEEP
+from featurelab.pipelines.gradient_features.mixture_learning import SWEEP
 from featurelab.pipelines.gradient_features.training import FeatureConfig, build, cost, first_batch, first_rate, initial
 
 SUBNETS = {

@@ -8,7 +8,7 @@ is the paper preset.
 """
 
 from featurelab.pipelines import at_least, at_most, curves
-from featurelab.pipelines.gradient_features.learning import (
+from featurelab.pipelines.gradient_features.mixture_learning import (
     EVERY,
     SEEDS,
     SMALL,
@@ -17,7 +17,7 @@ from featurelab.pipelines.gradient_features.learning import (
     methods,
     xor,
 )
-from featurelab.pipelines.gradient_features.training import KERNELS, FeatureConfig
+from featurelab.pipelines.gradient_features.training import FeatureConfig
 
 PARITY = FeatureConfig(problem="parity", dim=40, size=9, n_train=4000)
 UNIFORM = FeatureConfig(
@@ -100,16 +100,8 @@ def panels(runs, axes):
 
 @uniform.draw(cols=2, size=(10.5, 3.8))
 def uniform_panels(runs, axes):
-    axis = axes[0, 0]
-    names = {"frozen": "one step, then heads", "permuted_first": "permuted first step, all trained"}
-    shown = [(name, runs.finals("accuracy/test", method=method)) for method, name in names.items()]
-    shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
-    for place, (_, values) in enumerate(shown):
-        axis.barh(place, values.mean(), color="#3566a8" if place < len(names) else "#d1672c", height=0.7)
-    axis.axvline(0.5, color="#444444", linestyle="--", linewidth=1)
-    axis.set_yticks(range(len(shown)), [name for name, _ in shown])
-    axis.set(xlim=(0.4, 1.02), xlabel="test accuracy")
-    axis.invert_yaxis()
+    networks = {"frozen": "one step, then heads", "permuted_first": "permuted first step, all trained"}
+    methods(axes[0, 0], runs, networks)
     trained = runs.where(method="frozen")
     for part, style in (("train", "--"), ("test", "-")):
         curves(axes[0, 1], trained, f"loss/{part}", across="method", label=f"hinge loss, {part}", linestyle=style)

@@ -7,11 +7,9 @@ coloured digits, whose numbers cannot be the paper's.
 
 from featurelab.pipelines import CATEGORIES, Experiment, above, choice, loguniform, np
 from featurelab.pipelines.nuclear_norm_dg.domains import AGREEMENTS, CONTROLS, DomainConfig, cost, train
+from featurelab.pipelines.nuclear_norm_dg.printed import ALGORITHMS, WITH_AND_WITHOUT
 
-ALGORITHMS = {"erm": "ERM", "mixup": "Mixup", "swad": "SWAD"}
-ROWS = {(algorithm, penalty): name + ("-NU" if penalty == "nuclear" else "")
-    for algorithm, name in ALGORITHMS.items() for penalty in ("none", "nuclear")}  # fmt: skip
-ROWS |= {("erm", "coral"): "CORAL", ("swad", "coral"): "SWAD-CORAL"}
+ROWS = WITH_AND_WITHOUT | {("erm", "coral"): "CORAL", ("swad", "coral"): "SWAD-CORAL"}
 
 figure = Experiment(
     name="nuclear_norm_dg/algorithms", figure="Tables 6.1 to 6.3, Fig. 6.4",

@@ -2,12 +2,9 @@
 
 from featurelab.pipelines import CATEGORIES, np
 from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS
-from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
+from featurelab.pipelines.nuclear_norm_dg.printed import TABLES, WITH_AND_WITHOUT
 
-ALGORITHMS = {"erm": "ERM", "mixup": "Mixup", "swad": "SWAD"}
-ROWS = {(algorithm, penalty): name + ("-NU" if penalty == "nuclear" else "")
-    for algorithm, name in ALGORITHMS.items() for penalty in ("none", "nuclear")}  # fmt: skip
-ROWS |= {("erm", "frobenius"): "ERM-Frobenius"}
+ROWS = WITH_AND_WITHOUT | {("erm", "frobenius"): "ERM-Frobenius"}
 PRINTED = {"vlcs": "E.1", "pacs": "E.2", "office_home": "E.3", "terra_incognita": "E.4", "domain_net": "E.5"}
 COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_incognita": "TerraInc",
     "domain_net": "DomainNet"}  # fmt: skip

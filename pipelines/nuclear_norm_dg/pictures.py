@@ -16,8 +16,8 @@ accuracy; the order of ERM and ERM-NU is what it can speak of.
 
 from featurelab.pipelines import Experiment, Missing, above, at_most, choice, loguniform
 from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS, PicturesConfig, cost, train
-from featurelab.pipelines.nuclear_norm_dg.picture_tables import ALGORITHMS, PRINTED, ROWS, chosen, drawn
-from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
+from featurelab.pipelines.nuclear_norm_dg.picture_tables import PRINTED, ROWS, chosen, drawn
+from featurelab.pipelines.nuclear_norm_dg.printed import ALGORITHMS, TABLES
 
 LAPTOP = PicturesConfig(edge=8, width=32, lr=3e-3, strength=0.3, steps=300, measure_every=50, average_every=20)
 PAPER = PicturesConfig(

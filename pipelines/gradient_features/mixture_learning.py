@@ -227,16 +227,16 @@ def mixture_panels(runs, axes):
     axes[0, 1].legend(loc="lower right")
 
 
-def methods(axis, runs):
+def methods(axis, runs, networks=METHODS):
     """Test accuracies of networks and of fixed features, one below the other."""
-    shown = [(f"{name}", runs.finals("accuracy/test", method=method)) for method, name in METHODS.items()]
+    shown = [(name, runs.finals("accuracy/test", method=method)) for method, name in networks.items()]
     shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
     for place, (_, values) in enumerate(shown):
         ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
-        axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if place < len(METHODS) else 1], height=0.7)
+        axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if place < len(networks) else 1], height=0.7)
     axis.axvline(0.5, color="#444444", linestyle="--", linewidth=1)
     axis.set_yticks(range(len(shown)), [name for name, _ in shown])
-    axis.set(xlim=(0.4, 1.0), xlabel="test accuracy")
+    axis.set(xlim=(0.4, 1.02), xlabel="test accuracy")
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
 
