@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
-from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.dtypes import Dtype
+
+from .given import given_linear
 
 
 class PolynomialNet(nn.Module):
@@ -91,14 +92,8 @@ def max_margin_width(modulus: int, terms: int) -> int:
 
 
 def _of(neurons: Tensor, dtype: Dtype) -> PolynomialNet:
-    width, vectors, modulus = neurons.shape
-    kind = getattr(torch, dtype_name(dtype))
-    hidden = skip_init(nn.Linear, (vectors - 1) * modulus, width, bias=False, dtype=kind)
-    head = skip_init(nn.Linear, width, modulus, bias=False, dtype=kind)
-    with torch.no_grad():
-        hidden.weight.copy_(neurons[:, :-1].flatten(1))
-        head.weight.copy_(neurons[:, -1].T)
-    return PolynomialNet(hidden, head)
+    hidden, head = neurons[:, :-1].flatten(1), neurons[:, -1].T
+    return PolynomialNet(given_linear(hidden, dtype=dtype), given_linear(head, dtype=dtype))
 
 
 def _power(z: Tensor, exponent: int) -> Tensor:

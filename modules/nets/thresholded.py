@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Real
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
-from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.dtypes import Dtype
+
+from .given import given_linear
 
 
 class ThresholdedReLU(nn.Module):
@@ -43,14 +44,7 @@ def thresholded(
     neurons: Real[Tensor, "m dim"], heads: Real[Tensor, " m"], thresholds: Real[Tensor, " m"], dtype: Dtype = "float64"
 ) -> ThresholdedReLU:
     """The network of these neurons, heads and thresholds, copied."""
-    kind = getattr(torch, dtype_name(dtype))
-    hidden = skip_init(nn.Linear, neurons.shape[1], len(neurons), dtype=kind)
-    head = skip_init(nn.Linear, len(neurons), 1, bias=False, dtype=kind)
-    with torch.no_grad():
-        hidden.weight.copy_(neurons)
-        hidden.bias.copy_(-thresholds)
-        head.weight.copy_(heads[None])
-    return ThresholdedReLU(hidden, head)
+    return ThresholdedReLU(given_linear(neurons, -thresholds, dtype), given_linear(heads[None], dtype=dtype))
 
 
 def symmetric(

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Real
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
-from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.dtypes import Dtype
+
+from .given import given_linear
 
 
 def truncated_relu(z: Float[Tensor, "*shape"], noise: float = 0.0) -> Float[Tensor, "*shape"]:
@@ -48,14 +49,7 @@ def truncated(
     neurons: Real[Tensor, "m dim"], biases: Real[Tensor, " m"], heads: Real[Tensor, " m"], dtype: Dtype = "float64"
 ) -> TruncatedNet:
     """The network of these neurons, biases and heads, copied."""
-    kind = getattr(torch, dtype_name(dtype))
-    hidden = skip_init(nn.Linear, neurons.shape[1], len(neurons), dtype=kind)
-    head = skip_init(nn.Linear, len(neurons), 1, bias=False, dtype=kind)
-    with torch.no_grad():
-        hidden.weight.copy_(neurons)
-        hidden.bias.copy_(biases)
-        head.weight.copy_(heads[None])
-    return TruncatedNet(hidden, head)
+    return TruncatedNet(given_linear(neurons, biases, dtype), given_linear(heads[None], dtype=dtype))
 
 
 def mirrored(
