@@ -10,8 +10,8 @@ from featurelab.modules import data, measures
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 from featurelab.pipelines.gradient_features import (
-    learning,
     lottery,
+    mixture_learning,
     mixtures,
     multi_index,
     parity,
@@ -53,7 +53,7 @@ def test_a_permuted_first_step_is_the_method_and_the_control_alike():
     """Both destroy what the first step sees, and only that; the data that is trained on afterwards is the same."""
     config = training.FeatureConfig(**TINY)
     plain, method, control = (
-        kept(learning.xor, changed)
+        kept(mixture_learning.xor, changed)
         for changed in (config, config.but(method="permuted_first"), config.but(control="first_step_permuted"))
     )
     assert method.digest == control.digest == plain.digest
@@ -64,10 +64,10 @@ def test_a_permuted_first_step_is_the_method_and_the_control_alike():
 
 def test_frozen_neurons_stay_where_the_first_step_left_them():
     config = training.FeatureConfig(method="frozen", **TINY)
-    first, last = (kept(learning.xor, config.but(steps=steps)).weights for steps in (2, 5))
+    first, last = (kept(mixture_learning.xor, config.but(steps=steps)).weights for steps in (2, 5))
     assert torch.equal(first["net.hidden.weight"], last["net.hidden.weight"])
     assert not torch.equal(first["net.head.weight"], last["net.head.weight"])
-    still = kept(learning.xor, config.but(control="untrained")).weights
+    still = kept(mixture_learning.xor, config.but(control="untrained")).weights
     W, _ = data_neurons(config)
     assert torch.allclose(still["net.hidden.weight"][: len(W)].double(), W / config.dim**0.5, atol=1e-6)
 
@@ -82,7 +82,7 @@ def test_fixed_features_are_measured_at_the_best_of_the_ridges():
     config = training.FeatureConfig(
         method="kernels", problem="parity", size=3, **TINY | {"n_train": 300, "n_test": 200}
     )
-    found = kept(learning.xor, config.but(aligned=0.5)).curves
+    found = kept(mixture_learning.xor, config.but(aligned=0.5)).curves
     assert found["accuracy/test"][0] == max(found[f"accuracy/test/{name}"][0] for name in training.KERNELS)
     assert found["accuracy/test/linear"][0] > 0.95, "aligned samples alone are linear"
 
@@ -141,8 +141,8 @@ def test_products_of_coordinates_fit_a_quadratic_exactly():
 
 def test_the_bound_is_that_of_the_lemma():
     """r B_a1 B_x1 sqrt(2 gamma) at d = 100: 4 * 0.466 * 20 * sqrt(0.2)."""
-    assert learning.second_term(100) == pytest.approx(4 / math.sqrt(math.log(100)) * 20 * math.sqrt(0.2))
-    assert np.isclose(learning.second_term(100), 16.67, atol=0.01)
+    assert mixture_learning.second_term(100) == pytest.approx(4 / math.sqrt(math.log(100)) * 20 * math.sqrt(0.2))
+    assert np.isclose(mixture_learning.second_term(100), 16.67, atol=0.01)
 
 
 def test_the_paper_s_uniform_parity_trains_for_a_few_steps():
