@@ -106,7 +106,7 @@ def few_panels(runs, axes):
     some = fewest(runs)
     draw_curves(axes[0, 0], some)
     axes[0, 0].set(title=f"n = {min(runs.values('n_train'))}")
-    axes[0, 0].legend(loc="center right")
+    axes[0, 0].legend(loc="lower right")
     draw_table(axes[0, 1], some, "A.5, n = 10000")
 
 
@@ -117,4 +117,4 @@ def dimension_panels(runs, axes):
         draw_curves(left, some)
         left.set(title=f"d = {d}")
         draw_table(right, some, {100: "A.3, d = 100", 2000: "A.3, d = 2000"}.get(d, "A.1"))
-    axes[0, 0].legend(loc="center right")
+    axes[0, 0].legend(loc="lower right")

@@ -180,7 +180,7 @@ def panel(runs, axes):
         places = np.arange(3) + 0.12 * (place - 2)
         bars(axis, table, places, color=CATEGORIES[place], label=name, linestyle="")
     axis.plot([1, 2], [0.522, 1.0], "D", color="#222222", markersize=6, fillstyle="none", label="paper")
-    axis.axhline(1 - 0.5 * 10 / 32, color="#444444", linestyle=":", linewidth=1)
+    axis.axhline(1 - 0.5 * 10 / 32, color="#444444", linestyle=":", linewidth=1, label="best threshold")
     axis.set_xticks(range(3), ["initial neurons", "after step 1", "after step 2"])
     axis.set(ylabel="test accuracy, best classifier", ylim=(0.48, 1.03))
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

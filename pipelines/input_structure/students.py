@@ -270,4 +270,4 @@ def each_share(runs, axes):
     for axis, alpha in zip(axes[0], sorted(runs.values("alpha")), strict=True):
         follow(axis, runs.where(alpha=alpha), f"α = {alpha:g}")
     axes[0, 0].set_ylabel("agreement with the teacher")
-    axes[0, 0].legend(loc="center right")
+    axes[0, 2].legend(loc="lower right")

@@ -180,7 +180,7 @@ def panels(runs, axes):
         found = accuracy(runs, "ood", method)
         axis.set(title=f"{title}: {found:.3f}, paper {SYNTHETIC[title]:g}", xlim=(-1, 1), ylim=(-1, 1))
         axis.set(xlabel="invariant coordinate", ylabel="environmental coordinate")
-    axes[0, 0].legend(loc="lower right")
+    axes[0, 0].legend(loc="lower right", frameon=True)
     right = axes[0, 2]
     t = np.array([0, 1])
     right.plot(1 - (1 - IN) / 2 * t, 1 - (1 - OUT) / 2 * t, color="#999999", linewidth=1, label="all 0 ≤ t ≤ 1")
