@@ -203,7 +203,7 @@ def panels(runs, axes):
         band(middle, runs.curves(f"turned/{block}"), color=CATEGORIES[3], linestyle=dash, label=f"block {block}")
     for value, colour in zip(PRINTED[128][0], CATEGORIES, strict=False):
         left.axhline(value, color=colour, linestyle="--", linewidth=0.8)
-    left.set(title="two clusters of filters, first block; dashed: paper", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
+    left.set(title="two clusters of filters; dashed: paper", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
     left.legend(loc="center", bbox_to_anchor=(0.5, 0.25), ncols=3, columnspacing=0.8, handlelength=1.2)
     middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))
     places = np.arange(len(NAMES))
