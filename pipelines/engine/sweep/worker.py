@@ -73,7 +73,7 @@ def _run(
         tags = {"sweep": sweep.name, "sweep_run_id": sweep.run_id, "kind": plan.kind, **plan.tags}
         place = {"index": index, "workers": plan.resources.workers, "gpus": gpus}
         run_id = trial.start(experiment, config, store, tags=tags | {COLOUR: colour(index)}, place=place, **details)
-    with _time_limit(plan.resources.timeout, run_id, jobs.uri), trial.sharing_gpu(gpus):
+    with _time_limit(plan.resources.timeout, run_id, jobs.uri), trial.sharing_memory(gpus):
         outcome = trial.run_trial(
             experiment,
             config,

@@ -1,5 +1,6 @@
 """One run: the same code path alone, inside a Ray worker, and when it is repeated."""
 
+import ctypes
 import gc
 import json
 import os
@@ -260,20 +261,25 @@ def out_of_gpu_memory(error: BaseException) -> str:
 
 
 @contextmanager
-def sharing_gpu(share: float) -> Iterator[None]:
-    """Keep this process to its share, in (0, 1), of the GPU's memory, and give back afterwards what it did not need.
+def sharing_memory(gpu: float) -> Iterator[None]:
+    """Give the memory of a trial back when it has ended: other trials of the machine and of this process need it.
 
-    A trial that takes more runs out of memory itself, and not those beside it. Nothing is done without a GPU.
+    With `gpu` > 0, a share in (0, 1], this process is kept to its share of the GPU's memory: a trial that takes more
+    runs out of memory itself, and not those beside it.
     """
-    if not share or not torch.cuda.is_available():
-        yield
-        return
-    torch.cuda.set_per_process_memory_fraction(min(share, 1.0))
+    on_gpu = gpu > 0 and torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.set_per_process_memory_fraction(min(gpu, 1.0))
     try:
         yield
     finally:
-        gc.collect()  # what a failed trial held
-        torch.cuda.empty_cache()  # the next trial of this process may need less than its neighbours
+        gc.collect()  # trainers and modules refer to each other
+        if not gc.get_freeze_count():
+            gc.freeze()  # what is imported stays, and no later collection looks at it
+        with suppress(AttributeError, OSError, TypeError):  # of glibc alone, which keeps what was freed
+            ctypes.CDLL(None).malloc_trim(0)
+        if on_gpu:
+            torch.cuda.empty_cache()
 
 
 @lru_cache(1)

@@ -1,5 +1,8 @@
 """How GPUs and CPUs are shared out: to trials, and within a trial to its processes."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -7,7 +10,7 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.sharing import requests
-from featurelab.pipelines.engine.trial.run import out_of_gpu_memory, sharing_gpu
+from featurelab.pipelines.engine.trial.run import out_of_gpu_memory, sharing_memory
 
 SAID = (
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 5.25 GiB is "
@@ -83,8 +86,26 @@ def test_a_trial_is_held_to_its_share_of_the_memory_and_gives_back_what_it_cache
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share: called.append(share))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: called.append("emptied"))
-    with pytest.raises(torch.OutOfMemoryError), sharing_gpu(0.25):
+    with pytest.raises(torch.OutOfMemoryError), sharing_memory(0.25):
         raise torch.OutOfMemoryError(SAID)
-    with sharing_gpu(0):
+    with sharing_memory(0):
         pass
     assert called == [0.25, "emptied"]
+
+
+def test_what_a_trial_leaves_in_circles_is_gone_before_the_next_one():
+    class Held:
+        pass
+
+    gc.disable()  # collections of the interpreter's own would do it now and then
+    try:
+        with sharing_memory(0):
+            one, other = Held(), Held()
+            one.other, other.one = other, one
+            left = weakref.ref(one)
+            del one, other
+            assert left() is not None
+        assert left() is None
+    finally:
+        gc.enable()
+        gc.unfreeze()
