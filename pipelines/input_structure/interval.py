@@ -53,8 +53,7 @@ def learn(runs):
 @figure.claim("c08b_at_every_rate", origin="ours",
     says="the same over four learning rates: the network's worst, NTK's worst, and the best of NTK less the best of "
     "random features",
-    expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)},
-    undecided="0.994 of the network at its worst rate over 6 seeds, 0.977 to 1")  # fmt: skip
+    expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})  # fmt: skip
 def at_every_rate(runs):
     some = weighted(runs)
     worst = {
@@ -67,7 +66,7 @@ def at_every_rate(runs):
 @figure.claim("c09_learned_without_structure",
     says="without structure: test accuracy of the network, and what it has over the constant -1", paper=1.0,
     expect={"network": at_least(0.95), "over a constant": above(0)},
-    undecided="0.994 to 0.997 in five seeds of 6; in one it stays at the constant, 0.954")  # fmt: skip
+    undecided="0.989 to 0.997 in twelve seeds of 16; in four it stays at the constant, 0.947 to 0.958")  # fmt: skip
 def without(runs):
     reached = accuracy(weighted(runs), "network", structured=False)
     majority = weighted(runs).final("majority", method="network", structured=False)
@@ -76,7 +75,7 @@ def without(runs):
 
 @figure.claim("c09b_both_classes", origin="ours",
     says="without structure: the network's test accuracy, both classes weighed alike", expect=at_least(0.95),
-    undecided="0.95 to 0.98 in five seeds of 6; in one it stays at the constant, 0.5")  # fmt: skip
+    undecided="0.93 to 0.98 in twelve seeds of 16; in four it stays at the constant, 0.5")  # fmt: skip
 def both_classes(runs):
     return accuracy(weighted(runs), "network", structured=False, metric="balanced_accuracy/test")
 
