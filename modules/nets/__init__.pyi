@@ -13,6 +13,8 @@ from .densenet import densenet121 as densenet121
 from .fixed_statistics import FixedStatistics as FixedStatistics
 from .fixed_statistics import fixed_statistics as fixed_statistics
 from .linearised import Linearised as Linearised
+from .looped import LinearLoopedTransformer as LinearLoopedTransformer
+from .looped import attention_mask as attention_mask
 from .mlp import MLP as MLP
 from .mlp import Quadratic as Quadratic
 from .mlp import activation as activation

@@ -1,0 +1,190 @@
+"""A linear transformer of one block, looped: with given weights each loop is a step of gradient descent on its prompt.
+
+    Attn(Z) = (M o (Z Q Z^T)) Z P,    Z_t = Z_(t-1) - eta_(t-1) Attn(Z_(t-1)),    TF = -(last row of Z_T, but its end)
+
+on prompts Z = [[X, y], [q^T, alpha]] of n examples and a query (Chen, Li, Liang, Shi, Song 2024, "Bypassing the
+Exponential Dependency", section 3). No softmax, no 1/n. With Q = I, P = diag(I, 0) and M the query's row alone,
+TF_t = alpha theta_t, theta_t gradient descent on |y - X theta|^2 / 2 from -q / alpha (theorem 8.14).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from featurelab.modules.dtypes import Dtype, dtype_name
+
+Mask = Literal["query", "itself", "causal"]
+Form = Literal["attention", "rows", "gram", "spectral"]
+
+
+def attention_mask(n: int, kind: Mask = "query", *, like: Tensor | None = None) -> Float[Tensor, "{n}+1 {n}+1"]:
+    """M for n examples: ones where a row attends.
+
+    "query": the last row to all examples and not to itself, which is the paper's; "itself": to itself as well;
+    "causal": every row to itself and those before. Raises ValueError for another kind.
+    """
+    ones = torch.ones(n + 1, n + 1, dtype=torch.float64 if like is None else like.dtype)
+    if like is not None:
+        ones = ones.to(like.device)
+    if kind == "causal":
+        return ones.tril()
+    if kind not in ("query", "itself"):
+        raise ValueError(f"a mask is 'query', 'itself' or 'causal', got {kind!r}")
+    mask = torch.zeros_like(ones)
+    mask[-1] = 1
+    if kind == "query":
+        mask[-1, -1] = 0
+    return mask
+
+
+class LinearLoopedTransformer(nn.Module):
+    """Prompts (*batch, n + 1, dim + 1) -> answers TF (*batch, dim), after `loops` loops.
+
+    - `step`: eta, one number or one a loop; with `relative` in units of 1/L, L the largest eigenvalue of X^T X of each
+      prompt, which is the paper's choice (1/L).
+    - `P11` (dim, dim): the block of P = [[P11, .], [., .]] that acts on X; `P_rest` is P without it. By default P is
+      diag(I, 0). `Q` (dim + 1, dim + 1) is the identity by default.
+    - `learned`: which of step, Q, P11, P_rest are parameters; the others are buffers.
+    - `form`: how the same answers are computed, unless a call says otherwise. "attention" is the formula as it stands,
+      O(T n^2 d); "rows" only moves the query, O(T n d); "gram" through [X, y]^T [X, y], O(T d^2); "spectral" in closed
+      form through the eigenvectors of X^T X.
+
+    Raises ValueError for sizes below 1, weights of another shape, as many steps as loops neither nor one, an unknown
+    name, or a form that such weights and mask do not have: causal masks have "attention" alone, and "spectral" is of
+    the paper's Q, P and mask.
+    """
+
+    step: Tensor
+    Q: Tensor
+    P11: Tensor
+    P_rest: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        loops: int,
+        *,
+        step: float | Sequence[float] = 1.0,
+        relative: bool = True,
+        Q: Tensor | None = None,
+        P: Tensor | None = None,
+        mask: Mask = "query",
+        form: Form = "rows",
+        learned: Collection[str] = (),
+        dtype: Dtype = "float64",
+    ) -> None:
+        super().__init__()
+        kind = getattr(torch, dtype_name(dtype))
+        steps = torch.as_tensor(step, dtype=kind)
+        if dim < 1 or loops < 1:
+            raise ValueError(f"a prompt has a coordinate and a transformer a loop at least, got {dim} and {loops}")
+        if steps.ndim > 1 or (steps.ndim == 1 and len(steps) != loops):
+            raise ValueError(f"one step size or {loops}, one a loop, are needed, got shape {tuple(steps.shape)}")
+        eye = torch.eye(dim + 1, dtype=kind)
+        Q = eye if Q is None else Q.to(kind)
+        P = eye - torch.outer(eye[-1], eye[-1]) if P is None else P.to(kind)
+        if Q.shape != eye.shape or P.shape != eye.shape:
+            raise ValueError(f"Q and P must be {dim + 1} x {dim + 1}, got {tuple(Q.shape)} and {tuple(P.shape)}")
+        rest = P.clone()
+        rest[:dim, :dim] = 0
+        tensors = {"step": steps, "Q": Q, "P11": P[:dim, :dim], "P_rest": rest}
+        if unknown := set(learned) - set(tensors):
+            raise ValueError(f"{', '.join(sorted(unknown))} cannot be learned: there is {', '.join(tensors)}")
+        for name, value in tensors.items():
+            value = value.clone()
+            if name in learned:
+                self.register_parameter(name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value)
+        attention_mask(1, mask)
+        self.dim, self.loops, self.relative, self.mask, self.form = dim, loops, relative, mask, form
+
+    @property
+    def P(self) -> Float[Tensor, "rows columns"]:
+        """The whole of P."""
+        return self.P_rest + nn.functional.pad(self.P11, (0, 1, 0, 1))
+
+    def rates(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, " loops *batch"]:
+        """eta of each loop for each prompt."""
+        batch = Z.shape[:-2]
+        steps = self.step.expand(self.loops).reshape(self.loops, *[1] * len(batch))
+        if not self.relative:
+            return steps.expand(self.loops, *batch)
+        X = Z[..., :-1, :-1]
+        scaled: Tensor = steps / torch.linalg.eigvalsh(X.mT @ X)[..., -1]
+        return scaled
+
+    def attention(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows columns"]:
+        """Attn(Z), as the formula stands."""
+        scores = Z @ self.Q @ Z.mT
+        out: Tensor = (attention_mask(Z.shape[-2] - 1, self.mask, like=Z) * scores) @ Z @ self.P
+        return out
+
+    def layers(
+        self, Z: Float[Tensor, "*batch rows columns"], rates: Float[Tensor, " loops *batch"] | None = None
+    ) -> Iterator[Tensor]:
+        """Z_0, ..., Z_T, whole, through `attention`."""
+        yield Z
+        for eta in self.rates(Z) if rates is None else rates:
+            Z = Z - eta[..., None, None] * self.attention(Z)
+            yield Z
+
+    def forward(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch dim"]:
+        (last,) = deque(self._answers(Z, self.form, None), maxlen=1)
+        return last
+
+    def trajectory(
+        self,
+        Z: Float[Tensor, "*batch rows columns"],
+        form: Form | None = None,
+        rates: Float[Tensor, " loops *batch"] | None = None,
+    ) -> Float[Tensor, "path *batch dim"]:
+        """TF after 0, 1, ..., T loops; `rates` take the place of `self.rates(Z)`."""
+        return torch.stack(list(self._answers(Z, form or self.form, rates)))
+
+    def _answers(self, Z: Tensor, form: Form, rates: Tensor | None) -> Iterator[Tensor]:
+        if form not in ("attention", "rows", "gram", "spectral"):
+            raise ValueError(f"a form is 'attention', 'rows', 'gram' or 'spectral', got {form!r}")
+        if form == "attention":
+            return (-layer[..., -1, :-1] for layer in self.layers(Z, rates))
+        if self.mask == "causal":
+            raise ValueError(f"under a causal mask examples move too: the form is 'attention', not {form!r}")
+        rates = self.rates(Z) if rates is None else rates
+        return self._spectral(Z, rates) if form == "spectral" else self._queries(Z, rates, form)
+
+    def _queries(self, Z: Tensor, rates: Tensor, form: Form) -> Iterator[Tensor]:
+        examples, z = Z[..., :-1, :], Z[..., -1:, :]
+        gram = examples.mT @ examples if form == "gram" else None
+        P = self.P
+        yield -z[..., 0, :-1]
+        for eta in rates:
+            query = z @ self.Q
+            seen = query @ gram if gram is not None else (query @ examples.mT) @ examples
+            if self.mask == "itself":
+                seen = seen + (query @ z.mT) * z
+            z = z - eta[..., None, None] * (seen @ P)
+            yield -z[..., 0, :-1]
+
+    def _spectral(self, Z: Tensor, rates: Tensor) -> Iterator[Tensor]:
+        eye = torch.eye(self.dim + 1).to(Z)
+        given = eye - torch.outer(eye[-1], eye[-1])
+        if self.mask != "query" or not torch.equal(self.Q, eye) or not torch.equal(self.P, given):
+            raise ValueError("the spectral form is that of Q = I, P = diag(I, 0) and the query's mask")
+        X, y, q, alpha = Z[..., :-1, :-1], Z[..., :-1, -1:], Z[..., -1, :-1], Z[..., -1, -1:]
+        eigenvalues, V = torch.linalg.eigh(X.mT @ X)
+        seen = eigenvalues > eigenvalues[..., -1:] * max(X.shape[-2:]) * torch.finfo(Z.dtype).eps
+        eigenvalues = eigenvalues.where(seen, torch.zeros_like(eigenvalues))
+        b = alpha * (V.mT @ X.mT @ y)[..., 0]
+        end = torch.where(seen, b / eigenvalues.where(seen, torch.ones_like(b)), torch.zeros_like(b))
+        off = -(q[..., None, :] @ V)[..., 0, :] - end
+        kept = torch.ones_like(off)
+        yield -q
+        for eta in rates:
+            kept = kept * (1 - eta[..., None] * eigenvalues)
+            yield (V @ (end + kept * off)[..., None])[..., 0]
