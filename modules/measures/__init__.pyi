@@ -110,10 +110,12 @@ from .in_context import competitor_needs as competitor_needs
 from .in_context import condition_number as condition_number
 from .in_context import curvature as curvature
 from .in_context import least_squares_path as least_squares_path
+from .in_context import loops_needed as loops_needed
 from .in_context import loops_to as loops_to
 from .in_context import marchenko_pastur_condition as marchenko_pastur_condition
 from .in_context import normalised_error as normalised_error
 from .in_context import paper_bound as paper_bound
+from .in_context import prediction_error as prediction_error
 from .in_context import resolved as resolved
 from .in_context import squared_bound as squared_bound
 from .in_context import tail_slope as tail_slope

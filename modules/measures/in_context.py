@@ -93,6 +93,44 @@ def loops_to(errors: Float[Tensor, " steps *batch"], level: float) -> Float[Tens
     return torch.where(there.any(0), first, torch.full_like(first, math.inf))
 
 
+def prediction_error(
+    X: Float[Tensor, "*batch n dim"], target: Float[Tensor, "*batch dim"], loops: Float64[Tensor, "*batch"]
+) -> Float64[Tensor, "*batch"]:
+    """|<TF, theta*> - alpha| / |alpha| after `loops` loops from q = 0 with eta = 1/L, without noise, in closed form.
+
+    sum_i (1 - lambda_i / L)^T <v_i, theta*>^2 over eigenvectors v_i of X^T X: in [0, |theta*|^2], falling in T.
+    """
+    kept, weights = _modes(X, target)
+    return (kept ** loops[..., None] * weights).sum(-1)
+
+
+def loops_needed(
+    X: Float[Tensor, "*batch n dim"], target: Float[Tensor, "*batch dim"], level: float
+) -> Float64[Tensor, "*batch"]:
+    """The fewest loops after which `prediction_error` is at most `level`, by bisection; inf beyond 2^40."""
+    kept, weights = _modes(X, target)
+
+    def above(loops: Tensor) -> Tensor:
+        return (kept ** loops[..., None] * weights).sum(-1) > level
+
+    low = torch.full(kept.shape[:-1], -1.0).to(kept)
+    high = torch.full_like(low, 2.0**40)
+    never = above(high)
+    while (high - low > 1).any():
+        middle = ((low + high) / 2).floor()
+        over = above(middle)
+        low, high = torch.where(over, middle, low), torch.where(over, high, middle)
+    return high.masked_fill(never, math.inf)
+
+
+def _modes(X: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """What a loop with eta = 1/L keeps of each mode of X^T X, and the target's share in it."""
+    X, target = X.double(), target.double()
+    eigenvalues, V = torch.linalg.eigh(X.mT @ X)
+    weights = (target[..., None, :] @ V)[..., 0, :].square()
+    return (1 - eigenvalues / eigenvalues[..., -1:]).clamp(0, 1), weights
+
+
 def paper_bound(loops: Tensor, kappa: Tensor) -> Tensor:
     """exp(-T / (2 kappa)): theorem 8.16 on the prediction error over |alpha|, for q = 0 and eta = 1/L. Broadcasts."""
     return torch.exp(-loops / (2 * kappa))

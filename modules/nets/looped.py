@@ -136,7 +136,7 @@ class LinearLoopedTransformer(nn.Module):
             yield Z
 
     def forward(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch dim"]:
-        (last,) = deque(self._answers(Z, self.form, None), maxlen=1)
+        (last,) = deque(self.answers(Z), maxlen=1)
         return last
 
     def trajectory(
@@ -146,9 +146,16 @@ class LinearLoopedTransformer(nn.Module):
         rates: Float[Tensor, " loops *batch"] | None = None,
     ) -> Float[Tensor, "path *batch dim"]:
         """TF after 0, 1, ..., T loops; `rates` take the place of `self.rates(Z)`."""
-        return torch.stack(list(self._answers(Z, form or self.form, rates)))
+        return torch.stack(list(self.answers(Z, form, rates)))
 
-    def _answers(self, Z: Tensor, form: Form, rates: Tensor | None) -> Iterator[Tensor]:
+    def answers(
+        self,
+        Z: Float[Tensor, "*batch rows columns"],
+        form: Form | None = None,
+        rates: Float[Tensor, " loops *batch"] | None = None,
+    ) -> Iterator[Tensor]:
+        """TF after 0, 1, ..., T loops, one after another: what `trajectory` stacks."""
+        form = form or self.form
         if form not in ("attention", "rows", "gram", "spectral"):
             raise ValueError(f"a form is 'attention', 'rows', 'gram' or 'spectral', got {form!r}")
         if form == "attention":

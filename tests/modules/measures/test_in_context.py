@@ -125,3 +125,23 @@ def test_the_limit_of_the_condition_number_is_that_of_large_gaussian_prompts():
     assert measures.marchenko_pastur_condition(1) == math.inf
     found = measures.condition_number(data.regressors(3, 2400, 600, seed=0)).mean().item()
     assert found == pytest.approx(measures.marchenko_pastur_condition(4), rel=0.05)
+
+
+def test_the_closed_form_counts_the_loops_that_a_transformer_needs():
+    Z, theta = data.LinearPrompts(40, 9, 3, seed=5).train
+    X = Z[:, :-1, :-1]
+    path = nets.LinearLoopedTransformer(3, 400).trajectory(Z)
+    errors = (1 - (path * theta).sum(-1)).abs()
+    for t in (0, 1, 7):
+        assert torch.allclose(measures.prediction_error(X, theta, torch.full((40,), float(t)).double()), errors[t])
+    counted, found = measures.loops_to(errors, 1e-3), measures.loops_needed(X, theta, 1e-3)
+    assert counted.isfinite().double().mean() > 0.9
+    assert torch.equal(counted[counted.isfinite()], found[counted.isfinite()])
+    assert measures.loops_needed(X, theta, 1.1).tolist() == [0.0] * 40
+
+
+def test_a_direction_without_examples_is_never_learned():
+    X = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64)
+    rule = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    assert measures.loops_needed(X, rule, 0.1).tolist() == [math.inf]
+    assert measures.loops_needed(X, rule, 0.7).tolist() == [1.0]
