@@ -158,7 +158,8 @@ def slowest(runs):
 
 @figure.claim("c09_the_gap_narrows", paper="the gap narrows as n grows", kind="identity",
     says="theory minus measured log error, 15 loops in, falls as n doubles (largest difference, nats)",
-    expect=below(0), fails="above round-off it widens: 9, 11, 17 and 26 nats from n = 16 to 128, as it must, since "
+    expect=below(0),
+    fails="above round-off it widens: 7.6, 11.5, 16.5 and 22.6 nats from n = 16 to 128, as it must, since "
     "t (2 |log(1 - 1/kappa)| - 1/kappa) grows as kappa falls; it narrows where curves end at round-off (`c09b`)"
 )  # fmt: skip
 def narrows(runs):
@@ -172,12 +173,13 @@ def narrows_there(runs):
     return float(np.diff(column(runs, "gap/end")).max())
 
 
-@figure.claim("c09c_the_exponent_is_loose", origin="ours", kind="identity",
-    says="the measured slope is more than twice the theory's -1 / kappa, the more so for larger n (ratio at n = 16, "
-    "its least rise)", expect={"n = 16": at_least(2), "rise": above(0)})  # fmt: skip
+@figure.claim("c09c_the_exponent_is_loose", origin="ours",
+    says="the measured slope is more than twice the theory's -1 / kappa, and the ratio widens from n = 16 to 128 "
+    "(ratio at n = 16, difference)", expect={"n = 16": at_least(2), "difference": above(0)},
+    controls=("permuted_labels",))  # fmt: skip
 def loose(runs):
     ratios = -column(runs, "slope/measured") * column(runs, "condition_number")
-    return {"n = 16": float(ratios[0]), "rise": float(np.diff(ratios).min())}
+    return {"n = 16": float(ratios[0]), "difference": float(ratios[-1] - ratios[0])}
 
 
 @figure.draw(cols=3, size=(12, 3.8))
@@ -189,9 +191,9 @@ def panels(runs, axes):
         kappa = runs.final("condition_number", n_train=n)
         band(left, table, color=colour, label=f"n = {n}, κ = {kappa:.2f} ({PAPER[n]})")
         left.plot(table.index, -table.index / (share * kappa), color=colour, linestyle="--", linewidth=1)
-    left.axhspan(-90, np.log(1e-24), color="#eeeeee", zorder=0)
-    left.set(xlabel="loops t", ylabel="mean log $e_t$", ylim=(-90, 3))
-    left.legend(loc="upper right", title="in brackets: the paper", title_fontsize=8, fontsize=7)
+    left.axhspan(-130, np.log(1e-24), color="#eeeeee", zorder=0)
+    left.set(xlabel="loops t", ylabel="mean log $e_t$", ylim=(-130, 3))
+    left.legend(loc="lower left", title="in brackets: the paper", title_fontsize=8, fontsize=7)
     bars(
         middle,
         [runs.finals("condition_number", n_train=n) for n in PAPER],

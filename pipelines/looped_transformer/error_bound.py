@@ -1,0 +1,117 @@
+"""Theorem 8.16. The prediction error is at most |alpha| exp(-T / (2 kappa)), for q = 0 and eta = 1/L.
+
+    |<TF, theta*> - alpha| <= |alpha| |theta_T - theta*|                         (lemma 8.15)
+    |theta_T - theta*|^2 <= exp(-T / kappa) |theta_0 - theta*|^2                 (theorem 8.25)
+    |<TF, theta*> - alpha| <= |alpha| (1 - 1/kappa)^T                            (tight, not in the paper)
+
+Every prompt must meet each of them at every T at which its error is above round-off.
+"""
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    at_most,
+    choice,
+    evaluate,
+    learners,
+    measures,
+    np,
+    randint,
+    torch,
+)
+from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed
+
+SIZES = [6, 16, 128]
+PRESET = CheckedConfig(loops=40, prompts=1000)
+CONTROLS = ("permuted_labels", "itself", "drifting")
+HOLDS = at_most(1 + 1e-9)
+
+figure = Experiment(
+    name="looped_transformer/error_bound", figure="Thm. 8.16", title="Prediction error over its bounds",
+    caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
+    laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
+    sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
+    metric="ratio/paper", mode="max", minutes=0.2, small={"prompts": 20, "loops": 10},
+)  # fmt: skip
+
+
+@figure.trial
+def run(config, recorder):
+    def found(net, Z, theta):
+        errors, prediction, kappa = followed(net, Z, theta)
+        t = torch.arange(len(errors)).to(errors)[:, None]
+        ratios = {
+            "paper": prediction / measures.paper_bound(t, kappa),
+            "cauchy": prediction / errors.sqrt().clamp(min=1e-300),  # |theta_0 - theta*| = 1
+            "squared": errors / measures.squared_bound(t, kappa),
+            "tight": prediction / measures.tight_bound(t, kappa),
+        }
+        keep = measures.resolved(errors)
+        keep[0] = False  # at T = 0 bounds are met with equality
+        seen = {name: ratio.where(keep, torch.full_like(ratio, torch.nan)) for name, ratio in ratios.items()}
+        recorder.array(
+            "ratios",
+            **{f"{name}_{part}": curve.cpu().numpy() for name in ("paper", "tight")
+                for part, curve in {"median": seen[name][1:].nanmedian(1).values,
+                    "largest": seen[name][1:].nan_to_num(nan=0.0).amax(1)}.items()},
+        )  # fmt: skip
+        above = (ratios["paper"] > HOLDS.high) & keep
+        values = {f"ratio/{name}": value.nan_to_num(nan=0.0).max().item() for name, value in seen.items()}
+        late = min(5, config.loops)
+        return values | {
+            "violated/1": above[1].double().mean().item(),
+            "violated/5": above[late].double().mean().item(),
+        }
+
+    evaluate(learners.Measurement(block(config), found), drawn(config), config, recorder)
+
+
+figure.cost(cost)
+
+
+def largest(runs, name):
+    return max(runs.final(f"ratio/{name}", n_train=n) for n in SIZES)
+
+
+@figure.claim("c02_error_is_below_its_bound", paper="|α| exp(-T/(2κ))", kind="identity", controls=CONTROLS,
+    says="the prediction error of every prompt at every T is at most |alpha| exp(-T / (2 kappa)) (largest ratio)",
+    expect=HOLDS)  # fmt: skip
+def bounded(runs):
+    return largest(runs, "paper")
+
+
+@figure.claim("c02b_the_steps_of_its_proof", paper="inequalities", where="Lemma 8.15, Thm. 8.25", kind="identity",
+    says="it is at most the distance to theta*, whose square is at most exp(-T / kappa) (largest ratios)",
+    expect={"Lemma 8.15": HOLDS, "Thm. 8.25": HOLDS})  # fmt: skip
+def steps(runs):
+    return {"Lemma 8.15": largest(runs, "cauchy"), "Thm. 8.25": largest(runs, "squared")}
+
+
+@figure.claim("c02c_a_tighter_bound", origin="ours", kind="identity", controls=CONTROLS,
+    says="it is at most |alpha| (1 - 1/kappa)^T too (largest ratio)", expect=HOLDS)  # fmt: skip
+def tight(runs):
+    return largest(runs, "tight")
+
+
+@figure.claim("c02d_the_paper_s_bound_is_far_off", origin="ours", kind="claim", controls=CONTROLS[:1],
+    says="20 loops in, the bound of the median prompt with 16 examples is above its error more than tenfold (ratio)",
+    expect=at_most(0.1))  # fmt: skip
+def far(runs):
+    curves = [found["paper_median"] for found in runs.arrays("ratios", n_train=16)]
+    return float(np.mean([curve[min(20, len(curve)) - 1] for curve in curves]))
+
+
+@figure.draw(cols=2, size=(9.5, 3.8))
+def panels(runs, axes):
+    first = runs.where(seed=runs.values("seed")[0])
+    names = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
+    for axis, (name, label) in zip(axes[0], names.items(), strict=True):
+        for n, colour in zip(SIZES, CATEGORIES, strict=False):
+            (found,) = first.arrays("ratios", n_train=n)
+            loops = np.arange(1, len(found[f"{name}_largest"]) + 1)
+            shown = found[f"{name}_largest"] > 0
+            axis.plot(loops[shown], found[f"{name}_largest"][shown], color=colour, label=f"n = {n}")
+            axis.plot(loops[shown], found[f"{name}_median"][shown], color=colour, linestyle=":")
+        axis.axhline(1, color="#444444", linestyle="--", linewidth=1)
+        axis.set(yscale="log", xlabel="loops T", ylabel=label, ylim=(1e-8, 3))
+    axes[0, 0].legend(loc="lower left")
