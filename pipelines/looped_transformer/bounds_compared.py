@@ -30,7 +30,7 @@ figure = Experiment(
     caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.",
     laptop=PRESET, paper=PRESET, grid={NAMES: [*NEAR, STATED], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(2, 30)},
-    metric="ratio/ours", mode="max", minutes=0.2,
+    metric="ratio/ours", mode="max", minutes=0.1,
     small={NAMES: [(4, 16, 20, 20), (4, 128, 20, 20), (2, 16_384, 1, 10)]},
 )  # fmt: skip
 
@@ -94,5 +94,12 @@ def panels(runs, axes):
             logs = np.log(np.array([one[name] for one in found]).clip(1e-18))
             axis.plot(loops, np.exp(logs.mean((0, 2))), color=colour, label=label)
             axis.fill_between(loops, *np.exp(np.quantile(logs[0], (0.025, 0.975), axis=1)), color=colour, alpha=0.18)
-        axis.set(yscale="log", xlabel="loops T", ylabel="prediction error / |α|", title=f"n = {n}", ylim=(1e-18, 1e16))
+        axis.set(
+            yscale="log",
+            xlabel="loops T",
+            ylabel="prediction error / |α|",
+            title=f"n = {n}",
+            xticks=range(0, 21, 5),
+            ylim=(1e-18, 1e16),
+        )
     axes[0, 0].legend(loc="upper left")

@@ -40,7 +40,7 @@ figure = Experiment(
     caption="d = 4. Means over seeds; dashed: slopes.", laptop=PRESET, paper=PRESET.but(dim=4),
     grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
-    metric="condition_number", minutes=0.3, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
+    metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
 )  # fmt: skip
 of_dim = figure.variant(
     "condition_number_of_dim", figure="Thm. 8.16, dimension", title="Condition number against the dimension",
@@ -117,6 +117,7 @@ def panel(runs, axes):
     axis.plot(sizes, curve, "--", color="#444444", linewidth=1, label="$n^{-1/2}$")
     axis.set(xscale="log", yscale="log", xlabel="examples n", ylabel="mean κ - 1", xticks=sizes, xticklabels=sizes)
     axis.minorticks_off()
+    axis.set_yticks([0.2, 0.5, 1, 2, 4], ["0.2", "0.5", "1", "2", "4"])
     axis.legend()
 
 

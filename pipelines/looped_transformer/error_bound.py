@@ -25,13 +25,14 @@ SIZES = [6, 16, 128]
 PRESET = CheckedConfig(loops=40, prompts=1000)
 CONTROLS = ("permuted_labels", "itself", "drifting")
 HOLDS = at_most(1 + 1e-9)
+SHOWN = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
 
 figure = Experiment(
     name="looped_transformer/error_bound", figure="Thm. 8.16", title="Prediction error over its bounds",
     caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
     laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
-    metric="ratio/paper", mode="max", minutes=0.2, small={"prompts": 20, "loops": 10},
+    metric="ratio/paper", mode="max", minutes=0.1, small={"prompts": 20, "loops": 10},
 )  # fmt: skip
 
 
@@ -49,11 +50,12 @@ def run(config, recorder):
         keep = measures.resolved(errors)
         keep[0] = False  # at T = 0 bounds are met with equality
         seen = {name: ratio.where(keep, torch.full_like(ratio, torch.nan)) for name, ratio in ratios.items()}
+        most = keep[1:].double().mean(1) > 0.99  # of few that are slow a median says nothing
         recorder.array(
             "ratios",
-            **{f"{name}_{part}": curve.cpu().numpy() for name in ("paper", "tight")
-                for part, curve in {"median": seen[name][1:].nanmedian(1).values,
-                    "largest": seen[name][1:].nan_to_num(nan=0.0).amax(1)}.items()},
+            **{f"{name}_largest": seen[name][1:].nan_to_num(nan=0.0).amax(1).cpu().numpy() for name in SHOWN},
+            **{f"{name}_median": seen[name][1:].nanmedian(1).values.where(most, torch.nan).cpu().numpy()
+                for name in SHOWN},
         )  # fmt: skip
         above = (ratios["paper"] > HOLDS.high) & keep
         values = {f"ratio/{name}": value.nan_to_num(nan=0.0).max().item() for name, value in seen.items()}
@@ -104,8 +106,7 @@ def far(runs):
 @figure.draw(cols=2, size=(9.5, 3.8))
 def panels(runs, axes):
     first = runs.where(seed=runs.values("seed")[0])
-    names = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
-    for axis, (name, label) in zip(axes[0], names.items(), strict=True):
+    for axis, (name, label), least in zip(axes[0], SHOWN.items(), (1e-8, 0.03), strict=True):
         for n, colour in zip(SIZES, CATEGORIES, strict=False):
             (found,) = first.arrays("ratios", n_train=n)
             loops = np.arange(1, len(found[f"{name}_largest"]) + 1)
@@ -113,5 +114,5 @@ def panels(runs, axes):
             axis.plot(loops[shown], found[f"{name}_largest"][shown], color=colour, label=f"n = {n}")
             axis.plot(loops[shown], found[f"{name}_median"][shown], color=colour, linestyle=":")
         axis.axhline(1, color="#444444", linestyle="--", linewidth=1)
-        axis.set(yscale="log", xlabel="loops T", ylabel=label, ylim=(1e-8, 3))
+        axis.set(yscale="log", xlabel="loops T", ylabel=label, ylim=(least, 2))
     axes[0, 0].legend(loc="lower left")

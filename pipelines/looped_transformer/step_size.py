@@ -44,7 +44,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(prompts=10_000),
     grid={("rule", "step_factor"): [*[("of_largest", c) for c in FACTORS], ("best", 1.0)], "seed": [0, 1, 2]},
     sweep_axes={"step_factor": uniform(0.1, 1.99), "n_train": choice(16, 32, 64), "loops": randint(10, 40)},
-    metric="log10_error", minutes=0.2, small={"prompts": 20, "loops": 10},
+    metric="log10_error", minutes=0.1, small={"prompts": 20, "loops": 10},
 )  # fmt: skip
 
 
@@ -114,8 +114,8 @@ def panels(runs, axes):
     band(left, rows, factors, color=CATEGORIES[0], marker="o", markersize=3.5, label="η = c/L")
     left.axhline(error(runs, rule="best"), color=CATEGORIES[1], linestyle="--", label="η = 2/(μ + L)")
     left.axvline(2, color="#444444", linestyle=":", linewidth=1)
-    left.set(xlabel="c = η L", ylabel="mean log$_{10}$ $e_T$", ylim=(None, 4))
-    left.legend(loc="lower left")
+    left.set(xlabel="c = η L", ylabel="mean log$_{10}$ $e_T$", ylim=(None, 8))
+    left.legend(loc="upper left")
     shown = [("of_largest", 0.5, "0.5/L"), ("of_largest", 1.0, "1/L"), ("of_largest", 1.9, "1.9/L"),
         ("of_largest", 2.1, "2.1/L"), ("best", 1.0, "2/(μ + L)")]  # fmt: skip
     for (rule, c, name), colour in zip(shown, CATEGORIES, strict=False):

@@ -40,6 +40,14 @@ UNTRAINED |= {
         "parity_groups", "uniform_gradient", "xor", "xor_limit",
     )
 }  # fmt: skip
+# Loops take steps, but nothing is learned over prompts.
+UNTRAINED |= {
+    f"looped_transformer/{name}"
+    for name in (
+        "bounds_compared", "condition_number", "condition_number_of_dim", "convergence", "error_bound",
+        "given_condition", "gradient_descent", "label_noise", "loops_needed", "step_size",
+    )
+}  # fmt: skip
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}
