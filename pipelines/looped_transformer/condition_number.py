@@ -61,7 +61,8 @@ def run(config, recorder):
         )  # fmt: skip
         found.append(measures.condition_number(X).numpy())
     kappa = np.concatenate(found)
-    recorder.log({"condition_number": float(kappa.mean()), "condition_number/median": float(np.median(kappa))}, step=0)
+    mean = float(kappa.mean())
+    recorder.log({"condition_number": mean, "over_one": mean - 1, "condition_number/median": np.median(kappa)}, step=0)
 
 
 @figure.cost
@@ -70,8 +71,8 @@ def cost(config):
     return Cost(1, config.prompts * (6.0 * n * d * d + 20.0 * d**3), 16.0 * config.at_once * n * d)
 
 
-def means(runs, names):
-    return np.array([runs.final("condition_number", n_train=n) for n in names])
+def means(runs, names, metric="condition_number"):
+    return np.array([runs.final(metric, n_train=n) for n in names])
 
 
 @figure.claim("c03b_condition_numbers_of_thousands", origin="ours",
@@ -86,7 +87,7 @@ def known(runs):
 )  # fmt: skip
 def slope(runs):
     sizes = [n for n in runs.values("n_train") if n >= 64]
-    return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes) - 1), 1)[0])
+    return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes, "over_one")), 1)[0])
 
 
 @of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples",

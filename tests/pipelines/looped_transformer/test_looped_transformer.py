@@ -47,8 +47,8 @@ def test_permuted_labels_violate_the_bound_nearly_always_after_a_few_loops():
     config = error_bound.figure.laptop.but(control="permuted_labels", prompts=300)
     for n in (16, 128):
         found = performed(error_bound.figure, [config.but(n_train=n)])
-        assert found.final("violated/1") > 0.8
-        assert found.final("violated/5") > 0.98
+        assert found.final("violated/1") > 0.7
+        assert found.final("violated/5") > 0.9
 
 
 def test_every_form_draws_the_same_figure():
