@@ -41,8 +41,8 @@ def run(config, recorder):
         errors, prediction, kappa = followed(net, Z, theta)
         loops = torch.arange(len(errors)).to(errors)[:, None]
         ours = measures.paper_bound(loops, kappa)
-        theirs = [measures.competitor_bound(t, config.n_train, config.dim) for t in range(len(errors))]
-        theirs = torch.tensor(theirs, dtype=errors.dtype).to(ours)[:, None]
+        known = [measures.competitor_bound(t, config.n_train, config.dim) for t in range(len(errors))]
+        theirs = torch.tensor(known, dtype=errors.dtype).to(ours)[:, None]
         keep = measures.resolved(errors)[1:]
         recorder.array(
             "bounds", ours=ours.cpu().numpy(), theirs=theirs[:, 0].cpu().numpy(), error=prediction.cpu().numpy(),

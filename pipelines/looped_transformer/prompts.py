@@ -28,11 +28,12 @@ class CheckedConfig(PromptConfig):
 
 def wrong(mutation: str, dim: int) -> dict[str, Any]:
     """The options of a block with this mutation."""
-    return {
+    options: dict[str, dict[str, Any]] = {
         "itself": {"mask": "itself"},
         "causal": {"mask": "causal", "form": "attention"},
         "drifting": {"P": torch.eye(dim + 1)},
-    }.get(mutation, {})
+    }
+    return options.get(mutation, {})
 
 
 def block(config: CheckedConfig, **options: Any) -> "nets.LinearLoopedTransformer":
