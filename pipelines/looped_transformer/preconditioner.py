@@ -190,7 +190,9 @@ def inverse(runs):
 @figure.claim("p2b_with_a_rotation", origin="ours",
     says="in whitened coordinates, n sqrt(Sigma) P11 sqrt(Sigma), the symmetric part is near a multiple of I (ratio on "
     "its diagonal, largest other entry over the mean), and what is left is skew (Frobenius norms, ratio)",
-    expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "skew": at_least(0.1)})  # fmt: skip
+    expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "skew": at_least(0.1)},
+    undecided="the largest other entry of the symmetric part is 0.05 over 3 seeds, with an interval up to 0.104"
+)  # fmt: skip
 def rotation(runs):
     names = {"diagonal": "symmetric/diagonal_ratio", "other": "symmetric/off_diagonal", "skew": "skew"}
     return {part: runs.final(metric, variances=SPREAD) for part, metric in names.items()}
