@@ -1,5 +1,6 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,23 @@ def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
     if not factor > 0:
         raise ValueError(f"factor multiplies a learning rate and must be positive, got {factor}")
     return partial(_stepped, steps, float(factor))
+
+
+def cosine(epochs: int) -> Schedule:
+    """The schedule epoch -> (1 + cos(pi epoch / epochs)) / 2, 0 from `epochs` on; ValueError for epochs < 1."""
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    return partial(_cosine, epochs)
+
+
+def within(optimizer: Factory, name: str, bound: float) -> Factory:
+    """That optimiser, with the parameter `name` of the network cut to [-bound, bound] after each of its steps.
+
+    Raises ValueError unless bound > 0; the factory raises AttributeError where the network has no such parameter.
+    """
+    if not bound > 0:
+        raise ValueError(f"bound must be positive, got {bound}")
+    return partial(_within, optimizer, name, bound)
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
@@ -171,6 +189,21 @@ def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_dec
 
 def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
     return factor ** bisect_right(milestones, epoch)
+
+
+def _cosine(epochs: int, epoch: int) -> float:
+    return (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2
+
+
+def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torch.optim.Optimizer:
+    made, parameter = optimizer(net), net.get_parameter(name)
+
+    def cut(*_: Any) -> None:
+        if parameter.grad is not None:  # where updates are withheld, nothing is cut either
+            parameter.data.clamp_(-bound, bound)
+
+    made.register_step_post_hook(cut)
+    return made
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:
