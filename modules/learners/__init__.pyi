@@ -36,7 +36,7 @@ from .optimizers import Schedule as Schedule
 from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
 from .optimizers import adam_by_layer as adam_by_layer
-from .optimizers import cosine as cosine
+from .optimizers import annealed as annealed
 from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd

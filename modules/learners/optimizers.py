@@ -55,11 +55,14 @@ def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
     return partial(_stepped, steps, float(factor))
 
 
-def cosine(epochs: int) -> Schedule:
-    """The schedule epoch -> (1 + cos(pi epoch / epochs)) / 2, 0 from `epochs` on; ValueError for epochs < 1."""
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}")
-    return partial(_cosine, epochs)
+def annealed(optimizer: Factory, steps: int) -> Factory:
+    """That optimiser, its rates lr (1 + cos(pi t / steps)) / 2 at step t = 0, 1, ... and 0 from `steps` on.
+
+    The count is kept in checkpoints. Raises ValueError for steps < 1.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    return partial(_annealed, optimizer, steps)
 
 
 def within(optimizer: Factory, name: str, bound: float) -> Factory:
@@ -191,8 +194,18 @@ def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
     return factor ** bisect_right(milestones, epoch)
 
 
-def _cosine(epochs: int, epoch: int) -> float:
-    return (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2
+def _annealed(optimizer: Factory, steps: int, net: nn.Module) -> torch.optim.Optimizer:
+    made = optimizer(net)
+    for group in made.param_groups:
+        group |= {"full_lr": group["lr"], "taken": 0}
+
+    def lower(*_: Any) -> None:
+        for group in made.param_groups:
+            group["taken"] += 1
+            group["lr"] = group["full_lr"] * (1 + math.cos(math.pi * min(group["taken"] / steps, 1))) / 2
+
+    made.register_step_post_hook(lower)
+    return made
 
 
 def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torch.optim.Optimizer:

@@ -95,7 +95,7 @@ def panels(runs, axes):
         left.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=9)
     left.set_xticks(range(len(LENGTHS)), LENGTHS)
     left.set_yticks(range(len(NOISES)), [f"{s:g}" for s in NOISES])
-    left.set(xlabel="examples M of a prompt", ylabel="label noise", title="rank of least error (mean over seeds)")
+    left.set(xlabel="examples M of a prompt", ylabel="label noise", title="rank of least error (mean of seeds)")
     left.grid(visible=False)
     for M, colour in zip((16, 64, 256), ("#3566a8", "#d1672c", "#3f8f5b"), strict=True):
         kept = runs.arrays("errors", shown=M, noise=1.0)

@@ -83,13 +83,13 @@ def comes_back(runs):
 
 @figure.claim("c12q_the_large_one_falls_further", where="Fig. 5.1", paper="larger models fall further",
     says="accuracy at no flips less that at half: of the large model more than of the small one (difference)",
-    expect=above(0), fails="0.07 against 0.18: the large model has less to lose on S1")  # fmt: skip
+    expect=above(0), fails="0.10 against 0.18: the large model has less to lose on S1")  # fmt: skip
 def falls_further(runs):
     drops = {name: accuracy(runs, name, 0.0) - accuracy(runs, name, 0.5) for name in MODELS}
     return drops["large"] - drops["small"]
 
 
-@figure.claim("c12r_the_small_one_is_the_more_robust", where="Section 5.5", paper="smaller models are more robust",
+@figure.claim("c12u_the_small_one_is_the_more_robust", where="Section 5.5", paper="smaller models are more robust",
     says="with an eighth of the labels flipped the small model is right more often (difference)", expect=above(0)
 )  # fmt: skip
 def eighth(runs):
@@ -99,7 +99,7 @@ def eighth(runs):
 @figure.draw(size=(6, 3.6))
 def panels(runs, axes):
     (axis,) = axes[0]
-    for name, colour in zip(MODELS, CATEGORIES, strict=True):
+    for name, colour in zip(MODELS, CATEGORIES, strict=False):
         found = [runs.finals(f"accuracy/{name}", flipped=share) for share in SHARES]
         bars(axis, found, SHARES, color=colour, label=f"{name} model")
     axis.axhline(0.5, color="#444444", linestyle="--", linewidth=1)

@@ -2,11 +2,11 @@
 
 All tasks are enumerated with prompts without end; S2 has half the share below which the theorem is stated. Heads are
 whole matrices V_h, signs a_h stay in [-1, 1]; hinge loss plus lambda times the sum of squares. Most trainings end in
-local minima, so many copies train side by side and the one of least objective is kept. It is right on as much as the
-theorem's heads, with less norm, and with as few heads as the small model's on more.
+local minima, so many copies train side by side and the one of least objective is kept. With as many heads as the small model
+of the theorem it is right on more than that.
 """
 
-from typing import Any
+from typing import Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Experiment,
     Field,
     TrainedConfig,
+    above,
     at_least,
     at_most,
     band,
@@ -34,7 +35,7 @@ IMPORTANT, WIDTHS = 2, {"small": 4, "large": 6}
 
 
 class ParityConfig(TrainedConfig):
-    precision: Any = Field("64-true", description="Lightning precision")
+    precision: Literal["64-true", "32-true"] = Field("64-true", description="Lightning precision")
     dim: int = Field(4, ge=3, le=8, description="features d")
     gamma: float = Field(0.2, gt=0, lt=0.25, description="how much more often both features of a task are 1")
     rare: float = Field(0.5, gt=0, le=1, description="share of S2 over the greatest one of the theorem")
@@ -43,14 +44,14 @@ class ParityConfig(TrainedConfig):
     init_scale: float = Field(0.5, gt=0, description="standard deviation of initial entries")
     lr: float = Field(2e-2, gt=0, description="Adam's learning rate")
     weight_decay: float = Field(1e-6, ge=0, description="lambda, which multiplies the sum of squares of all V_h")
-    steps: int = Field(4000, ge=1, description="optimiser steps")
-    measure_every: int = Field(200, ge=1, description="steps between measurements")
+    steps: int = Field(10_000, ge=1, description="optimiser steps")
+    measure_every: int = Field(500, ge=1, description="steps between measurements")
 
 
 figure = Experiment(
     name="icl_scale/trained_parity", figure="Thm. 5.5.1, trained", title="Trained heads on pairs of four features",
     caption="The copy of least objective. Dashed: the theorem's heads.",
-    laptop=ParityConfig(), paper=ParityConfig(copies=256, steps=20_000),
+    laptop=ParityConfig(), paper=ParityConfig(copies=256, steps=40_000),
     grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(3e-3, 1e-1), "width": choice(4, 5, 6, 8), "weight_decay": loguniform(1e-7, 1e-3)},
     metric="objective", minutes=1, small={"copies": 2, "steps": 10, "measure_every": 5},
@@ -85,13 +86,14 @@ def run(config, recorder):
         values = objectives(lambda _: f, (x, prompts.train[1].to(f)))  # by the labels that it is trained on
         chosen = values.argmin()
         margins = known.y.to(f) * f[:, [chosen]]
-        parts = {"S1": inside, "S2": ~inside}
-        return {
-            "objective": values[chosen],
-            "margin": margins.min(),
-            "norm": net.squared_norms()[chosen],
-            "share_right": (values < 1.01 * values[chosen]).double().mean(),
-        } | {f"hinge/{p}": measures.mean_hinge(margins.cpu(), known.weights, rows).item() for p, rows in parts.items()}
+        least = (known.y.to(f) * f).amin(0)
+        right = least > 0  # such a copy, divided by its least margin, has hinge 0 on every task
+        norms = net.squared_norms()
+        found = {"objective": values[chosen], "norm": norms[chosen], "margin": margins.min(),
+            "margin/greatest": least.max(), "share_right": right.double().mean()}  # fmt: skip
+        for part, rows in {"S1": inside, "S2": ~inside}.items():
+            found[f"hinge/{part}"] = measures.mean_hinge(margins.cpu(), known.weights, rows).item()
+        return found | ({"norm/least": (norms / least.square())[right].min()} if right.any() else {})
 
     watching = [probes.Measure(best, every=config.measure_every, inputs=prompts.train[0])]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
@@ -124,10 +126,17 @@ def small(runs):
 
 
 @figure.claim("c13c_norm_is_least_printed", where="Thm. 5.5.1, minimality", paper="optimal",
-    says="no trained large model that is right has less norm than the theorem's (sum of squares over the theorem's)",
-    expect=at_least(0.99), controls=(), fails="0.8 of it, with margins of 1 on every task")  # fmt: skip
+    says="six heads: no copy that is right on every task has less norm than the theorem's (least sum of squares at "
+    "margins of 1, over the theorem's)", expect=at_least(1), controls=(), undecided="TODO")  # fmt: skip
 def norm(runs):
-    return runs.final("norm", width=6) / runs.final("theorem/norm", width=6)
+    return runs.final("norm/least", width=6) / runs.final("theorem/norm", width=6)
+
+
+@figure.claim("c13e_four_heads_are_enough", origin="ours", where="Thm. 5.5.1, minimality",
+    says="four heads: some copy is right on every task, S2 too, so that six are not needed (greatest least margin)",
+    expect=above(0))  # fmt: skip
+def four(runs):
+    return runs.final("margin/greatest", width=4)
 
 
 @figure.claim("c13d_small_does_better_than_printed", origin="corrected", where="Thm. 5.5.1, minimality",

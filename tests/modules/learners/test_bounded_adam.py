@@ -23,10 +23,17 @@ def test_a_parameter_stays_within_its_bound_and_others_go_on():
         learners.within(learners.adam(0.5), "nothing", 1.0)(torch.nn.Linear(2, 1))
 
 
-def test_rates_follow_a_cosine():
-    schedule = learners.cosine(4)
-    assert [schedule(epoch) for epoch in range(6)] == pytest.approx(
-        [1, (1 + math.cos(math.pi / 4)) / 2, 0.5, (1 - math.cos(math.pi / 4)) / 2, 0, 0]
-    )
-    with pytest.raises(ValueError, match="epochs"):
-        learners.cosine(0)
+def test_rates_follow_a_cosine_and_go_on_from_a_checkpoint():
+    net = torch.nn.Linear(1, 1, bias=False)
+    optimizer = learners.annealed(learners.gd(2.0), 4)(net)
+    rates = []
+    for _ in range(6):
+        rates.append(optimizer.param_groups[0]["lr"])
+        net.weight.grad = torch.zeros(1, 1)
+        optimizer.step()
+        kept, optimizer = optimizer.state_dict(), learners.annealed(learners.gd(2.0), 4)(net)
+        optimizer.load_state_dict(kept)
+    middle = math.cos(math.pi / 4)
+    assert rates == pytest.approx([2, 1 + middle, 1, 1 - middle, 0, 0])
+    with pytest.raises(ValueError, match="steps"):
+        learners.annealed(learners.gd(1.0), 0)
