@@ -2,8 +2,8 @@
 
 All tasks are enumerated with prompts without end; S2 has half the share below which the theorem is stated. Heads are
 whole matrices V_h, signs a_h stay in [-1, 1]; hinge loss plus lambda times the sum of squares. Most trainings end in
-local minima, so many copies train side by side and the one of least objective is kept. With as many heads as the small model
-of the theorem it is right on more than that.
+local minima, so many copies train side by side and the one of least objective is kept. With as many heads as the
+theorem's small model it is right on more than that.
 """
 
 from typing import Literal
