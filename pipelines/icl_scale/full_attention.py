@@ -84,15 +84,15 @@ def cost(config):
 
 
 @figure.claim("c03_the_other_blocks_are_gone", paper="w21 = 0, k = 0",
-    says="norms of w21 and k after training (they begin at 0.11), and relative distance of u U from the closed form",
+    says="norms of w21 and k after training (they begin near 0.1), and relative distance of u U from the closed form",
     expect={"w21": at_most(0.05), "k": at_most(0.05), "u U": at_most(0.05)})  # fmt: skip
 def gone(runs):
     return {"w21": runs.final("norm/w21"), "k": runs.final("norm/k"), "u U": runs.final("product_error")}
 
 
 @figure.claim("c03b_they_fall", origin="ours",
-    says="norms of w21 and k after training over those before", expect={"w21": at_most(0.2), "k": at_most(0.2)}
-)  # fmt: skip
+    says="norms of w21 and k after training over those before", expect={"w21": at_most(0.2), "k": at_most(0.2)},
+    undecided="k falls to a fiftieth, w21 from 0.07 to 0.014, a fifth: 0.21 on three seeds")  # fmt: skip
 def fall(runs):
     return {part: runs.final(f"norm/{part}") / runs.at(f"norm/{part}", 0) for part in ("w21", "k")}
 
