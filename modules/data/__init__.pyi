@@ -25,6 +25,10 @@ from .gaussian_mixture import paired_means as paired_means
 from .gaussian_mixture import similar_groups as similar_groups
 from .gaussian_mixture import spread_means as spread_means
 from .images import Digits as Digits
+from .in_context import RegressionPrompts as RegressionPrompts
+from .in_context import prompt_means as prompt_means
+from .in_context import task_vectors as task_vectors
+from .in_context import token_covariance as token_covariance
 from .injected import gaussians_like as gaussians_like
 from .linear_prompts import LinearPrompts as LinearPrompts
 from .linear_prompts import prompt as prompt
@@ -41,6 +45,10 @@ from .parities import LinearMargin as LinearMargin
 from .parities import StructuredParity as StructuredParity
 from .parities import UniformParity as UniformParity
 from .parities import group_directions as group_directions
+from .parity_tasks import ParityPrompts as ParityPrompts
+from .parity_tasks import endless_parity_prompts as endless_parity_prompts
+from .parity_tasks import parity_pairs as parity_pairs
+from .parity_tasks import parity_prompts as parity_prompts
 from .patterns import CodebookPatterns as CodebookPatterns
 from .patterns import CountLaw as CountLaw
 from .patterns import IntervalPatterns as IntervalPatterns

@@ -36,10 +36,13 @@ from .optimizers import Schedule as Schedule
 from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
 from .optimizers import adam_by_layer as adam_by_layer
+from .optimizers import annealed as annealed
 from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
+from .optimizers import within as within
+from .quasi_newton import minimised as minimised
 from .scaling import Scaling as Scaling
 from .supervised import Supervised as Supervised
 from .teacher import BalancedTeacher as BalancedTeacher

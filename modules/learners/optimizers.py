@@ -1,5 +1,6 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,26 @@ def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
     if not factor > 0:
         raise ValueError(f"factor multiplies a learning rate and must be positive, got {factor}")
     return partial(_stepped, steps, float(factor))
+
+
+def annealed(optimizer: Factory, steps: int) -> Factory:
+    """That optimiser, its rates lr (1 + cos(pi t / steps)) / 2 at step t = 0, 1, ... and 0 from `steps` on.
+
+    The count is kept in checkpoints. Raises ValueError for steps < 1.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    return partial(_annealed, optimizer, steps)
+
+
+def within(optimizer: Factory, name: str, bound: float) -> Factory:
+    """That optimiser, with the parameter `name` of the network cut to [-bound, bound] after each of its steps.
+
+    Raises ValueError unless bound > 0; the factory raises AttributeError where the network has no such parameter.
+    """
+    if not bound > 0:
+        raise ValueError(f"bound must be positive, got {bound}")
+    return partial(_within, optimizer, name, bound)
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
@@ -171,6 +192,31 @@ def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_dec
 
 def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
     return factor ** bisect_right(milestones, epoch)
+
+
+def _annealed(optimizer: Factory, steps: int, net: nn.Module) -> torch.optim.Optimizer:
+    made = optimizer(net)
+    for group in made.param_groups:
+        group |= {"full_lr": group["lr"], "taken": 0}
+
+    def lower(*_: Any) -> None:
+        for group in made.param_groups:
+            group["taken"] += 1
+            group["lr"] = group["full_lr"] * (1 + math.cos(math.pi * min(group["taken"] / steps, 1))) / 2
+
+    made.register_step_post_hook(lower)
+    return made
+
+
+def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torch.optim.Optimizer:
+    made, parameter = optimizer(net), net.get_parameter(name)
+
+    def cut(*_: Any) -> None:
+        if parameter.grad is not None:  # where updates are withheld, nothing is cut either
+            parameter.data.clamp_(-bound, bound)
+
+    made.register_step_post_hook(cut)
+    return made
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

@@ -12,6 +12,12 @@ from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
 from .fixed_statistics import FixedStatistics as FixedStatistics
 from .fixed_statistics import fixed_statistics as fixed_statistics
+from .linear_attention import LinearAttention as LinearAttention
+from .linear_attention import ReducedAttention as ReducedAttention
+from .linear_attention import attention_of_product as attention_of_product
+from .linear_attention import linear_attention as linear_attention
+from .linear_attention import reduced_attention as reduced_attention
+from .linear_attention import whole_attention_of_product as whole_attention_of_product
 from .linearised import Linearised as Linearised
 from .looped import LinearLoopedTransformer as LinearLoopedTransformer
 from .looped import attention_mask as attention_mask
@@ -23,6 +29,11 @@ from .mlp import quadratic as quadratic
 from .mlp import xavier_mlp as xavier_mlp
 from .norm_softmax import MetricNet as MetricNet
 from .norm_softmax import NormSoftmax as NormSoftmax
+from .parity_heads import ParityHeads as ParityHeads
+from .parity_heads import antichain_heads as antichain_heads
+from .parity_heads import binary_heads as binary_heads
+from .parity_heads import parity_heads as parity_heads
+from .parity_heads import small_of_large as small_of_large
 from .perceptron import Perceptron as Perceptron
 from .perceptron import perceptron as perceptron
 from .polynomial import PolynomialNet as PolynomialNet

@@ -31,6 +31,14 @@ UNTRAINED |= {
     for name in ("bounded_rank", "infinite_data", "infinite_data_in_full", "population", "tables")
 }
 UNTRAINED |= {"input_structure/bounds", "input_structure/good_network"}
+# Closed forms on drawn prompts; `optimal_rank` minimises an expected loss without a rate.
+UNTRAINED |= {
+    f"icl_scale/{name}"
+    for name in (
+        "best_rank", "flipped_parity", "flipped_regression", "label_noise", "optimal_rank", "parity_heads",
+        "parity_noise", "scale_gap",
+    )
+}  # fmt: skip
 UNTRAINED |= {f"alignment_elasticity/{name}" for name in ("generators", "hermite", "rotation_generator")}
 # Gradients of the first step, measured at initialisation.
 UNTRAINED |= {

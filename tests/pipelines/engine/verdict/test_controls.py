@@ -7,7 +7,7 @@ from featurelab.pipelines.engine.experiment.config import controls_of
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 
-TRAINED = {e.run_trial: e for e in reversed(registry.experiments()) if controls_of(e.laptop)}
+TRAINED = {e.run_trial: e for e in reversed(registry.experiments()) if "permuted_labels" in controls_of(e.laptop)}
 OF_WHAT_WAS_LEARNED = ("cnfa/", "ptk_centered", "double_centered", "participation_ratio/agop", "catapult", "test_cnfa")
 # measured with running means of batches, which are far from settled after a few
 FROM_RUNNING_STATISTICS = ("input_structure/filter_clusters",)
