@@ -176,7 +176,7 @@ def whitening(runs):
 @figure.claim("p2_the_inverse_covariance_is_learned", origin="ours",
     says="n P11 Sigma is near a multiple of I (greatest over least diagonal entry, largest other entry over their "
     "mean), and n P11 is not (its ratio)",
-    fails="its diagonal is (ratio 1.16), but other entries are up to 0.63 of it: a rotation between loops (`p2b`)",
+    fails="its diagonal is (ratio 1.15), but other entries are up to 0.68 of it: a rotation between loops (`p2b`)",
     expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "of n P11": at_least(4)})  # fmt: skip
 def inverse(runs):
     where = {"variances": SPREAD}
@@ -190,9 +190,7 @@ def inverse(runs):
 @figure.claim("p2b_with_a_rotation", origin="ours",
     says="in whitened coordinates, n sqrt(Sigma) P11 sqrt(Sigma), the symmetric part is near a multiple of I (ratio on "
     "its diagonal, largest other entry over the mean), and what is left is skew (Frobenius norms, ratio)",
-    expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "skew": at_least(0.1)},
-    undecided="the largest other entry of the symmetric part is 0.05 over 3 seeds, with an interval up to 0.104"
-)  # fmt: skip
+    expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "skew": at_least(0.1)})  # fmt: skip
 def rotation(runs):
     names = {"diagonal": "symmetric/diagonal_ratio", "other": "symmetric/off_diagonal", "skew": "skew"}
     return {part: runs.final(metric, variances=SPREAD) for part, metric in names.items()}
