@@ -103,12 +103,14 @@ def fit(
     return trainer
 
 
-def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, recorder: "Recorder") -> None:
-    """Run the learner's test step on the training data and record, at step 0, what it logs."""
+def evaluate(
+    learner: "pl.LightningModule", data: "TensorData", config: Config, recorder: "Recorder", *, step: int = 0
+) -> None:
+    """Run the learner's test step on the training data and record, at `step`, what it logs."""
     trainer = trainer_for(config, inference_mode=False)
     _name_data(data, recorder)
     (values,) = trainer.test(learner, dataloaders=data.train_dataloader(), verbose=False)
-    recorder.log(values, step=0)
+    recorder.log(values, step=step)
 
 
 def _name_data(data: "TensorData", recorder: "Recorder") -> str:
