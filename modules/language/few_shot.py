@@ -70,7 +70,7 @@ class FewShotPrompts(pl.LightningDataModule):
             labels = stream(seed, f"random labels {draw}").integers(0, 2, labels.shape)
         labels = inverted_labels(labels, flips, order)
 
-        def written(index: int, row: Sequence[int]) -> str:
+        def written(index: int, row: Any) -> str:
             shots = [(pool.texts[text], words[label]) for text, label in zip(chosen[index], row, strict=True)]
             return model.prompt(template, shots, queries.texts[index])
 
@@ -78,7 +78,7 @@ class FewShotPrompts(pl.LightningDataModule):
         if not len(kept):
             raise ValueError(f"all {n} prompts are longer than the {model.longest} tokens that the model reads")
         self.left_out = n - len(kept)
-        self.prompts = [written(index, labels[index]) for index in kept]
+        self.prompts = [written(int(index), labels[index]) for index in kept]
         self.targets = torch.from_numpy(np.asarray(queries.labels)[kept])
         self.words = tuple(template.continued(word) for word in words)
         self.batch_size, self.name = batch_size, name
@@ -117,4 +117,5 @@ def _fits(
         return np.ones(n, dtype=bool)
     extra = [[written(i, [label] * exemplars) + template.continued(words[label]) for i in range(n)] for label in (0, 1)]
     lengths = [[len(each.ids) for each in model.encode(texts)] for texts in extra]
-    return np.asarray(lengths).max(0) <= model.longest
+    fits: NDArray[np.bool_] = np.asarray(lengths).max(0) <= model.longest
+    return fits

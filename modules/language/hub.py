@@ -89,7 +89,7 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
-        net = transformers.AutoModelForCausalLM.from_pretrained(
+        net: Any = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=getattr(torch, kind), attn_implementation="eager", use_safetensors=True, **options
         )
     except OSError as error:

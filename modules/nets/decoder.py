@@ -45,25 +45,27 @@ class Decoder(nn.Module):
     def __init__(self, tokens: Tensor, positions: Tensor, parts: nn.ModuleDict, padding: int) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Parameter(tokens), nn.Parameter(positions)
-        self.blocks, self.last, self.head = parts["blocks"], parts["last"], parts["head"]
+        self.blocks = nn.ModuleList(parts["blocks"].children())
+        self.last, self.head = parts["last"], parts["head"]
         self.padding = padding
 
     def forward(self, ids: Integer[Tensor, "n length"]) -> Float[Tensor, "n length vocabulary"]:
         """Logits at every position; zeros in columns that are padding in all rows, which are not computed."""
         begin = int((ids != self.padding).any(0).int().argmax())
         h, seen = self._embedded(ids[:, begin:])
-        for block in self.blocks:  # type: ignore[union-attr]
+        for block in self.blocks:
             h = block(h, seen)
         return nn.functional.pad(self.head(self.last(h)), (0, 0, begin, 0))
 
     def last_row(self, ids: Integer[Tensor, "n length"]) -> Float[Tensor, "n heads length"]:
         """The last block's attention weights of the last position."""
         h, seen = self._embedded(ids)
-        *before, last = self.blocks  # type: ignore[misc]
+        *before, last = self.blocks
         for block in before:
             h = block(h, seen)
-        weights: Tensor = last.attention(h, seen)[0][:, :, -1]
-        return weights
+        assert isinstance(last, DecoderBlock)
+        weights, _ = last.attention(h, seen)
+        return weights[:, :, -1]
 
     def _embedded(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """The first states, and which positions each position sees: real ones that are not after it, and itself."""

@@ -7,6 +7,8 @@ prompt, 100 prompts. The paper finds that 13 billion parameters attend to the re
 Balance is the irrelevant part's mean norm over the relevant part's. The trials are those of `flipped_labels`.
 """
 
+from typing import Any
+
 from featurelab.pipelines import CATEGORIES, Missing, above
 from featurelab.pipelines.icl_scale.flipped_labels import LLAMA, SIZES
 from featurelab.pipelines.icl_scale.flipped_labels import figure as flipped
@@ -23,7 +25,9 @@ figure = flipped.variant(
     paper_grid={("family", "size", "model"): LLAMA[4:], "dataset": ["sst2"], "seed": SEEDS},
     metric="attention_norm/correct_balance", mode="max", minutes=1.5, needs=("sst2",), reads=flipped,
 )  # fmt: skip
-NEEDS_ONE = {"laptop": "small decoders on a made-up language cannot speak for language models: it needs Llama-2"}
+NEEDS_ONE: dict[Any, str] = {
+    "laptop": "small decoders on a made-up language cannot speak for language models: it needs Llama-2"
+}
 
 
 def gain(runs, kind):

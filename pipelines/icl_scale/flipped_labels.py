@@ -8,6 +8,8 @@ into them: in 0.3 of their training prompts all labels are inverted. What can be
 orders them, once all of them can do the task: a small one that was trained too little looks robust.
 """
 
+from typing import Any
+
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
@@ -179,7 +181,10 @@ def panels(runs, axes):
             seeds = own.where(size=size).values("seed")
             table = np.stack([own.curve("accuracy/flipped", size=size, seed=seed) for seed in seeds], axis=1)
             percent = own.curve("accuracy/flipped", size=size).index
-            look = {"linestyle": STYLES[family], "label": f"{family.replace('_', '-')}, {size:g} {UNITS[family]}"}
+            look: dict[str, Any] = {
+                "linestyle": STYLES[family],
+                "label": f"{family.replace('_', '-')}, {size:g} {UNITS[family]}",
+            }
             band(curve, table, percent, color=colour, marker="o", markersize=3, **look)
             ends = table[list(percent).index(0)] - table[list(percent).index(100)]
             fall.scatter([size] * len(ends), ends, color=colour, marker=MARKERS[family], s=18, zorder=3)

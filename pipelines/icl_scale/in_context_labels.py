@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, evaluate, fit, language, learners, nets, np, torch
 
-STAND_IN = "sentiment_language"
 DATASETS = ("sst2", "mrpc", "qqp", "rte", "subj")
 POOL = 2000  # sentences of the made-up language from which exemplars are taken
 SPANS = ("relevant", "irrelevant")
@@ -35,7 +34,7 @@ class LabelsConfig(TrainedConfig):
         "auto", description="type of a published model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
     )
     dataset: Literal["sentiment_language", "cola", "mrpc", "qnli", "qqp", "rte", "sst2", "subj", "wnli"] = Field(
-        STAND_IN, description="labelled sentences of the prompts"
+        "sentiment_language", description="labelled sentences of the prompts"
     )
     exemplars: int = Field(8, ge=1, description="labelled sentences M before the query")
     shares: tuple[float, ...] = Field((0.0, 0.25, 0.5, 0.75, 1.0), description="shares p of their labels inverted")
@@ -72,7 +71,7 @@ class Task:
 
 def task_of(config: LabelsConfig, recorder: Any) -> Task:
     """The published model with sentences of its dataset, or the stand-in, trained, with made-up ones."""
-    return made_up(config, recorder) if config.model is None else published(config)
+    return made_up(config, recorder) if config.model is None else published(config, config.model)
 
 
 def made_up(config: LabelsConfig, recorder: Any) -> Task:
@@ -104,17 +103,17 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     )  # fmt: skip
 
 
-def published(config: LabelsConfig) -> Task:
+def published(config: LabelsConfig, name: str) -> Task:
     on_gpu = config.device != "cpu" and torch.cuda.is_available()
     kind = config.weights if config.weights != "auto" else "bfloat16" if on_gpu else "float32"
-    model = language.load_model(config.model, weights=kind, chat=config.family == "chat")
+    model = language.load_model(name, weights=kind, chat=config.family == "chat")
     pool, test = data.public_texts(config.dataset, "train"), data.public_texts(config.dataset, _test(config.dataset))
     rng = data.stream(config.streams.data, "evaluation")
     chosen = rng.permutation(len(test.texts))[: config.n_test]
     queries = language.Labels([test.texts[i] for i in chosen], test.labels[chosen])
     added = [config.added[i] for i in rng.integers(0, len(config.added), len(chosen))]
-    words = tuple(name.replace("_", " ") for name in pool.names)
-    return Task(model, language.Labels(pool.texts, pool.labels), queries, words, language.NEWLINES, added)
+    first, second = (name.replace("_", " ") for name in pool.names)
+    return Task(model, language.Labels(pool.texts, pool.labels), queries, (first, second), language.NEWLINES, added)
 
 
 def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
@@ -146,7 +145,7 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
 
     def measure(net: Any, written: list[str], targets: Any) -> dict[str, float]:
         spans = {name: [_place(text, both[text][part]) for text in written] for part, name in enumerate(SPANS)}
-        found = {}
+        found: dict[str, float] = {}
         for label, classes in (("correct", targets), ("wrong", 1 - targets)):
             said = [text + prompts.words[c] for text, c in zip(written, classes.tolist(), strict=True)]
             norms = language.attention_norms(task.model, said, spans, batch_size=config.prompts_at_once)

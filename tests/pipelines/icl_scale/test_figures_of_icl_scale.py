@@ -1,0 +1,13 @@
+"""Every figure on in-context learning and scale, run small."""
+
+import pytest
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.check import missing
+
+FIGURES = registry.experiments("icl_scale")
+
+
+@pytest.mark.parametrize("experiment", FIGURES, ids=lambda experiment: experiment.name.partition("/")[2])
+def test_nothing_is_missing_of_a_small_figure(experiment):
+    assert list(missing(experiment)) == []
