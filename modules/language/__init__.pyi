@@ -1,6 +1,7 @@
 from .attended import attention_norms as attention_norms
 from .few_shot import FewShotPrompts as FewShotPrompts
 from .few_shot import Labels as Labels
+from .few_shot import area as area
 from .few_shot import inverted_labels as inverted_labels
 from .few_shot import ranked_first as ranked_first
 from .hub import HubModel as HubModel

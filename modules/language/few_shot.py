@@ -43,6 +43,8 @@ def inverted_labels(labels: Int64[Ids, "n m"], flips: int, order: Int64[Ids, "n 
 class FewShotPrompts(pl.LightningDataModule):
     """Prompts of `exemplars` labelled texts and a query, in batches (prompts, labels of the queries) for a test loop.
 
+    With `batch_size=None` there is one batch.
+
     Each query has exemplars of its own, different texts of `pool` at random. Exactly `flips` of their labels are
     inverted (`shown="true"`), or each is drawn anew, whatever the text (`shown="random"`, others for each `draw`): a
     null level. The label of the query stays. Texts, their order and which labels are inverted first come from streams
@@ -54,8 +56,8 @@ class FewShotPrompts(pl.LightningDataModule):
 
     def __init__(
         self, model: LanguageModel, pool: Labels, queries: Labels, words: tuple[str, str], *, exemplars: int, seed: int,
-        flips: int = 0, shown: Shown = "true", draw: int = 0, template: Template = NEWLINES, batch_size: int = 256,
-        name: str = "prompts",
+        flips: int = 0, shown: Shown = "true", draw: int = 0, template: Template = NEWLINES,
+        batch_size: int | None = None, name: str = "prompts",
     ) -> None:  # fmt: skip
         super().__init__()
         if len(pool.texts) < exemplars or not len(queries.texts):
@@ -81,7 +83,7 @@ class FewShotPrompts(pl.LightningDataModule):
         self.prompts = [written(int(index), labels[index]) for index in kept]
         self.targets = torch.from_numpy(np.asarray(queries.labels)[kept])
         self.words = tuple(template.continued(word) for word in words)
-        self.batch_size, self.name = batch_size, name
+        self.batch_size, self.name = batch_size or len(kept), name
 
     def train_dataloader(self) -> DataLoader[Any]:
         """All prompts, in the order of the queries."""
@@ -107,6 +109,16 @@ def ranked_first(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"
     best = scores == scores.amax(1, keepdim=True)
     own = best.gather(1, targets.to(best.device)[:, None])[:, 0]
     return own.double() / best.sum(1)
+
+
+def area(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -> float:
+    """How often a query of class 1 has a larger score of its word, less the other's, than one of class 0; ties half.
+
+    In [0, 1], 0.5 for what knows nothing, whichever word it prefers; nan where a class is absent.
+    """
+    gap = scores[:, 1] - scores[:, 0]
+    more = gap[targets == 1][:, None] - gap[targets == 0]
+    return ((more > 0).double() + (more == 0).double() / 2).mean().item()
 
 
 def _fits(

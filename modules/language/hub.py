@@ -60,8 +60,15 @@ class HubModel(LanguageModel):
         return logits[:, -last:]
 
     def last_row(self, ids: Tensor, real: Tensor) -> Tensor:
+        """Computed with attention in full ("eager"); scores are not, which takes a quarter of the time."""
         keep = {"logits_to_keep": 1} if "logits_to_keep" in self._takes else {}
-        attention: Tensor = self.net(**self._inputs(ids, real), **keep, output_attentions=True).attentions[-1]
+        net: Any = self.net
+        fast = net.config._attn_implementation
+        net.set_attn_implementation("eager")
+        try:
+            attention: Tensor = net(**self._inputs(ids, real), **keep, output_attentions=True).attentions[-1]
+        finally:
+            net.set_attn_implementation(fast)
         return attention[:, :, -1]
 
     def _inputs(self, ids: Tensor, real: Tensor) -> dict[str, Any]:
@@ -77,8 +84,8 @@ _ROLES = ("user", "assistant")
 def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", chat: bool = True) -> HubModel:
     """The causal language model `name`, found as `find_model` does; no code of its own is run.
 
-    `weights` is the type of its numbers, "auto": bfloat16 on a GPU, float32 elsewhere. Attention is computed in full
-    ("eager"), so that it can be read. Raises ModelMissing; ValueError for files that hold no such model.
+    `weights` is the type of its numbers, "auto": bfloat16 on a GPU, float32 elsewhere. Raises ModelMissing; ValueError
+    for files that hold no such model.
     """
     folder = find_model(name)
     import transformers
@@ -90,7 +97,7 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
         net: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, kind), attn_implementation="eager", use_safetensors=True, **options
+            folder, dtype=getattr(torch, kind), use_safetensors=True, **options
         )
     except OSError as error:
         raise ModelMissing(f"model {name!r} cannot be read from {folder}: {str(error).splitlines()[0]}") from error

@@ -51,17 +51,22 @@ def attends_to_both(runs):
 
 @figure.claim("c13b_in_stand_ins", origin="ours", where="Fig. 5.3, stand-ins",
     says="the same of stand-ins, the largest against the smallest (differences)",
-    expect={label: above(0) for label in LABELS})  # fmt: skip
+    expect={label: above(0) for label in LABELS},
+    untested={"paper": "it is asked of stand-ins"},
+    undecided={"laptop": "0.21 and 0.02 in the mean of three seeds, from -0.03 to 0.49 and from -0.19 to 0.22"}
+)  # fmt: skip
 def in_stand_ins(runs):
     if runs.values("family") != ["stand_in"]:
-        raise Missing("these are published models")
+        raise Missing("it is asked of stand-ins")
     return gain(runs, "norm")
 
 
 @figure.claim("c13c_a_token_for_a_token", origin="ours",
     says="the same of norms divided by the root of the part's tokens (differences)",
-    expect={label: above(0) for label in LABELS})  # fmt: skip
+    expect={label: above(0) for label in LABELS}, untested=NEEDS_ONE)  # fmt: skip
 def a_token(runs):
+    if "stand_in" in runs.values("family"):
+        raise Missing(NEEDS_ONE["laptop"])
     return gain(runs, "per_token")
 
 
@@ -82,7 +87,6 @@ def panels(runs, axes):
             axis.set_xticks(range(1, len(sizes) + 1), [f"{size:g}" for size in sizes])
     for axis in axes[1]:
         axis.set_xlabel(f"parameters ({unit})")
-    for pair in zip(*axes, strict=True):  # the two labels of one part
-        top = max(axis.get_ylim()[1] for axis in pair)
-        for axis in pair:
-            axis.set_ylim(0, top)
+    top = max(axis.get_ylim()[1] for axis in axes.flat)
+    for axis in axes.flat:
+        axis.set_ylim(0, top)

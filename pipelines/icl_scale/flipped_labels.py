@@ -120,7 +120,9 @@ def worse(runs):
 
 @figure.claim("c12_small_models_stay_flat", paper="smaller models stay flat and are seldom below chance",
     says="the smallest model falls by a tenth at most, and is not below chance with all labels inverted",
-    expect={"fall": at_most(0.1), "accuracy": at_least(0.5)})  # fmt: skip
+    expect={"fall": at_most(0.1), "accuracy": at_least(0.5)},
+    fails={"laptop": "the smallest stand-in, right in 0.99 with true labels, falls by 0.50 to 0.50: flat is what has "
+        "been trained too little"})  # fmt: skip
 def flat(runs):
     return {
         "fall": -least(runs, lambda plain, flipped: first(flipped) - first(plain)),
@@ -131,7 +133,9 @@ def flat(runs):
 @figure.claim("c12_pattern_in_numbers", origin="ours", where="Figs. 5.1, 5.2, stand-ins",
     says="the same with thresholds that were set on runs of unequal length: falls differ by half, the smallest stays "
     "above chance, the largest is nearly always wrong",
-    expect={"difference": above(0.5), "ahead": above(0), "smallest": above(0.5), "largest": below(0.1)})  # fmt: skip
+    expect={"difference": above(0.5), "ahead": above(0), "smallest": above(0.5), "largest": below(0.1)},
+    undecided={"laptop": "trained for as many steps as the largest, the smallest falls to 0.50 (0.45 to 0.57) and the "
+        "difference is 0.50 (0.42 to 0.54): on the thresholds"})  # fmt: skip
 def pattern(runs):
     return {
         "difference": fall_more(runs),
@@ -143,7 +147,7 @@ def pattern(runs):
 
 @figure.claim("c12b_all_sizes_can_do_the_task", origin="ours",
     says="with true labels every size is right in 0.95 of the prompts (least accuracy)", expect=at_least(0.95),
-    untested={"paper": "accuracies of published models are what they are"},
+    within=(0, 1), untested={"paper": "it is asked of stand-ins, whose training is ours"},
     controls=("permuted_labels", "untrained"))  # fmt: skip
 def able(runs):
     if runs.values("family") != ["stand_in"]:
@@ -153,17 +157,27 @@ def able(runs):
 
 @figure.claim("c12c_among_those_that_can", origin="ours",
     says="the largest model falls by more than each other model that is right in 0.95 of the prompts with true labels, "
-    "as it is itself (least difference of the falls)", expect=above(0.1))  # fmt: skip
+    "as it is itself (least difference of the falls)", expect=above(0.1),
+    fails={"laptop": "10 thousand parameters suffice to follow the labels as far as 31 thousand do, from 1 to 0; only "
+        "below that is there an order"})  # fmt: skip
 def among_able(runs):
-    def smallest_difference(plain, flipped):
-        falls = drops(plain, flipped)
-        able = [size for size in plain if plain[size] >= 0.95]
-        others = [last(falls) - falls[size] for size in able if size != max(plain)]
-        if max(plain) not in able or not others:
-            raise Missing(f"with true labels {len(able)} of {len(plain)} sizes are right in 0.95 of the prompts")
-        return min(others)
+    return least(runs, lambda plain, flipped: min(beyond(plain, flipped).values()))
 
-    return least(runs, smallest_difference)
+
+@figure.claim("c12d_than_the_smallest_that_can", origin="ours",
+    says="the largest model falls by more than the smallest of those that are right in 0.95 of the prompts with true "
+    "labels, as it is itself (difference of the falls)", expect=above(0.1))  # fmt: skip
+def than_smallest(runs):
+    return least(runs, lambda plain, flipped: first(beyond(plain, flipped)))
+
+
+def beyond(plain, flipped):
+    """By how much the largest model falls more than each other, where both can do the task; else raises `Missing`."""
+    falls = drops(plain, flipped)
+    able = [size for size in plain if plain[size] >= 0.95]
+    if max(plain) not in able or len(able) < 2:
+        raise Missing(f"with true labels {len(able)} of {len(plain)} sizes are right in 0.95 of the prompts")
+    return {size: last(falls) - falls[size] for size in able if size != max(plain)}
 
 
 MARKERS = {"stand_in": "o", "chat": "o", "base": "s"}
@@ -192,5 +206,8 @@ def panels(runs, axes):
     curve.text(100, 0.52, "chance", ha="right", fontsize=7, color="#5b6770")
     curve.set(xlabel="labels inverted (%)", ylabel="accuracy (query's own label)", ylim=(-0.03, 1.03))
     curve.legend(loc="lower left", fontsize=7)
+    sizes, unit = sorted(set(runs.values("size"))), UNITS[runs.values("family")[0]]
     fall.axhline(0, color="#5b6770", linewidth=0.8)
-    fall.set(xscale="log", xlabel="parameters", ylabel="accuracy at 0% less that at 100%", ylim=(-0.2, 1.1))
+    fall.set(xscale="log", xlabel=f"parameters ({unit}s)", ylabel="accuracy at 0% less that at 100%", ylim=(-0.2, 1.1))
+    fall.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    fall.minorticks_off()

@@ -120,13 +120,13 @@ def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
     """`accuracy/flipped` at step 100 p: the share of queries whose own label word is the likelier one."""
     for share in config.shares:
         prompts = task.prompts(config, flips=round(share * config.exemplars))
-        asked(task, prompts, "accuracy/flipped", config, recorder, step=round(100 * share))
+        asked(task, prompts, "flipped", config, recorder, step=round(100 * share))
         recorder.log({"prompts/left_out": prompts.left_out}, step=round(100 * share))
 
 
-def asked(task: Task, prompts: Any, name: str, config: LabelsConfig, recorder: Any, *, step: int = 0) -> None:
-    """Record the accuracy on these prompts."""
-    measure = partial(_right, task.model, prompts.words, config.prompts_at_once, name)
+def asked(task: Task, prompts: Any, kind: str, config: LabelsConfig, recorder: Any, *, step: int = 0) -> None:
+    """Record the accuracy on these prompts, and the area under the curve that no preference for a word moves."""
+    measure = partial(_right, task.model, prompts.words, config.prompts_at_once, kind)
     evaluate(learners.Measurement(task.model.net, measure), prompts, config, recorder, step=step)
 
 
@@ -139,7 +139,7 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     queries = language.Labels([f"{x} {more}" for x, more in pairs], labels)
     prompts = language.FewShotPrompts(
         task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
-        batch_size=n, name=f"{config.dataset} with additions",
+        name=f"{config.dataset} with additions",
     )  # fmt: skip
     kept: dict[str, Any] = {}
 
@@ -176,9 +176,10 @@ def cost(config: LabelsConfig) -> Cost:
     return Cost(parameters, work * length * parameters, 4.0 * numbers + 2.0 * config.steps * length, config.steps)
 
 
-def _right(model: Any, words: Any, at_once: int, name: str, net: Any, prompts: Any, targets: Any) -> dict[str, float]:
-    scores = language.word_scores(model, prompts, words, batch_size=at_once)
-    return {name: language.ranked_first(scores, targets.cpu()).mean().item()}
+def _right(model: Any, words: Any, at_once: int, kind: str, net: Any, prompts: Any, targets: Any) -> dict[str, float]:
+    scores, targets = language.word_scores(model, prompts, words, batch_size=at_once), targets.cpu()
+    right = language.ranked_first(scores, targets).mean().item()
+    return {f"accuracy/{kind}": right, f"area/{kind}": language.area(scores, targets)}
 
 
 def _test(dataset: str) -> str:

@@ -13,6 +13,7 @@ from featurelab.modules.language import (
     Labels,
     Template,
     WordModel,
+    area,
     inverted_labels,
     ranked_first,
 )
@@ -110,6 +111,19 @@ def test_the_digest_is_of_what_is_asked(model):
 def test_ties_share_what_is_ranked_first():
     scores = torch.tensor([[-1.0, -2.0], [-3.0, -3.0], [-5.0, -4.0]], dtype=torch.float64)
     assert ranked_first(scores, torch.tensor([0, 1, 0])).tolist() == [1.0, 0.5, 0.0]
+
+
+def test_the_area_is_the_share_of_pairs_in_order_whichever_word_is_preferred():
+    rng = np.random.default_rng(0)
+    scores, targets = (
+        torch.from_numpy(rng.integers(0, 4, (60, 2)).astype(float)),
+        torch.from_numpy(rng.integers(0, 2, 60)),
+    )
+    gaps = (scores[:, 1] - scores[:, 0]).tolist()
+    positive, negative = ([g for g, y in zip(gaps, targets.tolist(), strict=True) if y == c] for c in (1, 0))
+    share = np.mean([(a > b) + (a == b) / 2 for a in positive for b in negative])
+    assert area(scores, targets) == pytest.approx(share)
+    assert area(scores + torch.tensor([7.0, 0.0]), targets) == pytest.approx(share)
 
 
 def test_other_labels_and_too_few_texts_are_refused(model):
