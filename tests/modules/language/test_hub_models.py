@@ -33,6 +33,12 @@ def model(llama):
     return load_model(str(llama))
 
 
+@pytest.fixture(scope="module")
+def in_full(llama):
+    """The same network, which tells its attention."""
+    return transformers.AutoModelForCausalLM.from_pretrained(llama, attn_implementation="eager")
+
+
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch, tmp_path):
     """No network, and a cache of the hub that is empty."""
@@ -79,14 +85,14 @@ def test_a_word_that_the_tokenizer_joins_with_the_end_of_the_prompt_counts_from_
     assert (joined < 0).all()
 
 
-def test_padding_on_the_left_changes_nothing(model):
+def test_padding_on_the_left_changes_nothing(model, in_full):
     ids = [encoded.ids for encoded in model.encode(PROMPTS)]
     together, mask = padded(ids)
     assert not mask.all()
     with torch.no_grad():
         logits, rows = model.logits(together, mask, 2), model.last_row(together, mask)
         for index, sequence in enumerate(ids):
-            plain = model.net(torch.tensor([sequence]), output_attentions=True)
+            plain = in_full(torch.tensor([sequence]), output_attentions=True)
             torch.testing.assert_close(logits[index], plain.logits[0, -2:], rtol=1e-4, atol=1e-5)
             own = plain.attentions[-1][0, :, -1]
             torch.testing.assert_close(rows[index, :, -len(sequence) :], own, rtol=1e-4, atol=1e-6)
@@ -94,7 +100,7 @@ def test_padding_on_the_left_changes_nothing(model):
             torch.testing.assert_close(own.sum(1), torch.ones(4))
 
 
-def test_norms_of_attention_are_those_of_loops(model):
+def test_norms_of_attention_are_those_of_loops(model, in_full):
     texts = [f"sentence: {x} Tom has 3 hats.\nThe answer is positive" for x in ("a good film", "dull")]
     parts = {"relevant": ["a good film", "dull"], "irrelevant": ["Tom has 3 hats."] * 2}
     spans = {
@@ -106,7 +112,7 @@ def test_norms_of_attention_are_those_of_loops(model):
         for index, (text, (begin, end)) in enumerate(zip(texts, where, strict=True)):
             tokens = model.tokenizer(text, return_offsets_mapping=True)
             with torch.no_grad():
-                row = model.net(torch.tensor([tokens["input_ids"]]), output_attentions=True).attentions[-1][0, :, -1]
+                row = in_full(torch.tensor([tokens["input_ids"]]), output_attentions=True).attentions[-1][0, :, -1]
             total, count = 0.0, 0
             for j, (first, last) in enumerate(tokens["offset_mapping"]):
                 if any(begin <= c < end for c in range(first, last)):
