@@ -2,10 +2,9 @@
 
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
+from tinyllama import save_llama
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
@@ -15,7 +14,6 @@ from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.tracking.provenance import changes, environment
 
 datasets, transformers = pytest.importorskip("datasets"), pytest.importorskip("transformers")
-sys.path.append(str(Path(__file__).parents[2] / "modules" / "language"))
 
 SENTIMENT, FLIPPED = registry.find("icl_scale/sentiment"), registry.find("icl_scale/flipped_labels")
 TRUE = [("a good film", 1), ("a dull film", 0), ("what a dull one", 0), ("good, good", 1)]
@@ -24,13 +22,6 @@ TRUE = [("a good film", 1), ("a dull film", 0), ("what a dull one", 0), ("good, 
 @pytest.fixture(scope="module")
 def at_hand(tmp_path_factory):
     """A data folder with a few sentences of SST-2 and an untrained tiny Llama, plain and with a chat template."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location(
-        "tiny_llama", Path(__file__).parents[2] / "modules/language/conftest.py"
-    )
-    tiny = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tiny)
     root = tmp_path_factory.mktemp("data")
     (root / "sst2").mkdir()
     for split, n in (("train", 24), ("validation", 12)):
@@ -38,7 +29,7 @@ def at_hand(tmp_path_factory):
         table = {"sentence": [f"{x} {i}" for i, (x, _) in enumerate(rows)], "label": [y for _, y in rows]}
         datasets.Dataset.from_dict(table).to_parquet(root / "sst2" / f"{split}-0.parquet")
     for name, chat in (("stories260K", False), ("talks", True)):
-        tiny.save_llama(root / "models" / name, chat=chat, max_position_embeddings=512)
+        save_llama(root / "models" / name, chat=chat, max_position_embeddings=512)
     return root
 
 
