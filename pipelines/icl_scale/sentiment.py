@@ -36,6 +36,10 @@ figure = Experiment(
 figure.cost(cost)
 
 
+ALWAYS_POSITIVE = 'stories260K answers "positive" to every prompt, whatever the labels in it'
+CANNOT = "stories260K cannot do the task with true labels: its accuracy is the share of positive sentences"
+
+
 @figure.trial
 def run(config, recorder):
     task = task_of(config, recorder)
@@ -58,27 +62,30 @@ def able(runs):
 
 @figure.claim("s1_the_model_can_do_the_task", origin="ours",
     says="with true labels it is right more often than the larger class would be (difference)", expect=above(0),
-    controls=("permuted_labels", "untrained"))  # fmt: skip
+    controls=("permuted_labels", "untrained"), fails={"paper": ALWAYS_POSITIVE})  # fmt: skip
 def can(runs):
-    return runs.at("accuracy/flipped", 0) - runs.final("accuracy/larger_class")
+    n = runs.final("prompts/read")  # accuracies are kept in single precision: what is equal shall be so
+    return (round(n * runs.at("accuracy/flipped", 0)) - round(n * runs.final("accuracy/larger_class"))) / n
 
 
 @figure.claim("s1b_it_uses_the_labels_it_is_shown", origin="ours",
-    says="it is right more often with true labels than with labels drawn at random (difference)", expect=above(0)
-)  # fmt: skip
+    says="it is right more often with true labels than with labels drawn at random (difference)", expect=above(0),
+    fails={"paper": ALWAYS_POSITIVE})  # fmt: skip
 def uses(runs):
     return runs.at("accuracy/flipped", 0) - runs.curve("accuracy/random_labels").mean()
 
 
 @figure.claim("s2_inverted_labels_take_accuracy", paper="accuracy falls as labels are inverted; curves, no number",
-    says="accuracy with true labels exceeds that with all labels inverted (difference)", expect=above(0))  # fmt: skip
+    says="accuracy with true labels exceeds that with all labels inverted (difference)", expect=above(0),
+    untested={"paper": CANNOT})  # fmt: skip
 def takes(runs):
     able(runs)
     return runs.at("accuracy/flipped", 0) - runs.at("accuracy/flipped", 100)
 
 
 @figure.claim("s3_falls_below_chance", paper="large models fall below chance, small ones seldom", expect=above(0),
-    says="with all labels inverted the model is wrong more often than right (0.5 less its accuracy)")  # fmt: skip
+    says="with all labels inverted the model is wrong more often than right (0.5 less its accuracy)",
+    untested={"paper": CANNOT})  # fmt: skip
 def below_chance(runs):
     able(runs)
     return 0.5 - runs.at("accuracy/flipped", 100)
