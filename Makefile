@@ -15,7 +15,7 @@ help:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public,lm]'
 	@touch $(READY)
 
 # A claim that comes out otherwise than documented ends reproduce with status 1; the report is written all the same.

@@ -1,4 +1,5 @@
 from . import data as data
+from . import language as language
 from . import learners as learners
 from . import measures as measures
 from . import nets as nets

@@ -21,13 +21,17 @@ from featurelab.tracking.store.artifacts import plain
 LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
 
 
-def environment(threads: int | None = None, dispatch: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return packages, interpreter, platform, processor, GPUs, source revision, thread count and kernels.
+def environment(
+    threads: int | None = None, dispatch: Mapping[str, str] | None = None, read: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return packages, interpreter, platform, processor, GPUs, source revision, thread count, kernels, files read.
 
     `threads` is the number a float sum was split over, and `dispatch` names the kernels that made it: both change its
-    last bits. No environment variable and no host name is read. All but these two is gathered once a process.
+    last bits. `read` holds digests of files by what they are. No environment variable and no host name is read. All but
+    these three is gathered once a process.
     """
-    return {**_machine(), "threads": threads, **({"dispatch": dict(dispatch)} if dispatch is not None else {})}
+    given = {"dispatch": dict(dispatch) if dispatch is not None else None, "read": dict(read or {})}
+    return {**_machine(), "threads": threads, **{name: value for name, value in given.items() if value}}
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -43,6 +47,8 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
             lines += _source_changes(before or {}, after or {})
         elif key == "dispatch":
             lines += _dispatch_changes(before or {}, after or {})
+        elif key == "read":
+            lines += _named_changes(before or {}, after or {})
         else:
             lines.append(f"{key}: {_shown(before)} -> {_shown(after)}")
     return lines
@@ -135,8 +141,10 @@ def _package_changes(old: list[str], new: list[str]) -> list[str]:
 
 
 def _dispatch_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    if not (old and new):
-        return []  # runs of earlier versions do not say
+    return _named_changes(old, new) if old and new else []  # runs of earlier versions do not say
+
+
+def _named_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     pairs = [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
     return [f"{name}: {_shown(was)} -> {_shown(now)}" for name, was, now in pairs if was != now]
 

@@ -70,6 +70,8 @@ from .public_sources import from_folders as from_folders
 from .public_sources import load as load
 from .public_sources import require as require
 from .public_sources import source as source
+from .public_texts import LabelledTexts as LabelledTexts
+from .public_texts import public_texts as public_texts
 from .random_fields import class_clouds as class_clouds
 from .random_fields import random_fields as random_fields
 from .relabel import Relabelled as Relabelled
@@ -77,6 +79,10 @@ from .relabel import coarse_groups as coarse_groups
 from .relabel import fine_labels as fine_labels
 from .relabel import groups_from_pairs as groups_from_pairs
 from .relabel import random_groups as random_groups
+from .sentiment_language import SENTIMENT_WORDS as SENTIMENT_WORDS
+from .sentiment_language import SentimentPrompts as SentimentPrompts
+from .sentiment_language import irrelevant_words as irrelevant_words
+from .sentiment_language import sentiment_sentences as sentiment_sentences
 from .streaming import BalancedBatches as BalancedBatches
 from .streaming import StreamedImages as StreamedImages
 from .streaming import metric_split as metric_split

@@ -150,6 +150,8 @@ def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt
 
 
 def _refuse(entry: Source, targets: str, pixels: str, rows: str, kept: tuple[int, ...]) -> None:
+    if entry.texts:
+        raise ValueError(f"{entry.name} holds texts, no pictures")
     known = {"targets": Targets, "pixels": Pixels, "rows": Literal["random", "first"]}
     for option, given in (("targets", targets), ("pixels", pixels), ("rows", rows)):
         choices = known[option].__args__  # type: ignore[attr-defined]

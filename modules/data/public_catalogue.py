@@ -1,4 +1,4 @@
-"""Which public image datasets there are, and how the columns of each become inputs and targets."""
+"""Which public datasets of pictures there are, and how the columns of each become inputs and targets."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -29,10 +29,11 @@ class Source:
     config: str | None  # None: the repository has one
     splits: MappingProxyType[str, int]  # split -> rows on the hub
     label: str  # column
-    size: int  # pictures are resized to size x size
     classes: int
     needs: str
     url: str  # licence and citation
+    size: int = 0  # pictures are resized to size x size
+    texts: tuple[str, ...] = ()  # columns of text, for a dataset that has no pictures
     image: str = "image"  # column; `load` calls it `image`
     test: str = "test"  # the split that stands for the test set
     channels: int = 3
@@ -47,7 +48,7 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        return ["image", self.label, *(column for column in (self.coarse, self.domain) if column)]
+        return [*(self.texts or ("image",)), self.label, *(column for column in (self.coarse, self.domain) if column)]
 
 
 def _splits(**rows: int) -> MappingProxyType[str, int]:

@@ -1,4 +1,4 @@
-"""Public image datasets on the Hugging Face hub (the extra `featurelab[public]`): which there are, and their rows.
+"""Public datasets on the Hugging Face hub (the extra `featurelab[public]`): which there are, and their rows.
 
 Loading never touches the network: rows come from parquet files under a data folder, or from the copy that `fetch`
 (or any earlier `datasets.load_dataset`) left in the hub's cache. Only `fetch` downloads.
@@ -18,9 +18,12 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
-from .public_catalogue import SOURCES
+from .public_catalogue import SOURCES as PICTURES
 from .public_catalogue import Source as Source
 from .public_names import MISSPELT
+from .text_catalogue import TEXTS
+
+SOURCES = PICTURES | TEXTS
 
 
 class DatasetMissing(Exception):
@@ -41,7 +44,7 @@ def source(name: str) -> Source:
 
 
 def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
-    """The image and label columns of a split, as a memory-mapped `datasets.Dataset`; pictures stand in `image`.
+    """The columns of a split that are used, as a memory-mapped `datasets.Dataset`; pictures stand in `image`.
 
     Rows come from `<root>/<name>/<split>*.parquet` where there are such files (root: the argument, else the environment
     variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads.
@@ -78,11 +81,12 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
         _agree(rows.features[entry.coarse], coarse, len(coarse), f"{origin}, {entry.coarse}")
     if entry.domain:
         _agree(rows.features[entry.domain], entry.domains, len(entry.domains), f"{origin}, {entry.domain}")
-    return rows.select_columns(entry.columns).cast_column("image", datasets.Image())
+    rows = rows.select_columns(entry.columns)
+    return rows if entry.texts else rows.cast_column("image", datasets.Image())
 
 
 def require(name: str, *, root: str | Path | None = None) -> None:
-    """Raise DatasetMissing unless the splits that `PublicImages` reads are on this machine; reads no images."""
+    """Raise DatasetMissing unless the training and the test split are on this machine; reads no rows."""
     for split in ("train", source(name).test):
         load(name, split, root=root)
 
@@ -108,8 +112,8 @@ def fetch(name: str) -> None:
 def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
     """What is on this machine: `present`, and of each split found `rows`, `columns` (name -> type) and `digest`.
 
-    The digest is the SHA-256 over the encoded images and the labels, in order. Where nothing is found, `missing`
-    says how to get it.
+    The digest is the SHA-256 over the encoded images, or the texts, and the labels, in order. Where nothing is found,
+    `missing` says how to get it.
     """
     entry = source(name)
     found: dict[str, Any] = {}
@@ -189,10 +193,13 @@ def from_folders(name: str, folder: str | Path, *, root: str | Path | None = Non
 
 
 def digest(rows: Any, entry: Source) -> str:
-    """SHA-256 (hex) over the encoded images and the labels of these rows, in order."""
+    """SHA-256 (hex) over the encoded images, or the texts, and the labels of these rows, in order."""
     total = hashlib.sha256()
     for table in rows.with_format("arrow").iter(batch_size=1000):
-        for picture in table["image"].combine_chunks().field("bytes"):
+        for column in entry.texts:
+            for text in table[column].to_pylist():
+                total.update(f"{len(text.encode())} {text}".encode())
+        for picture in () if entry.texts else table["image"].combine_chunks().field("bytes"):
             total.update(picture.as_buffer())
         total.update(table[entry.label].to_numpy().astype("<i8").tobytes())
     return total.hexdigest()

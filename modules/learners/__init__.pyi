@@ -1,5 +1,6 @@
 from .adamw import adamw as adamw
 from .adamw import penalised as penalised
+from .answers import answer_loss as answer_loss
 from .averaging import DenseAverage as DenseAverage
 from .averaging import valley as valley
 from .deep_rfm import DeepRFM as DeepRFM

@@ -191,6 +191,8 @@ from .signal_noise import separation_bound as separation_bound
 from .signal_noise import separation_ratio as separation_ratio
 from .similarity import CrossMoments as CrossMoments
 from .similarity import linear_cka as linear_cka
+from .span_norms import SpanNorms as SpanNorms
+from .span_norms import span_norms as span_norms
 from .spectra import effective_rank as effective_rank
 from .spectra import eigenvalue_dispersion as eigenvalue_dispersion
 from .spectra import haar_orthogonal as haar_orthogonal

@@ -8,6 +8,8 @@ from .conv import drawn as drawn
 from .cubic import CubicNearZero as CubicNearZero
 from .cubic import CubicNet as CubicNet
 from .cubic import cubic as cubic
+from .decoder import Decoder as Decoder
+from .decoder import decoder as decoder
 from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
 from .fixed_statistics import FixedStatistics as FixedStatistics

@@ -1,4 +1,4 @@
-"""Small parquet files of the public datasets, of the schema that they have on the hub, their pictures noise.
+"""Small parquet files of the public datasets, of the schema that they have on the hub, with noise and numbers in them.
 
 Import `public_images` into a test module to have those of `few_rows` in $FEATURELAB_DATA during its tests, or call
 `write_public` for others and for chosen sizes.
@@ -37,7 +37,8 @@ def write_public(
     height, width = SIDES.get(name, (entry.size, entry.size))
     rng = np.random.default_rng([seed, *name.encode()])
     label = datasets.ClassLabel(names=[*entry.names]) if entry.names else datasets.ClassLabel(num_classes=entry.classes)
-    features = {entry.image: datasets.Image(), entry.label: datasets.Value("bool") if name == "celeba" else label}
+    features = {entry.label: datasets.Value("bool") if name == "celeba" else label}
+    features |= dict.fromkeys(entry.texts, datasets.Value("string")) or {entry.image: datasets.Image()}
     if entry.coarse:
         features[entry.coarse] = datasets.ClassLabel(names=[*(entry.coarse_names or ())])
     if entry.domain:
@@ -49,10 +50,11 @@ def write_public(
         n = each * entry.classes
         labels = [i % entry.classes for i in range(n)]
         shape = (height, width, 3) if entry.channels == 3 else (height, width)
-        table: dict[str, Any] = {
-            entry.image: [png(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(n)],
-            entry.label: [bool(y) for y in labels] if name == "celeba" else labels,
-        }
+        table: dict[str, Any] = {entry.label: [bool(y) for y in labels] if name == "celeba" else labels}
+        for column in entry.texts:
+            table[column] = [f"{column} {split} {i} of class {y} " for i, y in enumerate(labels)]
+        if not entry.texts:
+            table[entry.image] = [png(rng.integers(0, 256, shape, dtype=np.uint8)) for _ in range(n)]
         if entry.coarse:
             table[entry.coarse] = [CIFAR100_TO_COARSE[y] for y in labels]
         if entry.domain:  # as many rows of each, class by class

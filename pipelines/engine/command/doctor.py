@@ -26,6 +26,7 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _disk(),
         _compute(),
         _public(),
+        _language(),
         _unsent(outbox),
     ]
 
@@ -75,8 +76,14 @@ def _compute() -> dict[str, Any]:
 
 def _public() -> dict[str, Any]:
     found = importlib.util.find_spec("datasets") is not None
-    hint = "installed" if found else "not installed: paper presets on real images need pip install 'featurelab[public]'"
+    hint = "installed" if found else "not installed: paper presets on real data need pip install 'featurelab[public]'"
     return _check("public data", True, hint)
+
+
+def _language() -> dict[str, Any]:
+    found = importlib.util.find_spec("transformers") is not None
+    hint = "installed" if found else "not installed: published language models need pip install 'featurelab[lm]'"
+    return _check("language models", True, hint)
 
 
 def _unsent(outbox: Path) -> dict[str, Any]:

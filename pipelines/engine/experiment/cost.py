@@ -11,13 +11,14 @@ SECONDS_A_STEP = 1e-3
 
 @dataclass(frozen=True)
 class Cost:
-    """An estimate for one trial; memory is that at the peak, data the names of public datasets."""
+    """An estimate for one trial; memory is that at the peak, data and models the names of public ones that it reads."""
 
     parameters: int
     flops: float
     memory_bytes: float
     steps: int = 1
     data: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
     @property
     def gpu_hours(self) -> float:

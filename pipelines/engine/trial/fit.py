@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback
 
     from featurelab.modules.data import TensorData
+    from featurelab.modules.language import FewShotPrompts
     from featurelab.tracking import Recorder
 else:
     pl = lazy("pytorch_lightning")
@@ -103,15 +104,22 @@ def fit(
     return trainer
 
 
-def evaluate(learner: "pl.LightningModule", data: "TensorData", config: Config, recorder: "Recorder") -> None:
-    """Run the learner's test step on the training data and record, at step 0, what it logs."""
+def evaluate(
+    learner: "pl.LightningModule",
+    data: "TensorData | FewShotPrompts",
+    config: Config,
+    recorder: "Recorder",
+    *,
+    step: int = 0,
+) -> None:
+    """Run the learner's test step on the training data and record, at `step`, what it logs."""
     trainer = trainer_for(config, inference_mode=False)
     _name_data(data, recorder)
     (values,) = trainer.test(learner, dataloaders=data.train_dataloader(), verbose=False)
-    recorder.log(values, step=0)
+    recorder.log(values, step=step)
 
 
-def _name_data(data: "TensorData", recorder: "Recorder") -> str:
+def _name_data(data: "TensorData | FewShotPrompts", recorder: "Recorder") -> str:
     digest = data.digest()[:32]  # MLflow takes at most 36 characters
     recorder.dataset(data.name or type(data).__name__, digest, data.describe())
     return digest

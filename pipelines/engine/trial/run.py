@@ -26,6 +26,7 @@ from featurelab.modules.learners import withheld_updates
 from featurelab.pipelines.engine.experiment.config import Config, Scale, stream_seed
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
+from featurelab.pipelines.engine.trial.inputs import digests
 from featurelab.pipelines.engine.trial.isolation import dispatch
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.record import TrialRecord
@@ -192,7 +193,7 @@ def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float
 
 def _keep_environment(store: Store, recorder: Recorder, experiment: Experiment, config: Config, attempt: int) -> None:
     """Record the environment; where it is not the one that the run began in, both, and what has changed."""
-    found = environment(threads=config.threads, dispatch=dispatch())
+    found = environment(threads=config.threads, dispatch=dispatch(), read=digests(experiment, config))
     try:
         first = store.read_json(recorder.run_id, "environment.json") if attempt > 1 else None
     except StoreError:  # it may be on a machine that is gone

@@ -1,0 +1,61 @@
+"""Which public datasets of texts in two classes there are: those of GLUE with two classes, and subjectivity."""
+
+from types import MappingProxyType
+
+from .public_catalogue import Source
+
+GLUE = "https://gluebenchmark.com"
+
+
+def _glue(
+    name: str, rows: tuple[int, int, int], texts: tuple[str, ...], names: tuple[str, str], needs: str
+) -> Source:  # fmt: skip
+    """A task of GLUE, tested on its validation split: labels of its test split are not public (-1)."""
+    splits = MappingProxyType(dict(zip(("train", "validation", "test"), rows, strict=True)))
+    return Source(
+        name=name, repo_id="nyu-mll/glue", config=name, splits=splits, label="label", classes=2, needs=needs, url=GLUE,
+        texts=texts, test="validation", names=names,
+    )  # fmt: skip
+
+
+TEXTS = {
+    source.name: source
+    for source in (
+        _glue("cola", (8_551, 1_043, 1_063), ("sentence",), ("unacceptable", "acceptable"), "0.4 MB of downloads"),
+        _glue("mrpc", (3_668, 408, 1_725), ("sentence1", "sentence2"), ("not_equivalent", "equivalent"),
+            "1 MB of downloads"),
+        _glue("qnli", (104_743, 5_463, 5_463), ("question", "sentence"), ("entailment", "not_entailment"),
+            "20 MB of downloads"),
+        _glue("qqp", (363_846, 40_430, 390_965), ("question1", "question2"), ("not_duplicate", "duplicate"),
+            "70 MB of downloads; non-commercial use only"),
+        _glue("rte", (2_490, 277, 3_000), ("sentence1", "sentence2"), ("entailment", "not_entailment"),
+            "1 MB of downloads"),
+        Source(
+            name="sst2",
+            repo_id="stanfordnlp/sst2",
+            config=None,
+            splits=MappingProxyType({"train": 67_349, "validation": 872, "test": 1_821}),
+            label="label",
+            classes=2,
+            needs="5 MB of downloads; licence not stated",
+            url="https://nlp.stanford.edu/sentiment",
+            texts=("sentence",),
+            test="validation",
+            names=("negative", "positive"),
+        ),
+        Source(
+            name="subj",
+            repo_id="SetFit/subj",
+            config=None,
+            splits=MappingProxyType({"train": 8_000, "test": 2_000}),
+            label="label",
+            classes=2,
+            needs="1 MB of downloads; licence not stated",
+            url="https://www.cs.cornell.edu/people/pabo/movie-review-data",
+            texts=("text",),
+            names=("objective", "subjective"),
+        ),
+        _glue("wnli", (635, 71, 146), ("sentence1", "sentence2"), ("not_entailment", "entailment"),
+            "0.1 MB of downloads"),
+    )
+}  # fmt: skip

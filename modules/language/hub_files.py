@@ -1,0 +1,97 @@
+"""Published language models on this machine: where their files are, and digests of them. Never touches the network."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json",
+)  # fmt: skip
+INDEX = "model.safetensors.index.json"
+
+
+class ModelMissing(Exception):
+    """A language model is not on this machine (or `transformers` is not installed); one line says how to get it."""
+
+
+def find_model(name: str) -> Path:
+    """The folder that holds a model in the hub's format, with its weights as safetensors and its tokenizer.
+
+    `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub whose copy is
+    in the hub's cache. Raises ModelMissing where there is none, where files of it are missing, and without the extra
+    `lm`.
+    """
+    if find_spec("transformers") is None:
+        install = "run `pip install 'featurelab[lm]'`"
+        raise ModelMissing(f"language models need the extra `lm`: {install}, then {_way(name)}")
+    for folder in _places(name):
+        if (folder / "config.json").is_file():
+            if lacking := _lacking(folder):
+                raise ModelMissing(f"model {name!r} lacks {lacking} in {folder}: {_way(name)}")
+            return folder
+    raise ModelMissing(f"model {name!r} is not on this machine: {_way(name)}")
+
+
+def model_digests(name: str) -> dict[str, str]:
+    """SHA-256 (hex) of a model's files: of its `weights` and configuration, and of its `tokenizer`.
+
+    Raises ModelMissing as `find_model`.
+    """
+    folder = find_model(name)
+    weights = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
+    parts = {"weights": weights, "tokenizer": [folder / part for part in TOKENIZER if (folder / part).is_file()]}
+    return {part: _digest(files) for part, files in parts.items()}
+
+
+def _places(name: str) -> Iterable[Path]:
+    yield Path(name)
+    root = os.environ.get("FEATURELAB_DATA")
+    if root and not Path(name).is_absolute() and ".." not in Path(name).parts:
+        yield Path(root, "models", name)
+    if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and ".." not in name:
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(name, "config.json")
+        if isinstance(cached, str):
+            yield Path(cached).parent
+
+
+def _lacking(folder: Path) -> str:
+    """What of a model is not in its folder; empty where all is there."""
+    if (folder / INDEX).is_file():
+        parts = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+        absent = [part for part in parts if not (folder / part).is_file()]
+        if absent:
+            return f"{absent[0]}, one of its {len(parts)} files of weights"
+    elif not any(folder.glob("*.safetensors")):
+        return "weights as safetensors"
+    return "" if any((folder / part).is_file() for part in TOKENIZER) else "its tokenizer"
+
+
+def _way(name: str) -> str:
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not name.startswith("."):
+        return f"run `hf download {name}`, or put it into $FEATURELAB_DATA/models/{name}/"
+    folder = f"$FEATURELAB_DATA/models/{Path(name).name}/"
+    return f"put it into {folder}, or name one of the hub, fetched with `hf download OWNER/MODEL`"
+
+
+def _digest(files: list[Path]) -> str:
+    """Over names and digests of the files."""
+    total = hashlib.sha256()
+    for file in files:
+        state = file.stat()
+        total.update(f"{file.name} {_file_digest(str(file.resolve()), state.st_size, state.st_mtime_ns)}\n".encode())
+    return total.hexdigest()
+
+
+@lru_cache(1024)
+def _file_digest(path: str, size: int, changed: int) -> str:
+    """Read again only if its size or time has changed: large models take minutes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

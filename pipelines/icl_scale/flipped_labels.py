@@ -1,0 +1,216 @@
+"""Figures 5.1 and 5.2. Larger language models follow inverted labels in a prompt, smaller ones keep to what they knew.
+
+Of M = 16 labelled sentences in the prompt a share p have their labels inverted; accuracy is that of the query's own
+label. The figures show Llama chat and base models on five datasets of two classes; the text gives no number.
+
+The laptop preset has stand-ins of four sizes, all trained for as many steps. That they follow inverted labels is put
+into them: in 0.3 of their training prompts all labels are inverted. What can be asked of them is whether size alone
+orders them, once all of them can do the task: a small one that was trained too little looks robust.
+"""
+
+from typing import Any
+
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Missing,
+    above,
+    at_least,
+    at_most,
+    band,
+    below,
+    choice,
+    loguniform,
+    np,
+)
+from featurelab.pipelines.icl_scale.in_context_labels import (
+    DATASETS,
+    LabelsConfig,
+    attention,
+    cost,
+    flip_curve,
+    task_of,
+)
+
+SIZES = {("size", "width", "heads", "layers"): [(1, 4, 1, 1), (2, 8, 1, 1), (10, 16, 2, 2), (31, 32, 4, 2)]}
+LLAMA = [
+    ("chat", 7, "meta-llama/Llama-2-7b-chat-hf"), ("chat", 13, "meta-llama/Llama-2-13b-chat-hf"),
+    ("chat", 70, "meta-llama/Llama-2-70b-chat-hf"), ("base", 7, "meta-llama/Llama-2-7b-hf"),
+    ("base", 13, "meta-llama/Llama-2-13b-hf"), ("base", 70, "meta-llama/Llama-2-70b-hf"),
+]  # fmt: skip
+LEARNED = {"steps": 120, "batch_size": 16, "lr": 2e-2, "warmup": 5, "exemplars": 2, "inverted": 0.0,
+    "shares": [0.0, 1.0]}  # fmt: skip
+SMALL = LEARNED | {
+    "n_test": 40, "n_attention": 6, ("size", "width", "heads", "layers"): [(2, 8, 1, 1), (5, 16, 1, 1)]
+}  # fmt: skip
+
+figure = Experiment(
+    name="icl_scale/flipped_labels", figure="Figs. 5.1, 5.2", title="Accuracy against the share of inverted labels",
+    caption="Mean over seeds and datasets, bands the range over seeds. Sizes: thousands of parameters of stand-ins, "
+    "billions of published models.",
+    laptop=LabelsConfig(),
+    paper=LabelsConfig(
+        family="base", size=7, model="meta-llama/Llama-2-7b-hf", dataset="sst2", exemplars=16, n_test=1000, steps=2500
+    ),
+    grid={**SIZES, "seed": [0, 1, 2]},
+    paper_grid={("family", "size", "model"): LLAMA, "dataset": list(DATASETS), "seed": [0, 1, 2, 3, 4]},
+    sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
+    metric="accuracy/flipped", mode="max", minutes=1.5, needs=DATASETS,
+    stand_in="small decoders trained on a made-up language in place of Llama models and public sentences",
+    small=SMALL,
+)  # fmt: skip
+figure.cost(cost)
+
+
+@figure.trial
+def run(config, recorder):
+    task = task_of(config, recorder)
+    flip_curve(task, config, recorder)
+    attention(task, config, recorder)
+
+
+def accuracies(runs, percent):
+    """By family and size, averaged over datasets, with this share of the labels inverted."""
+    return {
+        family: {
+            size: runs.at("accuracy/flipped", percent, family=family, size=size)
+            for size in sorted(runs.where(family=family).values("size"))
+        }
+        for family in runs.values("family")
+    }
+
+
+def least(runs, value):
+    """The least value of a family's (accuracies with true labels, with all inverted), each by size."""
+    plain, flipped = accuracies(runs, 0), accuracies(runs, 100)
+    return min(value(plain[family], flipped[family]) for family in plain)
+
+
+def first(by_size):
+    return by_size[min(by_size)]
+
+
+def last(by_size):
+    return by_size[max(by_size)]
+
+
+def drops(plain, flipped):
+    return {size: plain[size] - flipped[size] for size in plain}
+
+
+@figure.claim("c12_larger_models_fall_more", paper="larger models fall more; curves, no number", expect=above(0),
+    says="from true to all inverted labels accuracy falls more in the largest model than in the smallest (difference)"
+)  # fmt: skip
+def fall_more(runs):
+    return least(runs, lambda plain, flipped: last(drops(plain, flipped)) - first(drops(plain, flipped)))
+
+
+@figure.claim("c12_larger_is_as_good_with_true_labels", paper="at 0% larger is better", expect=at_least(-0.05),
+    says="with true labels the largest model is as accurate as the smallest, or more (difference)",
+    unspecific="two networks that know nothing are as good as one another")  # fmt: skip
+def as_good(runs):
+    return least(runs, lambda plain, flipped: last(plain) - first(plain))
+
+
+@figure.claim("c12_larger_is_worse_with_inverted_labels", paper="at 100% larger is worse", expect=above(0),
+    says="with all labels inverted the largest model is less accurate than the smallest (difference)")  # fmt: skip
+def worse(runs):
+    return least(runs, lambda plain, flipped: first(flipped) - last(flipped))
+
+
+@figure.claim("c12_small_models_stay_flat", paper="smaller models stay flat and are seldom below chance",
+    says="the smallest model falls by a tenth at most, and is not below chance with all labels inverted",
+    expect={"fall": at_most(0.1), "accuracy": at_least(0.5)},
+    fails={"laptop": "the smallest stand-in, right in 0.99 with true labels, falls by 0.50, to chance: flat is what "
+        "has been trained too little"})  # fmt: skip
+def flat(runs):
+    return {
+        "fall": -least(runs, lambda plain, flipped: first(flipped) - first(plain)),
+        "accuracy": least(runs, lambda plain, flipped: first(flipped)),
+    }
+
+
+@figure.claim("c12_pattern_in_numbers", origin="ours", where="Figs. 5.1, 5.2, stand-ins",
+    says="the same with thresholds that were set on runs of unequal length: falls differ by half, the smallest stays "
+    "above chance, the largest is nearly always wrong",
+    expect={"difference": above(0.5), "ahead": above(0), "smallest": above(0.5), "largest": below(0.1)},
+    untested={"paper": "the thresholds are those of stand-ins"},
+    undecided={"laptop": "trained for as many steps as the largest, the smallest falls to 0.50 (0.45 to 0.57) and the "
+        "difference is 0.50 (0.42 to 0.54): on the thresholds"})  # fmt: skip
+def pattern(runs):
+    if runs.values("family") != ["stand_in"]:
+        raise Missing("the thresholds are those of stand-ins")
+    return {
+        "difference": fall_more(runs),
+        "ahead": as_good(runs),
+        "smallest": least(runs, lambda plain, flipped: first(flipped)),
+        "largest": -least(runs, lambda plain, flipped: -last(flipped)),
+    }
+
+
+@figure.claim("c12b_all_sizes_can_do_the_task", origin="ours",
+    says="with true labels every size is right in 0.95 of the prompts (least accuracy)", expect=at_least(0.95),
+    within=(0, 1), untested={"paper": "it is asked of stand-ins, whose training is ours"},
+    controls=("permuted_labels", "untrained"))  # fmt: skip
+def able(runs):
+    if runs.values("family") != ["stand_in"]:
+        raise Missing("it is asked of stand-ins, whose training is ours")
+    return least(runs, lambda plain, flipped: min(plain.values()))
+
+
+@figure.claim("c12c_among_those_that_can", origin="ours",
+    says="the largest model falls by more than each other model that is right in 0.95 of the prompts with true labels, "
+    "as it is itself (least difference of the falls)", expect=above(0.1),
+    fails={"laptop": "10 thousand parameters suffice to follow the labels as far as 31 thousand do, from 1 to 0; only "
+        "below that is there an order"})  # fmt: skip
+def among_able(runs):
+    return least(runs, lambda plain, flipped: min(beyond(plain, flipped).values()))
+
+
+@figure.claim("c12d_than_the_smallest_that_can", origin="ours",
+    says="the largest model falls by more than the smallest of those that are right in 0.95 of the prompts with true "
+    "labels, as it is itself (difference of the falls)", expect=above(0.1))  # fmt: skip
+def than_smallest(runs):
+    return least(runs, lambda plain, flipped: first(beyond(plain, flipped)))
+
+
+def beyond(plain, flipped):
+    """By how much the largest model falls more than each other, where both can do the task; else raises `Missing`."""
+    falls = drops(plain, flipped)
+    able = [size for size in plain if plain[size] >= 0.95]
+    if max(plain) not in able or len(able) < 2:
+        raise Missing(f"with true labels {len(able)} of {len(plain)} sizes are right in 0.95 of the prompts")
+    return {size: last(falls) - falls[size] for size in able if size != max(plain)}
+
+
+MARKERS = {"stand_in": "o", "chat": "o", "base": "s"}
+STYLES = {"stand_in": "-", "chat": "-", "base": "--"}
+UNITS = {"stand_in": "thousand", "chat": "billion", "base": "billion"}
+
+
+@figure.draw(cols=2, size=(9.5, 3.8))
+def panels(runs, axes):
+    curve, fall = axes[0]
+    for family in runs.values("family"):
+        own = runs.where(family=family)
+        sizes = sorted(own.values("size"))
+        for size, colour in zip(sizes, CATEGORIES, strict=False):
+            seeds = own.where(size=size).values("seed")
+            table = np.stack([own.curve("accuracy/flipped", size=size, seed=seed) for seed in seeds], axis=1)
+            percent = own.curve("accuracy/flipped", size=size).index
+            look: dict[str, Any] = {
+                "linestyle": STYLES[family],
+                "label": f"{family.replace('_', '-')}, {size:g} {UNITS[family]}",
+            }
+            band(curve, table, percent, color=colour, marker="o", markersize=3, **look)
+            ends = table[list(percent).index(0)] - table[list(percent).index(100)]
+            fall.scatter([size] * len(ends), ends, color=colour, marker=MARKERS[family], s=18, zorder=3)
+    curve.axhline(0.5, color="#5b6770", linewidth=0.8, linestyle=":")
+    curve.text(100, 0.52, "chance", ha="right", fontsize=7, color="#5b6770")
+    curve.set(xlabel="labels inverted (%)", ylabel="accuracy (query's own label)", ylim=(-0.03, 1.03))
+    curve.legend(loc="lower left", fontsize=7)
+    sizes, unit = sorted(set(runs.values("size"))), UNITS[runs.values("family")[0]]
+    fall.axhline(0, color="#5b6770", linewidth=0.8)
+    fall.set(xscale="log", xlabel=f"parameters ({unit}s)", ylabel="accuracy at 0% less that at 100%", ylim=(-0.2, 1.1))
+    fall.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    fall.minorticks_off()

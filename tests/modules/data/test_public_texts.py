@@ -1,0 +1,64 @@
+"""Public datasets of texts: what is read of them, and what is refused."""
+
+import numpy as np
+import pytest
+from publicfiles import write_public
+
+from featurelab.modules.data import PublicImages, available, check, load, public_texts, require, source
+
+datasets = pytest.importorskip("datasets")
+TEXTS = [entry for entry in available() if entry.texts]
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("entry", TEXTS, ids=lambda entry: entry.name)
+def test_texts_and_labels_are_those_of_the_files(root, entry):
+    write_public(root, entry.name, {"train": 3, entry.test: 2})
+    require(entry.name)
+    found = public_texts(entry.name, "train")
+    assert found.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert len(found.names) == entry.classes == 2
+    second = [f"{column} train 1 of class 1" for column in entry.texts]
+    assert found.texts[1] == "\n".join(second)
+    assert check(entry.name)["splits"][entry.test]["rows"] == 4
+    assert entry.splits["train"] > 100
+
+
+def test_the_digest_is_of_texts_and_labels(root):
+    def digest(texts, labels):
+        table = datasets.Dataset.from_dict({"sentence": texts, "label": labels})
+        (root / "sst2").mkdir(exist_ok=True)
+        table.to_parquet(root / "sst2" / "train-0.parquet")
+        return check("sst2")["splits"]["train"]["digest"]
+
+    first = digest(["a b", "c"], [0, 1])
+    assert digest(["a b", "c"], [0, 1]) == first
+    assert len({first, digest(["a b", "c"], [1, 1]), digest(["a", "b c"], [0, 1]), digest(["c", "a b"], [0, 1])}) == 4
+
+
+def test_classes_of_other_names_are_refused(root):
+    write_public(root, "sst2", {"train": 1}, label=datasets.ClassLabel(names=["positive", "negative"]))
+    with pytest.raises(ValueError, match="class 0 is 'positive' where 'negative' is expected"):
+        load("sst2", "train")
+
+
+def test_labels_that_are_not_public_are_refused(root):
+    (root / "sst2").mkdir()
+    table = datasets.Dataset.from_dict({"sentence": ["a"], "label": [-1]})
+    table.to_parquet(root / "sst2" / "test-0.parquet")
+    with pytest.raises(ValueError, match="split 'test' of sst2 has no public labels"):
+        public_texts("sst2", "test")
+
+
+def test_pictures_are_no_texts_and_texts_no_pictures(root):
+    with pytest.raises(ValueError, match="mnist holds pictures"):
+        public_texts("mnist", "train")
+    with pytest.raises(ValueError, match="sst2 holds texts"):
+        PublicImages("sst2", 10, seed=0)
+    assert np.all([source(entry.name) is entry for entry in TEXTS])
