@@ -49,7 +49,7 @@ figure = Experiment(
     caption="Means over prompts and seeds; bars: range over seeds. Dashed: the theory's line. Grey: round-off.",
     laptop=PRESET, paper=PRESET, grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)},
-    metric="slope/measured", minutes=0.2, headline=True, small={"prompts": 20, "loops": 20},
+    metric="slope/measured", minutes=0.1, headline=True, small={"prompts": 20, "loops": 20},
 )  # fmt: skip
 
 
