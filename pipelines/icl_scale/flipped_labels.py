@@ -121,7 +121,7 @@ def worse(runs):
 @figure.claim("c12_small_models_stay_flat", paper="smaller models stay flat and are seldom below chance",
     says="the smallest model falls by a tenth at most, and is not below chance with all labels inverted",
     expect={"fall": at_most(0.1), "accuracy": at_least(0.5)},
-    fails={"laptop": "the smallest stand-in, right in 0.99 with true labels, falls by 0.50, to chance: flat is what "
+    fails={"laptop": "the smallest stand-in, right in 0.99 with true labels, falls by 0.48, to chance: flat is what "
         "has been trained too little"})  # fmt: skip
 def flat(runs):
     return {
@@ -135,8 +135,8 @@ def flat(runs):
     "above chance, the largest is nearly always wrong",
     expect={"difference": above(0.5), "ahead": above(0), "smallest": above(0.5), "largest": below(0.1)},
     untested={"paper": "the thresholds are those of stand-ins"},
-    undecided={"laptop": "trained for as many steps as the largest, the smallest falls to 0.50 (0.45 to 0.57) and the "
-        "difference is 0.50 (0.42 to 0.54): on the thresholds"})  # fmt: skip
+    undecided={"laptop": "trained for as many steps as the largest, the smallest falls to 0.46 over 16 seeds (0.22 to "
+        "0.59) and the difference is 0.49: on the thresholds"})  # fmt: skip
 def pattern(runs):
     if runs.values("family") != ["stand_in"]:
         raise Missing("the thresholds are those of stand-ins")
@@ -151,6 +151,7 @@ def pattern(runs):
 @figure.claim("c12b_all_sizes_can_do_the_task", origin="ours",
     says="with true labels every size is right in 0.95 of the prompts (least accuracy)", expect=at_least(0.95),
     within=(0, 1), untested={"paper": "it is asked of stand-ins, whose training is ours"},
+    undecided={"laptop": "0.96 to 1 in fifteen seeds of 16, 0.93 in one, where the smallest is trained too little"},
     controls=("permuted_labels", "untrained"))  # fmt: skip
 def able(runs):
     if runs.values("family") != ["stand_in"]:
@@ -169,7 +170,9 @@ def among_able(runs):
 
 @figure.claim("c12d_than_the_smallest_that_can", origin="ours",
     says="the largest model falls by more than the smallest of those that are right in 0.95 of the prompts with true "
-    "labels, as it is itself (difference of the falls)", expect=above(0.1))  # fmt: skip
+    "labels, as it is itself (difference of the falls)", expect=above(0.1),
+    undecided={"laptop": "0.26 to 0.63 in fifteen seeds of 16, 0.07 in one, where the smallest cannot do the task and "
+        "the next one falls nearly as far"})  # fmt: skip
 def than_smallest(runs):
     return least(runs, lambda plain, flipped: first(beyond(plain, flipped)))
 
