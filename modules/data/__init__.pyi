@@ -26,6 +26,7 @@ from .gaussian_mixture import similar_groups as similar_groups
 from .gaussian_mixture import spread_means as spread_means
 from .images import Digits as Digits
 from .injected import gaussians_like as gaussians_like
+from .linear_mixture import LinearMixture as LinearMixture
 from .metric_digits import digit_pictures as digit_pictures
 from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits

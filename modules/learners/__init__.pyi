@@ -2,6 +2,9 @@ from .adamw import adamw as adamw
 from .adamw import penalised as penalised
 from .averaging import DenseAverage as DenseAverage
 from .averaging import valley as valley
+from .contrastive import enumerated as enumerated
+from .contrastive import mean_negative as mean_negative
+from .contrastive import one_negative as one_negative
 from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
@@ -40,6 +43,10 @@ from .optimizers import gd as gd
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
+from .projected import clipped_then_rescaled as clipped_then_rescaled
+from .projected import projected as projected
+from .projected import spectral_frobenius as spectral_frobenius
+from .projected import spectral_near as spectral_near
 from .scaling import Scaling as Scaling
 from .supervised import Supervised as Supervised
 from .teacher import BalancedTeacher as BalancedTeacher

@@ -10,8 +10,10 @@ from .cubic import CubicNet as CubicNet
 from .cubic import cubic as cubic
 from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
+from .embedding import SphericalTable as SphericalTable
 from .fixed_statistics import FixedStatistics as FixedStatistics
 from .fixed_statistics import fixed_statistics as fixed_statistics
+from .given import given_linear as given_linear
 from .linearised import Linearised as Linearised
 from .mlp import MLP as MLP
 from .mlp import Quadratic as Quadratic
