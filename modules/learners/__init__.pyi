@@ -40,10 +40,10 @@ from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
 from .optimizers import adam_by_layer as adam_by_layer
 from .optimizers import gd as gd
+from .optimizers import linear_end as linear_end
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
-from .projected import clipped_then_rescaled as clipped_then_rescaled
 from .projected import projected as projected
 from .projected import spectral_frobenius as spectral_frobenius
 from .projected import spectral_near as spectral_near

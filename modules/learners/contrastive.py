@@ -29,18 +29,22 @@ def one_negative(kind: PairLoss = "logistic") -> Loss:
     return value
 
 
-def mean_negative(kind: PairLoss = "logistic", mean: Float[Tensor, " width"] | None = None) -> Loss:
-    """mean_a l(phi(x_a) . (phi(x+_a) - E phi(x-))), the expectation inside l.
+def mean_negative(
+    kind: PairLoss = "logistic", mean: Float[Tensor, " width"] | None = None, temperature: float = 1.0
+) -> Loss:
+    """mean_a l(phi(x_a) . (phi(x+_a) - E phi(x-)) / temperature), the expectation inside l.
 
     `mean` is E phi(x-), by default 0, which it is for a linear phi and inputs of mean 0: a batch's own mean would bias
-    the objective.
+    the objective. Raises ValueError for a temperature that is not positive.
     """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
 
     def value(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
         phi, positive = forward(batch[0]), forward(batch[1])
         if mean is not None:
             positive = positive - mean.to(positive)
-        return pair_loss((phi * positive).sum(1), kind).mean()
+        return pair_loss((phi * positive).sum(1) / temperature, kind).mean()
 
     return value
 

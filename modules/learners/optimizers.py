@@ -54,6 +54,16 @@ def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
     return partial(_stepped, steps, float(factor))
 
 
+def linear_end(epochs: int, share: float = 0.3) -> Schedule:
+    """The schedule that is 1, and falls in equal parts towards 0 over the last `share` of `epochs`, where it stays > 0.
+
+    After `epochs` it keeps its last value. Raises ValueError for epochs < 1 or a share outside of [0, 1].
+    """
+    if epochs < 1 or not 0 <= share <= 1:
+        raise ValueError(f"epochs must be at least 1 and share in [0, 1], got {epochs} and {share}")
+    return partial(_falling, epochs, max(share * epochs, 1.0))
+
+
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
     """Speed Limited Optimization with one speed a layer, in the order of the layers; see `SpeedLimited`.
 
@@ -171,6 +181,10 @@ def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_dec
 
 def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
     return factor ** bisect_right(milestones, epoch)
+
+
+def _falling(epochs: int, last: float, epoch: int) -> float:
+    return min(1.0, max(epochs - epoch, 1) / last)
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

@@ -92,15 +92,16 @@ def uneven_objective(
     return float(w @ pair_loss(t, kind).mean(1)), gradient.numpy()
 
 
-def predictor_norm(F: Float[Tensor, "factors width"], u: Real[Tensor, " factors"]) -> Float64[Tensor, ""]:
-    """B: the least |v| with F v = u, F[j] the representation of factor j alone. inf where no v has it.
+def predictor_norm(
+    F: Float[Tensor, "factors width"], u: Real[Tensor, " factors"], cut: float = 1e-3
+) -> Float64[Tensor, ""]:
+    """B: the least |v| with F v = u, F[j] the representation of factor j alone: v . phi(x) meets the label u . z.
 
-    The linear predictor on the representation that meets the label u . z.
+    Where none meets it, the least |v| of those that come nearest. Directions whose singular value in F is below `cut`
+    times the greatest count as not represented.
     """
-    F, u = F.double(), u.double()
-    v = torch.linalg.lstsq(F, u[:, None], driver="gelsd").solution[:, 0]
-    met = (F @ v - u).norm() <= 1e-6 * u.norm()
-    return v.norm() if met else torch.tensor(math.inf, dtype=torch.float64)
+    norm: Tensor = (torch.linalg.pinv(F.double(), rtol=cut) @ u.double()).norm()
+    return norm
 
 
 def predictor_norm_in_theory(v1: float, v2: float, alpha: float, beta: float) -> float:

@@ -32,6 +32,8 @@ def test_losses_of_pairs_are_those_of_a_loop(kind):
     expected = torch.stack([f[a] @ (g[a] - mean) for a in range(6)])
     found = learners.mean_negative(kind, mean)(net, (x, y))
     assert found.item() == pytest.approx(measures.pair_loss(expected, kind).mean().item())
+    cooler = learners.mean_negative(kind, mean, temperature=0.5)(net, (x, y))
+    assert cooler.item() == pytest.approx(measures.pair_loss(2 * expected, kind).mean().item())
     assert learners.mean_negative(kind)(net, (x, y)) == learners.mean_negative(kind, 0 * mean)(net, (x, y))
     with pytest.raises(ValueError, match="negative"):
         learners.one_negative(kind)(net, (x[:1], y[:1]))
@@ -85,11 +87,12 @@ def test_the_frobenius_scale_is_that_of_a_bisection():
     assert torch.allclose(found, (values / (1 + high)).clamp(max=1))
 
 
-def test_clipping_and_rescaling_is_inside_too_but_farther():
+def test_clipping_and_rescaling_is_no_projection():
     W = matrix(5, 7, 3, 1.5)
-    plain, exact = learners.clipped_then_rescaled(W, 1.8), learners.spectral_frobenius(W, 1.8)
-    assert plain.norm().item() == pytest.approx(1.8)
-    assert (plain - W).norm() > (exact - W).norm() + 1e-3
+    U, s, Vh = torch.linalg.svd(W, full_matrices=False)
+    clipped = s.clamp(max=1)
+    plain = (U * clipped * 1.8 / clipped.norm()) @ Vh
+    assert (plain - W).norm() > (learners.spectral_frobenius(W, 1.8) - W).norm() + 1e-3
 
 
 def test_bounds_that_cannot_be_met_are_refused():
