@@ -2,8 +2,8 @@
 
 W* of the even mixture of T tasks has weights 1 and 1/T (proposition F.8). From there W minimises the contrastive loss
 on pairs of one task, |W - W*|_F <= gamma, |W|_2 <= 1, with no bound on |W|_F: every step ends with the exact
-projection. Then sqrt(beta) of that task shall be min(1, T^(-1/2) + gamma/sqrt(r - s)), and all else as it was. The proposition has
-r = 2s and prints gamma/sqrt(s), which is another number where r is not 2s.
+projection. Then sqrt(beta) of that task shall be min(1, T^(-1/2) + gamma/sqrt(r - s)), and all else as it was. The
+proposition has r = 2s and prints gamma/sqrt(s), which is another number where r is not 2s.
 """
 
 from featurelab.pipelines import (

@@ -240,6 +240,7 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     ours |= {"fourier_circuits"}
     ours |= {"nuclear_norm_dg"}
     ours |= {"input_structure"}
+    ours |= {"contrastive_tradeoff"}
     assert ours | {"stranger", "patient"} == {experiment["system"] for experiment in said}
     assert sum(experiment["headline"] for experiment in said) >= 1
     assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document

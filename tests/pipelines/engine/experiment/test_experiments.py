@@ -40,6 +40,10 @@ UNTRAINED |= {
         "parity_groups", "uniform_gradient", "xor", "xor_limit",
     )
 }  # fmt: skip
+# Closed forms and enumerations.
+UNTRAINED |= {
+    f"contrastive_tradeoff/{name}" for name in ("optimal_weights", "pca_identity", "rademacher", "xor_layout")
+}
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}
