@@ -110,7 +110,7 @@ def others(runs):
     }
 
 
-@figure.draw(size=(5.5, 4))
+@figure.draw(size=(7.5, 4))
 def panel(runs, axes):
     axis = axes[0, 0]
     for (name, label), colour in zip(REPRESENTATIONS.items(), CATEGORIES, strict=False):
