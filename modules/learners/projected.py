@@ -68,7 +68,7 @@ def spectral_near(
     Raises ValueError for bounds that are not positive and a centre beyond the first one.
     """
     _positive(radius=radius, spectral=spectral)
-    if torch.linalg.matrix_norm(centre, 2) > spectral * (1 + 1e-9):
+    if torch.linalg.matrix_norm(centre, 2) > spectral * (1 + 100 * torch.finfo(centre.dtype).eps):
         raise ValueError("the centre lies outside of the spectral ball")
 
     def at(s: float) -> Tensor:

@@ -64,12 +64,17 @@ def uneven_optimum(
         raise ValueError(f"{len(weights)} weights for {len(Zt)} tasks")
     costs = np.array([shared, *[private] * len(weights)], dtype=float)
     scales = {"shared_scale": shared_scale, "private_scale": private_scale}
+
+    def value(a: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        return uneven_objective(a, weights, Z, Zt, kind=kind, **scales)
+
+    start: NDArray[np.float64] = np.full(len(costs), costs[:2].sum() / costs.sum())
     found = optimize.minimize(
-        lambda a: uneven_objective(a, weights, Z, Zt, kind=kind, **scales),
-        np.full(len(costs), costs[:2].sum() / costs.sum()),
+        value,
+        start,
         jac=True,
-        bounds=[(0, 1)] * len(costs),
-        constraints={"type": "ineq", "fun": lambda a: costs[:2].sum() - costs @ a, "jac": lambda a: -costs},
+        bounds=optimize.Bounds(0, 1),
+        constraints=optimize.LinearConstraint(costs[None], -np.inf, costs[:2].sum()),
         method="SLSQP",
         options={"ftol": 1e-12, "maxiter": 500},
     )
@@ -113,7 +118,9 @@ def rademacher_complexity(
     features: Float[Tensor, "draws m width"], signs: Real[Tensor, "draws m"], radius: float
 ) -> Float[Tensor, " draws"]:
     """(B/m) |sum_i sigma_i phi(x_i)| of each draw of samples and signs +-1: its mean is R_m of {u . phi, |u| <= B}."""
-    return radius / features.shape[1] * (signs.to(features)[:, None] @ features).squeeze(1).norm(dim=1)
+    sums: Tensor = (signs.to(features)[:, None] @ features).squeeze(1)
+    lengths: Tensor = sums.norm(dim=1)
+    return radius / features.shape[1] * lengths
 
 
 def rademacher_leading(
@@ -129,4 +136,4 @@ def regularised_root(tasks: int, radius: float, size: int) -> float:
     `size` is the number q of its private features. Proposition F.9 prints the number s of shared ones, which is the
     same for r = 2 s, what it assumes.
     """
-    return min(1.0, tasks**-0.5 + radius / math.sqrt(size))
+    return min(1.0, 1 / math.sqrt(tasks) + radius / math.sqrt(size))

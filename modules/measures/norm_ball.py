@@ -35,7 +35,8 @@ def least_squares_in_ball(
         low, high = torch.where(long, middle, low), torch.where(long, high, middle)
     ridged = s * c / (s.square() + high.exp()[..., None])
     chosen = torch.where(outside[..., None], ridged, shortest)
-    return (chosen[..., None, :] @ Vh).squeeze(-2)
+    predictors: Tensor = (chosen[..., None, :] @ Vh).squeeze(-2)
+    return predictors
 
 
 def excess_risk(

@@ -53,14 +53,16 @@ def pre_train(config: MixtureConfig, recorder: Any) -> "tuple[data.LinearMixture
     """Train W on the mixture, and follow the weights of its features; gives the mixture and W as a network."""
     task = mixture(config, shares(config), config.steps)
     rows = config.width or config.shared + task.tasks * config.private
-    law = {"outputs": rows, "init_scale": config.init_scale, "seed": config.streams.init, "dtype": config.dtype}
-    net = nets.mlp(task.factors, 1, 0, **law)
+    net = nets.mlp(
+        task.factors, 1, 0, outputs=rows, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
+    )
+    (weight,) = net.parameters()
 
     def inside(W: Any) -> Any:
         return learners.spectral_frobenius(W, (config.shared + config.private) ** 0.5)
 
     with torch.no_grad():
-        net.layers[0].weight.copy_(inside(net.layers[0].weight))
+        weight.copy_(inside(weight))
     optimizer = learners.projected(learners.gd(config.lr * rows / 4, config.weight_decay), inside)
     train(config, recorder, task, net, optimizer, config.steps)
     return task, net

@@ -56,7 +56,8 @@ def run(config, recorder):
     c = config
     chance = data.stream(c.streams.init, "chi-square")
     Z, Z1 = (torch.from_numpy(chance.chisquare(k, c.samples)) for k in (c.shared, c.private))
-    values, losses = {}, {}
+    values: dict[str, float] = {}
+    losses = {}
     for kind in KINDS:
         found = measures.even_optimum(
             Z, Z1, shared=c.shared, private=c.private, tasks=c.tasks, kind=kind, points=c.points

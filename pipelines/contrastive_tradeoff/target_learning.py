@@ -61,14 +61,15 @@ def run(config, recorder):
     rotation = measures.haar_orthogonal(rows, turn)[:, :kept]
     centre = (rotation * scale) @ task.dictionary[:, :kept].T
     net = nets.MLP([nets.given_linear(centre, dtype=config.dtype)], torch.nn.Identity())
-    centre = net.layers[0].weight.detach().clone()
+    (weight,) = net.parameters()
+    centre = weight.detach().clone()
 
     def near(W):
         return learners.spectral_near(W, centre.to(W), config.radius)
 
     optimizer = learners.projected(learners.gd(config.lr, config.weight_decay), near)
     train(config, recorder, task, net, optimizer, config.steps)
-    moved = (net.layers[0].weight.detach() - centre.to(net.layers[0].weight)).norm().item()
+    moved = (weight.detach() - centre.to(weight)).norm().item()
     recorder.log({"moved": moved}, step=config.steps)
 
 
@@ -83,7 +84,7 @@ def cost(config):
 def errors(runs, sizes, which):
     """Of sqrt(beta) against the closed form with the number s or q of features `which`, and of all other weights."""
     s, q = sizes
-    found = {"√β": [], "others": []}
+    found: dict[str, list[float]] = {"√β": [], "others": []}
     for radius in radii(runs):
         one = runs.where(shared=s, private=q, radius=radius)
         (tasks,) = one.values("tasks")

@@ -43,7 +43,8 @@ figure = Experiment(
     name="contrastive_tradeoff/xor_layout", figure="Fig. F.1", title="An optimal representation that makes an XOR",
     caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
     paper=XorConfig(turns=120), grid={"seed": [0, 1, 2]},
-    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random", minutes=0.1,
+    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)},
+    metric="loss/random", minutes=0.1,
     small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
 )  # fmt: skip
 
@@ -137,9 +138,9 @@ def panels(runs, axes):
             x, y = np.cos(place * np.pi / 2), np.sin(place * np.pi / 2)
             axis.plot([x], [y], "o", markersize=9, color=CATEGORIES[int(label > 0)])
             axis.annotate(str(corner), (0.62 * x, 0.8 * y), ha="center", va="center")
-        found = [runs.final(f"accuracy/{name}{end}") for end in ("", "_bias")]
+        plain, biased = (runs.final(f"accuracy/{name}{end}") for end in ("", "_bias"))
         title = {"xor": "XOR layout", "aligned": "separating layout"}[name]
-        axis.set(title=f"{title}: {found[0]:g}, with a bias {found[1]:g}", aspect="equal", xticks=[], yticks=[])
+        axis.set(title=f"{title}: {plain:g}, with a bias {biased:g}", aspect="equal", xticks=[], yticks=[])
         axis.grid(visible=False)
     right = axes[0, 2]
     found = np.concatenate([kept["losses"] for kept in runs.arrays("random")])
