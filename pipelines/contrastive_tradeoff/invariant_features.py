@@ -168,4 +168,4 @@ def panels(runs, axes):
         axis.set(ylim=(0, 1.02))
     axes[0, 2].axhline(1e-3, color="#444444", linestyle="--", linewidth=1)
     axes[0, 2].set(yscale="log")
-    axes[0, 0].legend(loc="upper right", ncols=3)
+    axes[0, 0].legend(loc="lower center", ncols=3)

@@ -122,4 +122,4 @@ def panels(runs, axes):
             axis.plot(kept["alphas"][line.argmin()], 0, "o", color=colour, markersize=4)
         axis.set(xlabel="weight α of shared features", title=f"{kind} loss")
     axes[0, 0].set(ylabel="loss less its least, over the range")
-    axes[0, 0].legend(loc="lower left", title="s, r - s, T")
+    axes[0, 0].legend(loc="upper right", title="s, r - s, T")

@@ -140,7 +140,7 @@ def panels(runs, axes):
             axis.annotate(str(corner), (0.62 * x, 0.8 * y), ha="center", va="center")
         plain, biased = (runs.final(f"accuracy/{name}{end}") for end in ("", "_bias"))
         title = {"xor": "XOR layout", "aligned": "separating layout"}[name]
-        axis.set(title=f"{title}: {plain:g}, with a bias {biased:g}", aspect="equal", xticks=[], yticks=[])
+        axis.set(title=f"{title}: accuracy {plain:g}, with a bias {biased:g}", aspect="equal", xticks=[], yticks=[])
         axis.grid(visible=False)
     right = axes[0, 2]
     found = np.concatenate([kept["losses"] for kept in runs.arrays("random")])
