@@ -109,7 +109,7 @@ def each_weight(runs):
 @even.claim("c06c_diagonal_printed", where="Prop. 7.3", paper="φ* ∘ g(z) = Q diag(√α, √β) z",
     says="all features are orthogonal in the representation: greatest entry of (W M)'(W M) off the diagonal, over T",
     expect=at_most(0.01), fails="private features of different tasks never occur together, so that the loss does not "
-    "see their overlap: the trained W leaves 0.1 and more")  # fmt: skip
+    "see their overlap: the trained W leaves 0.37 for T = 2, 0.17 for T = 4 and 0.07 for T = 8")  # fmt: skip
 def diagonal(runs):
     return max(greatest(runs, "within"), greatest(runs, "across"))
 
