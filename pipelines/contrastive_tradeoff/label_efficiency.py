@@ -45,8 +45,8 @@ class LabelConfig(MixtureConfig):
     shared: int = Field(10, ge=1, description="s: features that all tasks share")
     private: int = Field(10, ge=1, description="q = r - s: features of each task alone")
     temperature: float = Field(5.0, gt=0, description="l is applied to phi(x) . phi(x+) over it; the theory has any l")
-    lr: float = Field(0.4, gt=0, description="learning rate, over a quarter of the rows of W")
-    batch_size: int = Field(512, ge=2, description="pairs a step, drawn anew")
+    init_scale: float = Field(1e-8, gt=0, description="initial entries of W are N(0, init_scale / d)")
+    lr: float = Field(5.0, gt=0, description="learning rate")
     steps: int = Field(300, ge=mixture.EPOCHS, description="steps; the rate falls linearly over the last 30%")
     sizes: tuple[int, ...] = Field((10, 15, 30, 100, 1000), min_length=1, description="numbers m of labels")
     noise: float = Field(0.5, ge=0, description="standard deviation of the labels' noise")
@@ -60,7 +60,7 @@ figure = Experiment(
     title="Excess risk against the number of labels, on a task of the mixture and on another",
     caption="Means over seeds, bands their range. Dotted: what the label owes to private features.",
     laptop=PRESET, paper=PRESET.but(steps=1500, n_train=200_000), grid={"tasks": TASKS, "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(0.1, 3.0), "n_train": choice(10_000, 60_000), "weight_decay": loguniform(1e-6, 1e-2),
+    sweep_axes={"lr": loguniform(1.0, 20.0), "n_train": choice(10_000, 60_000), "weight_decay": loguniform(1e-6, 1e-2),
         "tasks": choice(*TASKS), "noise": choice(0.0, 0.2, 0.5, 1.0)},
     metric="risk/own/100", minutes=1,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2,
@@ -70,7 +70,7 @@ figure = Experiment(
 
 @figure.trial
 def run(config, recorder):
-    task, net = pre_train(config, recorder)
+    task, net = pre_train(config, recorder, config.lr)
     s, q = config.shared, config.private
     target = torch.tensor([ENERGY["shared"] / s] * s + [ENERGY["private"] / q] * q, dtype=torch.float64).sqrt()
     largest = max(config.sizes)

@@ -39,14 +39,14 @@ even = Experiment(
     laptop=PRESET, paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 4, 8, 16, 32), "weight_decay": loguniform(1e-5, 1e-1),
         "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")},
-    metric="loss/test", minutes=0.5, small=SMALL,
+    metric="loss/test", minutes=0.3, small=SMALL,
 )  # fmt: skip
 uneven = even.variant(
     "uneven_mixture", figure="Lemma F.3", title="Weights of private features on uneven mixtures",
     caption="Dots: trained W, means over seeds and their range; crosses: the optimum of lemma F.3.",
     laptop=PRESET, paper=PRESET.but(steps=1500), grid={"weights": UNEVEN, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 8, 16), "weight_decay": loguniform(1e-5, 1e-1),
-        "weights": choice(*UNEVEN)}, minutes=0.5,
+        "weights": choice(*UNEVEN)}, minutes=0.3,
 )  # fmt: skip
 
 

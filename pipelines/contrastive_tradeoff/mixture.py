@@ -49,8 +49,11 @@ def mixture(config: MixtureConfig, weights: list[float], steps: int) -> "data.Li
     )  # fmt: skip
 
 
-def pre_train(config: MixtureConfig, recorder: Any) -> "tuple[data.LinearMixture, Any]":
-    """Train W on the mixture, and follow the weights of its features; gives the mixture and W as a network."""
+def pre_train(config: MixtureConfig, recorder: Any, rate: float | None = None) -> "tuple[data.LinearMixture, Any]":
+    """Train W on the mixture, and follow the weights of its features; gives the mixture and W as a network.
+
+    `rate` is the learning rate where it is not the config's over a quarter of the rows.
+    """
     task = mixture(config, shares(config), config.steps)
     rows = config.width or config.shared + task.tasks * config.private
     net = nets.mlp(
@@ -63,7 +66,7 @@ def pre_train(config: MixtureConfig, recorder: Any) -> "tuple[data.LinearMixture
 
     with torch.no_grad():
         weight.copy_(inside(weight))
-    optimizer = learners.projected(learners.gd(config.lr * rows / 4, config.weight_decay), inside)
+    optimizer = learners.projected(learners.gd(rate or config.lr * rows / 4, config.weight_decay), inside)
     train(config, recorder, task, net, optimizer, config.steps)
     return task, net
 

@@ -47,7 +47,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(samples=400_000),
     grid={("shared", "private", "tasks"): PROVEN + OTHERS, "seed": [0, 1, 2]},
     sweep_axes={"shared": choice(1, 4, 10), "private": choice(1, 4, 10), "tasks": choice(1, 2, 4, 8, 16)},
-    metric="alpha/logistic", mode="max", minutes=0.2, small={"samples": 100, "points": 21},
+    metric="alpha/logistic", mode="max", minutes=0.1, small={"samples": 100, "points": 21},
 )  # fmt: skip
 
 

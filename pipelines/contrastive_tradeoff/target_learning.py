@@ -45,7 +45,7 @@ figure = Experiment(
     grid={("shared", "private"): [EQUAL, UNEQUAL], "radius": RADII, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(0.1, 10.0), "radius": uniform(0.1, 1.5), "weight_decay": loguniform(1e-6, 1e-2),
         "width": choice(0, 30, 40), "tasks": choice(2, 4, 8)},
-    metric="loss/test", minutes=0.7,
+    metric="loss/test", minutes=0.3,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "spurious": 2, "radius": [0.5, 1.2]},
 )  # fmt: skip
 
