@@ -127,14 +127,15 @@ def spurious(runs):
 
 @figure.claim("c03_invariant_features_are_encoded", paper="encoded for B ≥ B_i",
     says="encoding strength of each bit at the greatest B (least over bits and p)", within=(0, 1), expect=at_least(0.3),
-    unspecific="random vectors have one half: `c03b` has the spurious bit beside it")  # fmt: skip
+    unspecific="random vectors have one half on average: `c03b` has the spurious bit beside it")  # fmt: skip
 def encoded(runs):
     return over_grid(runs, weakest, min, norms_of(runs)[-1:])
 
 
 @figure.claim("c03b_encoded_and_not_spurious", origin="ours",
     says="encoding strength over spurious energy is 1000 or more at the greatest B (log10, least over bits and p)",
-    expect=at_least(3))  # fmt: skip
+    expect=at_least(3), undecided="3.2 over three seeds after 800 steps, 2.6 to 3.7: not yet measured after 1,500"
+)  # fmt: skip
 def ratio(runs):
     return over_grid(runs, orders, min, norms_of(runs)[-1:])
 

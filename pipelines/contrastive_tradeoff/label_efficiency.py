@@ -45,7 +45,7 @@ class LabelConfig(MixtureConfig):
     shared: int = Field(10, ge=1, description="s: features that all tasks share")
     private: int = Field(10, ge=1, description="q = r - s: features of each task alone")
     temperature: float = Field(5.0, gt=0, description="l is applied to phi(x) . phi(x+) over it; the theory has any l")
-    init_scale: float = Field(1e-8, gt=0, description="initial entries of W are N(0, init_scale / d)")
+    init_scale: float = Field(1e-5, gt=0, description="initial entries of W are N(0, init_scale / d)")
     lr: float = Field(5.0, gt=0, description="learning rate")
     steps: int = Field(300, ge=mixture.EPOCHS, description="steps; the rate falls linearly over the last 30%")
     sizes: tuple[int, ...] = Field((10, 15, 30, 100, 1000), min_length=1, description="numbers m of labels")
@@ -127,6 +127,7 @@ def rises(runs):
 
 @figure.claim("c11_more_tasks_need_more_labels", paper="error worse by O(√T)", within=(-1, 1), expect=at_least(1),
     says="with m <= 30 labels of a task of the mixture its risk rises with T (Spearman over T, least over m)",
+    undecided="with W trained less well risks of neighbouring T change places: not yet measured on three seeds",
     unspecific="any labels are predicted worse from features of smaller weight within a ball that grows with T: with "
     "permuted ones risks rise as well, and stay above 1")  # fmt: skip
 def label_efficiency(runs):
@@ -135,13 +136,16 @@ def label_efficiency(runs):
 
 @figure.claim("c11b_and_the_task_is_learned", origin="ours",
     says="risk rises with T at m <= 30, and at the greatest m it is small at every T (Spearman; greatest risk)",
-    expect={"rise": at_least(1), "risk": at_most(0.01)})  # fmt: skip
+    expect={"rise": at_least(1), "risk": at_most(0.01)},
+    undecided="risk is at most 0.0063; the rise is that of `c11_more_tasks_need_more_labels`")  # fmt: skip
 def and_learned(runs):
     return {"rise": rises(runs), "risk": float(own(runs, max(sizes(runs))).max())}
 
 
 @figure.claim("c12_many_labels_make_up", paper="error diminishes with m",
     says="with the greatest number of labels risks at all T agree (greatest over least, less 1)", expect=at_most(0.05),
+    undecided="1.05 for T = 4 and 1.15 for T = 8 on one seed: what is left of spurious features in the trained W is "
+    "fitted too; not yet measured on three seeds",
     unspecific="with permuted labels predictors are near 0, with risks near 1 at every T: `c12b` has the level"
 )  # fmt: skip
 def agree(runs):
