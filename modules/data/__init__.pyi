@@ -30,6 +30,7 @@ from .in_context import prompt_means as prompt_means
 from .in_context import task_vectors as task_vectors
 from .in_context import token_covariance as token_covariance
 from .injected import gaussians_like as gaussians_like
+from .linear_mixture import LinearMixture as LinearMixture
 from .linear_prompts import LinearPrompts as LinearPrompts
 from .linear_prompts import prompt as prompt
 from .linear_prompts import regressors as regressors

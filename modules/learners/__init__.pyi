@@ -3,6 +3,9 @@ from .adamw import penalised as penalised
 from .answers import answer_loss as answer_loss
 from .averaging import DenseAverage as DenseAverage
 from .averaging import valley as valley
+from .contrastive import enumerated as enumerated
+from .contrastive import mean_negative as mean_negative
+from .contrastive import one_negative as one_negative
 from .deep_rfm import DeepRFM as DeepRFM
 from .deep_rfm import LayerByLayer as LayerByLayer
 from .deep_rfm import LinearisedDeepRFM as LinearisedDeepRFM
@@ -39,10 +42,14 @@ from .optimizers import adam as adam
 from .optimizers import adam_by_layer as adam_by_layer
 from .optimizers import annealed as annealed
 from .optimizers import gd as gd
+from .optimizers import linear_end as linear_end
 from .optimizers import milestones as milestones
 from .optimizers import sgd as sgd
 from .optimizers import speed_limited as speed_limited
 from .optimizers import within as within
+from .projected import projected as projected
+from .projected import spectral_frobenius as spectral_frobenius
+from .projected import spectral_near as spectral_near
 from .quasi_newton import minimised as minimised
 from .scaling import Scaling as Scaling
 from .supervised import Supervised as Supervised

@@ -75,6 +75,16 @@ def within(optimizer: Factory, name: str, bound: float) -> Factory:
     return partial(_within, optimizer, name, bound)
 
 
+def linear_end(epochs: int, share: float = 0.3) -> Schedule:
+    """The schedule that is 1, and falls in equal parts towards 0 over the last `share` of `epochs`, where it stays > 0.
+
+    After `epochs` it keeps its last value. Raises ValueError for epochs < 1 or a share outside of [0, 1].
+    """
+    if epochs < 1 or not 0 <= share <= 1:
+        raise ValueError(f"epochs must be at least 1 and share in [0, 1], got {epochs} and {share}")
+    return partial(_falling, epochs, max(share * epochs, 1.0))
+
+
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
     """Speed Limited Optimization with one speed a layer, in the order of the layers; see `SpeedLimited`.
 
@@ -217,6 +227,10 @@ def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torc
 
     made.register_step_post_hook(cut)
     return made
+
+
+def _falling(epochs: int, last: float, epoch: int) -> float:
+    return min(1.0, max(epochs - epoch, 1) / last)
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

@@ -12,8 +12,10 @@ from .decoder import Decoder as Decoder
 from .decoder import decoder as decoder
 from .densenet import densenet as densenet
 from .densenet import densenet121 as densenet121
+from .embedding import SphericalTable as SphericalTable
 from .fixed_statistics import FixedStatistics as FixedStatistics
 from .fixed_statistics import fixed_statistics as fixed_statistics
+from .given import given_linear as given_linear
 from .linear_attention import LinearAttention as LinearAttention
 from .linear_attention import ReducedAttention as ReducedAttention
 from .linear_attention import attention_of_product as attention_of_product

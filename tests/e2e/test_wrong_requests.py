@@ -10,8 +10,13 @@ from warm import Warm
 from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
-NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "fourier_circuits")
-NAMES += (
+NAMES = (
+    "alignment_elasticity",
+    "contrastive_tradeoff",
+    "cross",
+    "deep_neural_collapse",
+    "fine_grained_structure",
+    "fourier_circuits",
     "gradient_features",
     "icl_scale",
     "input_structure",

@@ -56,6 +56,10 @@ UNTRAINED |= {
         "given_condition", "gradient_descent", "label_noise", "loops_needed", "step_size",
     )
 }  # fmt: skip
+# Closed forms and enumerations.
+UNTRAINED |= {
+    f"contrastive_tradeoff/{name}" for name in ("optimal_weights", "pca_identity", "rademacher", "xor_layout")
+}
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}

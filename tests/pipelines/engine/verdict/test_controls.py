@@ -1,4 +1,4 @@
-"""Every experiment that trains on labels, under the two controls that all of them have."""
+"""Every experiment that trains, under the controls that all that train on labels have."""
 
 import pytest
 
@@ -24,10 +24,12 @@ def recorded(figure, control):
 def test_labels_are_permuted_in_what_is_trained_on_and_updates_are_withheld(name):
     figure = FIGURES[name]
     controls = controls_of(figure.laptop)
-    plain, permuted = recorded(figure, "none"), recorded(figure, "permuted_labels")
-    assert permuted.digest != plain.digest
-    assert permuted.curves != plain.curves
-    check_steps(permuted, plain)
+    plain = recorded(figure, "none")
+    if "permuted_labels" in controls:  # not where there are none to learn from
+        permuted = recorded(figure, "permuted_labels")
+        assert permuted.digest != plain.digest
+        assert permuted.curves != plain.curves
+        check_steps(permuted, plain)
     if "untrained" in controls:
         untrained = recorded(figure, "untrained")
         # labels that a teacher gives are learned; what it learns them from is the same

@@ -1,0 +1,11 @@
+"""Every figure, run whole at its small sizes: all that it declares is there, and measured."""
+
+import pytest
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.check import missing
+
+
+@pytest.mark.parametrize("experiment", registry.experiments("contrastive_tradeoff"), ids=lambda e: e.name)
+def test_nothing_is_missing_of_a_figure(experiment):
+    assert list(missing(experiment)) == []
