@@ -66,6 +66,9 @@ from .relabel import coarse_groups as coarse_groups
 from .relabel import fine_labels as fine_labels
 from .relabel import groups_from_pairs as groups_from_pairs
 from .relabel import random_groups as random_groups
+from .small_pictures import KINDS as KINDS
+from .small_pictures import in_turn as in_turn
+from .small_pictures import small_pictures as small_pictures
 from .streaming import BalancedBatches as BalancedBatches
 from .streaming import StreamedImages as StreamedImages
 from .streaming import metric_split as metric_split
@@ -90,3 +93,8 @@ from .tensors import stream as stream
 from .unseen_classes import ClassSplit as ClassSplit
 from .unseen_classes import TwoClasses as TwoClasses
 from .unseen_classes import public_pool as public_pool
+from .views import Blurred as Blurred
+from .views import SmallChanges as SmallChanges
+from .views import Views as Views
+from .views import simsiam_change as simsiam_change
+from .views import united as united

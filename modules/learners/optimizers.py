@@ -1,5 +1,6 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,16 @@ def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
     if not factor > 0:
         raise ValueError(f"factor multiplies a learning rate and must be positive, got {factor}")
     return partial(_stepped, steps, float(factor))
+
+
+def cosine(epochs: int) -> Schedule:
+    """The cosine schedule without restarts: epoch -> (1 + cos(pi epoch / epochs)) / 2, 0 from `epochs` on.
+
+    Raises ValueError for fewer than one epoch.
+    """
+    if epochs < 1:
+        raise ValueError(f"a schedule needs at least one epoch, got {epochs}")
+    return partial(_cosine, epochs)
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
@@ -171,6 +182,10 @@ def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_dec
 
 def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
     return factor ** bisect_right(milestones, epoch)
+
+
+def _cosine(epochs: int, epoch: int) -> float:
+    return (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

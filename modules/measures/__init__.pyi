@@ -162,6 +162,8 @@ from .spectra import nuclear_norm as nuclear_norm
 from .spectra import participation_ratio as participation_ratio
 from .spectra import psd_power as psd_power
 from .spectra import stable_rank as stable_rank
+from .transfer import silhouette as silhouette
+from .transfer import weighted_accuracy as weighted_accuracy
 from .unseen import UnseenMeans as UnseenMeans
 from .unseen import class_features as class_features
 from .unseen import unseen_scores as unseen_scores
