@@ -46,6 +46,7 @@ from .patterns import PatternLaw as PatternLaw
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
+from .public import public_pictures as public_pictures
 from .public_catalogue import Source as Source
 from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100

@@ -87,7 +87,8 @@ class SmallChanges:
         shown = shown.masked_fill(hit[0][:, :, None] & hit[1][:, None, :], 0.0)
         smallest = torch.finfo(x.dtype).eps
         normal = torch.special.ndtri(uniform[:, 6:].clamp(smallest, 1 - smallest)).view_as(shown)
-        return (shown + self.noise * normal).unsqueeze(1)
+        noisy: Tensor = shown + self.noise * normal
+        return noisy.unsqueeze(1)
 
 
 @dataclass(frozen=True)
@@ -142,4 +143,4 @@ def united(parts: Sequence[TensorData], **options: Any) -> TensorData:
         raise ValueError("a union needs a part at least")
     x = torch.cat([part.train[0] for part in parts])
     place = torch.repeat_interleave(torch.arange(len(parts)), torch.tensor([len(part.train[0]) for part in parts]))
-    return TensorData((x, place), name="+".join(part.name for part in parts), **options)
+    return TensorData((x, place), name="+".join(part.name or "" for part in parts), **options)

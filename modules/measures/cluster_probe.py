@@ -96,7 +96,7 @@ def linear_probe(
     sample's features of length 1 instead. The objective is sum_a loss_a + ridge / 2 |W|^2.
     """
     H, T = _floats(features), _floats(test)
-    scaler = StandardScaler().fit(H) if scale == "columns" else Normalizer()
+    scaler = StandardScaler().fit(H) if scale == "columns" else Normalizer().fit(H)
     model = LogisticRegression(C=1.0 / ridge, max_iter=max_iter)
     found: Integers = model.fit(scaler.transform(H), np.asarray(labels)).predict(scaler.transform(T))
     return found

@@ -254,3 +254,13 @@ def test_projections_have_biases_and_normalisation_where_they_should():
     assert torch.allclose(net(x).mean(0), torch.zeros(3, dtype=torch.float64), atol=1e-6)
     with pytest.raises(ValueError, match="inputs and outputs"):
         head((5,), 0)
+
+
+def test_a_schedule_multiplies_the_rate_of_an_optimiser_with_a_warm_up():
+    net = small()
+    rates = []
+    learner = learners.NTXent(net, optimizer=learners.adamw(0.1, warmup=2), schedule=learners.cosine(2))
+    after = learner.after_step
+    learner.after_step = lambda: (rates.append(learner.optimizers().param_groups[0]["lr"]), after())
+    trained(learner, steps=4, size=9)
+    assert rates == pytest.approx([0.05, 0.1, 0.05, 0.05])

@@ -41,3 +41,36 @@ def test_a_probe_on_rows_of_length_one_does_not_see_lengths():
     U = H / np.linalg.norm(H, axis=1, keepdims=True)
     expected = LogisticRegression(C=10.0, max_iter=2000).fit(U[:30], y[:30]).predict(U[30:])
     assert found.tolist() == expected.tolist()
+
+
+def test_a_probe_by_descent_is_torchs_and_finds_what_logistic_regression_finds():
+    rng = np.random.default_rng(2)
+    y = np.arange(60) % 3
+    H = torch.from_numpy(rng.standard_normal((60, 4)) + np.eye(4)[y]).float()
+    labels, test = torch.from_numpy(y), torch.from_numpy(rng.standard_normal((200, 4))).float()
+    net = torch.nn.Linear(4, 3)
+    torch.nn.init.zeros_(net.weight)
+    torch.nn.init.zeros_(net.bias)
+    descent = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(descent, 30)
+    chance = np.random.default_rng([7, *b"probe"])
+    for _ in range(30):
+        for rows in torch.from_numpy(chance.permutation(60)).split(25):
+            descent.zero_grad()
+            torch.nn.functional.cross_entropy(net(H[rows]), labels[rows]).backward()
+            descent.step()
+        schedule.step()
+    found = measures.descended_probe(H, labels, test, lr=0.5, epochs=30, batch_size=25, seed=7)
+    assert found.tolist() == net(test).argmax(1).tolist()
+    long = measures.descended_probe(H, labels, test, lr=0.5, epochs=300, seed=7)
+    best = LogisticRegression(C=1e4, max_iter=5000).fit(H.numpy(), y).predict(test.numpy())
+    assert (long == best).mean() > 0.97
+
+
+def test_a_plane_keeps_clusters_apart():
+    rng = np.random.default_rng(3)
+    y = np.arange(40) % 2
+    H = torch.from_numpy(rng.standard_normal((40, 5)) * 0.1 + 2 * np.eye(5)[y])
+    plane = measures.tsne_plane(H, seed=0)
+    assert plane.shape == (40, 2)
+    assert measures.silhouette(torch.from_numpy(plane - plane.mean(0)), torch.from_numpy(y)) > 0.5
