@@ -56,7 +56,7 @@ class UnionConfig(TrainedConfig):
     )
     target: str = Field("digits", description="the set whose accuracy is the target's")
     tasks: str = Field("digits+shapes+gratings+photos", description="sets whose accuracies are averaged, joined by +")
-    n_train: int | None = Field(1000, ge=2, description="training pictures of each set; none: as many as the paper's")
+    n_train: int = Field(1000, ge=2, description="training pictures of each set; at most as many as the paper's")
     n_test: int | None = Field(None, ge=1, description="test pictures of each set; none: all that are left")
     share: float = Field(1.0, gt=0, le=1, description="share of the first set's pictures that is pre-trained on")
     classes: int | None = Field(None, ge=1, description="classes of the last set that are kept; none: all")
@@ -67,7 +67,7 @@ class UnionConfig(TrainedConfig):
     repeat: int = Field(0, ge=0, description="repetition with other weights and batches")
     method: Method = Field("nt_xent", description="how it is pre-trained")
     net: Literal["mlp", "small", "resnet18"] = Field("mlp", description="the encoder")
-    width: int = Field(16, ge=4, multiple_of=4, description="features; of the ResNet-18, its 512 channels")
+    width: int = Field(16, ge=4, multiple_of=4, description="features; the ResNet-18 of the paper has 512")
     hidden: tuple[int, ...] = Field((256, 128), description="mlp: units of its hidden layers")
     temperature: float = Field(0.2, gt=0, description="of NT-Xent, MoCo and NNCLR")
     queue: int = Field(1024, ge=1, description="rows of the queue of MoCo and NNCLR")
@@ -89,6 +89,7 @@ class UnionConfig(TrainedConfig):
     tune: bool = Field(False, description="also fine-tune, with and without contrastive regularisation")
     tune_labels: tuple[int, ...] = Field((50, 200), description="labelled pictures of fine-tuning")
     tune_steps: int = Field(400, ge=1, description="updates of fine-tuning")
+    tune_epochs: int | None = Field(None, ge=1, description="passes of fine-tuning, in place of so many updates")
     tune_lr: float = Field(1e-3, gt=0, description="learning rate of fine-tuning and of further pre-training")
     tune_batch: int = Field(64, ge=2, description="pictures in a batch of fine-tuning")
     strength: float = Field(0.1, ge=0, description="lambda: weight of the contrastive loss in fine-tuning")
@@ -119,26 +120,26 @@ def classes_of(name: str) -> int:
     return data.KINDS[name] if name in data.KINDS else PUBLIC[name][1]
 
 
+def size(config: UnionConfig, name: str) -> int:
+    """Training pictures of a set; one of noise has as many as all that are added to the first."""
+    if config.is_small:
+        return config.n_train
+    most = sum(PUBLIC[other][0] for other in config.tasks.split("+")[1:]) if name == "noise" else PUBLIC[name][0]
+    return min(config.n_train, most)
+
+
 def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | None = None) -> "data.TensorData":
     """A set with its labels: pictures in [0, 1], or bytes of public ones. Noise differs from place to place."""
     seed = stream_seed(config.seed, f"data {place}") if name == "noise" and place else config.streams.data
-    if name in SMALL and config.is_small:
-        n_train = config.n_train or 1000
-        return data.small_pictures(name, n_train, config.n_test, classes=classes, seed=seed, dtype=config.dtype)
-    n_train = config.n_train
+    n = size(config, name)
+    if config.is_small:
+        kind: Any = name
+        return data.small_pictures(kind, n, config.n_test, classes=classes, seed=seed, dtype=config.dtype)
     if name == "noise":
-        added = sum(PUBLIC[other][0] for other in config.tasks.split("+")[1:])
-        return noise(config, n_train or added, seed)
-    per_class = SIGNS_A_CLASS if name == "gtsrb" and n_train is None else None
-    wanted = n_train if n_train is not None or per_class else min(PUBLIC[name][0], rows_of(name))
-    return data.public_pictures(
-        name, config.edge, wanted, config.n_test, classes=classes, per_class=per_class, seed=seed
-    )  # fmt: skip
-
-
-def rows_of(name: str) -> int:
-    entry = data.source(name)
-    return entry.splits["train"] if entry.test != "train" else round(0.9 * entry.splits["train"])
+        return noise(config, n, seed)
+    filled = name == "gtsrb" and n == PUBLIC[name][0]
+    rows: dict[str, Any] = {"per_class": SIGNS_A_CLASS} if filled else {"n_train": n}
+    return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
 
 
 def noise(config: UnionConfig, n: int, seed: int) -> "data.TensorData":
@@ -173,9 +174,9 @@ def updates(config: UnionConfig, n: int) -> int:
     """Optimiser steps of pre-training on n pictures."""
     if config.length == "none":
         return 1
-    each = config.n_train or PUBLIC.get(config.sets[0], (1000, 0))[0]
+    each = size(config, config.sets[0])
     seen = {
-        "own": n, "longest": sum(config.n_train or PUBLIC.get(name, (1000, 0))[0] for name in config.tasks.split("+")),
+        "own": n, "longest": sum(size(config, name) for name in config.tasks.split("+")),
         "shortest": each, "early": max(1, each // 8),
     }[config.length]  # fmt: skip
     return config.epochs * math.ceil(seen / config.batch_size)
@@ -189,7 +190,7 @@ def encoder(config: UnionConfig) -> "tuple[Any, int]":
         return nets.perceptron((pixels, *config.hidden, config.width), seed=seed, dtype=config.dtype), config.width
     same: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
     if config.net == "resnet18":
-        return nets.resnet18(2, **same).trunk, 512
+        return nets.resnet18(2, width=config.width // 8, **same).trunk, config.width
     widths = (config.width // 4, config.width // 2, config.width)
     return nets.resnet(2, depths=(1, 1, 1), widths=widths, **same).trunk, config.width
 
@@ -252,10 +253,11 @@ def pretrained(config: UnionConfig, recorder: Any) -> "nets.Siamese":
 
 def cost(config: UnionConfig) -> Cost:
     """Forward and backward passes of pre-training on two views, and the pictures in memory."""
-    each = [config.n_train or PUBLIC.get(name, (500_000, 0))[0] for name in config.sets]
+    each = [size(config, name) for name in config.sets]
     steps = updates(config, sum(each))
     if config.net == "resnet18":
-        parameters, products = 11.2e6, 0.56e9
+        scale = (config.width / 512) ** 2
+        parameters, products = 11.2e6 * scale, 0.56e9 * scale
     elif config.net == "small":
         parameters, products = 19.0 * config.width**2, 4.0 * (config.width * config.edge) ** 2
     else:

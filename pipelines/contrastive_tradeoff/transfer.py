@@ -112,7 +112,7 @@ def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str
                 augment=views(config, clean=True), dtype=config.dtype, name=f"{target.name} {n} {name}",
             )  # fmt: skip
             learner = classifier(config, net, len(rows), config.strength * with_contrast, shown)
-            fit(learner, task, config, recorder, steps=config.tune_steps)
+            fit(learner, task, config, recorder, steps=tune_steps(config, len(rows)))
             tuned_net = learner.net.eval()
             found = embedded(tuned_net.siamese, target.test[0])
             with torch.no_grad():
@@ -125,15 +125,22 @@ def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str
     return values
 
 
+def tune_steps(config: UnionConfig, n: int) -> int:
+    """Updates of fine-tuning on n pictures."""
+    if config.tune_epochs is None:
+        return config.tune_steps
+    return config.tune_epochs * math.ceil(n / config.tune_batch)
+
+
 def classifier(config: UnionConfig, net: Any, n: int, strength: float, shown: Any) -> Any:
     """The learner that fine-tunes a copy of the network with a fresh head and projector."""
     copied = copy.deepcopy(net)
-    width = embedded_width(config)
+    width = config.width
     seed = stream_seed(config.seed, "fine-tuning")
     if config.is_small or config.method != "moco":
         copied.projector = nets.projection((width, 64, 32), seed=seed, dtype=config.dtype)
     head = nets.projection((width, classes_of(config.target)), seed=seed + 1, dtype=config.dtype)
-    epochs = max(1, math.ceil(config.tune_steps / math.ceil(n / config.tune_batch)))
+    epochs = math.ceil(tune_steps(config, n) / math.ceil(n / config.tune_batch))
     beside = "moco" if config.method == "moco" and not config.is_small else "nt_xent"
     regulariser = contrast(
         config.but(temperature=0.5) if beside == "nt_xent" else config, copied, config.tune_lr, epochs, beside
@@ -142,10 +149,6 @@ def classifier(config: UnionConfig, net: Any, n: int, strength: float, shown: An
     if config.optimizer == "sgd":
         options["schedule"] = learners.cosine(epochs)
     return learners.ContrastivelyRegularised(regulariser, head, strength=strength, shown=shown, **options)
-
-
-def embedded_width(config: UnionConfig) -> int:
-    return 512 if config.net == "resnet18" else config.width
 
 
 def adapted(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str, float]:

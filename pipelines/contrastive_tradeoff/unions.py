@@ -36,10 +36,10 @@ NAMES = ["D", "DS", "DSG", "DSGN"]  # as they are drawn: N, photos, stands for n
 FIRST, WHOLE, NOISY = STEPS[0], STEPS[-1], "digits+noise+noise+noise"
 LAPTOP = UnionConfig()
 PAPER = UnionConfig(
-    union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=None, edge=32, method="moco",
-    net="resnet18", queue=4096, groups=8, optimizer="sgd", lr=0.06, weight_decay=5e-4, batch_size=512, epochs=800,
-    labels=(500, 2500, 5000, 10_000, 50_000), draws=3, few=10**9, probe="sgd", tune_labels=(500, 2500, 5000, 10_000),
-    tune_steps=7800, tune_lr=0.06, tune_batch=256,
+    union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=500_000, edge=32, method="moco",
+    net="resnet18", width=512, queue=4096, groups=8, optimizer="sgd", lr=0.06, weight_decay=5e-4, batch_size=512,
+    epochs=800, labels=(500, 2500, 5000, 10_000, 50_000), draws=3, few=10**9, probe="sgd",
+    tune_labels=(500, 2500, 5000, 10_000, 50_000), tune_epochs=200, tune_lr=0.06, tune_batch=256,
 )  # fmt: skip
 AXES = ("union", "length", "repeat", "tune", "adapt")
 GROWING = [(union, "own", 0, union in (FIRST, WHOLE), union in (FIRST, WHOLE)) for union in STEPS]
@@ -63,7 +63,7 @@ figure = Experiment(
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
     laptop=LAPTOP, paper=PAPER, grid={AXES: GROWING + BESIDE + ALONE + OTHER + EARLY, "seed": [0, 1, 2]},
-    paper_grid={AXES: PAPER_CELLS, "seed": [0, 1]},
+    paper_grid={AXES: PAPER_CELLS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)},
     metric="average", mode="max", minutes=3, needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
