@@ -152,5 +152,8 @@ def real_panels(runs, axes):
         axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
         axis.set(xlabel="pre-trained on, with", ylabel="accuracy", title=f"target: {target}")
         axis.legend()
-    for axis in axes[0][len(runs.values("target")) :]:
-        axis.set_visible(False)
+    if len(runs.values("target")) == 1:
+        table = [runs.finals("average", union=union, length="own") for union in names]
+        band(axes[0][1], table, np.arange(len(names)), color=CATEGORIES[0], marker="o", markersize=3.5)
+        axes[0][1].set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
+        axes[0][1].set(xlabel="pre-trained on, with", ylabel="weighted average accuracy")

@@ -2,18 +2,20 @@
 
 The paper: networks of single sets are unlike each other, and along growing unions they become less like the first. CKA
 is high between networks that have learned nothing in common, so an untrained network, and the target's set with as
-many pictures of noise, are compared as well. The trials are those of `contrastive_tradeoff/unions`.
+many pictures of noise, are compared as well. The network to which others are compared shares its initial weights with
+none of them. The trials are those of `contrastive_tradeoff/unions`.
 """
 
 from featurelab.pipelines import Missing, above, at_least, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.unions import BESIDE, FIRST, GROWING, NAMES, NOISY, OTHER, STEPS, WHOLE
 
-CELLS = {"D": (FIRST, "own", 0), "D'": (FIRST, "own", 1), "S": ("shapes", "own", 0), "G": ("gratings", "own", 0),
+# D alone has other initial weights than all the others, so that what it is compared with never shares them
+CELLS = {"D": (FIRST, "own", 1), "D'": (FIRST, "own", 0), "S": ("shapes", "own", 0), "G": ("gratings", "own", 0),
     "N": ("photos", "own", 0), "DS": (STEPS[1], "own", 0), "DSG": (STEPS[2], "own", 0), "DSGN": (WHOLE, "own", 0),
     "noise": (NOISY, "own", 0), "untrained": (FIRST, "none", 0)}  # fmt: skip
 PAPER_CELLS = {
-    "D": (unions.PAPER_STEPS[0], "own", 0), "D'": (unions.PAPER_STEPS[0], "own", 1), "S": ("svhn", "own", 0),
+    "D": (unions.PAPER_STEPS[0], "own", 1), "D'": (unions.PAPER_STEPS[0], "own", 0), "S": ("svhn", "own", 0),
     "G": ("gtsrb", "own", 0), "N": ("imagenet32", "own", 0), "DS": (unions.PAPER_STEPS[1], "own", 0),
     "DSG": (unions.PAPER_STEPS[2], "own", 0), "DSGN": (unions.PAPER_STEPS[3], "own", 0),
     "noise": (unions.PAPER_STEPS[0] + "+noise", "own", 0), "untrained": (unions.PAPER_STEPS[0], "none", 0),
@@ -22,8 +24,8 @@ SINGLE = ("S", "G", "N")
 
 figure = unions.figure.variant(
     "similarity", figure="Figs. 7.5, F.3", title="Linear CKA between pre-trained networks",
-    caption="Features of the target's test pictures. D' has other weights and batches than D; noise: D with as many "
-    "pictures of noise as DSGN has of other sets. Means over seeds.",
+    caption="Features of the target's test pictures. D has other initial weights than all others, D' among them; noise: "
+    "the target's set with as many pictures of noise as DSGN has of other sets. Means over seeds.",
     grid={unions.AXES: [*GROWING, BESIDE[0], *unions.ALONE, *OTHER], "seed": [0, 1, 2]},
     paper_grid={unions.AXES: [unions.PAPER_CELLS[i] for i in (0, 1, 2, 3, 6, 7, 8, 9, 10, 11)], "seed": [0, 1, 2]},
     reads=unions.figure, controls=("untrained", "shuffled_pairs"), small=unions.TINY,
