@@ -24,7 +24,7 @@ SINGLE = ("S", "G", "N")
 
 figure = unions.figure.variant(
     "similarity", figure="Figs. 7.5, F.3", title="Linear CKA between pre-trained networks",
-    caption="Features of the target's test pictures. D has other initial weights than all others, D' among them; noise: "
+    caption="Features of the target's test pictures. D has other initial weights than all others, D' too; noise: "
     "the target's set with as many pictures of noise as DSGN has of other sets. Means over seeds.",
     grid={unions.AXES: [*GROWING, BESIDE[0], *unions.ALONE, *OTHER], "seed": [0, 1, 2]},
     paper_grid={unions.AXES: [unions.PAPER_CELLS[i] for i in (0, 1, 2, 3, 6, 7, 8, 9, 10, 11)], "seed": [0, 1, 2]},
