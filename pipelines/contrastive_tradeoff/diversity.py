@@ -5,8 +5,8 @@ lower the target's accuracy. F.6: with half of the nearest set the trade-off sta
 F.7: another nearest set, in the paper CIFAR-10 itself in place of CINIC-10; here digits turned by a quarter, so that
 what is nearest is not the target.
 
-For F.5 the paper draws 200,000 pictures from 50 to 1,000 classes of ImageNet32; but 50 of them have about 64,000, and 100
-about 128,000. The paper preset takes 50,000, whatever the classes.
+For F.5 the paper draws 200,000 pictures from 50 to 1,000 classes of ImageNet32; but 50 of them have about 64,000, and
+100 about 128,000. The paper preset takes 50,000, whatever the classes.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, band, measures, np, torch
