@@ -12,7 +12,7 @@ probe is no better than the union's, is trained on too; and unrelated pictures a
 The trials are those of `contrastive_tradeoff/unions`.
 """
 
-from featurelab.pipelines import CATEGORIES, Missing, above, at_least, at_most, between, measures, np, torch
+from featurelab.pipelines import CATEGORIES, above, at_least, at_most, between, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FEW_LABELS, THEN_PROBED
 from featurelab.pipelines.contrastive_tradeoff.unions import FIRST, WHOLE, cell
@@ -49,41 +49,31 @@ def cells(runs, way):
 
 @figure.claim("c17_cr_over_ft", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
     says="with labels learned on clean pictures, CR is better than FT, averaged over cells (gain)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), undecided={"laptop": "0.005 on three seeds (-0.007 to 0.017)"})  # fmt: skip
 def over_ft(runs):
     return float((cells(runs, "cr") - cells(runs, "ft")).mean())
 
 
 @figure.claim("c17b_cr_over_ft_on_the_same_views", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
     says="with labels learned on the same views as the contrastive loss, CR is better than FT, averaged over cells "
-    "(gain)", expect=above(0))  # fmt: skip
+    "(gain)", expect=above(0), undecided={"laptop": "-0.003 on three seeds (-0.008 to 0.002)"})  # fmt: skip
 def over_ft_on_views(runs):
     return float((cells(runs, "cr_views") - cells(runs, "ft_views")).mean())
 
 
-@figure.claim(
-    "c17c_cr_over_contrast_elsewhere",
-    origin="ours",
-    where="Tables 7.1, F.5",
-    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)",
-    expect=above(0),
-)
-def over_others(runs):  # fmt: skip
+@figure.claim("c17c_cr_over_contrast_elsewhere", origin="ours", where="Tables 7.1, F.5", expect=above(0),
+    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)", undecided={"laptop":
+    "-0.004 on three seeds (-0.019 to 0.011): shapes in place of the labelled digits do as well"})  # fmt: skip
+def over_others(runs):
     return float((cells(runs, "cr") - cells(runs, "cr_others")).mean())
 
 
 @figure.claim("c17d_both_over_the_probe", paper="93.6 and 94.5 against 88.4% (CINIC-10)", where="Tables 7.1, F.5",
-    says="FT and CR on views are better than a linear probe on as many labels (gains, averaged over cells)",
+    says="FT and CR on views are better than a linear probe on the same labels (gains, averaged over cells)",
     expect={"FT": above(0), "CR": above(0)})  # fmt: skip
 def over_probe(runs):
-    tuned = runs.where(tune=True)
-    known = [n for n in counts(runs) if tuned.has(f"target/{n}")]
-    if not known:
-        raise Missing("no number of labels has both a probe and fine-tuning")
-    names = list(dict.fromkeys(tuned.values("union")))
-    probe = np.array([[cell(tuned, f"target/{n}", union) for n in known] for union in names])
-    some = [counts(runs).index(n) for n in known]
-    return {name: float((cells(runs, way)[:, some] - probe).mean()) for name, way in
+    probe = cells(runs, "lp")
+    return {name: float((cells(runs, way) - probe).mean()) for name, way in
         {"FT": "ft_views", "CR": "cr_views"}.items()}  # fmt: skip
 
 
@@ -116,19 +106,16 @@ def ranged_bars(axis, found, xs, **look):
 def panels(runs, axes):
     tuned = runs.where(tune=True)
     names = list(dict.fromkeys(tuned.values("union")))
-    known = ["LP", *WAYS.values()]
     for axis, union in zip(axes[0], (names[0], names[-1]), strict=True):
         for place, n in enumerate(counts(runs)):
-            metrics = [f"target/{n}", *(f"tuned/{way}/{n}" for way in WAYS)]
-            if not tuned.has(metrics[0], union=union):
-                continue
-            found = [tuned.finals(metric, union=union) for metric in metrics]
-            xs = np.arange(len(known)) + 0.38 * place - 0.19
-            ranged_bars(axis, found, xs, width=0.36, color=CATEGORIES[place], label=f"{n} labels")
-        axis.set_xticks(range(len(known)), known, rotation=30, ha="right")
+            found = [tuned.finals(f"tuned/{way}/{n}", union=union) for way in WAYS]
+            xs = np.arange(len(WAYS)) + 0.8 * ((place + 0.5) / len(counts(runs)) - 0.5)
+            label = f"{n} labels"
+            ranged_bars(axis, found, xs, width=0.75 / len(counts(runs)), color=CATEGORIES[place], label=label)
+        axis.set_xticks(range(len(WAYS)), WAYS.values(), rotation=30, ha="right")
         axis.set(ylabel="accuracy on the target", ylim=(0.6 if union in (FIRST, WHOLE) else 0, 1.08),
             title={FIRST: "pre-trained on D", WHOLE: "pre-trained on DSGN"}.get(union, union))  # fmt: skip
-        axis.legend(loc="upper left", ncols=2)
+        axis.legend(loc="upper left", ncols=5)
 
 
 before_probe = unions.figure.variant(
@@ -155,7 +142,8 @@ def diverse_gain(runs):
 
 @before_probe.claim("c18b_not_by_a_worse_start", origin="ours", where="Table F.9",
     says="and more than after a short specific pre-training, whose probe starts from no more than 0.02 above "
-    "(difference of gains, difference of starts)", expect={"gain": above(0), "start": at_most(0.02)})  # fmt: skip
+    "(difference of gains, difference of starts)", expect={"gain": above(0), "start": at_most(0.02)},
+    undecided={"laptop": "0.033 on three seeds (-0.03 to 0.09), from starts 0.021 apart"})  # fmt: skip
 def matched_gain(runs):
     first, *_, last = unions.steps_of(runs)
     starts = cell(runs, "gain/base", first, "early") - cell(runs, "gain/base", last)
@@ -164,7 +152,9 @@ def matched_gain(runs):
 
 @before_probe.claim("c18c_by_the_targets_pictures", origin="ours", where="Table F.9",
     says="after the union, training on the target's pictures gains more than training on shapes, and on noise "
-    "(differences of gains)", expect={"others": above(0), "noise": above(0)})  # fmt: skip
+    "(differences of gains)", expect={"others": above(0), "noise": above(0)},
+    undecided={"laptop": "surely over shapes (0.066), and 0.039 over noise on three seeds (-0.005 to 0.084)"},
+)  # fmt: skip
 def target_gain(runs):
     last = unions.steps_of(runs)[-1]
     other = next(name for name in ("shapes", "svhn") if runs.has(f"gain/{name}", union=last))
@@ -173,15 +163,9 @@ def target_gain(runs):
     }  # fmt: skip
 
 
-@before_probe.claim(
-    "c18d_printed_gains",
-    kind="identity",
-    paper="88.41 to 88.38, 75.64 to 82.43%",
-    where="Table F.9",
-    says="as printed the gain grows from each union to the next (least step, points)",
-    expect=at_least(1),
-)
-def printed_gains(runs):  # fmt: skip
+@before_probe.claim("c18d_printed_gains", kind="identity", paper="88.41 to 88.38, 75.64 to 82.43%", where="Table F.9",
+    says="as printed the gain grows from each union to the next (least step, points)", expect=at_least(1))  # fmt: skip
+def printed_gains(runs):
     gains = np.subtract(THEN_PROBED["CR+LP"], THEN_PROBED["LP"])
     return float(np.diff(gains).min())
 
@@ -201,7 +185,7 @@ def gains_drawn(runs, axes):
     axis.set_xticks(range(3), names)
     axis.axhline(0, color="#999999", linewidth=1)
     axis.set(xlabel="pre-trained on", ylabel="gain of the probe by further training")
-    axis.legend()
+    axis.legend(loc="lower right")
 
 
 picture = unions.figure.variant(
@@ -220,7 +204,8 @@ def apart(runs, way):
 
 @picture.claim("f8_classes_lie_apart", paper="CR cleaner than FT (a picture)", where="Fig. F.8",
     says="classes lie farther apart after CR than after FT, and after FT than before, on clean pictures (differences "
-    "of silhouettes)", expect={"CR": above(0), "FT": above(0)})  # fmt: skip
+    "of silhouettes)", expect={"CR": above(0), "FT": above(0)},
+    undecided={"laptop": "FT surely (0.14), and CR by 0.01 more on three seeds (-0.01 to 0.03)"})  # fmt: skip
 def lie_apart(runs):
     return {"CR": apart(runs, "cr") - apart(runs, "ft"), "FT": apart(runs, "ft") - apart(runs, "lp")}
 

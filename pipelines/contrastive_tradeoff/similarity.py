@@ -67,7 +67,8 @@ def decreasing(runs):
 
 @figure.claim("c16c_less_than_with_noise", origin="ours", where="Fig. 7.5",
     says="the union's network is less like the target's than one with as many pictures of noise, and than one of "
-    "another seed (differences)", expect={"noise": above(0), "seeds": above(0)})  # fmt: skip
+    "another seed (differences)", expect={"noise": above(0), "seeds": above(0)}, undecided={"laptop": "CKA with the "
+    "target's network is 0.91 of the union's, 0.92 with noise and 0.93 of another seed"})  # fmt: skip
 def beyond_noise(runs):
     found = similarities(runs)
     return {"noise": found["D", "noise"] - found["D", "DSGN"], "seeds": found["D", "D'"] - found["D", "DSGN"]}
@@ -75,7 +76,8 @@ def beyond_noise(runs):
 
 @figure.claim("c16d_more_than_untrained", origin="ours", where="Fig. 7.5",
     says="networks of the other sets are more like the target's than an untrained one is (least difference)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), fails={"laptop": "0.32 to 0.50 on digits, and 0.49 of an untrained network: that CKA is low off "
+    "the diagonal says little of what was learned"})  # fmt: skip
 def beyond_untrained(runs):
     found = similarities(runs)
     return min(found["D", name] for name in SINGLE) - found["D", "untrained"]
@@ -97,7 +99,7 @@ def panels(runs, axes):
         axis.imshow(matrix, vmin=0, vmax=1, cmap="viridis")
         for (i, j), value in np.ndenumerate(matrix):
             axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.6 else "black")
-        axis.set_xticks(range(len(names)), names)
+        axis.set_xticks(range(len(names)), names, rotation=30)
         axis.set_yticks(range(len(names)), names)
         axis.set_title(title)
         axis.grid(visible=False)

@@ -80,29 +80,29 @@ def drawn(config: UnionConfig, task: Any, n: int) -> "list[torch.Tensor]":
 
 def probed(config: UnionConfig, task: Any, found: Any, n: int) -> float:
     """Test accuracy of a linear probe on n labelled pictures, averaged over draws."""
-    (train_features, test_features), (_, y), (_, y_test) = found, task.train, task.test
-    shares = []
-    for rows in drawn(config, task, n):
-        if config.probe == "logistic":
-            guess = measures.linear_probe(
-                train_features[rows], y[rows], test_features, ridge=config.ridge, scale="rows"
-            )  # fmt: skip
-        else:
-            guess = measures.descended_probe(
-                train_features[rows], y[rows], test_features, lr=config.probe_lr,
-                seed=stream_seed(config.seed, "probe"),
-            )  # fmt: skip
-        shares.append(float((guess == y_test.numpy()).mean()))
-    return float(np.mean(shares))
+    return float(np.mean([probed_on(config, task, found, rows) for rows in drawn(config, task, n)]))
+
+
+def probed_on(config: UnionConfig, task: Any, found: Any, rows: "torch.Tensor") -> float:
+    """Test accuracy of a linear probe on these labelled pictures."""
+    (train_features, test_features), y = found, task.train[1]
+    if config.probe == "logistic":
+        guess = measures.linear_probe(train_features[rows], y[rows], test_features, ridge=config.ridge, scale="rows")
+    else:
+        seed = stream_seed(config.seed, "probe")
+        guess = measures.descended_probe(train_features[rows], y[rows], test_features, lr=config.probe_lr, seed=seed)
+    return float((guess == task.test[1].numpy()).mean())
 
 
 def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str, float]:
-    """Test accuracy after fine-tuning in each way, and how far apart classes then lie."""
+    """Test accuracy of a probe, and after fine-tuning in each way, on the same labels; how far apart classes lie."""
     values: dict[str, float] = {}
     kept: dict[str, Any] = {}
     unrelated = pictures(config, OTHERS[config.is_small][0])
+    found = features(net, target)
     for n in config.tune_labels:
         rows = drawn(config, target, n)[0]
+        values[f"tuned/lp/{n}"] = probed_on(config, target, found, rows)
         for name, (with_contrast, shown, source) in TUNINGS.items():
             x, y = target.train[0][rows], target.train[1][rows]
             if source == "others":
@@ -114,13 +114,13 @@ def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str
             learner = classifier(config, net, len(rows), config.strength * with_contrast, shown)
             fit(learner, task, config, recorder, steps=tune_steps(config, len(rows)))
             tuned_net = learner.net.eval()
-            found = embedded(tuned_net.siamese, target.test[0])
+            H = embedded(tuned_net.siamese, target.test[0])
             with torch.no_grad():
-                guess = tuned_net.head(found.to(next(tuned_net.parameters()).device)).argmax(1).cpu()
+                guess = tuned_net.head(H.to(next(tuned_net.parameters()).device)).argmax(1).cpu()
             values[f"tuned/{name}/{n}"] = (guess == target.test[1]).double().mean().item()
-            values[f"silhouette/{name}/{n}"] = measures.silhouette(found, target.test[1])
+            values[f"silhouette/{name}/{n}"] = measures.silhouette(H, target.test[1])
             if n == config.tune_labels[-1]:
-                kept[name] = found.numpy()
+                kept[name] = H.numpy()
     recorder.array("tuned", **kept)
     return values
 

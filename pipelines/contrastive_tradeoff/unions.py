@@ -28,7 +28,7 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS, UnionConfig, cost
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import INTRODUCTION
+from featurelab.pipelines.contrastive_tradeoff.printed_pictures import ALL_LABELS, INTRODUCTION
 from featurelab.pipelines.contrastive_tradeoff.transfer import train
 
 STEPS = ["digits", "digits+shapes", "digits+shapes+gratings", "digits+shapes+gratings+photos"]
@@ -119,7 +119,8 @@ def trade_off(runs):
 
 @figure.claim("c14b_step_by_step", where="Fig. 7.3", paper="88.4, 85.2, 82.1, 75.6% (Table 7.1)", within=(-1, 1),
     says="and so they do step by step (Spearman over the four unions)",
-    expect={"target": at_most(-0.8), "average": at_least(0.8)})  # fmt: skip
+    expect={"target": at_most(-0.8), "average": at_least(0.8)}, undecided={"laptop": "-1, -0.8 and -0.8 on three "
+    "seeds; the average has 0.8 on each, for it falls a little at the last union"})  # fmt: skip
 def monotone(runs):
     return {"target": trend(runs, few_and_many(runs)[0]), "average": trend(runs, "average")}
 
@@ -166,7 +167,8 @@ def larger_drop(runs):
 
 @figure.claim("c15b_error_grows_by_a_larger_factor", origin="ours", where="Fig. F.2",
     says="and the error grows by a larger factor (difference of log ratios): many labels leave no room for a fall",
-    expect=above(0))  # fmt: skip
+    expect=above(0), undecided={"laptop": "it grows 1.3-fold with 20 labels, and no less with 1,000: -0.06 with an "
+    "interval of -0.37 to 0.26"})  # fmt: skip
 def larger_factor(runs):
     first, *_, last = steps_of(runs)
     few, many = (
@@ -177,7 +179,9 @@ def larger_factor(runs):
 
 @figure.claim("c19_specific_first_universal_later", where="Tables F.2, F.3", paper="76.0 > 58.8%, then 84.7 < 85.9%",
     says="with few labels the specific network is better on its task, with many the universal one at least as good "
-    "(differences)", expect={"few": above(0), "many": at_most(0)})  # fmt: skip
+    "(differences)", expect={"few": above(0), "many": at_most(0)},
+    undecided={"laptop": "with 1,000 labels the union is still worse, by 0.03 on three seeds (-0.02 to 0.08)"},
+)  # fmt: skip
 def crossing(runs):
     first, *_, last = steps_of(runs)
     few, many = (cell(runs, metric, first) - cell(runs, metric, last) for metric in few_and_many(runs))
@@ -198,16 +202,21 @@ def panels(runs, axes):
         band(left, table, xs, color=tint, marker="o", markersize=3.5, label=f"{n} labels")
         left.axhline(cell(runs, metric, unions[0], "longest"), color=tint, linewidth=0.9, linestyle=":")
         left.axhline(cell(runs, metric, noisy(runs)), color=tint, linewidth=0.9, linestyle="--")
+    printed = np.array(ALL_LABELS["LP"]) / 100
+    if len(unions) == len(printed):
+        left.plot(xs, printed, color="#999999", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
     left.set_xticks(xs, names)
     left.set(xlabel="pre-trained on", ylabel="accuracy on the target")
     left.legend(ncols=2, loc="lower left")
     low, high = left.get_ylim()
-    left.set_ylim(low - 0.35 * (high - low), high)
+    left.set_ylim(low - 0.42 * (high - low), high)
     few = f"target/{labels[0]}"
     for place, (union, name) in enumerate(zip(unions, names, strict=True)):
         pair = [own.finals(metric, union=union, length="own") for metric in ("average", few)]
         right.scatter(*pair, color=CATEGORIES[0], alpha=0.3 + 0.7 * place / len(unions), s=14)
-        right.annotate(name, [float(np.mean(part)) for part in pair], textcoords="offset points", xytext=(6, 6))
+        right.annotate(
+            name, [float(np.mean(part)) for part in pair], textcoords="offset points", xytext=(0, 9), ha="center"
+        )
     for union, length, name, tint in (
         (noisy(runs), "own", "noise", CATEGORIES[1]), (unions[0], "longest", "long", CATEGORIES[2]),
         (unions[-1], "shortest", "short union", CATEGORIES[3]),
@@ -215,5 +224,7 @@ def panels(runs, axes):
         pair = [own.finals(metric, union=union, length=length) for metric in ("average", few)]
         right.scatter(*pair, color=tint, s=14, marker="s", label=name)
     right.set(xlabel="weighted average accuracy of all sets", ylabel=f"accuracy on the target, {labels[0]} labels")
-    right.margins(0.12)
-    right.legend(loc="lower left")
+    low, high = right.get_ylim()
+    right.set_ylim(low - 0.12 * (high - low), high + 0.05 * (high - low))
+    right.margins(x=0.12)
+    right.legend(loc="lower right")
