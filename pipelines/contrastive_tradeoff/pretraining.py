@@ -69,6 +69,7 @@ class UnionConfig(TrainedConfig):
     net: Literal["mlp", "small", "resnet18"] = Field("mlp", description="the encoder")
     width: int = Field(16, ge=4, multiple_of=4, description="features; the ResNet-18 of the paper has 512")
     hidden: tuple[int, ...] = Field((256, 128), description="mlp: units of its hidden layers")
+    normalised: bool = Field(False, description="mlp: whether its hidden layers and MoCo's have batch normalisation")
     temperature: float = Field(0.2, gt=0, description="of NT-Xent, MoCo and NNCLR")
     queue: int = Field(1024, ge=1, description="rows of the queue of MoCo and NNCLR")
     momentum: float = Field(0.99, ge=0, le=1, description="MoCo: how slow the copy is")
@@ -187,7 +188,11 @@ def encoder(config: UnionConfig) -> "tuple[Any, int]":
     seed = stream_seed(config.seed, f"init {config.repeat}")
     if config.net == "mlp":
         pixels = config.edge**2 * (1 if config.is_small else 3)
-        return nets.perceptron((pixels, *config.hidden, config.width), seed=seed, dtype=config.dtype), config.width
+        sizes = (pixels, *config.hidden, config.width)
+        if config.normalised:
+            body = nets.projection(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
+            return torch.nn.Sequential(torch.nn.Flatten(), body), config.width
+        return nets.perceptron(sizes, seed=seed, dtype=config.dtype), config.width
     same: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
     if config.net == "resnet18":
         return nets.resnet18(2, width=config.width // 8, **same).trunk, config.width
@@ -203,7 +208,7 @@ def siamese(config: UnionConfig) -> "nets.Siamese":
     parts: list[Any] = [None, None]
     if projector:
         parts[0] = nets.projection(
-            (width, *projector), batch_norm=normed, last_norm=normed, seed=seed, dtype=config.dtype
+            (width, *projector), batch_norm=normed or config.normalised, last_norm=normed, seed=seed, dtype=config.dtype
         )
     if predictor:
         parts[1] = nets.projection((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
