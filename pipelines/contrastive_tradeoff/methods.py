@@ -4,7 +4,7 @@ Each method on the target's set alone, with as many pictures of noise, and on th
 three groups of sets and five shares of labels; in several panels the average falls at the last union, and in those of
 Fer2013 the target's accuracy first rises.
 
-At laptop scale hidden layers have batch normalisation, without which MoCo's features collapse, and queues hold a quarter
+At laptop scale hidden layers have batch normalisation, without which MoCo collapses, and queues hold a quarter
 of the target's pictures: of a longer one each picture would be its own negative.
 """
 
