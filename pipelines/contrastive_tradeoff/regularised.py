@@ -31,7 +31,7 @@ figure = unions.figure.variant(
     caption="Accuracy on the target after pre-training on it alone (D) and on the union (DSGN). Labels are learned on "
     "clean pictures, or on views too. Bars are means over seeds, lines their range.",
     grid={unions.AXES: TUNED, "seed": [0, 1, 2]}, paper_grid={unions.AXES: unions.PAPER_CELLS[:4], "seed": [0, 1, 2]},
-    reads=unions.figure, controls=("permuted_labels", "untrained", "shuffled_pairs"), small=unions.TINY,
+    reads=unions.figure, minutes=1.2, controls=("permuted_labels", "untrained", "shuffled_pairs"), small=unions.TINY,
 )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ before_probe = unions.figure.variant(
     "pre-training on the target. Bars are means over seeds, lines their range.",
     grid={unions.AXES: [*TUNED, *unions.EARLY], "seed": [0, 1, 2]},
     paper_grid={unions.AXES: [*unions.PAPER_CELLS[:4], unions.PAPER_CELLS[-1]], "seed": [0, 1, 2]},
-    reads=unions.figure, small=unions.TINY,
+    reads=unions.figure, minutes=1.4, small=unions.TINY,
 )  # fmt: skip
 
 
@@ -193,7 +193,8 @@ picture = unions.figure.variant(
     caption="t-SNE of features of length 1 of the target's test pictures, one seed; colours are classes. The number is "
     "the mean silhouette over seeds.",
     grid={unions.AXES: [TUNED[-1]], "seed": [0, 1, 2]}, paper_grid={unions.AXES: [unions.PAPER_CELLS[3]],
-        "seed": [0, 1, 2]}, reads=unions.figure, controls=("permuted_labels", "untrained"), small=unions.TINY,
+        "seed": [0, 1, 2]}, reads=unions.figure, minutes=0.5,
+    controls=("permuted_labels", "untrained"), small=unions.TINY,
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ figure = unions.figure.variant(
     "the target's set with as many pictures of noise as DSGN has of other sets. Means over seeds.",
     grid={unions.AXES: [*GROWING, BESIDE[0], *unions.ALONE, *OTHER], "seed": [0, 1, 2]},
     paper_grid={unions.AXES: [unions.PAPER_CELLS[i] for i in (0, 1, 2, 3, 6, 7, 8, 9, 10, 11)], "seed": [0, 1, 2]},
-    reads=unions.figure, controls=("untrained", "shuffled_pairs"), small=unions.TINY,
+    reads=unions.figure, minutes=2.5, controls=("untrained", "shuffled_pairs"), small=unions.TINY,
 )  # fmt: skip
 
 
