@@ -58,6 +58,7 @@ from .patterns import PatternLaw as PatternLaw
 from .permuted import label_order as label_order
 from .permuted import permuted_labels as permuted_labels
 from .public import PublicImages as PublicImages
+from .public import public_pictures as public_pictures
 from .public_catalogue import Source as Source
 from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100
@@ -84,6 +85,9 @@ from .sentiment_language import SENTIMENT_WORDS as SENTIMENT_WORDS
 from .sentiment_language import SentimentPrompts as SentimentPrompts
 from .sentiment_language import irrelevant_words as irrelevant_words
 from .sentiment_language import sentiment_sentences as sentiment_sentences
+from .small_pictures import KINDS as KINDS
+from .small_pictures import in_turn as in_turn
+from .small_pictures import small_pictures as small_pictures
 from .streaming import BalancedBatches as BalancedBatches
 from .streaming import StreamedImages as StreamedImages
 from .streaming import metric_split as metric_split
@@ -108,3 +112,8 @@ from .tensors import stream as stream
 from .unseen_classes import ClassSplit as ClassSplit
 from .unseen_classes import TwoClasses as TwoClasses
 from .unseen_classes import public_pool as public_pool
+from .views import Blurred as Blurred
+from .views import SmallChanges as SmallChanges
+from .views import Views as Views
+from .views import simsiam_change as simsiam_change
+from .views import united as united

@@ -70,25 +70,32 @@ class CropAndJitter:
     U[1 - `jitter`, 1 + `jitter`], the hue is turned by U[-`jitter`, `jitter`] of a circle, in this order, and with
     chance `grey` the picture loses its colours. Pictures are RGB in [0, 1]. I. Gulrajani, D. Lopez-Paz,
     arXiv:2007.01434, which takes the colours in random order and turns hues in HSV; here they are turned about the
-    grey axis.
+    grey axis. `hue` is the bound of the turn where it is another one, and colours change with `chance` only.
     """
 
     scale: float = 0.7
     jitter: float = 0.3
     grey: float = 0.1
+    hue: float | None = None
+    chance: float = 1.0
 
     @property
     def numbers(self) -> int:
-        return 10
+        return 10 + (self.chance < 1)
 
-    def __call__(self, x: Float[Tensor, " n *image"], uniform: Float[Tensor, "n 10"]) -> Float[Tensor, " n *image"]:
+    def __call__(
+        self, x: Float[Tensor, " n *image"], uniform: Float[Tensor, "n numbers"]
+    ) -> Float[Tensor, " n *image"]:
         if x.ndim != 4 or x.shape[1] != 3:
             raise ValueError(f"colours need pictures (n, 3, height, width), got {tuple(x.shape)}")
-        area, proportion, top, left, side, bright, strong, vivid, hue, chance = uniform.to(x.dtype).unbind(1)
-        shown = self._cropped(x, area, proportion, top, left, side)
+        area, proportion, top, left, side, bright, strong, vivid, hue, grey, *chance = uniform.to(x.dtype).unbind(1)
+        shown = plain = self._cropped(x, area, proportion, top, left, side)
         bright, strong, vivid = (1 + self.jitter * (2 * u - 1) for u in (bright, strong, vivid))
-        shown = self._coloured(shown, bright, strong, vivid, 2 * torch.pi * self.jitter * (2 * hue - 1))
-        return torch.where(_column(chance < self.grey), _luma(shown), shown)
+        turn = 2 * torch.pi * (self.jitter if self.hue is None else self.hue) * (2 * hue - 1)
+        shown = self._coloured(shown, bright, strong, vivid, turn)
+        if chance:
+            shown = torch.where(_column(chance[0] < self.chance), shown, plain)
+        return torch.where(_column(grey < self.grey), _luma(shown), shown)
 
     def _cropped(
         self, x: Tensor, area: Tensor, proportion: Tensor, top: Tensor, left: Tensor, side: Tensor

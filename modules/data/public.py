@@ -213,3 +213,42 @@ def _standardise(train: Pair, test: Pair | None, pixels: str, shape: tuple[int, 
     for part in (train, test) if test else (train,):
         view = part[0] if pixels == "per_pixel" else part[0].view(len(part[0]), shape[0], -1).movedim(1, -1)
         view.sub_(mean).div_(spread)
+
+
+def public_pictures(
+    name: str,
+    edge: int,
+    n_train: int | None = None,
+    n_test: int | None = None,
+    *,
+    classes: int | None = None,
+    per_class: int | None = None,
+    held_out: float = 0.1,
+    seed: int,
+    root: str | Path | None = None,
+) -> TensorData:
+    """RGB pictures (n, 3, edge, edge) as bytes (uint8), with integer labels; greys have three equal channels.
+
+    `n_train` rows of the split `train` and `n_test` of the test split, drawn with `seed` (None: all there are). Where
+    there is no test split a share `held_out` of the rows is for testing. `classes` keeps the first so many;
+    `per_class` takes as many training rows of each, repeated in turn where a class has fewer. Raises DatasetMissing;
+    ValueError where a split has too few rows.
+    """
+    entry = source(name)
+    kept = entry.classes if classes is None else classes
+    pairs: dict[str, Pair] = {}
+    for part, split, n in (("train", "train", n_train), ("test", entry.test, n_test)):
+        table = load(name, split, root=root)
+        y = labels(table, entry.label)
+        rows = stream(seed, f"{name} {split}").permutation(len(y))
+        if entry.test == "train":
+            cut = round(held_out * len(rows))
+            rows = rows[:cut] if part == "test" else rows[cut:]
+        rows = rows[y[rows] < kept]
+        if part == "train" and per_class is not None:
+            rows = np.concatenate([np.resize(rows[y[rows] == label], per_class) for label in np.unique(y[rows])])
+            rows = stream(seed, f"{name} in turn").permutation(rows)
+        if n is not None and len(rows) < n:
+            raise ValueError(f"split {split!r} of {name} gives only {len(rows)} rows, {n} were asked for")
+        pairs[part] = images(table.select(rows[:n]), edge), torch.from_numpy(y[rows[:n]])
+    return TensorData(pairs["train"], pairs["test"], dtype="float32", name=name)

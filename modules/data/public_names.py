@@ -2,6 +2,8 @@
 
 DIGITS = tuple("0123456789")
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+EMOTIONS = ("angry", "disgust", "fear", "happy", "sad", "surprise", "neutral")
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 FASHION = (
     "T - shirt / top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip

@@ -41,6 +41,7 @@ from .optimizers import SpeedLimited as SpeedLimited
 from .optimizers import adam as adam
 from .optimizers import adam_by_layer as adam_by_layer
 from .optimizers import annealed as annealed
+from .optimizers import cosine as cosine
 from .optimizers import gd as gd
 from .optimizers import linear_end as linear_end
 from .optimizers import milestones as milestones
@@ -51,6 +52,7 @@ from .projected import projected as projected
 from .projected import spectral_frobenius as spectral_frobenius
 from .projected import spectral_near as spectral_near
 from .quasi_newton import minimised as minimised
+from .regularised import ContrastivelyRegularised as ContrastivelyRegularised
 from .scaling import Scaling as Scaling
 from .supervised import Supervised as Supervised
 from .teacher import BalancedTeacher as BalancedTeacher
@@ -59,5 +61,15 @@ from .teacher import label_imbalance as label_imbalance
 from .unhinged import cubic_descent as cubic_descent
 from .unhinged import stacked_cross_entropy as stacked_cross_entropy
 from .unhinged import unhinged as unhinged
+from .view_losses import negative_cosine as negative_cosine
+from .view_losses import neighbour_loss as neighbour_loss
+from .view_losses import nt_xent as nt_xent
+from .view_losses import queue_loss as queue_loss
+from .view_pretraining import NNCLR as NNCLR
+from .view_pretraining import MoCo as MoCo
+from .view_pretraining import NTXent as NTXent
+from .view_pretraining import Queue as Queue
+from .view_pretraining import SimSiam as SimSiam
+from .view_pretraining import ViewPretraining as ViewPretraining
 from .withheld import withheld as withheld
 from .withheld import withheld_updates as withheld_updates

@@ -85,6 +85,16 @@ def linear_end(epochs: int, share: float = 0.3) -> Schedule:
     return partial(_falling, epochs, max(share * epochs, 1.0))
 
 
+def cosine(epochs: int) -> Schedule:
+    """The cosine schedule without restarts: epoch -> (1 + cos(pi epoch / epochs)) / 2, 0 from `epochs` on.
+
+    Raises ValueError for fewer than one epoch.
+    """
+    if epochs < 1:
+        raise ValueError(f"a schedule needs at least one epoch, got {epochs}")
+    return partial(_cosine, epochs)
+
+
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
     """Speed Limited Optimization with one speed a layer, in the order of the layers; see `SpeedLimited`.
 
@@ -212,7 +222,7 @@ def _annealed(optimizer: Factory, steps: int, net: nn.Module) -> torch.optim.Opt
     def lower(*_: Any) -> None:
         for group in made.param_groups:
             group["taken"] += 1
-            group["lr"] = group["full_lr"] * (1 + math.cos(math.pi * min(group["taken"] / steps, 1))) / 2
+            group["lr"] = group["full_lr"] * _cosine(steps, group["taken"])
 
     made.register_step_post_hook(lower)
     return made
@@ -231,6 +241,10 @@ def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torc
 
 def _falling(epochs: int, last: float, epoch: int) -> float:
     return min(1.0, max(epochs - epoch, 1) / last)
+
+
+def _cosine(epochs: int, epoch: int) -> float:
+    return (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

@@ -79,7 +79,8 @@ class Supervised(pl.LightningModule):
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         for group in optimizer.param_groups:  # kept in checkpoints, the unscheduled rate too
-            group["lr"] = group.setdefault("initial_lr", group["lr"]) * self.schedule(self.current_epoch)
+            rate = "full_lr" if "full_lr" in group else "lr"  # an optimiser with a warm-up sets `lr` itself
+            group[rate] = group.setdefault("initial_lr", group[rate]) * self.schedule(self.current_epoch)
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         optimizer = self.optimizers()

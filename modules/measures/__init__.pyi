@@ -225,6 +225,10 @@ from .spectra import nuclear_norm as nuclear_norm
 from .spectra import participation_ratio as participation_ratio
 from .spectra import psd_power as psd_power
 from .spectra import stable_rank as stable_rank
+from .transfer import descended_probe as descended_probe
+from .transfer import silhouette as silhouette
+from .transfer import tsne_plane as tsne_plane
+from .transfer import weighted_accuracy as weighted_accuracy
 from .unseen import UnseenMeans as UnseenMeans
 from .unseen import class_features as class_features
 from .unseen import unseen_scores as unseen_scores

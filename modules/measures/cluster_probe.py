@@ -22,7 +22,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.manifold import TSNE
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Normalizer, StandardScaler
 from torch import Tensor
 
 Integers = NDArray[np.int64]
@@ -87,17 +87,18 @@ def linear_probe(
     *,
     ridge: float = 1.0,
     max_iter: int = 2000,
+    scale: Literal["columns", "rows"] = "columns",
 ) -> Int64[Integers, " m"]:
     """Predictions for `test` of multinomial logistic regression on features with labels.
 
     Columns are standardised by the training features, for what separates the classes inside a coarse label is small
-    beside what separates coarse labels, and a penalty on raw features would drown it. The objective is
-    sum_a loss_a + ridge / 2 |W|^2.
+    beside what separates coarse labels, and a penalty on raw features would drown it. `scale="rows"` makes every
+    sample's features of length 1 instead. The objective is sum_a loss_a + ridge / 2 |W|^2.
     """
     H, T = _floats(features), _floats(test)
-    scale = StandardScaler().fit(H)
+    scaler = StandardScaler().fit(H) if scale == "columns" else Normalizer().fit(H)
     model = LogisticRegression(C=1.0 / ridge, max_iter=max_iter)
-    found: Integers = model.fit(scale.transform(H), np.asarray(labels)).predict(scale.transform(T))
+    found: Integers = model.fit(scaler.transform(H), np.asarray(labels)).predict(scaler.transform(T))
     return found
 
 

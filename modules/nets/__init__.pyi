@@ -54,6 +54,9 @@ from .resnet import resnet as resnet
 from .resnet import resnet18 as resnet18
 from .resnet import resnet50 as resnet50
 from .scaled import Scaled as Scaled
+from .siamese import Siamese as Siamese
+from .siamese import Tuned as Tuned
+from .siamese import projection as projection
 from .stack import Stack as Stack
 from .thresholded import ThresholdedReLU as ThresholdedReLU
 from .thresholded import drawn_neurons as drawn_neurons

@@ -129,7 +129,7 @@ def test_check_reports_rows_schema_and_a_digest_of_the_content(svhn):
 def test_a_missing_dataset_says_how_to_get_it_within_seconds():
     start = time.monotonic()
     for entry in available():
-        way = f"`featurelab data fetch {entry.name}`" if entry.repo_id else "`data.from_folders`"
+        way = f"`featurelab data fetch {entry.name}`" if entry.repo_id else "put parquet files"
         with pytest.raises(DatasetMissing, match=way) as caught:
             load(entry.name, "train")
         assert "\n" not in str(caught.value)

@@ -148,7 +148,7 @@ def test_costs_are_estimated_and_name_the_data(experiment, scale):
     costs = [experiment.estimate(config) for config in experiment.configs(scale)]
     assert all(cost.parameters > 0 and cost.flops > 0 and cost.memory_bytes > 0 for cost in costs)
     assert {name for cost in costs for name in cost.data} == set(experiment.needs if scale == "paper" else ())
-    assert 0 < experiment.gpu_hours(scale) < 1000
+    assert 0 < experiment.gpu_hours(scale) < 10_000
 
 
 @each

@@ -1,0 +1,279 @@
+"""Pre-training on unions, what is measured of a network, and the figures made of it."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from publicfiles import write_public
+
+from featurelab.modules import data, learners, nets
+from featurelab.pipelines.contrastive_tradeoff import (
+    diversity,
+    methods,
+    pretraining,
+    real_pictures,
+    regularised,
+    similarity,
+    transfer,
+    unions,
+)
+from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.verdict.check import performed, recorded
+
+TINY = unions.LAPTOP.but(**unions.TINY, device="cpu")
+
+
+def made_up(rows, arrays=None):
+    """Results of trials, each a dict of settings with a dict of final values."""
+    same = {"length": "own", "repeat": 0, "seed": 0, "labels": (20, 1000), "tune": True, "tune_labels": (50, 200)}
+    trials = [{"run_id": str(i), "status": "finished", **same, **settings} for i, (settings, _) in enumerate(rows)]
+    points = [(str(i), name, 0, value) for i, (_, values) in enumerate(rows) for name, value in values.items()]
+    table = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
+    return Results(
+        pd.DataFrame(trials, dtype=object),
+        lambda metric: table[table.metric == metric],
+        lambda run_id, _: arrays[int(run_id)],
+    )
+
+
+def trade_off(few, many, average, **beside):
+    rows = [
+        ({"union": union}, {"target/20": a, "target/1000": b, "average": c})
+        for union, a, b, c in zip(unions.STEPS, few, many, average, strict=True)
+    ]
+    for (union, length), values in beside.get("beside", {}).items():
+        rows.append(({"union": union, "length": length}, values))
+    return made_up(rows)
+
+
+def test_a_union_has_the_pictures_of_its_sets_and_each_noise_is_another():
+    config = TINY.but(union="digits+noise+noise", share=0.5)
+    x, place = pretraining.union_of(config).train
+    assert torch.bincount(place).tolist() == [20, 40, 40]
+    assert not torch.equal(x[20:60], x[60:])
+    alone = pretraining.pictures(config, "digits").train[0]
+    assert torch.equal(x[:20], alone[:20])
+    few = pretraining.union_of(TINY.but(union="digits+gratings", classes=2))
+    assert len(few.train[0]) == 80
+
+
+@pytest.mark.parametrize(
+    ("length", "passes"), [("own", 160), ("longest", 160), ("shortest", 40), ("early", 5), ("none", 0)]
+)
+def test_updates_are_those_of_the_pictures_they_are_said_to_be_of(length, passes):
+    config = TINY.but(union=unions.WHOLE, length=length, epochs=3)
+    expected = 3 * math.ceil(passes / config.batch_size) if passes else 1
+    assert pretraining.updates(config, 160) == expected
+    learned = []
+    seen = pretraining.pretrained(
+        config, type("Nothing", (Silent,), {"log": lambda _, v, step: learned.append(step)})()
+    )
+    assert learned == [expected]
+    same = torch.equal(next(seen.parameters()), next(pretraining.siamese(config).parameters()))
+    assert same == (length == "none")
+
+
+class Silent:
+    """A recorder that keeps nothing."""
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def test_settings_that_cannot_be_are_refused():
+    with pytest.raises(RequestError, match="is no set"):
+        TINY.but(union="digits+cats")
+    with pytest.raises(RequestError, match="cannot be joined"):
+        TINY.but(union="digits+svhn")
+
+
+@pytest.mark.parametrize("method", list(pretraining.METHODS))
+@pytest.mark.parametrize("net", ["mlp", "small"])
+def test_each_method_trains_each_network(method, net):
+    config = TINY.but(method=method, net=net, queue=30)
+    found = performed(unions.figure, [config])
+    assert 0 <= found.final("target/20") <= 1
+    learner = pretraining.contrast(config, pretraining.siamese(config), 0.1, 2)
+    kinds = {"nt_xent": learners.NTXent, "moco": learners.MoCo, "simsiam": learners.SimSiam, "nnclr": learners.NNCLR}
+    assert type(learner) is kinds[method]
+
+
+def test_the_paper_s_network_is_a_resnet_with_512_features_and_its_schedule():
+    config = unions.PAPER
+    net = pretraining.siamese(config)
+    assert sum(p.numel() for p in net.encoder.parameters()) > 11e6
+    learner = pretraining.contrast(config, net, config.lr, config.epochs)
+    group = learner.configure_optimizers().param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.06, 0.9, 5e-4)
+    assert learner.queue.rows.shape == (4096, 128)
+    assert pretraining.updates(config, 90_000) == 800 * 176
+    assert pretraining.size(config.but(union="cinic10+noise"), "noise") == 500_000
+
+
+def test_shuffled_pairs_share_nothing_and_labels_are_permuted_for_the_probe():
+    assert pretraining.views(TINY.but(control="shuffled_pairs")).shuffled
+    with data.permuted_labels(1):
+        permuted = pretraining.pictures(TINY, "digits")
+    plain = pretraining.pictures(TINY, "digits")
+    assert torch.equal(permuted.train[0], plain.train[0])
+    assert not torch.equal(permuted.train[1], plain.train[1])
+
+
+def test_labelled_pictures_are_in_turn_of_each_class_and_drawn_as_often_as_asked():
+    config = TINY.but(draws=3, n_train=100)
+    task = pretraining.pictures(config, "digits")
+    drawn = transfer.drawn(config, task, 20)
+    assert len(drawn) == 3
+    assert all(torch.bincount(task.train[1][rows]).tolist() == [2] * 10 for rows in drawn)
+    assert len({tuple(rows.tolist()) for rows in drawn}) == 3
+    assert len(transfer.drawn(config, task, 100)) == 1
+
+
+def test_a_probe_knows_what_features_tell():
+    config = TINY.but(draws=2, n_train=60)
+    task = pretraining.pictures(config, "digits")
+    told = [torch.nn.functional.one_hot(part[1], 10).float() for part in (task.train, task.test)]
+    for probe in ("logistic", "sgd"):
+        assert transfer.probed(config.but(probe=probe), task, told, 40) == 1.0
+
+
+def test_fine_tuning_leaves_the_network_alone_and_is_that_of_its_way():
+    config = TINY.but(tune=True)
+    net = pretraining.siamese(config)
+    before = [p.detach().clone() for p in net.parameters()]
+    values = transfer.tuned(config, net, pretraining.pictures(config, "digits"), Silent())
+    assert {name.split("/")[1] for name in values} == {"lp", *transfer.TUNINGS}
+    transfer.adapted(config, net, pretraining.pictures(config, "digits"), Silent())
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+    plain = transfer.classifier(config, net, 20, 0.0, "clean")
+    with_contrast = transfer.classifier(config, net, 20, config.strength, "both")
+    assert (plain.strength, plain.shown) == (0.0, "clean")
+    assert (with_contrast.strength, with_contrast.shown) == (0.1, "both")
+    assert with_contrast.contrast.temperature == 0.5
+    assert isinstance(transfer.classifier(unions.PAPER, pretraining.siamese(unions.PAPER), 500, 0.1, "views").contrast,
+        learners.MoCo)  # fmt: skip
+    assert transfer.tune_steps(unions.PAPER, 50_000) == 200 * 196
+
+
+def test_the_trade_off_is_read_from_the_first_union_to_the_last():
+    beside = {
+        (unions.NOISY, "own"): {"target/20": 0.74, "target/1000": 0.9, "average": 0.7},
+        (unions.FIRST, "longest"): {"target/20": 0.81, "target/1000": 0.93, "average": 0.65},
+        (unions.WHOLE, "shortest"): {"target/20": 0.7, "target/1000": 0.88, "average": 0.7},
+    }
+    runs = trade_off((0.8, 0.78, 0.77, 0.7), (0.9, 0.9, 0.9, 0.88), (0.6, 0.7, 0.75, 0.8), beside=beside)
+    assert unions.steps_of(runs) == unions.STEPS
+    assert unions.trade_off(runs) == pytest.approx({"target falls": 0.1, "average rises": 0.2})
+    assert unions.monotone(runs) == pytest.approx({"target": -1, "average": 1})
+    assert unions.beyond_noise(runs) == pytest.approx(0.04)
+    assert unions.beyond_length(runs) == pytest.approx({"as many": 0.11, "as few": 0.1})
+    assert unions.average_beyond(runs) == pytest.approx({"length": 0.15, "noise": 0.1})
+    assert unions.larger_drop(runs) == pytest.approx(0.08)
+    assert unions.larger_factor(runs) == pytest.approx(math.log(0.3 / 0.2) - math.log(0.12 / 0.1))
+    assert unions.crossing(runs) == pytest.approx({"few": 0.1, "many": 0.02})
+
+
+def test_networks_are_compared_by_the_features_of_the_same_pictures():
+    rng = np.random.default_rng(0)
+    same = rng.standard_normal((30, 4))
+    rows, arrays = [], []
+    for name, (union, length, repeat) in similarity.CELLS.items():
+        rows.append(({"union": union, "length": length, "repeat": repeat}, {}))
+        H = 2 * same @ np.linalg.qr(rng.standard_normal((4, 4)))[0] if name in ("D", "D'", "DSGN") else None
+        arrays.append({"target": rng.standard_normal((30, 4)) if H is None else H})
+    runs = made_up(rows, arrays)
+    found = similarity.similarities(runs)
+    assert found["D", "D'"] == pytest.approx(1) == found["D", "DSGN"]
+    assert similarity.unlike(runs)["seeds"] == pytest.approx(1 - max(found["D", name] for name in similarity.SINGLE))
+    assert similarity.beyond_noise(runs)["seeds"] == pytest.approx(0)
+    assert similarity.decreasing(runs) == pytest.approx(found["D", "DS"] - 1)
+
+
+def test_ways_of_fine_tuning_are_compared_cell_by_cell():
+    values = {f"tuned/{way}/{n}": v for n, extra in ((50, 0.0), (200, 0.1))
+        for way, v in {"lp": 0.7 + extra, "ft": 0.8 + extra, "cr": 0.82 + extra, "cr_others": 0.81 + extra,
+            "ft_views": 0.85 + extra, "cr_views": 0.84 + extra}.items()}  # fmt: skip
+    runs = made_up([({"union": union}, values) for union in (unions.FIRST, unions.WHOLE)])
+    assert regularised.over_ft(runs) == pytest.approx(0.02)
+    assert regularised.over_ft_on_views(runs) == pytest.approx(-0.01)
+    assert regularised.over_others(runs) == pytest.approx(0.01)
+    assert regularised.over_probe(runs) == pytest.approx({"FT": 0.15, "CR": 0.14})
+
+
+def test_gains_are_compared_at_a_start_that_is_no_better():
+    rows = [
+        ({"union": unions.FIRST}, {"gain/target": 0.01, "gain/base": 0.8}),
+        ({"union": unions.FIRST, "length": "early"}, {"gain/target": 0.03, "gain/base": 0.77}),
+        ({"union": unions.WHOLE}, {"gain/target": 0.02, "gain/shapes": 0.0, "gain/noise": -0.1, "gain/base": 0.76}),
+    ]
+    runs = made_up(rows)
+    assert regularised.diverse_gain(runs) == pytest.approx(0.01)
+    assert regularised.matched_gain(runs) == pytest.approx({"gain": -0.01, "start": 0.01})
+    assert regularised.target_gain(runs) == pytest.approx({"others": 0.02, "noise": 0.12})
+
+
+def test_printed_tables_have_the_exceptions_that_are_known():
+    runs = made_up([({"union": unions.FIRST}, {})])
+    assert regularised.printed_cells(runs) == {"FT": 19, "LP": 19}
+    assert regularised.printed_drops(runs) == pytest.approx(12.37 - 12.77)
+    assert regularised.printed_gains(runs) == pytest.approx(1.73 + 0.03)
+
+
+def test_figures_that_share_networks_have_trials_of_the_same_sweep():
+    known = set(unions.figure.configs("laptop"))
+    for figure in (similarity.figure, regularised.figure, regularised.before_probe, regularised.picture):
+        assert figure.reads is unions.figure
+        assert set(figure.configs("laptop")) <= known
+    assert methods.figure.reads is None
+    assert {c.method for c in methods.figure.configs("paper")} == {"moco", "simsiam", "nnclr"}
+    assert {c.share for c in diversity.share.configs("paper")} == {1.0, 0.5, 0.2}
+
+
+def test_panels_of_public_sets_are_not_judged_by_digits():
+    found = performed(real_pictures.mnist, real_pictures.mnist.small_configs()[:1])
+    for figure in (real_pictures.mnist, real_pictures.fer2013, real_pictures.real):
+        for claim in figure.claims:
+            with pytest.raises(Missing, match="nothing of these sets"):
+                claim.measure(found)
+
+
+def test_real_pictures_are_trained_on_and_judged(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for name in real_pictures.SETS:
+        write_public(tmp_path, name)
+    small = {"n_train": 20, "n_test": 10, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20), "draws": 1,
+        "few": 10, "device": "cpu"}  # fmt: skip
+    configs = [config.but(**small) for config in real_pictures.real.configs("paper") if config.seed == 0]
+    found = performed(real_pictures.real, configs)
+    for claim in real_pictures.real.claims:
+        assert set(claim.measure(found)) == set(claim.expect)
+    losses = recorded(found).query("metric == 'loss/pretraining'").value
+    assert losses.nunique() > 6
+
+
+def test_pictures_of_public_sets_are_bytes_and_filled_up_in_turn(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    write_public(tmp_path, "gtsrb")
+    write_public(tmp_path, "mnist")
+    signs = data.public_pictures("gtsrb", 16, n_test=20, per_class=5, seed=0, root=tmp_path)
+    assert signs.train[0].dtype == torch.uint8
+    assert torch.bincount(signs.train[1]).tolist() == [5] * 43
+    digits = data.public_pictures("mnist", 32, 30, 10, classes=4, seed=0, root=tmp_path)
+    assert digits.train[0].shape == (30, 3, 32, 32)
+    assert torch.equal(digits.train[0][:, 0], digits.train[0][:, 2])
+    assert digits.train[1].max() == 3
+    with pytest.raises(ValueError, match="gives only"):
+        data.public_pictures("mnist", 32, 10_000, seed=0, root=tmp_path)
+
+
+def test_a_siamese_network_without_heads_is_its_encoder():
+    net = nets.Siamese(nets.perceptron((4, 3), seed=0))
+    x = torch.randn(5, 4, dtype=torch.float64)
+    assert torch.equal(net(x), net.features(x))
+    assert torch.equal(net.predict(net(x)), net(x))
