@@ -13,6 +13,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Missing,
     above,
     at_least,
     at_most,
@@ -34,6 +35,7 @@ from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block
 PAPER = {16: 4.57, 32: 3.13, 64: 2.07, 128: 1.62}  # mean kappa of ten prompts
 BANDS = {16: (3.6, 6.2), 32: (2.4, 3.4), 64: (1.8, 2.3), 128: (1.5, 1.8)}  # where means of ten prompts lie
 GAP_AT = 15
+FEW = "it needs fifty means of ten prompts"
 
 
 class ConvergenceConfig(CheckedConfig):
@@ -47,7 +49,7 @@ PRESET = ConvergenceConfig()
 figure = Experiment(
     name="looped_transformer/convergence", figure="Fig. 8.1", title="Error against loops for n examples",
     caption="Means over prompts and seeds; bars: range over seeds. Dashed: the theory's line. Grey: round-off.",
-    laptop=PRESET, paper=PRESET, grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(prompts=10), grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)},
     metric="slope/measured", minutes=0.1, headline=True, small={"prompts": 20, "loops": 20},
 )  # fmt: skip
@@ -109,11 +111,14 @@ def kappas(runs):
 
 @figure.claim("c03c_the_paper_s_means_are_among_those_of_ten", origin="ours",
     says="of means of ten prompts, not too few are as far out as the paper's (two-sided share, 5% over four)",
-    expect={f"n = {n}": at_least(0.0125) for n in PAPER}, controls=(), within=(0, 1))  # fmt: skip
+    expect={f"n = {n}": at_least(0.0125) for n in PAPER}, controls=(), within=(0, 1),
+    untested={"paper": FEW})  # fmt: skip
 def among(runs):
     found = {}
     for n, printed in PAPER.items():
         kappa = np.concatenate([array["kappa"] for array in runs.arrays("kappas", n_train=n)])
+        if len(kappa) < 500:
+            raise Missing(FEW)
         means = kappa[: len(kappa) // 10 * 10].reshape(-1, 10).mean(1)
         found[f"n = {n}"] = float(min(1, 2 * min((means >= printed).mean(), (means <= printed).mean())))
     return found

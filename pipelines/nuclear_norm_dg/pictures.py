@@ -99,7 +99,8 @@ def benchmark(runs):
 @figure.claim("nu_improves", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain, on all five sets",
     says="with the nuclear norm accuracy out of domain is higher, averaged over held-out domains (least gain of a set)",
     expect={name: above(0) for name in ALGORITHMS.values()},
-    undecided={"laptop": "gains of 0.013, 0.004 and 0.007 on digits; of three seeds only SWAD's is surely above 0"}
+    undecided={"laptop": "gains of 0.011, 0.006 and 0.008 on digits over 6 seeds; only Mixup's is surely above 0"},
+    unspecific="the gain is as large where colours tell nothing, 0.009 to 0.011: it is not by leaving them out"
 )  # fmt: skip
 def improves(runs):
     return {
@@ -127,9 +128,9 @@ def near(runs):
 
 @from_scratch.claim("nu_improves_erm", where="Table E.2", paper="85.6 against 85.5",
     says="ERM-NU is better out of domain than ERM, averaged over held-out domains (gain)", expect=above(0), undecided={
-        "laptop": "a gain of 0.013 on digits, which three seeds do not tell from 0",
+        "laptop": "a gain of 0.011 on digits, which 6 seeds do not tell from 0",
         "paper": "42.4% against 42.3%: the gains of three trials are -1.4, 1.2 and 0.5 points",
-    })  # fmt: skip
+    }, unspecific="as in nuclear_norm_dg/pictures, whose digits these are")  # fmt: skip
 def improves_erm(runs):
     return gains(runs).mean()
 
@@ -137,8 +138,8 @@ def improves_erm(runs):
 @figure.claim("gain_is_out_of_domain", origin="ours", also=[from_scratch],
     says="what ERM-NU gains out of domain exceeds what it gains in domain (difference of the gains)", expect=above(0),
     undecided={
-        (figure, "laptop"): "0.013 out of domain and 0.008 in domain on digits, not to be told apart by three seeds",
-        (from_scratch, "laptop"): "the same digits as in nuclear_norm_dg/pictures: 0.013 and 0.008",
+        (figure, "laptop"): "0.011 out of domain and 0.004 in domain on digits, not to be told apart by 6 seeds",
+        (from_scratch, "laptop"): "the same digits as in nuclear_norm_dg/pictures: 0.011 and 0.004",
         (from_scratch, "paper"): "0.1 points out of domain and 0.0 in domain, each with an error of a point",
     })  # fmt: skip
 def beyond_domain(runs):
@@ -147,7 +148,8 @@ def beyond_domain(runs):
 
 @figure.claim("gain_beyond_the_size_of_features", origin="ours",
     says="ERM gains more by the nuclear norm than by the Frobenius norm of as large a strength (difference)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), unspecific="where colours tell nothing it is 0.004, and undecided: not all of it is by leaving "
+    "them out")  # fmt: skip
 def beyond_size(runs):
     return gains(runs, over="frobenius").mean()
 
