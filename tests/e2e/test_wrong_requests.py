@@ -11,14 +11,8 @@ from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
 NAMES = ("alignment_elasticity", "cross", "deep_neural_collapse", "fine_grained_structure", "fourier_circuits")
-NAMES += (
-    "gradient_features",
-    "icl_scale",
-    "input_structure",
-    "looped_transformer",
-    "neural_feature_ansatz",
-    "nuclear_norm_dg",
-)
+NAMES += ("gradient_features", "icl_scale", "input_structure", "looped_transformer", "neural_feature_ansatz")
+NAMES += ("nuclear_norm_dg",)
 SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
 
 
