@@ -25,10 +25,6 @@ from .gaussian_mixture import paired_means as paired_means
 from .gaussian_mixture import similar_groups as similar_groups
 from .gaussian_mixture import spread_means as spread_means
 from .images import Digits as Digits
-from .in_context import RegressionPrompts as RegressionPrompts
-from .in_context import prompt_means as prompt_means
-from .in_context import task_vectors as task_vectors
-from .in_context import token_covariance as token_covariance
 from .injected import gaussians_like as gaussians_like
 from .linear_mixture import LinearMixture as LinearMixture
 from .linear_prompts import LinearPrompts as LinearPrompts
@@ -76,6 +72,10 @@ from .public_texts import LabelledTexts as LabelledTexts
 from .public_texts import public_texts as public_texts
 from .random_fields import class_clouds as class_clouds
 from .random_fields import random_fields as random_fields
+from .regression_prompts import RegressionPrompts as RegressionPrompts
+from .regression_prompts import prompt_means as prompt_means
+from .regression_prompts import task_vectors as task_vectors
+from .regression_prompts import token_covariance as token_covariance
 from .relabel import Relabelled as Relabelled
 from .relabel import coarse_groups as coarse_groups
 from .relabel import fine_labels as fine_labels
