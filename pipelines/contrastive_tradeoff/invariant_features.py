@@ -134,8 +134,7 @@ def encoded(runs):
 
 @figure.claim("c03b_encoded_and_not_spurious", origin="ours",
     says="encoding strength over spurious energy is 1000 or more at the greatest B (log10, least over bits and p)",
-    expect=at_least(3), undecided="3.2 over three seeds after 800 steps, 2.6 to 3.7: not yet measured after 1,500"
-)  # fmt: skip
+    expect=at_least(3))  # fmt: skip
 def ratio(runs):
     return over_grid(runs, orders, min, norms_of(runs)[-1:])
 
