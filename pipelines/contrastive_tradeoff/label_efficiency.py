@@ -146,8 +146,8 @@ def and_learned(runs):
 
 @figure.claim("c12_many_labels_make_up", paper="error diminishes with m",
     says="with the greatest number of labels risks at all T agree (greatest over least, less 1)", expect=at_most(0.05),
-    undecided="0.055 over sixteen seeds, 0.042 to 0.067: what is left of spurious features in the trained W, at weights "
-    "below 0.0003, is fitted too; 0.002 with the optimum in its place",
+    undecided="0.055 over sixteen seeds, 0.042 to 0.067: what is left of spurious features in the trained W, at "
+    "weights below 0.0003, is fitted too; 0.002 with the optimum in its place",
     unspecific="with permuted labels predictors are near 0, with risks near 1 at every T: `c12b` has the level"
 )  # fmt: skip
 def agree(runs):

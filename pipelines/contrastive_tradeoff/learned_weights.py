@@ -116,8 +116,8 @@ def diagonal(runs):
 
 @even.claim("c06d_diagonal_within_tasks", origin="corrected", where="Prop. 7.3",
     says="features that occur together are orthogonal: greatest entry off the diagonal within a task's block, over T",
-    expect=at_most(0.1), unspecific="a small W, untrained or with nothing to align, has small entries everywhere: `c06b` "
-    "has the diagonal")  # fmt: skip
+    expect=at_most(0.1), unspecific="a small W, untrained or with nothing to align, has small entries "
+    "everywhere: `c06b` has the diagonal")  # fmt: skip
 def within_tasks(runs):
     return greatest(runs, "within")
 

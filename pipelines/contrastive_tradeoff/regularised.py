@@ -12,9 +12,9 @@ probe is no better than the union's, is trained on too; and unrelated pictures a
 The trials are those of `contrastive_tradeoff/unions`.
 """
 
-from featurelab.pipelines import CATEGORIES, above, at_least, at_most, between, measures, np, torch
+from featurelab.pipelines import CATEGORIES, above, at_least, at_most, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FEW_LABELS, THEN_PROBED
+from featurelab.pipelines.contrastive_tradeoff.printed_pictures import THEN_PROBED
 from featurelab.pipelines.contrastive_tradeoff.unions import FIRST, WHOLE, cell
 
 TUNED = [trial for trial in unions.GROWING if trial[3]]
@@ -75,24 +75,6 @@ def over_probe(runs):
     probe = cells(runs, "lp")
     return {name: float((cells(runs, way) - probe).mean()) for name, way in
         {"FT": "ft_views", "CR": "cr_views"}.items()}  # fmt: skip
-
-
-@figure.claim("c17e_printed_cells", paper="all, by the text", where="Table F.5", kind="identity", origin="corrected",
-    says="of the 20 cells as printed, CR is above FT in 19, and above the probe in 19",
-    expect={"FT": between(19, 19), "LP": between(19, 19)})  # fmt: skip
-def printed_cells(runs):
-    table = {name: np.array(rows) for name, rows in FEW_LABELS.items()}
-    return {name: float((table["CR"] > table[name]).sum()) for name in ("FT", "LP")}
-
-
-@figure.claim("c15c_printed_drops", paper="more significant with fewer labels", where="Table F.5", kind="identity",
-    says="as printed the probe's fall from the first to the last union is larger with 1% of labels than with all",
-    expect=above(0), fails="12.37 points with 1% of labels and 12.77 with all of them: the printed table has no larger "
-    "fall with fewer labels, and its error grows 1.64-fold against 2.10-fold")  # fmt: skip
-def printed_drops(runs):
-    table = np.array(FEW_LABELS["LP"])
-    drops = table[0] - table[-1]
-    return float(drops[0] - drops[-1])
 
 
 def ranged_bars(axis, found, xs, **look):

@@ -19,6 +19,7 @@ from featurelab.pipelines.contrastive_tradeoff import (
     transfer,
     unions,
 )
+from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FEW_LABELS
 from featurelab.pipelines.engine.errors import Missing, RequestError
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
@@ -217,8 +218,10 @@ def test_gains_are_compared_at_a_start_that_is_no_better():
 
 def test_printed_tables_have_the_exceptions_that_are_known():
     runs = made_up([({"union": unions.FIRST}, {})])
-    assert regularised.printed_cells(runs) == {"FT": 19, "LP": 19}
-    assert regularised.printed_drops(runs) == pytest.approx(12.37 - 12.77)
+    table = {name: np.array(rows) for name, rows in FEW_LABELS.items()}
+    assert [int((table["CR"] > table[name]).sum()) for name in ("FT", "LP")] == [19, 19]
+    drops = table["LP"][0] - table["LP"][-1]
+    assert [drops[0], drops[-1]] == pytest.approx([12.37, 12.77])
     assert regularised.printed_gains(runs) == pytest.approx(1.73 + 0.03)
 
 
