@@ -63,6 +63,7 @@ from .public_names import CIFAR100_TO_COARSE as CIFAR100_TO_COARSE
 from .public_names import IMAGENET_BIRDS as IMAGENET_BIRDS
 from .public_rows import LabelledRows as LabelledRows
 from .public_rows import public_rows as public_rows
+from .public_rows import repeated as repeated
 from .public_sources import DatasetMissing as DatasetMissing
 from .public_sources import available as available
 from .public_sources import check as check

@@ -138,19 +138,22 @@ class StoredRows(TensorData):
 
 
 class Copies:
-    """As `TensorData(augment=...)`: samples three times, (n, 3, ...), for networks that are random themselves.
+    """As `TensorData(augment=...)`: samples `views` times, (n, views, ...), for networks that are random themselves.
 
     Where samples are pairs (`paired`, (n, 2, ...)), the first copy is of the first and the others of the second.
-    `shuffled`: the third copy is of the batch's next sample.
+    `shuffled`: the last copy is of the batch's next sample. Raises ValueError for fewer than two.
     """
 
-    def __init__(self, *, paired: bool = False, shuffled: bool = False) -> None:
-        self.paired, self.shuffled = paired, shuffled
+    def __init__(self, views: int = 3, *, paired: bool = False, shuffled: bool = False) -> None:
+        if views < 2:
+            raise ValueError(f"at least two copies are needed, got {views}")
+        self.views, self.paired, self.shuffled = views, paired, shuffled
 
     @property
     def numbers(self) -> int:
         return 0
 
-    def __call__(self, x: Shaped[Tensor, "n ..."], uniform: Float[Tensor, "n 0"]) -> Shaped[Tensor, "n 3 ..."]:
+    def __call__(self, x: Shaped[Tensor, "n ..."], uniform: Float[Tensor, "n 0"]) -> Shaped[Tensor, "n views ..."]:
         own, source = (x[:, 0], x[:, 1]) if self.paired else (x, x)
-        return torch.stack([own, source, source.roll(1, 0) if self.shuffled else source], dim=1)
+        last = source.roll(1, 0) if self.shuffled else source
+        return torch.stack([own, *[source] * (self.views - 2), last], dim=1)
