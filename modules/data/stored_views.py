@@ -81,11 +81,11 @@ def stored_views(
 
 
 class ViewsOfRows:
-    """As `TensorData(augment=...)` of rows (n,): features (n, 3, dim), of one view, the same, and another one.
+    """As `TensorData(augment=...)` of rows (n,): features (n, 4, dim), of the picture itself, a view, and two views.
 
-    Views are two different ones of those stored, drawn with equal chances; where there is one, it is all three.
-    `shuffled`: the third is that of the batch's next picture. `others`: the second and third are two views of a picture
-    among those, row modulo their number, and the first is the picture's own.
+    The last two are different ones of those stored, drawn with equal chances, the second is the first of these; where
+    one is stored, it is all four. `shuffled`: the fourth is that of the batch's next picture. `others`: the third and
+    fourth are two views of a picture among those, row modulo their number.
     """
 
     def __init__(self, stored: StoredViews, *, shuffled: bool = False, others: StoredViews | None = None) -> None:
@@ -95,15 +95,15 @@ class ViewsOfRows:
     def numbers(self) -> int:
         return 4
 
-    def __call__(self, x: Int64[Tensor, " n"], uniform: Float[Tensor, "n 4"]) -> Float[Tensor, "n 3 dim"]:
+    def __call__(self, x: Int64[Tensor, " n"], uniform: Float[Tensor, "n 4"]) -> Float[Tensor, "n 4 dim"]:
         rows, uniform = x.cpu(), uniform.cpu()
         first, second = self._two(self.stored, rows, uniform[:, :2])
-        parts = [first, first, second]
+        parts = [self.stored.features[rows, 0], first, first, second]
         if self.others is not None:
-            parts[1:] = self._two(self.others, rows % len(self.others.features), uniform[:, 2:])
+            parts[2:] = self._two(self.others, rows % len(self.others.features), uniform[:, 2:])
         if self.shuffled:
-            parts[2] = parts[2].roll(1, 0)
-        return torch.stack(parts, dim=1).to(x.device, torch.float32)
+            parts[3] = parts[3].roll(1, 0)
+        return torch.stack([part.to(x.device, torch.float32) for part in parts], dim=1)
 
     @staticmethod
     def _two(stored: StoredViews, rows: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,8 @@ A cell is a model, a dataset, a method and a share of the labels. Methods: a lin
 fine-tuning (FT) with the classification loss; contrastive regularisation (CR), which adds lambda times a contrastive
 loss on views of the same samples. CR stands beside the same loss on views of unrelated samples.
 
-Not stated and inferred: labelled samples are drawn in turn of each class; an update learns the labels of one view of
-each sample of its batch, FT and CR the same; the temperatures are those of SimCLR (0.5) and SimCSE (0.05).
+Not stated and inferred: labelled samples are drawn in turn of each class; FT and CR learn labels on the same views; the
+temperatures are those of SimCLR (0.5) and SimCSE (0.05).
 """
 
 from typing import Any, Literal
@@ -78,11 +78,11 @@ def labelled(config: FoundationConfig, y: "torch.Tensor", share: float, name: st
 
 def fine_tuned(config: FoundationConfig, recorder: Any, task: Any, encoder: Any, width: int, classes: int,
     contrast: Any, optimizer: Any, strength: float, **options: Any) -> Any:  # fmt: skip
-    """The network, an encoder to `width` features and a head, after fine-tuning on a task of batches (n, 3, ...)."""
+    """The network, an encoder to `width` features and a head, after fine-tuning on a task of batches (n, 3 or 4, ...)."""
     siamese = nets.Siamese(encoder)
     head = nets.projection((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     learner = learners.ContrastivelyRegularised(
-        contrast(siamese, temperature=config.temperature, optimizer=optimizer), head, strength=strength, shown="clean",
+        contrast(siamese, temperature=config.temperature, optimizer=optimizer), head, strength=strength, shown="own",
         optimizer=optimizer, **options,
     )  # fmt: skip
     fit(learner, task, config, recorder, epochs=config.epochs)

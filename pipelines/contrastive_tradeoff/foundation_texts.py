@@ -65,7 +65,7 @@ figure = Experiment(
     caption="Test accuracy by the share of labelled texts: a linear probe on frozen features (LP), fine-tuning (FT) "
     "and contrastive regularisation (CR) of the whole network. Means over seeds and their range. Crosses: the paper.",
     laptop=TextsConfig(
-        lr=1e-3, probe_lr=5e-3, weight_decay=0.01, batch_size=16, epochs=3, temperature=0.05, pretraining_epochs=10,
+        lr=1e-3, probe_lr=0.1, weight_decay=0.01, batch_size=16, epochs=3, temperature=0.05, pretraining_epochs=10,
     ),
     paper=TextsConfig(
         family="SimCSE", model=SIMCSE, tasks="imdb", others="ag_news", n_train=120_000, hidden=768, lr=5e-5,

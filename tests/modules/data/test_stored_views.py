@@ -50,10 +50,11 @@ def test_two_different_views_are_shown_each_pair_as_often():
     uniform = torch.rand(3000, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = torch.arange(3000) % 5
     shown = ViewsOfRows(stored)(rows, uniform)
-    assert shown.shape == (3000, 3, 2)
-    assert torch.equal(shown[:, :, 0], rows[:, None].expand(-1, 3).float())
-    assert torch.equal(shown[:, 0], shown[:, 1])
-    pairs = (3 * shown[:, 1, 1] + shown[:, 2, 1]).long()
+    assert shown.shape == (3000, 4, 2)
+    assert torch.equal(shown[:, :, 0], rows[:, None].expand(-1, 4).float())
+    assert (shown[:, 0, 1] == 0).all()
+    assert torch.equal(shown[:, 1], shown[:, 2])
+    pairs = (3 * shown[:, 2, 1] + shown[:, 3, 1]).long()
     counts = torch.bincount(pairs, minlength=9).view(3, 3)
     assert (counts.diagonal() == 0).all()
     assert (counts[~torch.eye(3, dtype=torch.bool)] - 500).abs().max() < 100
@@ -64,12 +65,12 @@ def test_two_different_views_are_shown_each_pair_as_often():
 def test_pairs_can_be_shuffled_or_of_others():
     rows, uniform = torch.tensor([4, 0, 2]), torch.rand(3, 4, dtype=torch.float64)
     shuffled = ViewsOfRows(named(5, 3), shuffled=True)(rows, uniform)
-    assert shuffled[:, 0, 0].tolist() == [4, 0, 2]
-    assert shuffled[:, 2, 0].tolist() == [2, 4, 0]
+    assert all(shuffled[:, slot, 0].tolist() == [4, 0, 2] for slot in range(3))
+    assert shuffled[:, 3, 0].tolist() == [2, 4, 0]
     others = ViewsOfRows(named(5, 3), others=named(3, 4, start=100))(rows, uniform)
-    assert others[:, 0, 0].tolist() == [4, 0, 2]
-    assert others[:, 1, 0].tolist() == others[:, 2, 0].tolist() == [101, 100, 102]
-    assert (others[:, 1, 1] != others[:, 2, 1]).all()
+    assert others[:, 0, 0].tolist() == others[:, 1, 0].tolist() == [4, 0, 2]
+    assert others[:, 2, 0].tolist() == others[:, 3, 0].tolist() == [101, 100, 102]
+    assert (others[:, 2, 1] != others[:, 3, 1]).all()
 
 
 def test_a_data_module_shows_views_in_batches_and_its_digest_is_of_the_features():
@@ -77,7 +78,7 @@ def test_a_data_module_shows_views_in_batches_and_its_digest_is_of_the_features(
     options = {"batch_size": 2, "order_seed": 0, "name": "some"}
     task = StoredRows(named(5, 3), rows, y, **options)
     (x, _), _ = task.train_dataloader()
-    assert x.shape == (2, 3, 2)
+    assert x.shape == (2, 4, 2)
     assert task.describe()["dim"] == 2
     assert task.digest() == StoredRows(named(5, 3), rows, y, **options).digest()
     other = {

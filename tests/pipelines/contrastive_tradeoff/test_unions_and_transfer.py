@@ -26,11 +26,12 @@ from featurelab.pipelines.engine.verdict.check import performed, recorded
 TINY = unions.LAPTOP.but(**unions.TINY, device="cpu")
 
 
-def made_up(rows, arrays=None):
-    """Results of trials, each a dict of settings with a dict of final values."""
+def made_up(rows, arrays=None, step=(0,)):
+    """Results of trials, each a dict of settings with a dict of values, the same at each step."""
     same = {"length": "own", "repeat": 0, "seed": 0, "labels": (20, 1000), "tune": True, "tune_labels": (50, 200)}
     trials = [{"run_id": str(i), "status": "finished", **same, **settings} for i, (settings, _) in enumerate(rows)]
-    points = [(str(i), name, 0, value) for i, (_, values) in enumerate(rows) for name, value in values.items()]
+    points = [(str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items()
+        for at in step]  # fmt: skip
     table = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
     return Results(
         pd.DataFrame(trials, dtype=object),
