@@ -29,7 +29,7 @@ from featurelab.pipelines import (
 from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION, FOUNDATION_FEW
 
 CONTROLS = ("permuted_labels", "untrained", "shuffled_pairs")
-SHARES = (0.01, 0.05, 0.1, 0.2, 1.0)
+SHARES, PERCENTS = (0.01, 0.05, 0.1, 0.2, 1.0), (1, 5, 10, 20, 100)  # of labels, as printed
 
 
 class FoundationConfig(TrainedConfig):
@@ -78,7 +78,7 @@ def labelled(config: FoundationConfig, y: "torch.Tensor", share: float, name: st
 
 def fine_tuned(config: FoundationConfig, recorder: Any, task: Any, encoder: Any, width: int, classes: int,
     contrast: Any, optimizer: Any, strength: float, **options: Any) -> Any:  # fmt: skip
-    """The network, an encoder to `width` features and a head, after fine-tuning on a task of batches (n, 3 or 4, ...)."""
+    """An encoder to `width` features, and a linear head, after fine-tuning on batches of (n, 3, ...) or (n, 4, ...)."""
     siamese = nets.Siamese(encoder)
     head = nets.projection((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     learner = learners.ContrastivelyRegularised(
@@ -149,29 +149,35 @@ ORDER = {"CR_over_FT": above(0), "FT_over_LP": above(0)}
 def drawn(runs: Any, axes: Any, methods: Any, shown: Any, names: Any) -> None:
     """Mean accuracy by the share of labels; and with all labels, set by set, LP, FT and CR (`shown`)."""
     left, right = axes[0]
-    at = percents(runs)
-    for (method, (label, printed)), tint in zip(methods.items(), CATEGORIES, strict=False):
+    at, tints = percents(runs), dict(zip(methods, CATEGORIES, strict=False))
+    for method, (label, printed) in methods.items():
         curves = [some.curves(f"{task}/{method}") for _, task, some in tables(runs)]
-        band(left, np.mean(curves, axis=0), at, color=tint, marker="o", markersize=3.5, label=label)
+        band(left, np.mean(curves, axis=0), at, color=tints[method], marker="o", markersize=3.5, shade=0.1, label=label)
         if printed:
             mean = np.mean([FOUNDATION_FEW[name][printed] for name in names], axis=0) / 100
-            left.plot((1, 5, 10, 20, 100), mean, color=tint, linestyle=":", marker="x", markersize=4, linewidth=0.9)
+            left.plot(PERCENTS, mean, color=tints[method], linestyle=":", marker="x", markersize=4, linewidth=0.9)
     left.set_xscale("log")
     left.set_xticks(at, [str(p) for p in at])
     left.minorticks_off()
-    left.set(xlabel="labelled share (%)", ylabel="test accuracy, mean of sets (dotted: paper's sets)")
+    left.set(xlabel="labelled share (%)", ylabel="test accuracy, mean of sets")
     left.legend(loc="lower right", ncols=2)
     own = tables(runs)
-    for place, (method, tint) in enumerate(zip(shown, (CATEGORIES[0], CATEGORIES[2], CATEGORIES[1]), strict=True)):
-        label = methods[method][0]
+    for place, method in enumerate(shown):
+        off, look = 0.2 * (place - 1), {"color": tints[method], "linestyle": "none"}
         found = np.array([some.curves(f"{task}/{method}").loc[at[-1]].to_numpy() for _, task, some in own])
-        bars(right, found, np.arange(len(own)) + 0.2 * (place - 1), color=tint, linestyle="none", label=label)
-        printed_at = len(own) + np.arange(len(names)) + 0.2 * (place - 1)
-        values = [FOUNDATION[name][place] / 100 for name in names]
-        right.plot(printed_at, values, color=tint, linestyle="none", marker="x", markersize=5)
+        bars(right, found, np.arange(len(own)) + off, label=methods[method][0], **look)
+        printed = [FOUNDATION[name][place] / 100 for name in names]
+        right.plot(len(own) + np.arange(len(names)) + off, printed, marker="x", markersize=5, **look)
     labels = [task if family == "stand-in" else f"{family}\n{task}" for family, task, _ in own]
     right.axvline(len(own) - 0.5, color="#999999", linewidth=0.8)
-    right.set_xticks(range(len(own) + len(names)), [*labels, *(f"paper: {name}" for name in names)], rotation=40,
-        ha="right")  # fmt: skip
+    right.annotate("paper", (len(own) - 0.4, 0.02), xycoords=("data", "axes fraction"), color="#5b6770")
+    right.set_xticks(range(len(own) + len(names)), [*labels, *(_broken(name) for name in names)], fontsize=8)
     right.set(ylabel="test accuracy, all labels")
-    right.legend(loc="lower left")
+    low, high = right.get_ylim()
+    right.set_ylim(low - 0.12 * (high - low), high)
+    right.legend(loc="lower right", ncols=3)
+
+
+def _broken(name: str) -> str:
+    """A printed row's name in two lines."""
+    return "\n".join(name.rsplit(" ", 1))

@@ -69,7 +69,7 @@ figure = Experiment(
     name="contrastive_tradeoff/foundation_pictures", figure="Tables 7.2, F.6, F.7",
     title="An adapter on features of a frozen encoder of pictures, with few labels",
     caption="Test accuracy by the share of labelled pictures: a linear probe (LP), fine-tuning (FT) and contrastive "
-    "regularisation (CR) with 1, 10 or 100 stored views. Means over seeds and their range. Crosses: the paper.",
+    "regularisation (CR) with 1, 10 or 100 stored views. Means over seeds and their range. Crosses, dotted: the paper.",
     laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120),
     paper=PicturesConfig(
         family="CLIP", model=CLIP, tasks="imagenet", others="svhn", n_train=1_281_167,

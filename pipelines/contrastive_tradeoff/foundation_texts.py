@@ -63,7 +63,8 @@ figure = Experiment(
     name="contrastive_tradeoff/foundation_texts", figure="Tables 7.2, F.8",
     title="Fine-tuning an encoder of texts with few labels",
     caption="Test accuracy by the share of labelled texts: a linear probe on frozen features (LP), fine-tuning (FT) "
-    "and contrastive regularisation (CR) of the whole network. Means over seeds and their range. Crosses: the paper.",
+    "and contrastive regularisation (CR) of the whole network. Means over seeds and their range. Crosses, dotted: the "
+    "paper, on its sets.",
     laptop=TextsConfig(
         lr=1e-3, probe_lr=0.1, weight_decay=0.01, batch_size=16, epochs=3, temperature=0.05, pretraining_epochs=10,
     ),
@@ -130,7 +131,7 @@ def made_up(config: TextsConfig, name: str, n: int, part: str) -> "tuple[torch.T
 
 
 def texts(config: TextsConfig, encoder: Any, name: str) -> Any:
-    """Training and test texts of a set as token ids, and their labels; labels of training texts as a control has them."""
+    """Texts of a set as token ids, and their labels, those of training texts as a control has them: x, y, (x, y)."""
     if config.model is None:
         sizes = {"train": config.n_train, "test": config.n_test or 2000}
         (x, y), test = (made_up(config, name, n, part) for part, n in sizes.items())
@@ -209,7 +210,9 @@ def printed_cells() -> dict[str, float]:
 
 
 @figure.claim("c17l_order_of_texts", paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)", where="Table 7.2", expect=ORDER,
-    says="with all labels CR is better than FT, and FT than the probe, averaged over sets (gains)")  # fmt: skip
+    says="with all labels CR is better than FT, and FT than the probe, averaged over sets (gains)",
+    undecided={"laptop": "FT surely (0.057), and CR by 0.0003 more on three seeds (-0.003 to 0.003): both are right on "
+    "nearly all sentences"})  # fmt: skip
 def order(runs):
     return {
         "CR_over_FT": float(gains(runs, "cr", "ft")[:, -1].mean()),
@@ -218,7 +221,8 @@ def order(runs):
 
 
 @figure.claim("c17m_cr_over_ft_on_texts", paper="1.0 point on average, in 10 of 10 cells", where="Table F.8",
-    says="CR is better than FT, averaged over cells (gain)", expect=above(0))  # fmt: skip
+    says="CR is better than FT, averaged over cells (gain)", expect=above(0),
+    undecided={"laptop": "-0.002 on three seeds (-0.011 to 0.008)"})  # fmt: skip
 def over_ft(runs):
     return float(gains(runs, "cr", "ft").mean())
 
