@@ -60,6 +60,10 @@ from .public_names import CIFAR10 as CIFAR10
 from .public_names import CIFAR100 as CIFAR100
 from .public_names import CIFAR100_COARSE as CIFAR100_COARSE
 from .public_names import CIFAR100_TO_COARSE as CIFAR100_TO_COARSE
+from .public_names import IMAGENET_BIRDS as IMAGENET_BIRDS
+from .public_rows import LabelledRows as LabelledRows
+from .public_rows import public_rows as public_rows
+from .public_rows import repeated as repeated
 from .public_sources import DatasetMissing as DatasetMissing
 from .public_sources import available as available
 from .public_sources import check as check
@@ -88,6 +92,11 @@ from .sentiment_language import sentiment_sentences as sentiment_sentences
 from .small_pictures import KINDS as KINDS
 from .small_pictures import in_turn as in_turn
 from .small_pictures import small_pictures as small_pictures
+from .stored_views import Copies as Copies
+from .stored_views import StoredRows as StoredRows
+from .stored_views import StoredViews as StoredViews
+from .stored_views import ViewsOfRows as ViewsOfRows
+from .stored_views import stored_views as stored_views
 from .streaming import BalancedBatches as BalancedBatches
 from .streaming import StreamedImages as StreamedImages
 from .streaming import metric_split as metric_split
@@ -117,3 +126,5 @@ from .views import SmallChanges as SmallChanges
 from .views import Views as Views
 from .views import simsiam_change as simsiam_change
 from .views import united as united
+from .warps import Warps as Warps
+from .warps import projective as projective

@@ -15,6 +15,7 @@ from featurelab.modules.dtypes import Dtype, dtype_name
 from .augment import Augmentation
 from .public_catalogue import Pixels, Source, Targets
 from .public_names import CIFAR100_TO_COARSE
+from .public_rows import public_rows, repeated
 from .public_sources import DatasetMissing as DatasetMissing
 from .public_sources import available as available
 from .public_sources import check as check
@@ -223,32 +224,24 @@ def public_pictures(
     *,
     classes: int | None = None,
     per_class: int | None = None,
+    change: Augmentation | None = None,
     held_out: float = 0.1,
     seed: int,
     root: str | Path | None = None,
 ) -> TensorData:
     """RGB pictures (n, 3, edge, edge) as bytes (uint8), with integer labels; greys have three equal channels.
 
-    `n_train` rows of the split `train` and `n_test` of the test split, drawn with `seed` (None: all there are). Where
-    there is no test split a share `held_out` of the rows is for testing. `classes` keeps the first so many;
-    `per_class` takes as many training rows of each, repeated in turn where a class has fewer. Raises DatasetMissing;
-    ValueError where a split has too few rows.
+    Rows are those of `public_rows`. With `per_class` a picture that stands there again is changed by `change`, where
+    there is one, with numbers drawn from `seed`; its first appearance stays as it is.
     """
-    entry = source(name)
-    kept = entry.classes if classes is None else classes
-    pairs: dict[str, Pair] = {}
-    for part, split, n in (("train", "train", n_train), ("test", entry.test, n_test)):
-        table = load(name, split, root=root)
-        y = labels(table, entry.label)
-        rows = stream(seed, f"{name} {split}").permutation(len(y))
-        if entry.test == "train":
-            cut = round(held_out * len(rows))
-            rows = rows[:cut] if part == "test" else rows[cut:]
-        rows = rows[y[rows] < kept]
-        if part == "train" and per_class is not None:
-            rows = np.concatenate([np.resize(rows[y[rows] == label], per_class) for label in np.unique(y[rows])])
-            rows = stream(seed, f"{name} in turn").permutation(rows)
-        if n is not None and len(rows) < n:
-            raise ValueError(f"split {split!r} of {name} gives only {len(rows)} rows, {n} were asked for")
-        pairs[part] = images(table.select(rows[:n]), edge), torch.from_numpy(y[rows[:n]])
-    return TensorData(pairs["train"], pairs["test"], dtype="float32", name=name)
+    parts = public_rows(
+        name, n_train, n_test, classes=classes, per_class=per_class, held_out=held_out, seed=seed, root=root
+    )
+    pairs: list[Pair] = [(images(part.table.select(part.rows), edge), torch.from_numpy(part.labels)) for part in parts]
+    if per_class is not None and change is not None:
+        again = torch.from_numpy(repeated(parts[0].rows))
+        uniform = torch.from_numpy(stream(seed, f"{name} changes").random((len(again), change.numbers)))
+        for some in again.nonzero()[:, 0].split(4096):
+            shown = change(pairs[0][0][some].float() / 255, uniform[some])
+            pairs[0][0][some] = (255 * shown).round().clamp(0, 255).to(torch.uint8)
+    return TensorData(*pairs, dtype="float32", name=name)

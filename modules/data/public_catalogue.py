@@ -1,6 +1,7 @@
 """Which public datasets of pictures there are, and how the columns of each become inputs and targets."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -11,9 +12,11 @@ from .public_names import (
     DIGITS,
     EMOTIONS,
     FASHION,
+    IMAGENET_BIRDS,
     LETTERS,
     OFFICE_HOME,
     PACS,
+    STL10,
     TERRA_INCOGNITA,
     VLCS,
 )
@@ -43,6 +46,7 @@ class Source:
     pixels: Pixels = "unit"
     balanced: bool = False  # subsets take as many rows of every class
     names: tuple[str, ...] | None = None  # of the classes, in the order of the labels
+    known: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))  # where only some names are known
     coarse: str | None = None  # column of super-classes
     coarse_names: tuple[str, ...] | None = None
     domain: str | None = None  # column
@@ -224,6 +228,19 @@ SOURCES = {
             url="https://doi.org/10.1016/j.neunet.2012.02.016",
         ),
         Source(
+            name="imagenet",
+            repo_id="ILSVRC/imagenet-1k",
+            config=None,
+            splits=_splits(train=1_281_167, validation=50_000, test=100_000),
+            test="validation",
+            label="label",
+            size=224,
+            classes=1000,
+            known=MappingProxyType(IMAGENET_BIRDS),
+            needs="160 GB of downloads; its terms, accepted on the hub: non-commercial research; not tried from here",
+            url="https://image-net.org/download.php",
+        ),
+        Source(
             name="imagenet32",
             repo_id="benjamin-paine/imagenet-1k-32x32",
             config=None,
@@ -277,6 +294,18 @@ SOURCES = {
             domains=("art_painting", "cartoon", "photo", "sketch"),
             needs="0.2 GB of downloads; licence not stated; repository not tried from here",
             url="https://arxiv.org/abs/1710.03077",
+        ),
+        Source(
+            name="stl10",
+            repo_id="tanganke/stl10",
+            config=None,
+            splits=_splits(train=5_000, test=8_000),
+            label="label",
+            size=96,
+            classes=10,
+            names=STL10,
+            needs="0.3 GB of downloads; licence not stated; repository not tried from here",
+            url="https://cs.stanford.edu/~acoates/stl10/",
         ),
         Source(
             name="svhn",

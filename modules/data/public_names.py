@@ -16,6 +16,24 @@ OFFICE_HOME = (
     "Screwdriver", "Shelf", "Sink", "Sneakers", "Soda", "Speaker", "Spoon", "TV", "Table", "Telephone", "ToothBrush",
     "Toys", "Trash Can", "Webcam",
 )  # fmt: skip
+# the birds of ImageNet, by their integer labels: WordNet's, 59 of them
+IMAGENET_BIRDS = dict(
+    zip(
+        (*range(7, 25), *range(80, 101), *range(127, 147)),
+        (
+            "cock", "hen", "ostrich", "brambling", "goldfinch", "house finch", "junco", "indigo bunting", "robin",
+            "bulbul", "jay", "magpie", "chickadee", "water ouzel", "kite", "bald eagle", "vulture", "great grey owl",
+            "black grouse", "ptarmigan", "ruffed grouse", "prairie chicken", "peacock", "quail", "partridge",
+            "African grey", "macaw", "sulphur-crested cockatoo", "lorikeet", "coucal", "bee eater", "hornbill",
+            "hummingbird", "jacamar", "toucan", "drake", "red-breasted merganser", "goose", "black swan",
+            "white stork", "black stork", "spoonbill", "flamingo", "little blue heron", "American egret", "bittern",
+            "crane", "limpkin", "European gallinule", "American coot", "bustard", "ruddy turnstone",
+            "red-backed sandpiper", "redshank", "dowitcher", "oystercatcher", "pelican", "king penguin", "albatross",
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 PACS = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 TERRA_INCOGNITA = (
     "bird", "bobcat", "cat", "coyote", "dog", "empty", "opossum", "rabbit", "raccoon", "squirrel",

@@ -7,7 +7,7 @@ Loading never touches the network: rows come from parquet files under a data fol
 import difflib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -75,7 +75,7 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     absent = [column for column in entry.columns if column not in rows.column_names]
     if absent:
         raise ValueError(f"{origin} has no column {absent[0]!r}; its columns are {rows.column_names}")
-    _agree(rows.features[entry.label], entry.names, entry.classes, f"{origin}, {entry.label}")
+    _agree(rows.features[entry.label], entry.names, entry.classes, f"{origin}, {entry.label}", entry.known)
     if entry.coarse:
         coarse = entry.coarse_names or ()
         _agree(rows.features[entry.coarse], coarse, len(coarse), f"{origin}, {entry.coarse}")
@@ -205,13 +205,21 @@ def digest(rows: Any, entry: Source) -> str:
     return total.hexdigest()
 
 
-def _agree(feature: Any, names: tuple[str, ...] | None, classes: int, where: str) -> None:
-    """ValueError where a column names its classes otherwise than we do; a plain column of integers names none."""
+def _agree(
+    feature: Any, names: tuple[str, ...] | None, classes: int, where: str, known: Mapping[int, str] | None = None
+) -> None:
+    """ValueError where a column names its classes otherwise than we do; a plain column of integers names none.
+
+    Of the `known` it may give synonyms after a comma, and a number that tells classes of the same name apart.
+    """
     found = getattr(feature, "names", None)
     if found is None:
         return
     if len(found) != classes:
         raise ValueError(f"{where}: {len(found)} classes where {classes} are expected")
+    for index, ours in (known or {}).items():
+        if _plain(found[index].split(",")[0]).rstrip("0123456789") != _plain(ours):
+            raise ValueError(f"{where}: class {index} is {found[index]!r} where {ours!r} is expected")
     if names is None:
         return
     for index, (theirs, ours) in enumerate(zip(found, names, strict=True)):

@@ -1,4 +1,4 @@
-"""Which public datasets of texts in two classes there are: those of GLUE with two classes, and subjectivity."""
+"""Which public datasets of texts there are: those of GLUE with two classes, subjectivity, reviews and news."""
 
 from types import MappingProxyType
 
@@ -21,7 +21,31 @@ def _glue(
 TEXTS = {
     source.name: source
     for source in (
+        Source(
+            name="ag_news",
+            repo_id="fancyzhx/ag_news",
+            config=None,
+            splits=MappingProxyType({"train": 120_000, "test": 7_600}),
+            label="label",
+            classes=4,
+            needs="20 MB of downloads; non-commercial use only",
+            url="http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html",
+            texts=("text",),
+            names=("World", "Sports", "Business", "Sci/Tech"),
+        ),
         _glue("cola", (8_551, 1_043, 1_063), ("sentence",), ("unacceptable", "acceptable"), "0.4 MB of downloads"),
+        Source(
+            name="imdb",
+            repo_id="stanfordnlp/imdb",
+            config=None,
+            splits=MappingProxyType({"train": 25_000, "test": 25_000, "unsupervised": 50_000}),
+            label="label",
+            classes=2,
+            needs="80 MB of downloads; licence not stated",
+            url="https://ai.stanford.edu/~amaas/data/sentiment/",
+            texts=("text",),
+            names=("neg", "pos"),
+        ),
         _glue("mrpc", (3_668, 408, 1_725), ("sentence1", "sentence2"), ("not_equivalent", "equivalent"),
             "1 MB of downloads"),
         _glue("qnli", (104_743, 5_463, 5_463), ("question", "sentence"), ("entailment", "not_entailment"),

@@ -1,4 +1,4 @@
-"""Causal language models, published ones and our own: prompts, scores of words, attention, digests."""
+"""Causal language models, published ones and our own: prompts, scores, attention; published encoders; digests."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,8 @@
 from .attended import attention_norms as attention_norms
+from .encoders import PictureEncoder as PictureEncoder
+from .encoders import TextEncoder as TextEncoder
+from .encoders import load_picture_encoder as load_picture_encoder
+from .encoders import load_text_encoder as load_text_encoder
 from .few_shot import FewShotPrompts as FewShotPrompts
 from .few_shot import Labels as Labels
 from .few_shot import area as area

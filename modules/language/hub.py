@@ -1,4 +1,4 @@
-"""Published causal language models through `transformers` (the extra `lm`), which nothing else imports."""
+"""Published causal language models through `transformers` (the extra `lm`)."""
 
 import inspect
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .hub_files import ModelMissing, find_model
+from .hub_files import ModelMissing, find_model, weight_files
 from .model import Encoded, LanguageModel
 from .prompts import Template
 
@@ -94,10 +94,11 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     transformers.utils.logging.disable_progress_bar()
     kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
         net: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, kind), use_safetensors=True, **options
+            folder, dtype=getattr(torch, kind), use_safetensors=safe, **options
         )
     except OSError as error:
         raise ModelMissing(f"model {name!r} cannot be read from {folder}: {str(error).splitlines()[0]}") from error

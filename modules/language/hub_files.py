@@ -1,4 +1,4 @@
-"""Published language models on this machine: where their files are, and digests of them. Never touches the network."""
+"""Published models on this machine: where their files are, and digests of them. Never touches the network."""
 
 import hashlib
 import json
@@ -13,15 +13,19 @@ TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
-INDEX = "model.safetensors.index.json"
+PICTURES = "preprocessor_config.json"  # how an encoder of pictures wants them
+INDEX, PICKLED = "model.safetensors.index.json", "pytorch_model.bin"
 
 
 class ModelMissing(Exception):
-    """A language model is not on this machine (or `transformers` is not installed); one line says how to get it."""
+    """A published model is not on this machine (or `transformers` is not installed); one line says how to get it."""
 
 
 def find_model(name: str) -> Path:
-    """The folder that holds a model in the hub's format, with its weights as safetensors and its tokenizer.
+    """The folder that holds a model in the hub's format: its weights, and what makes its inputs.
+
+    Weights are safetensors or, where there are none, a `pytorch_model.bin`. Inputs are made by a tokenizer, or, of
+    pictures, as `preprocessor_config.json` says; a configuration without a `model_type`, as timm's, names neither.
 
     `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub whose copy is
     in the hub's cache. Raises ModelMissing where there is none, where files of it are missing, and without the extra
@@ -29,7 +33,7 @@ def find_model(name: str) -> Path:
     """
     if find_spec("transformers") is None:
         install = "run `pip install 'featurelab[lm]'`"
-        raise ModelMissing(f"language models need the extra `lm`: {install}, then {_way(name)}")
+        raise ModelMissing(f"published models need the extra `lm`: {install}, then {_way(name)}")
     for folder in _places(name):
         if (folder / "config.json").is_file():
             if lacking := _lacking(folder):
@@ -39,14 +43,23 @@ def find_model(name: str) -> Path:
 
 
 def model_digests(name: str) -> dict[str, str]:
-    """SHA-256 (hex) of a model's files: of its `weights` and configuration, and of its `tokenizer`.
+    """SHA-256 (hex) of a model's files: `weights` and configuration, and where it has them `tokenizer` and `pictures`.
 
     Raises ModelMissing as `find_model`.
     """
     folder = find_model(name)
-    weights = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
-    parts = {"weights": weights, "tokenizer": [folder / part for part in TOKENIZER if (folder / part).is_file()]}
-    return {part: _digest(files) for part, files in parts.items()}
+    parts = {
+        "weights": [folder / "config.json", *weight_files(folder)],
+        "tokenizer": [folder / part for part in TOKENIZER if (folder / part).is_file()],
+        "pictures": [path for path in [folder / PICTURES] if path.is_file()],
+    }
+    return {part: _digest(files) for part, files in parts.items() if files}
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a model's weights: all safetensors, else `pytorch_model.bin`; empty where there is neither."""
+    found = sorted(folder.glob("*.safetensors"))
+    return found or [path for path in [folder / PICKLED] if path.is_file()]
 
 
 def _places(name: str) -> Iterable[Path]:
@@ -69,9 +82,12 @@ def _lacking(folder: Path) -> str:
         absent = [part for part in parts if not (folder / part).is_file()]
         if absent:
             return f"{absent[0]}, one of its {len(parts)} files of weights"
-    elif not any(folder.glob("*.safetensors")):
+    elif not weight_files(folder):
         return "weights as safetensors"
-    return "" if any((folder / part).is_file() for part in TOKENIZER) else "its tokenizer"
+    named = "model_type" in json.loads((folder / "config.json").read_text())
+    if not named or any((folder / part).is_file() for part in (*TOKENIZER, PICTURES)):
+        return ""
+    return f"its tokenizer, or of pictures {PICTURES}"
 
 
 def _way(name: str) -> str:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .losses import Batch, Diverged, Loss
-from .optimizers import Schedule
+from .schedules import Schedule
 from .supervised import Supervised
 from .withheld import withheld
 

@@ -1,10 +1,7 @@
 """Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
 
-import math
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,7 +11,6 @@ from torch import Tensor, nn
 from featurelab.modules.measures import layer_names, nfa, tangent_covariance
 
 Factory = Callable[[nn.Module], torch.optim.Optimizer]
-Schedule = Callable[[int], float]  # epoch -> what the learning rate is multiplied with
 
 
 def gd(lr: float, weight_decay: float = 0.0) -> Factory:
@@ -41,30 +37,6 @@ def adam_by_layer(lr: float, shares: Mapping[str, float], weight_decay: float = 
     return partial(_by_layer, lr=lr, shares=dict(shares), weight_decay=weight_decay)
 
 
-def milestones(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
-    """The step schedule: epoch -> factor^m with m the number of milestones that are <= epoch (epochs count from 0).
-
-    As `Supervised(schedule=...)` it multiplies the learning rate by `factor` at the start of each of these epochs.
-    Raises ValueError for milestones that do not increase or a factor that is not positive.
-    """
-    steps = tuple(int(epoch) for epoch in epochs)
-    if any(b <= a for a, b in pairwise(steps)):
-        raise ValueError(f"milestones must increase, got {steps}")
-    if not factor > 0:
-        raise ValueError(f"factor multiplies a learning rate and must be positive, got {factor}")
-    return partial(_stepped, steps, float(factor))
-
-
-def annealed(optimizer: Factory, steps: int) -> Factory:
-    """That optimiser, its rates lr (1 + cos(pi t / steps)) / 2 at step t = 0, 1, ... and 0 from `steps` on.
-
-    The count is kept in checkpoints. Raises ValueError for steps < 1.
-    """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
-    return partial(_annealed, optimizer, steps)
-
-
 def within(optimizer: Factory, name: str, bound: float) -> Factory:
     """That optimiser, with the parameter `name` of the network cut to [-bound, bound] after each of its steps.
 
@@ -73,26 +45,6 @@ def within(optimizer: Factory, name: str, bound: float) -> Factory:
     if not bound > 0:
         raise ValueError(f"bound must be positive, got {bound}")
     return partial(_within, optimizer, name, bound)
-
-
-def linear_end(epochs: int, share: float = 0.3) -> Schedule:
-    """The schedule that is 1, and falls in equal parts towards 0 over the last `share` of `epochs`, where it stays > 0.
-
-    After `epochs` it keeps its last value. Raises ValueError for epochs < 1 or a share outside of [0, 1].
-    """
-    if epochs < 1 or not 0 <= share <= 1:
-        raise ValueError(f"epochs must be at least 1 and share in [0, 1], got {epochs} and {share}")
-    return partial(_falling, epochs, max(share * epochs, 1.0))
-
-
-def cosine(epochs: int) -> Schedule:
-    """The cosine schedule without restarts: epoch -> (1 + cos(pi epoch / epochs)) / 2, 0 from `epochs` on.
-
-    Raises ValueError for fewer than one epoch.
-    """
-    if epochs < 1:
-        raise ValueError(f"a schedule needs at least one epoch, got {epochs}")
-    return partial(_cosine, epochs)
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
@@ -196,7 +148,7 @@ class AdaptiveSpeeds(pl.Callback):
         self.choices = list(state_dict["choices"])
 
 
-# Factories and schedules are partials of these, not closures, so that they can be sent to worker processes.
+# Factories are partials of these, not closures, so that they can be sent to worker processes.
 def _over_parameters(kind: type[torch.optim.Optimizer], net: nn.Module, **options: Any) -> torch.optim.Optimizer:
     return kind(net.parameters(), **options)
 
@@ -210,24 +162,6 @@ def _by_layer(net: nn.Module, *, lr: float, shares: dict[str, float], weight_dec
     return torch.optim.Adam(groups, lr=lr, weight_decay=weight_decay)
 
 
-def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
-    return factor ** bisect_right(milestones, epoch)
-
-
-def _annealed(optimizer: Factory, steps: int, net: nn.Module) -> torch.optim.Optimizer:
-    made = optimizer(net)
-    for group in made.param_groups:
-        group |= {"full_lr": group["lr"], "taken": 0}
-
-    def lower(*_: Any) -> None:
-        for group in made.param_groups:
-            group["taken"] += 1
-            group["lr"] = group["full_lr"] * _cosine(steps, group["taken"])
-
-    made.register_step_post_hook(lower)
-    return made
-
-
 def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torch.optim.Optimizer:
     made, parameter = optimizer(net), net.get_parameter(name)
 
@@ -237,14 +171,6 @@ def _within(optimizer: Factory, name: str, bound: float, net: nn.Module) -> torc
 
     made.register_step_post_hook(cut)
     return made
-
-
-def _falling(epochs: int, last: float, epoch: int) -> float:
-    return min(1.0, max(epochs - epoch, 1) / last)
-
-
-def _cosine(epochs: int, epoch: int) -> float:
-    return (1 + math.cos(math.pi * min(epoch / epochs, 1))) / 2
 
 
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:

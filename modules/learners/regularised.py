@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,15 +13,16 @@ from .losses import Batch, Forward
 from .supervised import Supervised
 from .view_pretraining import ViewPretraining
 
-Shown = Literal["clean", "views", "both"]
+Shown = Literal["clean", "views", "both", "own"]
 
 
 class ContrastivelyRegularised(Supervised):
     """Minimises cross-entropy + strength * the loss of `contrast` on two views of the same samples, as a fine-tuning.
 
     The network trained is `Tuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder. A
-    batch is (x, y), x (n, 3, ...): a sample itself and two views, as `data.Views(clean=True)` makes them. Labels are
-    learned on what `shown` says, each shown picture with the same weight. With strength 0 it is plain fine-tuning.
+    batch is (x, y), x (n, 3, ...): a sample itself and two views, as `data.Views(clean=True)` makes them, or (n, m,
+    ...), the last two being those that are contrasted. Labels are learned on what `shown` says, "own" being all before
+    these two; each shown picture has the same weight. With strength 0 it is plain fine-tuning.
 
     Z. Shi et al., ICLR 2023, section 4 (chapter 7 of the dissertation of Z. Shi, 2024). Raises ValueError for a
     negative strength, an unknown `shown`, or more than one worker where the strength is positive.
@@ -32,8 +33,8 @@ class ContrastivelyRegularised(Supervised):
     ) -> None:
         if strength < 0:
             raise ValueError(f"strength must not be negative, got {strength}")
-        if shown not in ("clean", "views", "both"):
-            raise ValueError(f"shown must be 'clean', 'views' or 'both', got {shown!r}")
+        if shown not in get_args(Shown):
+            raise ValueError(f"shown must be one of {', '.join(get_args(Shown))}, got {shown!r}")
         (siamese,) = contrast.siamese
         super().__init__(Tuned(siamese, head), loss=self._both, **options)
         self.strength, self.shown = strength, shown
@@ -55,9 +56,9 @@ class ContrastivelyRegularised(Supervised):
         if forward is not self.net:
             return nn.functional.cross_entropy(forward(batch[0]), batch[1])
         x, y = batch
-        seen = {"clean": x[:, :1], "views": x[:, 1:], "both": x}[self.shown]
+        seen = {"clean": x[:, :1], "views": x[:, 1:], "both": x, "own": x[:, :-2]}[self.shown]
         outputs = self.net(seen.flatten(0, 1))
         value = nn.functional.cross_entropy(outputs, y.repeat_interleave(seen.shape[1]))
         if self.strength:
-            value = value + self.strength * self.contrast.compare(x[:, 1], x[:, 2])
+            value = value + self.strength * self.contrast.compare(x[:, -2], x[:, -1])
         return value

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .losses import Batch, Diverged, Loss, accuracy, loss
-from .optimizers import Schedule
+from .schedules import Schedule
 from .withheld import withheld
 
 

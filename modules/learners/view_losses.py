@@ -24,6 +24,17 @@ def nt_xent(z1: Float[Tensor, "n width"], z2: Float[Tensor, "n width"], temperat
     return nn.functional.cross_entropy(similarity, own)
 
 
+def pair_loss_in_batch(
+    z1: Float[Tensor, "n width"], z2: Float[Tensor, "n width"], temperature: float = 0.05
+) -> Float[Tensor, ""]:
+    """-mean_a log(e^(u1_a.u2_a / tau) / sum_b e^(u1_a.u2_b / tau)), u = z / |z|: other samples' second views alone.
+
+    T. Gao et al., SimCSE, arXiv:2104.08821, equation 1.
+    """
+    similarity = unit(z1) @ unit(z2).T / temperature
+    return nn.functional.cross_entropy(similarity, torch.arange(len(z1), device=z1.device))
+
+
 def queue_loss(
     query: Float[Tensor, "n width"],
     key: Float[Tensor, "n width"],

@@ -1,4 +1,4 @@
-"""Contrastive pre-training: SimCLR's loss, MoCo v2, SimSiam and NNCLR on batches of two views a sample.
+"""Contrastive pre-training: losses of SimCLR and SimCSE, MoCo v2, SimSiam and NNCLR on batches of two views a sample.
 
 A batch is (x, targets) with x (n, 2, ...), as `data.Views` makes it; targets are not looked at. Losses and queues are
 those of the whole batch, and so each refuses to be shared by several workers.
@@ -18,7 +18,7 @@ from featurelab.modules.nets import Siamese
 
 from .losses import Batch, Forward
 from .supervised import Supervised
-from .view_losses import negative_cosine, neighbour_loss, nt_xent, queue_loss, unit
+from .view_losses import negative_cosine, neighbour_loss, nt_xent, pair_loss_in_batch, queue_loss, unit
 
 
 class Queue(nn.Module):
@@ -93,6 +93,19 @@ class NTXent(ViewPretraining):
         (net,) = self.siamese
         z1, z2 = net(torch.cat([first, second])).chunk(2)  # one pass, so both share their batch's statistics
         return nt_xent(z1, z2, self.temperature)
+
+
+class SimCSE(ViewPretraining):
+    """`pair_loss_in_batch`, for an encoder of texts whose dropout is what tells two views of one text apart."""
+
+    def __init__(self, net: Siamese, *, temperature: float = 0.05, **options: Any) -> None:
+        super().__init__(net, **options)
+        self.temperature = temperature
+
+    def compare(self, first: Shaped[Tensor, "n ..."], second: Shaped[Tensor, "n ..."]) -> Float[Tensor, ""]:
+        (net,) = self.siamese
+        z1, z2 = net(torch.cat([first, second])).chunk(2)
+        return pair_loss_in_batch(z1, z2, self.temperature)
 
 
 class MoCo(ViewPretraining):

@@ -73,3 +73,4 @@ from .trunk_feature import TrunkFeature as TrunkFeature
 from .vgg import vgg as vgg
 from .vgg import vgg_trunk as vgg_trunk
 from .widths import Widths as Widths
+from .word_bag import WordBag as WordBag

@@ -32,7 +32,7 @@ PUBLIC = {
     "emnist_digits": (240_000, 10), "emnist_letters": (124_800, 26), "fer2013": (28_709, 7),
     "facescrub": (127_017, 695),
 }  # fmt: skip
-SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign
+SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
 METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
 # (projector, predictor) after features of width w, by method: of the MLP, and of convolutional networks
 HEADS: dict[str, dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
@@ -139,7 +139,7 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
     if name == "noise":
         return noise(config, n, seed)
     filled = name == "gtsrb" and n == PUBLIC[name][0]
-    rows: dict[str, Any] = {"per_class": SIGNS_A_CLASS} if filled else {"n_train": n}
+    rows: dict[str, Any] = {"per_class": SIGNS_A_CLASS, "change": data.Warps()} if filled else {"n_train": n}
     return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
 
 

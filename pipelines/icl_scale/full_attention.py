@@ -69,7 +69,9 @@ def run(config, recorder):
             "product_error": (product - best).norm() / best.norm()}  # fmt: skip
 
     learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.annealed(learners.adam(config.lr, config.weight_decay), config.steps)
+        net, loss="half_mse", optimizer=learners.by_step(
+            learners.adam(config.lr, config.weight_decay), learners.cosine(config.steps)
+        ),
     )  # fmt: skip
     watching = [probes.LossProbe({"test": prompts.test}, config.measure_every),
         probes.Measure(blocks, config.measure_every, inputs=prompts.test[0][:1])]  # fmt: skip

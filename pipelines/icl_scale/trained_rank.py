@@ -80,7 +80,9 @@ def run(config, recorder):
         len(values), config.width, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
     )
     learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.annealed(learners.adam(config.lr, config.weight_decay), config.steps)
+        net, loss="half_mse", optimizer=learners.by_step(
+            learners.adam(config.lr, config.weight_decay), learners.cosine(config.steps)
+        ),
     )  # fmt: skip
     close = probes.Measure(closeness(config, covariance), config.measure_every, inputs=prompts.test[0][:1])
     watching = [probes.LossProbe({"test": prompts.test}, config.measure_every), close]

@@ -17,10 +17,10 @@ from featurelab.modules.data import CIFAR100_TO_COARSE, source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
 ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "domain_net": (6, 1),
-    "facescrub": (1, 1), "gtsrb": (2, 1), "imagenet32": (1, 1), "office_home": (4, 4),
+    "facescrub": (1, 1), "gtsrb": (2, 1), "imagenet": (1, 1), "imagenet32": (1, 1), "office_home": (4, 4),
     "tiny_imagenet": (1, 1)}  # fmt: skip
 SIDES = {"cars196": (40, 60), "celeba": (218, 178), "cub200": (50, 40)}
-SIDES |= dict.fromkeys(("domain_net", "office_home", "pacs", "terra_incognita", "vlcs"), (20, 30))
+SIDES |= dict.fromkeys(("domain_net", "imagenet", "office_home", "pacs", "terra_incognita", "vlcs"), (20, 30))
 
 
 def write_public(
@@ -37,7 +37,8 @@ def write_public(
     rows = {"train": few[0], entry.test: few[1]} if rows is None else rows
     height, width = SIDES.get(name, (entry.size, entry.size))
     rng = np.random.default_rng([seed, *name.encode()])
-    label = datasets.ClassLabel(names=[*entry.names]) if entry.names else datasets.ClassLabel(num_classes=entry.classes)
+    names = entry.names or (entry.known and [entry.known.get(i, f"another {i}") for i in range(entry.classes)])
+    label = datasets.ClassLabel(names=[*names]) if names else datasets.ClassLabel(num_classes=entry.classes)
     features = {entry.label: datasets.Value("bool") if name == "celeba" else label}
     features |= dict.fromkeys(entry.texts, datasets.Value("string")) or {entry.image: datasets.Image()}
     if entry.coarse:

@@ -22,11 +22,11 @@ def test_texts_and_labels_are_those_of_the_files(root, entry):
     write_public(root, entry.name, {"train": 3, entry.test: 2})
     require(entry.name)
     found = public_texts(entry.name, "train")
-    assert found.labels.tolist() == [0, 1, 0, 1, 0, 1]
-    assert len(found.names) == entry.classes == 2
+    assert found.labels.tolist() == [*range(entry.classes)] * 3
+    assert len(found.names) == entry.classes
     second = [f"{column} train 1 of class 1" for column in entry.texts]
     assert found.texts[1] == "\n".join(second)
-    assert check(entry.name)["splits"][entry.test]["rows"] == 4
+    assert check(entry.name)["splits"][entry.test]["rows"] == 2 * entry.classes
     assert entry.splits["train"] > 100
 
 

@@ -25,15 +25,17 @@ def test_a_parameter_stays_within_its_bound_and_others_go_on():
 
 def test_rates_follow_a_cosine_and_go_on_from_a_checkpoint():
     net = torch.nn.Linear(1, 1, bias=False)
-    optimizer = learners.annealed(learners.gd(2.0), 4)(net)
+    optimizer = learners.by_step(learners.gd(2.0), learners.cosine(4))(net)
     rates = []
     for _ in range(6):
         rates.append(optimizer.param_groups[0]["lr"])
         net.weight.grad = torch.zeros(1, 1)
         optimizer.step()
-        kept, optimizer = optimizer.state_dict(), learners.annealed(learners.gd(2.0), 4)(net)
+        kept, optimizer = optimizer.state_dict(), learners.by_step(learners.gd(2.0), learners.cosine(4))(net)
         optimizer.load_state_dict(kept)
     middle = math.cos(math.pi / 4)
     assert rates == pytest.approx([2, 1 + middle, 1, 1 - middle, 0, 0])
-    with pytest.raises(ValueError, match="steps"):
-        learners.annealed(learners.gd(1.0), 0)
+    halved = learners.by_step(learners.gd(2.0), learners.milestones([1], 0.5))(net)
+    net.weight.grad = torch.zeros(1, 1)
+    halved.step()
+    assert halved.param_groups[0]["lr"] == 1.0

@@ -55,6 +55,20 @@ def test_nt_xent_is_that_of_a_loop_and_does_not_see_lengths():
     assert learners.nt_xent(3 * z1, z2, 0.2).item() == pytest.approx(value.item())
 
 
+def test_the_loss_of_simcse_has_the_second_views_of_others_as_negatives():
+    z1, z2 = drawn(N, WIDTH), drawn(N, WIDTH + 1)[:, 1:]
+    total = 0.0
+    for a in range(N):
+        all_of_them = [math.exp(cosine(z1[a], z2[b]) / 0.2) for b in range(N)]
+        total -= math.log(all_of_them[a] / sum(all_of_them))
+    assert learners.pair_loss_in_batch(z1, z2, 0.2).item() == pytest.approx(total / N)
+    net = small()
+    learner = learners.SimCSE(net, temperature=0.2, optimizer=learners.gd(0.1))
+    x = torch.rand(N, 64, dtype=torch.float64)
+    expected = learners.pair_loss_in_batch(net(x), net(2 * x), 0.2)
+    assert learner.compare(x, 2 * x).item() == pytest.approx(expected.item())
+
+
 def test_losses_with_a_queue_are_those_of_a_loop():
     q, k, queue = drawn(N, WIDTH), drawn(N, WIDTH + 2)[:, 2:], view_losses.unit(drawn(9, WIDTH))
     moco = neighbour = 0.0

@@ -27,11 +27,12 @@ from featurelab.pipelines.engine.verdict.check import performed, recorded
 TINY = unions.LAPTOP.but(**unions.TINY, device="cpu")
 
 
-def made_up(rows, arrays=None):
-    """Results of trials, each a dict of settings with a dict of final values."""
+def made_up(rows, arrays=None, step=(0,)):
+    """Results of trials, each a dict of settings with a dict of values, the same at each step."""
     same = {"length": "own", "repeat": 0, "seed": 0, "labels": (20, 1000), "tune": True, "tune_labels": (50, 200)}
     trials = [{"run_id": str(i), "status": "finished", **same, **settings} for i, (settings, _) in enumerate(rows)]
-    points = [(str(i), name, 0, value) for i, (_, values) in enumerate(rows) for name, value in values.items()]
+    points = [(str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items()
+        for at in step]  # fmt: skip
     table = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
     return Results(
         pd.DataFrame(trials, dtype=object),
@@ -248,9 +249,9 @@ def test_real_pictures_are_trained_on_and_judged(tmp_path, monkeypatch):
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     for name in real_pictures.SETS:
-        write_public(tmp_path, name)
-    small = {"n_train": 20, "n_test": 10, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20), "draws": 1,
-        "few": 10, "device": "cpu"}  # fmt: skip
+        write_public(tmp_path, name, {"train": 2, "test": 1})
+    small = {"edge": 8, "n_train": 20, "n_test": 10, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
+        "draws": 1, "few": 10, "device": "cpu"}  # fmt: skip
     configs = [config.but(**small) for config in real_pictures.real.configs("paper") if config.seed == 0]
     found = performed(real_pictures.real, configs)
     for claim in real_pictures.real.claims:

@@ -1,0 +1,173 @@
+"""Tables on frozen encoders: published ones from disk, tiny, through whole trials; and what is measured of them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from publicfiles import write_public
+from test_unions_and_transfer import made_up
+
+from featurelab.modules import data
+from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts
+from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION, FOUNDATION_FEW
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.needs import require_data
+from featurelab.pipelines.engine.trial.inputs import digests
+from featurelab.pipelines.engine.verdict.check import performed
+
+PICTURES, TEXTS = foundation_pictures.figure, foundation_texts.figure
+TINY = {"n_train": 30, "n_test": 12, "shares": (0.5, 1.0), "epochs": 1, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def at_hand(tmp_path_factory):
+    """A data folder with tiny encoders under the names of published ones, and a few pictures and texts."""
+    pytest.importorskip("transformers")
+    datasets = pytest.importorskip("datasets")
+    from tinyencoders import save_bert, save_clip, save_moco
+
+    root = tmp_path_factory.mktemp("data")
+    save_clip(root / "models" / foundation_pictures.CLIP)
+    save_moco(root / "models" / foundation_pictures.MOCO)
+    save_bert(root / "models" / foundation_texts.SIMCSE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEATURELAB_DATA", str(root))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(root / "hub"))
+        for name in ("svhn", "gtsrb", "cifar10"):
+            write_public(root, name, {"train": 4, "test": 2})
+        for name in ("imdb", "ag_news"):
+            write_public(root, name, {"train": 16, "test": 8})
+        yield root
+
+
+@pytest.mark.parametrize("family", ["CLIP", "MoCo v3"])
+def test_a_trial_on_a_published_encoder_has_every_cell(at_hand, family):
+    tables = {"CLIP": {"tasks": "gtsrb", "others": "svhn"}, "MoCo v3": {"tasks": "cifar10", "others": "svhn"}}[family]
+    models = {"CLIP": foundation_pictures.CLIP, "MoCo v3": foundation_pictures.MOCO}
+    config = PICTURES.paper.but(
+        family=family, model=models[family], stored=(1, 2, 3), width=5, batch_size=16, **tables, **TINY
+    )
+    require_data(PICTURES, [config])
+    found = performed(PICTURES, [config])
+    methods = {"lp", "ft_1", "ft_2", "ft_3", "cr_2", "cr_3", "cr_others_2"}
+    for method in methods:
+        curve = found.curve(f"{tables['tasks']}/{method}")
+        assert list(curve.index) == [50, 100]
+        assert curve.between(0, 1).all()
+    for claim in PICTURES.claims:
+        assert np.isfinite([*np.atleast_1d(list(_values(claim.measure(found))))]).all()
+    kinds = {key.split(" ")[0] for key in digests(PICTURES, config)}
+    assert kinds == ({"weights", "pictures"} if family == "CLIP" else {"weights"})
+
+
+def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
+    config = TEXTS.paper.but(**TINY | {"batch_size": 8})
+    found = performed(TEXTS, [config])
+    assert set(found.curve("imdb/cr").index) == {50, 100}
+    for claim in TEXTS.claims:
+        assert np.isfinite(list(_values(claim.measure(found)))).all()
+    assert set(digests(TEXTS, config)) >= {f"weights of {foundation_texts.SIMCSE}", "imdb, train"}
+    encoder = foundation_texts.encoder_of(config, None)
+    x, _, _ = foundation_texts.texts(config, encoder, "imdb")
+    before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
+    y = torch.arange(len(x)) % 2
+    task = data.TensorData((x, y), batch_size=8, dtype="float32", augment=data.Copies())
+    from featurelab.pipelines import learners
+    from featurelab.tracking.outbox.null import NullRecorder
+
+    encoder.train()
+    foundation.fine_tuned(config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE,
+        learners.adamw(0.1), 1.0)  # fmt: skip
+    same = {name for name, p in encoder.named_parameters() if torch.equal(p, before[name])}
+    assert len(same) < len(before) / 5
+
+
+def _values(measured):
+    return measured.values() if isinstance(measured, dict) else [measured]
+
+
+def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path):
+    small = ["n_train=30", "n_test=12", "shares=[1.0]", "epochs=1", "stored=[1,2]", "width=4", "batch_size=16",
+        "device=cpu", "tasks=svhn", "others=gtsrb"]  # fmt: skip
+    command = "from featurelab.pipelines.engine.command.cli import script; script()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "run", PICTURES.name, "--scale", "paper", "--json", *small],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["status"] == "finished"
+    assert {"svhn/lp", "svhn/ft_2", "svhn/cr_2"} <= set(said["metrics"])
+
+
+def test_what_is_missing_is_said_with_the_way_to_it(at_hand, monkeypatch):
+    with pytest.raises(RequestError, match="run `hf download someone/else`"):
+        require_data(PICTURES, [PICTURES.paper.but(model="someone/else", tasks="svhn", others="gtsrb")])
+    with pytest.raises(RequestError, match="featurelab data fetch imagenet"):
+        require_data(PICTURES, [PICTURES.paper])
+
+
+def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_hand, monkeypatch):
+    monkeypatch.setitem(foundation_pictures.THERE, "gtsrb", 30)
+    monkeypatch.setattr(foundation_pictures.pretraining, "SIGNS_A_CLASS", 6)
+    config = PICTURES.paper.but(tasks="gtsrb", others="svhn", **TINY)
+    pictures = foundation_pictures.Pictures(config, None)
+    train, _ = data.public_rows("gtsrb", n_test=12, per_class=6, seed=config.streams.data)
+    plain, filled = (torch.cat(list(pictures.shown(train, filled))) for filled in (False, True))
+    changed = (plain != filled).flatten(1).any(1).numpy()
+    assert (changed == data.repeated(train.rows)).all()
+    assert changed.sum() == 2 * 43
+    stored, y, *_ = pictures.task("gtsrb", 1)
+    assert torch.bincount(y).tolist() == [6] * 43
+    assert stored.features.dtype == torch.float16
+
+
+def test_labelled_rows_are_in_turn_of_each_class_and_nested():
+    y = torch.arange(200) % 10
+    few, many = (foundation.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
+    assert torch.bincount(y[few]).tolist() == [2] * 10
+    assert set(few.tolist()) < set(many.tolist())
+
+
+def test_the_paper_s_numbers_of_labels_views_and_updates_are_in_the_preset():
+    config = PICTURES.paper
+    assert (config.lr, config.probe_lr, config.weight_decay, config.batch_size, config.epochs) == (
+        0.06, 5.0, 5e-4, 256, 200,
+    )  # fmt: skip
+    assert (config.strength, config.width, config.stored) == (1.0, 1024, (1, 10, 100))
+    assert config.shares == (0.01, 0.05, 0.1, 0.2, 1.0)
+    texts = TEXTS.paper
+    assert (texts.lr, texts.probe_lr, texts.weight_decay, texts.batch_size, texts.epochs) == (5e-5, 5e-3, 0.01, 16, 3)
+    assert {(c.family, c.tasks) for c in PICTURES.configs("paper")} == {
+        ("CLIP", "imagenet"), ("CLIP", "svhn"), ("CLIP", "gtsrb"), ("MoCo v3", "cifar10"), ("MoCo v3", "svhn"),
+        ("MoCo v3", "gtsrb"),
+    }  # fmt: skip
+
+
+def test_methods_are_compared_cell_by_cell():
+    rows = []
+    for tasks, extra in (("imagenet", 0.0), ("svhn", 0.1)):
+        values = {"lp": 0.5, "ft_1": 0.55, "ft_10": 0.6 + extra, "ft_100": 0.62, "cr_10": 0.63 + extra, "cr_100": 0.66,
+            "cr_others_10": 0.61 + extra}  # fmt: skip
+        same = {"family": "CLIP", "tasks": tasks, "shares": (0.01, 1.0), "stored": (1, 10, 100)}
+        rows.append((same, {f"{tasks}/{name}": value for name, value in values.items()}))
+    runs = made_up(rows, step=(1, 100))
+    assert foundation_pictures.order(runs) == pytest.approx({"CR_over_FT": 0.03, "FT_over_LP": 0.15})
+    assert foundation_pictures.over_ft(runs) == pytest.approx(0.035)
+    assert foundation_pictures.over_others(runs) == pytest.approx(0.02)
+    assert foundation_pictures.more_views(runs) == pytest.approx({"some": 0.1, "most": -0.03})
+
+
+def test_printed_tables_agree_with_one_another_and_have_the_exceptions_that_are_known():
+    for name, (lp, ft, cr) in FOUNDATION.items():
+        few = FOUNDATION_FEW[name]
+        ways = ("LP", "FT", "CR") if "SimCSE" in name else ("LP", "FT10", "CR10")
+        assert tuple(few[way][-1] for way in ways) == (lp, ft, cr)
+    found = foundation.printed_counts(foundation_pictures.ROWS, foundation_pictures.PAIRS)
+    assert found == {"CR10_over_FT10": 28, "CR100_over_FT100": 29, "CR10_over_LP": 29}
+    assert foundation.printed_order(foundation_pictures.ROWS)["CR_over_FT"] == pytest.approx(0.5)
+    assert foundation_texts.printed_cells() == pytest.approx({"CR_over_FT_cells": 0.09, "FT_over_LP_cells": 2.82})
