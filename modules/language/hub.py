@@ -54,6 +54,11 @@ class HubModel(LanguageModel):
                 found[index] = Encoded(list(ids), [(int(a), int(b)) for a, b in places])
         return [found[index] for index in range(len(texts))]
 
+    def said(self, ids: Tensor) -> str:
+        """Tokens (length,) as text, special ones left out."""
+        text: str = self.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+        return text
+
     def logits(self, ids: Tensor, real: Tensor, last: int) -> Tensor:
         keep = {"logits_to_keep": last} if "logits_to_keep" in self._takes else {}
         logits: Tensor = self.net(**self._inputs(ids, real), **keep).logits
