@@ -5,6 +5,8 @@ from .few_shot import area as area
 from .few_shot import inverted_labels as inverted_labels
 from .few_shot import ranked_first as ranked_first
 from .hub import HubModel as HubModel
+from .hub import LogitsOf as LogitsOf
+from .hub import llama as llama
 from .hub import load_model as load_model
 from .hub_files import ModelMissing as ModelMissing
 from .hub_files import find_model as find_model
