@@ -11,6 +11,8 @@ from .haystack import answered as answered
 from .haystack import hidden as hidden
 from .haystack import needle_score as needle_score
 from .hub import HubModel as HubModel
+from .hub import LogitsOf as LogitsOf
+from .hub import llama as llama
 from .hub import load_model as load_model
 from .hub_files import ModelMissing as ModelMissing
 from .hub_files import find_model as find_model
