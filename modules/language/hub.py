@@ -142,6 +142,29 @@ def llama(
     return net.to(getattr(torch, dtype_name(dtype)))
 
 
+def sized_llama(
+    vocabulary: int, *, width: int, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int | None = None,
+    longest: int = 131_072, weights: Weights = "auto", device: str = "cpu", seed: int,
+) -> Any:  # fmt: skip
+    """A `LlamaForCausalLM` of any size, drawn where it is to run, for time and memory: its weights mean nothing.
+
+    `head_dim` is width / heads unless given, `weights` as in `load_model`. Raises ModelMissing without transformers.
+    """
+    require_transformers()
+    import transformers
+
+    kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim or width // heads,
+        max_position_embeddings=longest, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
+        net: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, kind))
+    return net.eval()
+
+
 class LogitsOf(nn.Module):
     """A causal language model of `transformers` as a network from token ids (n, length) to logits at every one."""
 
