@@ -29,6 +29,7 @@ from .model import padded as padded
 from .prompts import NEWLINES as NEWLINES
 from .prompts import Template as Template
 from .prompts import Turn as Turn
+from .sampling import sampled as sampled
 from .scoring import label_logits as label_logits
 from .scoring import word_scores as word_scores
 from .text_scores import common_subsequence as common_subsequence
