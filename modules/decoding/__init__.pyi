@@ -1,0 +1,17 @@
+from .caches import KeptCache as KeptCache
+from .caches import KeptLayer as KeptLayer
+from .caches import kv_bytes as kv_bytes
+from .costs import Costs as Costs
+from .costs import closed_form_costs as closed_form_costs
+from .decoder import Decoder as Decoder
+from .decoder import Generated as Generated
+from .first_pass import chosen_tokens as chosen_tokens
+from .first_pass import layer_scores as layer_scores
+from .methods import full as full
+from .methods import gemfilter as gemfilter
+from .methods import given as given
+from .methods import h2o as h2o
+from .methods import snapkv as snapkv
+from .selection import Choice as Choice
+from .selection import choose as choose
+from .selection import pooled as pooled
