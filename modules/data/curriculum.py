@@ -78,7 +78,9 @@ class Rising:
             ]
         for _ in range(len(self)):
             step, level = sum(data.counts), data.level
-            earlier = np.random.default_rng([data.seed, step, *b"levels"]).integers(max(0, level - data.back), level + 1)
+            earlier = np.random.default_rng([data.seed, step, *b"levels"]).integers(
+                max(0, level - data.back), level + 1
+            )
             data.shown = int(earlier) if step % 2 else level
             data.counts[data.shown] += 1
             yield next(self._batches[data.shown])

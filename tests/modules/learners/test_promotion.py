@@ -21,11 +21,14 @@ class Constant(torch.nn.Module):
 def fitted(rise, *, below, steps, levels=3):
     """A fit whose loss at step t = 0, 1, ... is rise(t), whatever is learned."""
     parts = [(torch.full((2, 1), float(level)), torch.zeros(2, 1)) for level in range(levels)]
-    module = data.Levels([data.TensorData(part, batch_size=2, order_seed=None, dtype="float32") for part in parts], seed=0)
-    shown = []
+    module = data.Levels(
+        [data.TensorData(part, batch_size=2, order_seed=None, dtype="float32") for part in parts], seed=0
+    )
+    shown, rates = [], []
 
     def loss(forward, batch):
         shown.append(int(batch[0][0, 0]))
+        rates.append(learner.optimizers().param_groups[0]["lr"])
         return forward(batch[0]).mean() * 0 + rise(len(shown) - 1)
 
     learner = learners.Supervised(Constant(1.0), loss=loss, optimizer=learners.gd(0.1))
@@ -35,6 +38,8 @@ def fitted(rise, *, below, steps, levels=3):
         enable_model_summary=False, callbacks=[up],
     )  # fmt: skip
     trainer.fit(learner, datamodule=module)
+    ahead = len(rates) - 4 if module.level == levels - 1 else len(rates)
+    assert rates == pytest.approx([0.1] * ahead + [0.1, 0.075, 0.05, 0.025][: len(rates) - ahead])
     return module, up, shown
 
 
