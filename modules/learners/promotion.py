@@ -13,7 +13,8 @@ class Promotion(pl.Callback):
 
     The running mean m <- memory m + (1 - memory) loss takes in the batches of the level that has been reached; below
     `below` the next level begins, and m anew. The fit ends `then` optimiser steps after the last level was reached, or
-    with the trainer's steps. `reached` are the steps at which each level after the first began.
+    with the trainer's steps; over these steps the learning rate falls linearly to 0. `reached` are the steps at which
+    each level after the first began.
 
     The learner has a `loss_history`, as `Supervised`. Raises ValueError for a memory outside [0, 1).
     """
@@ -35,8 +36,12 @@ class Promotion(pl.Callback):
                 data.level += 1
                 self.mean = math.nan
                 self.reached.append(trainer.global_step)
-        if data.level == last and trainer.global_step >= (self.reached[-1] if self.reached else 0) + self.then:
-            trainer.should_stop = True
+        if data.level == last:
+            left = (self.reached[-1] if self.reached else 0) + self.then - trainer.global_step
+            for group in trainer.optimizers[0].param_groups:
+                rate = "full_lr" if "full_lr" in group else "lr"  # an optimiser with a warm-up sets `lr` itself
+                group[rate] = group.setdefault("initial_lr", group[rate]) * max(left, 0) / max(self.then, 1)
+            trainer.should_stop = left <= 0
 
     def state_dict(self) -> dict[str, Any]:
         return {"mean": self.mean, "reached": self.reached}
