@@ -32,7 +32,7 @@ PHI = {"full": 0.851, "snapkv": 0.864, "gemfilter": 0.910}  # figure G.2
 BLIND = "at this k a choice that is blind to the question and leaves fillers out does as well; see the claims at k = 8"
 
 figure = Experiment(
-    name="gemfilter/haystack", figure="Figs. 9.4, G.1, G.2", title="Answers from shortened prompts, by length and depth",
+    name="gemfilter/haystack", figure="Figs. 9.4, G.1, G.2", title="Answers from shortened prompts",
     caption="Share of prompts answered with both values of the needle, k = 16 tokens kept, max pooling, the last two "
     "tokens kept in any case. Means over seeds. Trained on at most 144 tokens of content.",
     laptop=HaystackConfig(), paper=HaystackConfig(n_test=500, steps=1000, most_steps=2500),
@@ -69,8 +69,8 @@ def same(runs):
 
 @figure.claim("c04_accuracy_is_preserved", paper="LongBench 36.09 and 34.50 against 36.72",
     says="at a trained length the model answers (share), and GemFilter with a ninth of the tokens (k = 16, max "
-    "pooling, keep_last 2) not 0.05 less often (difference)", expect={"full": at_least(0.95), "difference": at_least(-0.05)},
-    unspecific=BLIND)  # fmt: skip
+    "pooling, keep_last 2) not 0.05 less often (difference)", unspecific=BLIND,
+    expect={"full": at_least(0.95), "difference": at_least(-0.05)})  # fmt: skip
 def preserved(runs):
     full = runs.at("accuracy/full", usual(runs))
     return {"full": full, "difference": runs.at("accuracy/gemfilter", usual(runs)) - full}

@@ -26,7 +26,7 @@ def sets(runs):
     return {"GemFilter": runs.final("sets/gemfilter") - 1, "SnapKV": runs.final("sets/snapkv") - heads}
 
 
-@figure.claim("g5_gemfilter_is_at_the_needle", paper="GemFilter concentrates on the needle, SnapKV is diffuse; no number",
+@figure.claim("g5_gemfilter_is_at_the_needle", paper="GemFilter on the needle, SnapKV diffuse; no number",
     says="of the tokens kept by choice more are the needle's or within two of it than with SnapKV (difference; k = 10, "
     "max pooling, keep_last 2)", expect=above(0), origin="ours")  # fmt: skip
 def near(runs):
@@ -44,7 +44,7 @@ def whole(runs):
 
 
 @figure.claim("g5c_parts_of_it", paper="SnapKV holds parts of the answer; no number", origin="ours", expect=above(0),
-    says="SnapKV's sets hold a part of the needle, and not all of it, more often than GemFilter's (difference of shares)"
+    says="SnapKV's sets hold a part of the needle, and not all of it, more often than GemFilter's (difference)"
 )  # fmt: skip
 def parts(runs):
     return runs.final("part/snapkv") - runs.final("part/gemfilter")

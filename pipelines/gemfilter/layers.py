@@ -40,7 +40,8 @@ def best(runs, metric="layer/hit"):
 @figure.claim("c02_an_early_layer_knows", where="Fig. 9.5", paper="distance 0 in early layers; 13 of 32 in Llama 3.1",
     says="some layer before the last keeps the whole needle (share of prompts at the best one), at a distance of next "
     "to nothing (tokens), with k = 16, max pooling and keep_last 2",
-    expect={"hit": at_least(0.9), "distance": at_most(0.1), "layers after it": at_least(1)}, unspecific=BLIND)  # fmt: skip
+    expect={"hit": at_least(0.9), "distance": at_most(0.1), "layers after it": at_least(1)},
+    unspecific=BLIND)  # fmt: skip
 def knows(runs):
     layer = best(runs)
     return {
@@ -52,7 +53,8 @@ def knows(runs):
 
 @figure.claim("c02b_it_follows_the_question", origin="ours", where="Fig. 9.5", says="with k = 8 (max pooling, "
     "keep_last 2) it keeps the whole needle that is asked for, hardly ever one that is not (share with another key "
-    "asked for), and more often than choices that are blind to the question: another key, what is no filler, random, the last (margin)",
+    "asked for), and more often than choices that are blind to the question: another key, what is no filler, random, "
+    "the last (margin)",
     expect={"hit": at_least(0.9), "other key": at_most(0.05), "margin": at_least(0.6)})  # fmt: skip
 def follows(runs):
     least = settings(runs, "few")[0]
@@ -62,8 +64,8 @@ def follows(runs):
 
 
 @figure.claim("c02c_more_than_two_needles_of_four", origin="ours", where="Fig. 9.5", says="with k = 8 it keeps the "
-    "needle more often than a choice of two whole needles at random (difference; half are right by chance), and asked for "
-    "another key it keeps that one's", expect={"difference": at_least(0.3), "other's own": at_least(0.9)})  # fmt: skip
+    "needle more often than a choice of two whole needles at random (difference; half are right by chance), and asked "
+    "for another key it keeps that one's", expect={"difference": at_least(0.3), "other's own": at_least(0.9)})  # fmt: skip
 def beyond_whole(runs):
     least = settings(runs, "few")[0]
     return {

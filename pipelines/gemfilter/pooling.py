@@ -1,4 +1,4 @@
-"""Section 9.3. How scores are pooled, what is scored, and whether the question is kept: as printed, and as it works here.
+"""Section 9.3. How scores are pooled, what is scored, whether the question is kept: as printed, and as it works here.
 
 The text says max pooling, the printed listing averages over five tokens and counts zeros beyond the ends; raw products
 may be negative. Neither makes sure that the question is kept. A large model attends to its last tokens; this one need
@@ -20,7 +20,8 @@ figure = haystack.figure.variant(
 
 
 @figure.claim("p1_hits_as_printed", paper="found by an early layer", says="with the printed listing (avg pooling, "
-    "keep_last 0, k = 16) the best layer keeps the whole needle in 0.9 of the prompts", expect=at_least(0.9))  # fmt: skip
+    "keep_last 0, k = 16) the best layer keeps the whole needle in 0.9 of the prompts",
+    expect=at_least(0.9))  # fmt: skip
 def hits_as_printed(runs):
     return runs.final("printed/hit")
 

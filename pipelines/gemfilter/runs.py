@@ -31,7 +31,8 @@ def as_good(runs):
 
 
 @figure.claim("c08b_two_runs_are_better_beyond", paper="0.838 and 0.827", expect=above(0), says="beyond it, at 3.5 "
-    "times the trained length, two runs answer more often than one (difference; k = 16, max pooling, keep_last 2)")  # fmt: skip
+    "times the trained length, two runs answer more often than one (difference; k = 16, max pooling, "
+    "keep_last 2)")  # fmt: skip
 def better(runs):
     return gain(runs, longest(runs))
 
@@ -43,7 +44,8 @@ def by_a_tenth(runs):
 
 
 @figure.claim("c08d_far_needles", paper="One-Run loses at far needles", expect=above(0), says="the second run gains "
-    "more where the needle is farthest from the question than where it is nearest (difference of the gains)")  # fmt: skip
+    "more where the needle is farthest from the question than where it is nearest (difference of the "
+    "gains)")  # fmt: skip
 def far(runs):
     return gain(runs, longest(runs), "far") - gain(runs, longest(runs), "close")
 
@@ -53,7 +55,8 @@ def panels(runs, axes):
     left, right = axes[0]
     kept, depths = runs.arrays("depths"), settings(runs, "depths")
     for name, label, colour in (
-        ("gemfilter", "GemFilter", CATEGORIES[0]), ("one_run", "One-Run", CATEGORIES[1]), ("full", "all KV", CATEGORIES[5])
+        ("gemfilter", "GemFilter", CATEGORIES[0]), ("one_run", "One-Run", CATEGORIES[1]),
+        ("full", "all KV", CATEGORIES[5]),
     ):  # fmt: skip
         band(left, runs.curves(f"accuracy/{name}"), color=colour, marker="o", label=label)
         if name in PAPER:
