@@ -7,7 +7,7 @@ knows. All figures of one seed read one training.
 from collections.abc import Callable
 from typing import Any, Literal
 
-from featurelab.pipelines import Cost, Field, TrainedConfig, data, decoding, fit, language, learners, torch
+from featurelab.pipelines import Cost, Field, TrainedConfig, data, decoding, fit, language, learners, measures, torch
 
 AT_ONCE = 50  # prompts that are decoded at once
 MARKS = 3  # tokens of a prompt beside its content: its beginning, Q and the key
@@ -24,7 +24,7 @@ class RetrievalConfig(TrainedConfig):
     lengths: tuple[int, ...] = Field((12, 24, 48, 96, 144), description="content of the curriculum's levels, tokens")
     batch_sizes: tuple[int, ...] = Field((32, 24, 16, 8, 6), description="sequences a step, at each level")
     advance: float = Field(0.15, gt=0, description="running mean of the loss, nats a token, at which a level is over")
-    steps: int = Field(300, ge=0, description="steps after the last level is reached")
+    steps: int = Field(200, ge=0, description="steps after the last level is reached, with a falling rate")
     most_steps: int = Field(1000, ge=1, description="steps in all; the fit ends there, whatever the level")
     filter_layer: int | None = Field(
         None, ge=1, description="r: layers that read the whole prompt; none: the best on prompts held out"
@@ -103,8 +103,6 @@ def selections(config: RetrievalConfig, model: Any, ids: Any, keep: int, **chang
 
 def hit(chosen: "torch.Tensor", found: "data.Needles") -> float:
     """The share of the prompts of which all tokens of the needle that is asked for are kept."""
-    from featurelab.pipelines import measures
-
     share = measures.needle_share(chosen.cpu(), found.begins[:, 0], data.NEEDLE)
     return (share == 1).double().mean().item()
 

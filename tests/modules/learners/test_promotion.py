@@ -45,7 +45,7 @@ def fitted(rise, *, below, steps, levels=3):
 
 def test_levels_follow_the_running_mean_and_the_fit_ends_after_the_last():
     module, up, shown = fitted(lambda step: 1.0 if step < 5 else 0.0, below=0.2, steps=100)
-    # level 0: mean 1 at steps 0 to 4, then 1/2, 1/4, 1/8: below 0.2 after step 7, the eighth; level 1: one batch of its own
+    # level 0: mean 1 at steps 0 to 4, then 1/2, 1/4, 1/8: below 0.2 after the eighth
     assert up.reached[0] == 8
     assert module.level == 2
     assert len(shown) == up.reached[1] + 4
