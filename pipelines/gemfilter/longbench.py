@@ -110,7 +110,7 @@ def run(config, recorder):
 def scored(config, recorder, answer, decoder, method, step, group=""):
     points = {task: 100 * answer(task, decoder) for task in config.tasks}
     values = {f"{group}task/{task}/{method}": value for task, value in points.items()}
-    kind = "chat_average" if config.chat else f"{group}average"
+    kind = f"{'chat_' if config.chat else ''}{group}average"
     recorder.log(values | {f"{kind}/{method}": float(np.mean(list(points.values())))}, step=step)
 
 

@@ -41,7 +41,10 @@ figure = Experiment(
     title="Time and memory of reading and answering against the length of the prompt",
     caption="Processor time and counted bytes on a laptop. Bands: range over seeds. k = 64 tokens are kept.",
     laptop=TimeConfig(n_new=20), grid={"n_prompt": [512, 1024, 2048, 4096], "seed": [0, 1, 2]},
-    paper=TimeConfig(model="llama_3_1_8b", width=4096, hidden=14336, keep=1024, n_new=50),
+    paper=TimeConfig(
+        model="llama_3_1_8b", layers=32, heads=32, kv_heads=8, filter_layer=13, width=4096, hidden=14336, keep=1024,
+        n_new=50,
+    ),
     paper_grid={"model": list(SHOWN)[1:], "n_prompt": [16384, 32768, 65536, 120_000], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(64, 128, 256), "filter_layer": choice(1, 2, 4, 8), "keep": choice(32, 64, 256),
         "n_prompt": choice(512, 1024, 2048, 4096)},
