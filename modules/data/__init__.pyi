@@ -75,6 +75,7 @@ from .public_sources import load as load
 from .public_sources import require as require
 from .public_sources import source as source
 from .public_texts import LabelledTexts as LabelledTexts
+from .public_texts import public_rows as public_rows
 from .public_texts import public_texts as public_texts
 from .random_fields import class_clouds as class_clouds
 from .random_fields import random_fields as random_fields

@@ -57,6 +57,11 @@ class HubModel(LanguageModel):
                 found[index] = Encoded(list(ids), [(int(a), int(b)) for a, b in places])
         return [found[index] for index in range(len(texts))]
 
+    def said(self, ids: Tensor) -> str:
+        """Tokens (length,) as text, special ones left out."""
+        text: str = self.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+        return text
+
     def logits(self, ids: Tensor, real: Tensor, last: int) -> Tensor:
         keep = {"logits_to_keep": last} if "logits_to_keep" in self._takes else {}
         logits: Tensor = self.net(**self._inputs(ids, real), **keep).logits
@@ -135,6 +140,29 @@ def llama(
             scale = embedding_std if embeds else weight.shape[1] ** -0.5
             weight.data.copy_(torch.from_numpy(scale * drawn))
     return net.to(getattr(torch, dtype_name(dtype)))
+
+
+def sized_llama(
+    vocabulary: int, *, width: int, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int | None = None,
+    longest: int = 131_072, weights: Weights = "auto", device: str = "cpu", seed: int,
+) -> Any:  # fmt: skip
+    """A `LlamaForCausalLM` of any size, drawn where it is to run, for time and memory: its weights mean nothing.
+
+    `head_dim` is width / heads unless given, `weights` as in `load_model`. Raises ModelMissing without transformers.
+    """
+    require_transformers()
+    import transformers
+
+    kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim or width // heads,
+        max_position_embeddings=longest, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
+        net: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, kind))
+    return net.eval()
 
 
 class LogitsOf(nn.Module):

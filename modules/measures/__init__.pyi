@@ -240,3 +240,7 @@ from .weight_maps import WeightMap as WeightMap
 from .weight_maps import direction_alignment as direction_alignment
 from .weight_maps import two_clusters as two_clusters
 from .weight_maps import weight_map as weight_map
+from .work import Spent as Spent
+from .work import Work as Work
+from .work import counted_work as counted_work
+from .work import spent as spent
