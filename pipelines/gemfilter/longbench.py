@@ -214,8 +214,8 @@ def h2o_behind(runs):
 
 
 @figure.claim("l3_on_par_with_snapkv", where="Table 9.1", paper="34.50, 45.14, 32.74 against 35.25, 44.71, 33.68",
-    says="with the least k GemFilter's average is at most 1.5 points below SnapKV's (least difference over models), where "
-    "full attention has something to lose (its average)",
+    says="with the least k GemFilter's average is at most 1.5 points below SnapKV's (least difference over models), "
+    "where full attention has something to lose (its average)",
     expect={"difference": at_least(-1.5), "full": at_least(30)})  # fmt: skip
 def on_par(runs):
     return {"difference": ends(runs, "gemfilter", "snapkv", 0), "full": level(runs)}
