@@ -14,7 +14,7 @@ ESSAYS = "paul_graham_essays"
 METHODS = ("full", "gemfilter", "snapkv", "h2o", "one_run", "last", "random")
 ROWS = ("last", "middle", "largest_norm")
 SAID = 60  # tokens that an answer may have
-BYTES = 4.5  # characters a token, about
+CHARACTERS = 12  # of a filler, for each token of a prompt
 
 
 def run(config: Any, recorder: Any) -> None:
@@ -38,6 +38,7 @@ def measure(config: Any, recorder: Any, model: Any, filler: str) -> None:
 
 
 def prompt(config: Any, model: Any, filler: str, length: int, depth: float) -> Any:
+    filler = filler[: CHARACTERS * length]  # far more characters than tokens
     return language.hidden(model, filler, language.DOLORES_PARK, length=length, depth=depth)
 
 
