@@ -8,7 +8,6 @@ part of it, and the spread of a set, mean distance of its tokens over that of ra
 
 from featurelab.pipelines import CATEGORIES, above, at_least, between, np
 from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import settings
 
 figure = haystack.figure.variant(
     "index_maps", figure="Figs. G.5-G.7", title="Which tokens are kept",
@@ -22,8 +21,10 @@ figure = haystack.figure.variant(
     "SnapKV one for each layer and head of keys and values (numbers less these)",
     expect={"GemFilter": between(0, 0), "SnapKV": between(0, 0)})  # fmt: skip
 def sets(runs):
-    heads = settings(runs, "layers") * max(1, settings(runs, "heads") // 2)
-    return {"GemFilter": runs.final("sets/gemfilter") - 1, "SnapKV": runs.final("sets/snapkv") - heads}
+    return {
+        "GemFilter": runs.final("sets/gemfilter") - 1,
+        "SnapKV": runs.final("sets/snapkv") - runs.final("sets/heads"),
+    }
 
 
 @figure.claim("g5_gemfilter_is_at_the_needle", paper="GemFilter on the needle, SnapKV diffuse; no number",
@@ -59,7 +60,8 @@ def less_spread(runs):
 
 @figure.draw(cols=2, size=(11, 3.4))
 def panels(runs, axes):
-    kept, layer = runs.arrays("maps")[0], int(runs.finals("layer/chosen")[0])
+    kept = runs.arrays("maps")[0]
+    layer = int(kept["layer"][0])
     length, heads = int(kept["length"][0]), len(kept["snapkv"]) // len(kept["gemfilter"])
     for axis in axes[0]:
         for begin in kept["needles"]:

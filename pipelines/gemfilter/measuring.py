@@ -7,7 +7,7 @@ prompt, numbers of a layer, or k, as each function says.
 from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, data, decoding, measures, np, torch
-from featurelab.pipelines.gemfilter import retrieval
+from featurelab.pipelines.gemfilter import retrieval, texts
 from featurelab.pipelines.gemfilter.retrieval import DECODERS, MARKS, RetrievalConfig, among, right
 
 CONTROLS = ("permuted_labels", "untrained", "wrong_key", "non_filler")
@@ -22,9 +22,12 @@ class HaystackConfig(RetrievalConfig):
         description="what is destroyed; wrong_key: GemFilter chooses while another needle is asked for; non_filler: it "
         "takes what is no filler, at random",
     )
+    model: str | None = Field(None, description="published model: a folder or a name; none: a stand-in is trained")
+    size: float = Field(0.00016, gt=0, description="parameters in billions; of a stand-in its settings say how many")
     few: tuple[int, int] = Field((8, 10), description="smaller k, at which not all needles fit in what is kept")
     test_lengths: tuple[int, ...] = Field(
-        (96, 144, 256, 512), description="content of test prompts, tokens; the second is where parts are looked at"
+        (96, 144, 256, 512),
+        description="content of test prompts, tokens (a published model's: prompts); the second is looked at closely",
     )
     depths: tuple[float, ...] = Field((0.0, 0.25, 0.5, 0.75, 1.0), description="where the needle lies: 0 is far")
     n_test: int = Field(100, ge=1, description="prompts of each length, shared evenly by the depths")
@@ -71,6 +74,9 @@ class Chooser:
 
 
 def run(config: HaystackConfig, recorder: Any) -> None:
+    if config.model is not None:
+        texts.run(config, recorder)
+        return
     model = retrieval.trained(config, recorder)
     with torch.no_grad():
         layer = retrieval.best_layer(config, model)
@@ -130,7 +136,7 @@ def everywhere(config: HaystackConfig, model: Any, found: Any, recorder: Any) ->
 
 
 def layers(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """At step = filter layer: `layer/hit`, `layer/distance` in tokens, `layer/accuracy`; `few_layer/...` at the least k."""
+    """At step = filter layer: `layer/hit`, `layer/distance` (tokens), `layer/accuracy`; `few_layer/...`: least k."""
     for keep, group in ((config.keep, "layer"), (config.few[0], "few_layer")):
         for index, chosen in enumerate(Chooser(config, model)(found, keep)):
             away = measures.needle_distance(chosen, found.begins[:, 0], data.NEEDLE).double().mean().item()
@@ -194,11 +200,13 @@ def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
         }, step=keep)  # fmt: skip
+    recorder.log({"sets/heads": float(model.config.num_hidden_layers * model.config.num_key_value_heads)}, step=keep)
     middle = len(begins) // 2
     scores = torch.stack(decoding.layer_scores(model, found.prompts[middle : middle + 1]))[0]
     by_layer = torch.stack(Chooser(config, model)(found, keep))[:, middle]
     recorder.array("maps", gemfilter=by_layer.numpy(), snapkv=sets["snapkv"][middle].numpy(), scores=scores.numpy(),
-        needle=np.asarray([begins[middle]]), needles=found.begins[middle].numpy(), length=np.asarray([n]))  # fmt: skip
+        needle=np.asarray([begins[middle]]), needles=found.begins[middle].numpy(), length=np.asarray([n]),
+        layer=np.asarray([config.filter_layer]))  # fmt: skip
 
 
 def everything_kept(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
@@ -212,6 +220,8 @@ def everything_kept(config: HaystackConfig, model: Any, found: "data.Needles", r
 
 def cost(config: HaystackConfig) -> Cost:
     """Training, and about 30 passes over the test prompts of the usual length, 7 over those of each other one."""
+    if config.model is not None:
+        return texts.cost(config)
     training = retrieval.cost(config)
     tokens = config.n_test * (30 * config.usual + 7 * sum(config.test_lengths))
     longest = max(config.test_lengths)

@@ -23,7 +23,7 @@ def share(runs, row, keep):
 
 
 @figure.claim("c07_middle_row", paper="0.198 against 0.838", expect=at_most(0.5), says="filtering by the middle row "
-    "answers half as often as by the last one at most (ratio; k = 16, max pooling, keep_last 2)")  # fmt: skip
+    "answers half as often as by the last one at most (ratio; laptop k = 16, max pooling, keep_last 2)")  # fmt: skip
 def middle(runs):
     return share(runs, "middle", settings(runs, "keep"))
 
@@ -59,6 +59,7 @@ def panel(runs, axes):
             places + shift, table.mean(1), 0.24, yerr=ends, capsize=2, color=colour, label=f"small Llama, k = {keep}"
         )
     axis.bar(places + 0.26, list(PAPER.values()), 0.24, color=CATEGORIES[5], label="Mistral Nemo, printed")
+    axis.set_axisbelow(True)
     axis.set_xticks(places, ["last row", "middle row", "largest norm"])
     axis.set(ylabel="share answered, or score", ylim=(0, 1.35))
     axis.legend(loc="upper right", ncols=1)

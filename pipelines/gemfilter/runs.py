@@ -24,14 +24,15 @@ def gain(runs, step, kind="accuracy"):
 
 
 @figure.claim("c08_as_good_where_trained", paper="0.838 and 0.827",
-    says="at a trained length the model answers (share), and one run or two makes no difference of more than 0.05 (k = "
-    "16, max pooling, keep_last 2)", expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)})  # fmt: skip
+    says="at a trained length the model answers (share), and one run or two makes no difference of more than 0.05 "
+    "(laptop k = 16, max pooling, keep_last 2)",
+    expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)})  # fmt: skip
 def as_good(runs):
     return {"full": runs.at("accuracy/full", usual(runs)), "difference": gain(runs, usual(runs))}
 
 
 @figure.claim("c08b_two_runs_are_better_beyond", paper="0.838 and 0.827", expect=above(0), says="beyond it, at 3.5 "
-    "times the trained length, two runs answer more often than one (difference; k = 16, max pooling, "
+    "times the trained length, two runs answer more often than one (difference; laptop k = 16, max pooling, "
     "keep_last 2)")  # fmt: skip
 def better(runs):
     return gain(runs, longest(runs))

@@ -60,6 +60,8 @@ UNTRAINED |= {
 UNTRAINED |= {
     f"contrastive_tradeoff/{name}" for name in ("optimal_weights", "pca_identity", "rademacher", "xor_layout")
 }
+# Weights are drawn: time, memory and counts do not depend on them.
+UNTRAINED |= {"gemfilter/counts", "gemfilter/time_and_memory"}
 
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}
