@@ -14,12 +14,12 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.trial.inputs import digests
 from featurelab.pipelines.engine.verdict.check import performed, recorded
-from featurelab.pipelines.gemfilter import continuation, longbench, printed, text_haystack
+from featurelab.pipelines.gemfilter import continuation, longbench, printed
 from featurelab.tracking.provenance import changes, environment
 
 datasets, transformers = pytest.importorskip("datasets"), pytest.importorskip("transformers")
 
-CONTINUATION, LONG, TEXT = (registry.find(f"gemfilter/{n}") for n in ("continuation", "longbench", "text_haystack"))
+CONTINUATION, LONG = registry.find("gemfilter/continuation"), registry.find("gemfilter/longbench")
 GOES_ON = CONTINUATION.paper.but(
     n_prompt=90, n_after=6, n_test=4, n_needles_test=2, keeps=[40, 64], keep_last=8, window=8, depths=[0.0, 1.0]
 )
@@ -42,9 +42,6 @@ def at_hand(tmp_path_factory):
     for task in ("hotpotqa", "trec"):
         (root / f"longbench_{task}").mkdir()
         datasets.Dataset.from_list(rows).to_parquet(root / f"longbench_{task}" / "test-0.parquet")
-    (root / "paul_graham_essays").mkdir()
-    essay = " ".join(f"Film number {n} was good." for n in range(200))
-    (root / "paul_graham_essays" / "one.txt").write_text(essay)
     return root
 
 
@@ -105,42 +102,10 @@ def test_tasks_are_scored_on_rows_of_their_own_and_templates_come_by_demand():
     assert all(0 <= part <= 100 for part in parts)
 
 
-def test_a_needle_in_essays_is_asked_of_a_published_model():
-    config = TEXT.paper.but(
-        model="tiny", prompt_lengths=[200, 280], depths=[0.0, 0.5], answer_tokens=5, keep=40, filter_layer=1, window=8,
-    )  # fmt: skip
-    results = performed(TEXT, [config])
-    for name in text_haystack.NAMES:
-        assert 0 <= results.final(f"mean/{name}") <= 1
-        assert set(results.curve(f"score/{name}").index) == {200, 280}
-
-
-def test_a_decoder_that_knows_the_answer_scores_it_all(monkeypatch):
-    """And one that repeats another needle's values scores none."""
-    answers = {}
-
-    def knowing(method, net, config):
-        def generate(ids, **_):
-            key = ids[0, -1].item()
-            place = (ids[0] == key).nonzero()[0].item()
-            answers[key] = tuple(ids[0, place + 1 : place + 3].tolist())
-            said = ids[:, place + 1 : place + 3] if method == "full" else 2 + 0 * ids[:, :2]
-            return SimpleNamespace(tokens=said)
-
-        return SimpleNamespace(generate=generate)
-
-    monkeypatch.setattr(text_haystack, "made", knowing)
-    config = TEXT.small_configs()[0].but(methods=["full", "gemfilter"])
-    results = performed(TEXT, [config])
-    assert results.final("mean/full") == 1
-    assert results.final("mean/gemfilter") == 0
-    assert answers
-
-
 def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypatch):
     found = digests(CONTINUATION, CONTINUATION.paper)
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K"}
-    assert digests(CONTINUATION, CONTINUATION.laptop) == digests(LONG, LONG.laptop) == digests(TEXT, TEXT.laptop) == {}
+    assert digests(CONTINUATION, CONTINUATION.laptop) == digests(LONG, LONG.laptop) == {}
     assert set(digests(LONG, SOME)) == {
         "weights of tiny", "tokenizer of tiny", "longbench_hotpotqa, test", "longbench_trec, test"
     }  # fmt: skip
@@ -156,7 +121,7 @@ def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypat
 
 def test_what_is_missing_is_named_with_the_way_to_it(monkeypatch, tmp_path):
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
-    ways = ((CONTINUATION, "stories260K"), (LONG, "longbench_narrativeqa"), (TEXT, "paul_graham_essays"))
+    ways = ((CONTINUATION, "stories260K"), (LONG, "longbench_narrativeqa"))
     for experiment, way in ways:
         with pytest.raises(RequestError, match=way):
             require_data(experiment, [experiment.paper])
