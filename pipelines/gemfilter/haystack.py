@@ -100,7 +100,9 @@ def preserved_with_few(runs):
 @figure.claim("c05_beyond_the_trained_length", paper="0.910 > 0.864 > 0.851 (Phi 3.5), GemFilter best in Fig. 9.4",
     says="at 3.5 times the trained length GemFilter answers more often than SnapKV, and SnapKV no less often than the "
     "model with all keys and values (differences; laptop k = 16, max pooling, keep_last 2)",
-    expect={"GemFilter": above(0), "SnapKV": at_least(0)}, unspecific=BLIND)  # fmt: skip
+    expect={"GemFilter": above(0), "SnapKV": at_least(0)}, unspecific=BLIND,
+    undecided={"laptop": "GemFilter is ahead by 0.27 to 0.34 in three seeds; SnapKV and all keys and values are 0.03 "
+    "to 0.07 apart, an interval from -0.01"})  # fmt: skip
 def beyond(runs):
     full, snap, gem = (runs.at(f"accuracy/{name}", longest(runs)) for name in ("full", "snapkv", "gemfilter"))
     return {"GemFilter": gem - snap, "SnapKV": snap - full}

@@ -52,8 +52,9 @@ def parts(runs):
 
 
 @figure.claim("g5d_less_spread", paper="GemFilter concentrates, SnapKV is diffuse; no number", origin="ours",
-    says="the tokens of a SnapKV set lie farther apart than GemFilter's (difference of spreads)", expect=above(0)
-)  # fmt: skip
+    says="the tokens of a SnapKV set lie farther apart than GemFilter's (difference of spreads)", expect=above(0),
+    fails={"laptop": "0.37 against 0.54 of random tokens' distance: each of SnapKV's sets is one cluster, often "
+    "elsewhere, and GemFilter's is the needle with a second one; diffuse are the sets together"})  # fmt: skip
 def less_spread(runs):
     return runs.final("spread/snapkv") - runs.final("spread/gemfilter")
 

@@ -21,14 +21,18 @@ figure = haystack.figure.variant(
 
 @figure.claim("p1_hits_as_printed", paper="found by an early layer", says="with the printed listing (avg pooling, "
     "keep_last 0, k = 16) the best layer keeps the whole needle in 0.9 of the prompts",
-    expect=at_least(0.9), untested=STAND_IN)  # fmt: skip
+    expect=at_least(0.9), untested=STAND_IN,
+    fails={"laptop": "0.53, 0.64 and 0.75 in three seeds: averages over five tokens of raw products, some negative, "
+    "lose needles"})  # fmt: skip
 def hits_as_printed(runs):
     return runs.final("printed/hit")
 
 
 @figure.claim("p2_accuracy_as_printed", paper="LongBench 34.50 against 36.72", says="with the printed listing (avg "
     "pooling, keep_last 0, k = 16) answers are as many as with all keys and values, less 0.05 (difference)",
-    expect=at_least(-0.05), untested=STAND_IN)  # fmt: skip
+    expect=at_least(-0.05), untested=STAND_IN,
+    fails={"laptop": "0.13 to 0.18 against 0.98 to 1: the question is not kept, and a third of the needles is lost"}
+)  # fmt: skip
 def accuracy_as_printed(runs):
     return runs.final("printed/avg_last_0") - runs.at("accuracy/full", usual(runs))
 
