@@ -253,14 +253,15 @@ def over_another(runs):
 
 @figure.claim("m4_as_good_as_snapkv", paper="on par on LongBench", where="Table 9.1",
     says="with as many tokens GemFilter costs no more than 0.05 nats a token above SnapKV (SnapKV's loss less "
-    "GemFilter's)", expect=at_least(-0.05))  # fmt: skip
+    "GemFilter's)", expect=at_least(-0.05),
+    undecided={"laptop": "0.04 nats in the mean of three seeds, with an interval from -0.09 to 0.17"})  # fmt: skip
 def against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "gemfilter")
 
 
 @figure.claim("m5_as_good_as_printed", origin="ours",
     says="and no more than that above SnapKV with averages and no token kept in any case, as printed",
-    expect=at_least(-0.05))  # fmt: skip
+    expect=at_least(-0.05), fails={"laptop": "3.5 nats: nothing sees to it that the question is kept"})  # fmt: skip
 def printed_against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "printed")
 

@@ -217,14 +217,16 @@ def h2o_behind(runs):
 @figure.claim("l3_on_par_with_snapkv", where="Table 9.1", paper="34.50, 45.14, 32.74 against 35.25, 44.71, 33.68",
     says="with the least k GemFilter's average is at most 1.5 points below SnapKV's (least difference over models), "
     "where full attention has something to lose (its average)",
-    expect={"difference": at_least(-1.5), "full": at_least(30)})  # fmt: skip
+    expect={"difference": at_least(-1.5), "full": at_least(30)},
+    undecided={"laptop": "0.1 in the mean of three seeds, with an interval of 5.5 to either side"})  # fmt: skip
 def on_par(runs):
     return {"difference": ends(runs, "gemfilter", "snapkv", 0), "full": level(runs)}
 
 
 @figure.claim("l4_more_tokens_help", where="Table 9.1", paper="34.50 to 36.09, 45.14 to 46.79, 32.74 to 33.35",
     says="GemFilter's average is higher with the largest k than with the least (least difference over models)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), undecided={"laptop": "2.4 in the mean of three seeds, with an interval from -1.6 to 6.5: with k = 8 "
+        "there are few points left to gain"})  # fmt: skip
 def more_help(runs):
     return min(float(each.iloc[-1] - each.iloc[0]) for each in averages(runs, "gemfilter").values())
 
