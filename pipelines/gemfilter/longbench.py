@@ -225,8 +225,8 @@ def on_par(runs):
 
 @figure.claim("l4_more_tokens_help", where="Table 9.1", paper="34.50 to 36.09, 45.14 to 46.79, 32.74 to 33.35",
     says="GemFilter's average is higher with the largest k than with the least (least difference over models)",
-    expect=above(0), undecided={"laptop": "2.4 in the mean of three seeds, with an interval from -1.6 to 6.5: with k = 8 "
-        "there are few points left to gain"})  # fmt: skip
+    expect=above(0), undecided={"laptop": "2.4 in the mean of three seeds, with an interval from -1.6 to 6.5: with "
+        "k = 8 there are few points left to gain"})  # fmt: skip
 def more_help(runs):
     return min(float(each.iloc[-1] - each.iloc[0]) for each in averages(runs, "gemfilter").values())
 
