@@ -13,6 +13,8 @@ apart here. Of layer r we compute no attention: r - 1 layers attend. The t-th to
 generated, so that t^2 is t (t + 1) / 2. The printed memory of reading in full, 2 m h e, lacks the factor n.
 """
 
+from functools import partial
+
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
@@ -49,10 +51,11 @@ def run(config, recorder):
 
 def counted(config, net, ids, _):
     """By method: attention's operations, bytes of keys and values kept, the peak of reading; and the closed forms."""
-    found, forms, size = {}, closed_forms(config), config.geometry
+    found: dict[str, float] = {}
+    forms, size = closed_forms(config), config.geometry
     for name, decoder in decoders(config, net).items():
-        reading = measures.counted_work(lambda d=decoder: d.prefill(ids))
-        whole = measures.counted_work(lambda d=decoder: d.generate(ids, max_new_tokens=config.n_new))
+        reading = measures.counted_work(partial(decoder.prefill, ids))
+        whole = measures.counted_work(partial(decoder.generate, ids, max_new_tokens=config.n_new))
         answered = decoder.generate(ids, max_new_tokens=config.n_new)
         form, bytes_a_number = forms[name], net.dtype.itemsize
         found |= {

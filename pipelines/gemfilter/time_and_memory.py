@@ -12,6 +12,8 @@ All weights are on the machine throughout, as in the paper's code. The printed p
 weights, needs those of later layers to be elsewhere.
 """
 
+from typing import Any
+
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
@@ -63,7 +65,7 @@ def run(config, recorder):
 def measured(config, net, ids, _):
     """Least seconds, greatest bytes, and the work by count, by phase and method."""
     methods, device = decoders(config, net), ids.device
-    seconds = {name: {"reading": [], "whole": []} for name in methods}
+    seconds: Any = {name: {"reading": [], "whole": []} for name in methods}
     bytes_ = {name: {"reading": 0, "whole": 0} for name in methods}
     work = {name: phases(config, decoder, ids) for name, decoder in methods.items()}
     for name, parts in work.items():
@@ -77,7 +79,7 @@ def measured(config, net, ids, _):
                 took = measures.spent(run, device)
                 seconds[name][part].append(took.seconds)
                 bytes_[name][part] = max(bytes_[name][part], took.peak_bytes or 0)
-    found = {}
+    found: dict[str, float] = {}
     for name in methods:
         reading, whole = min(seconds[name]["reading"]), min(seconds[name]["whole"])
         found |= {f"seconds/reading/{name}": reading, f"seconds/answering/{name}": max(whole - reading, 0.0)}
@@ -194,7 +196,7 @@ def longest(runs):
     fails={"laptop": "63% below full attention, 2% below SnapKV, whose layers are cut here as soon as they are done"},
 )  # fmt: skip
 def less_memory(runs):
-    saved = {"of SnapKV": [], "of full attention": []}
+    saved: dict[str, list[float]] = {"of SnapKV": [], "of full attention": []}
     for some in longest(runs):
         peak = {name: some.final(f"bytes/whole/{name}") for name in METHODS}
         saved["of SnapKV"].append(1 - peak["gemfilter"] / peak["snapkv"])
