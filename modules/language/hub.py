@@ -142,26 +142,6 @@ def llama(
     return net.to(getattr(torch, dtype_name(dtype)))
 
 
-def word_tokenizer(words: Sequence[str], begin: str) -> Any:
-    """A fast tokenizer whose tokens are `words` between white space; `begin`, one of them, stands before every text.
-
-    Raises ValueError for a word twice or `begin` not among them, ModelMissing without transformers.
-    """
-    if len(set(words)) < len(words) or begin not in words:
-        raise ValueError(f"words must differ, and {begin!r} be one of them")
-    require_transformers()
-    import tokenizers
-    import transformers
-
-    places = {word: index for index, word in enumerate(words)}
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(places, unk_token=begin))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    inner.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{begin} $A", special_tokens=[(begin, places[begin])]
-    )
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=inner, bos_token=begin)
-
-
 def sized_llama(
     vocabulary: int, *, width: int, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int | None = None,
     longest: int = 131_072, weights: Weights = "auto", device: str = "cpu", seed: int,

@@ -58,10 +58,6 @@ class ContinuationConfig(RetrievalConfig):
     )
     question: str = Field("Tim looked for the red key under the", description="the last words of a prompt with it")
 
-    @property
-    def middle(self) -> int:
-        return self.keeps[len(self.keeps) // 2]
-
 
 figure = Experiment(
     name="gemfilter/continuation", figure="Fig. 9.4, one model",
@@ -92,17 +88,16 @@ class Hidden(NamedTuple):
 def run(config, recorder):
     """`nats/<method>` at step k, and `kept/<layer>`, `kept_of_other/<layer>` at step 100 x depth."""
     net, task, hidden = (published if config.model else stand_in)(config, recorder)
-    held_out = {depth: hidden(depth, "held out") for depth in config.depths}
     with torch.no_grad():
-        shares = np.mean([needle_kept(config, net, some)[0] for some in held_out.values()], axis=0)
-        layer = config.filter_layer or int(shares.argmax()) + 1
+        shares = needle_kept(config, net, [hidden(depth, "held out") for depth in config.depths])[0]
+        layer = config.filter_layer or int(shares.mean(0).argmax()) + 1
         recorder.log({"layer/chosen": float(layer)}, step=0)
         config = config.but(filter_layer=layer)
-        for depth in config.depths:
-            own, other = needle_kept(config, net, hidden(depth, "test"))
-            values = {f"kept/{index + 1}": share for index, share in enumerate(own)}
-            values |= {f"kept_of_other/{index + 1}": share for index, share in enumerate(other)}
-            recorder.log(values, step=round(100 * depth))
+        found = needle_kept(config, net, [hidden(depth, "test") for depth in config.depths])
+        for kind, shares in zip(("kept", "kept_of_other"), found, strict=True):
+            for depth, row in zip(config.depths, shares, strict=True):
+                values = {f"{kind}/{index + 1}": share for index, share in enumerate(row)}
+                recorder.log(values | {f"{kind}/chosen": row[layer - 1]}, step=round(100 * depth))
     for keep in config.keeps:
         evaluate(learners.Measurement(net, partial(nats, config, keep)), task, config, recorder, step=keep)
 
@@ -153,25 +148,31 @@ def options(config, **changes):
     return {name: getattr(config, name) for name in names} | changes
 
 
-def needle_kept(config, net, hidden):
-    """By layer as filter layer: the share of the needle among k kept tokens, and among those kept of another prompt."""
-    choose = decoding.Choice(config.middle, **options(config))
+def needle_kept(config, net, by_depth):
+    """Shares (depths, layers) of the needle among the least k tokens kept, by layer as filter layer.
+
+    Then those among the tokens kept of a prompt whose needle lies at another depth.
+    """
+    choose = decoding.Choice(config.keeps[0], **options(config))
     device = next(net.parameters()).device
     chosen = [
-        [choose(layer).tolist() for layer in decoding.layer_scores(net, ids[None].to(device), score=config.score)[0]]
-        for ids in hidden.ids
+        [[{*choose(layer).tolist()} for layer in layers_of(config, net, ids.to(device))] for ids in hidden.ids]
+        for hidden in by_depth
     ]
-    own, other = (
-        np.mean(
-            [
-                [len({*range(begin, end)} & {*kept}) / (end - begin) for kept in chosen[row - shift]]
+    return tuple(
+        np.array([
+            np.mean([
+                [len(kept & {*range(begin, end)}) / (end - begin) for kept in chosen[place - away][row]]
                 for row, (begin, end) in enumerate(hidden.needles)
-            ],
-            axis=0,
-        )
-        for shift in (0, 1)
-    )
-    return own, other
+            ], axis=0)
+            for place, hidden in enumerate(by_depth)
+        ])
+        for away in (0, len(by_depth) // 2)
+    )  # fmt: skip
+
+
+def layers_of(config, net, ids):
+    return decoding.layer_scores(net, ids[None], score=config.score)[0]
 
 
 def nats(config, keep, net, ids, after):
@@ -212,16 +213,16 @@ def middle(runs):
 
 
 @figure.claim("m1_a_layer_keeps_the_needle", paper="distance 0 in some early layer, three models", where="Fig. 9.5",
-    says="with some layer before the last as filter layer half of the needle is kept at every depth (greatest over "
-    "layers of the least share over depths)", expect=at_least(0.5), within=(0, 1))  # fmt: skip
+    says="with some layer before the last as filter layer half of the needle is kept at every depth, with the least k "
+    "(greatest over layers of the least share over depths)", expect=at_least(0.5), within=(0, 1))  # fmt: skip
 def a_layer(runs):
     return max(float(runs.curve(f"kept/{layer}").min()) for layer in layers(runs)[:-1])
 
 
-@figure.claim("m1b_because_it_is_asked_for", origin="ours", where="Fig. 9.5",
-    says="and more of it than by the tokens that are kept of another prompt with a needle at that depth (greatest over "
-    "layers of the least difference over depths)", expect=above(0), within=(-1, 1))  # fmt: skip
-def asked_for(runs):
+@figure.claim("m1b_because_it_is_there", origin="ours", where="Fig. 9.5",
+    says="and more of it than by the tokens that are kept of another prompt, whose needle lies elsewhere (greatest "
+    "over layers of the least difference over depths)", expect=above(0), within=(-1, 1))  # fmt: skip
+def because_there(runs):
     gaps = [runs.curve(f"kept/{layer}") - runs.curve(f"kept_of_other/{layer}") for layer in layers(runs)[:-1]]
     return max(float(gap.min()) for gap in gaps)
 
@@ -252,14 +253,15 @@ def over_another(runs):
 
 @figure.claim("m4_as_good_as_snapkv", paper="on par on LongBench", where="Table 9.1",
     says="with as many tokens GemFilter costs no more than 0.05 nats a token above SnapKV (SnapKV's loss less "
-    "GemFilter's)", expect=at_least(-0.05))  # fmt: skip
+    "GemFilter's)", expect=at_least(-0.05),
+    undecided={"laptop": "0.04 nats in the mean of three seeds, with an interval from -0.09 to 0.17"})  # fmt: skip
 def against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "gemfilter")
 
 
 @figure.claim("m5_as_good_as_printed", origin="ours",
     says="and no more than that above SnapKV with averages and no token kept in any case, as printed",
-    expect=at_least(-0.05))  # fmt: skip
+    expect=at_least(-0.05), fails={"laptop": "3.5 nats: nothing sees to it that the question is kept"})  # fmt: skip
 def printed_against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "printed")
 
@@ -278,10 +280,11 @@ def panels(runs, axes):
     left.set_xticks(keeps, [str(keep) for keep in keeps])
     left.set(xlabel="tokens kept, k", ylabel="loss of what follows (nats a token)")
     left.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    found = layers(runs)
-    for layer, colour in zip(found, shades(len(found)), strict=True):
-        band(right, runs.curves(f"kept/{layer}"), color=colour, label=f"layer {layer}", marker="o", markersize=3)
-        band(right, runs.curves(f"kept_of_other/{layer}"), color=colour, linestyle=":", shade=0.0)
+    for layer, colour in zip(found := layers(runs), shades(len(found)), strict=True):
+        curve = runs.curve(f"kept/{layer}")
+        right.plot(curve.index, curve, color=colour, linewidth=1, label=f"layer {layer}")
+    band(right, runs.curves("kept/chosen"), color=CATEGORIES[0], label="chosen layer", marker="o", markersize=3.5)
+    band(right, runs.curves("kept_of_other/chosen"), color=CATEGORIES[1], label="needle elsewhere", linestyle=":")
     right.set(xlabel="depth of the needle (%)", ylabel="share of the needle kept", ylim=(-0.03, 1.03))
-    right.set_title(f"k = {middle(runs)}; dotted: kept of another prompt")
+    right.set_title(f"k = {keeps[0]}, by filter layer")
     right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

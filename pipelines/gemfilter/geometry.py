@@ -3,9 +3,9 @@
 Neither depends on what the weights say, so nothing is fetched.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
-from featurelab.pipelines import Config, Cost, Field, data, decoding, language, torch
+from featurelab.pipelines import Config, Cost, Field, data, decoding, language, model_validator, torch
 
 METHODS = {"full": "all KV", "snapkv": "SnapKV", "gemfilter": "GemFilter"}
 
@@ -55,6 +55,14 @@ class SizeConfig(Config):
     weights: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto", description="type of the model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
     )
+
+    @model_validator(mode="after")
+    def possible(self) -> Self:
+        if self.width % self.heads or self.heads % self.kv_heads:
+            raise ValueError("heads must divide width, and kv_heads heads")
+        if self.filter_layer > self.layers:
+            raise ValueError(f"filter_layer must be one of the {self.layers} layers")
+        return self
 
     @property
     def geometry(self) -> Geometry:

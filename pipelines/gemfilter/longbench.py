@@ -82,7 +82,8 @@ figure = Experiment(
     name="gemfilter/longbench", figure="Tables 9.1, 9.2, G.1",
     title="Long tasks against the number of tokens that are kept, and against the filter layer",
     caption="Laptop: families of prompts (tokens x needles) answered by a small Llama, in place of LongBench. Means "
-    "over seeds and their range.",
+    "over seeds and their range; the best layer differs between seeds. With a chat template the paper has "
+    f"{TABLE_G_1['gemfilter']} for GemFilter, {TABLE_G_1['snapkv']} for SnapKV and {TABLE_G_1['full']} for all KV.",
     laptop=LAPTOP, paper=PAPER, grid={"seed": [0, 1, 2]}, paper_grid={_VARIED: _ROWS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(5e-4, 5e-3), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-4, 1e-1)},
     metric="average/gemfilter", mode="max", minutes=1.5, needs=tuple(f"longbench_{task}" for task in TASKS),
@@ -110,7 +111,7 @@ def run(config, recorder):
 def scored(config, recorder, answer, decoder, method, step, group=""):
     points = {task: 100 * answer(task, decoder) for task in config.tasks}
     values = {f"{group}task/{task}/{method}": value for task, value in points.items()}
-    kind = "chat_average" if config.chat else f"{group}average"
+    kind = f"{'chat_' if config.chat else ''}{group}average"
     recorder.log(values | {f"{kind}/{method}": float(np.mean(list(points.values())))}, step=step)
 
 
@@ -216,14 +217,16 @@ def h2o_behind(runs):
 @figure.claim("l3_on_par_with_snapkv", where="Table 9.1", paper="34.50, 45.14, 32.74 against 35.25, 44.71, 33.68",
     says="with the least k GemFilter's average is at most 1.5 points below SnapKV's (least difference over models), "
     "where full attention has something to lose (its average)",
-    expect={"difference": at_least(-1.5), "full": at_least(30)})  # fmt: skip
+    expect={"difference": at_least(-1.5), "full": at_least(30)},
+    undecided={"laptop": "0.1 in the mean of three seeds, with an interval of 5.5 to either side"})  # fmt: skip
 def on_par(runs):
     return {"difference": ends(runs, "gemfilter", "snapkv", 0), "full": level(runs)}
 
 
 @figure.claim("l4_more_tokens_help", where="Table 9.1", paper="34.50 to 36.09, 45.14 to 46.79, 32.74 to 33.35",
     says="GemFilter's average is higher with the largest k than with the least (least difference over models)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), undecided={"laptop": "2.4 in the mean of three seeds, with an interval from -1.6 to 6.5: with "
+        "k = 8 there are few points left to gain"})  # fmt: skip
 def more_help(runs):
     return min(float(each.iloc[-1] - each.iloc[0]) for each in averages(runs, "gemfilter").values())
 
@@ -279,6 +282,5 @@ def panels(runs, axes):
     shares = [layer / 32 for layer in TABLE_9_2]
     right_axis.plot(shares, TABLE_9_2.values(), color="#5b6770", marker="o", markersize=3.5, linestyle="--",
                     label="paper, LLaMA 3.1 (Table 9.2)")  # fmt: skip
-    with_template = f"with a template: {TABLE_G_1['gemfilter']} against {TABLE_G_1['full']}"
-    right_axis.set(xlabel="filter layer over layers, r/m", ylim=(-3, 103), title=f"by filter layer; {with_template}")
+    right_axis.set(xlabel="filter layer over layers, r/m", ylim=(-3, 103), title="by filter layer")
     right_axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)

@@ -29,9 +29,3 @@ TABLE_9_2 = {1: 23.50, 7: 27.47, 12: 28.03, 13: 34.50, 14: 34.30, 19: 34.12, 25:
 # LLaMA 3.1 with its chat template, six tasks of questions
 TABLE_G_1 = {"full": 41.46, "minference": 42.95, "snapkv": 44.10, "gemfilter": 41.00}
 QUESTIONS = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique")
-# needle in a haystack: Figures 9.4, G.1 to G.4, means over lengths and depths; LLaMA with filter layer 14
-NEEDLE = {
-    NEMO: {"gemfilter": 0.838, "one_run": 0.827, "middle": 0.198, "largest_norm": 0.125},
-    LLAMA: {"gemfilter": 0.870},
-    PHI: {"full": 0.851, "snapkv": 0.864, "gemfilter": 0.910},
-}

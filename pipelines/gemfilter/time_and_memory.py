@@ -41,7 +41,10 @@ figure = Experiment(
     title="Time and memory of reading and answering against the length of the prompt",
     caption="Processor time and counted bytes on a laptop. Bands: range over seeds. k = 64 tokens are kept.",
     laptop=TimeConfig(n_new=20), grid={"n_prompt": [512, 1024, 2048, 4096], "seed": [0, 1, 2]},
-    paper=TimeConfig(model="llama_3_1_8b", width=4096, hidden=14336, keep=1024, n_new=50),
+    paper=TimeConfig(
+        model="llama_3_1_8b", layers=32, heads=32, kv_heads=8, filter_layer=13, width=4096, hidden=14336, keep=1024,
+        n_new=50,
+    ),
     paper_grid={"model": list(SHOWN)[1:], "n_prompt": [16384, 32768, 65536, 120_000], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(64, 128, 256), "filter_layer": choice(1, 2, 4, 8), "keep": choice(32, 64, 256),
         "n_prompt": choice(512, 1024, 2048, 4096)},
@@ -123,7 +126,9 @@ def ends(values):
 
 @figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, np.inf),
     says="reading speeds up by 0.6 to 1.05 of m/r over full attention, at n of 32 k and more (least and greatest, in "
-    "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)})  # fmt: skip
+    "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)},
+    fails={"laptop": "1.75 at n = 4096: of the filter layer, here one of two, queries and keys alone are computed"},
+)  # fmt: skip
 def speed_up(runs):
     return ends([some.final("speedup/reading/gemfilter") / ratio(some) for some in long_prompts(runs)])
 
@@ -185,7 +190,9 @@ def longest(runs):
 @figure.claim("c11c_less_memory_as_in_the_figure", paper="30% less than SnapKV, 70% less than full attention",
     says="on the longest prompts the peak of memory is about 30% below SnapKV's and 70% below full attention's (share "
     "that is saved, least over models)", within=(-np.inf, 1),
-    expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)})  # fmt: skip
+    expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)},
+    fails={"laptop": "63% below full attention, 2% below SnapKV, whose layers are cut here as soon as they are done"},
+)  # fmt: skip
 def less_memory(runs):
     saved = {"of SnapKV": [], "of full attention": []}
     for some in longest(runs):

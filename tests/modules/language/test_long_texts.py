@@ -5,12 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from featurelab.modules import language
 from featurelab.modules.data import available
 from featurelab.modules.language import (
     DOLORES_PARK,
     LONGBENCH,
-    HubModel,
     Needle,
     answered,
     hidden,
@@ -18,7 +16,6 @@ from featurelab.modules.language import (
     long_prompt,
     long_score,
     needle_score,
-    word_tokenizer,
 )
 
 pytest.importorskip("transformers")
@@ -124,25 +121,3 @@ def test_scores_are_the_best_over_answers_and_examples_count_to_the_end_of_the_l
     assert long_score(LONGBENCH["passage_retrieval_en"], "Paragraph 3", {"answers": ["Paragraph 3"]}) == 1
     assert long_score(LONGBENCH["gov_report"], "a b c", {"answers": ["a x c"]}) == pytest.approx(4 / 6)
     assert long_score(LONGBENCH["qasper"], "yes", {"answers": []}) == 0
-
-
-def test_a_model_of_ids_reads_texts_of_words():
-    words = ["BEGIN", "Q", "key1", "value1", "value2", "a.", "b."]
-    tokenizer = word_tokenizer(words, "BEGIN")
-    model = HubModel(language.llama(len(words), layers=1, width=8, hidden=8, heads=2, kv_heads=1, seed=0), tokenizer)
-    (found,) = model.encode(["b. key1  Q"])
-    assert found.ids == [0, 6, 2, 1]
-    assert found.places == [(0, 0), (0, 2), (3, 7), (9, 10)]
-    assert model.said(torch.tensor([0, 3, 4])) == "value1 value2"
-    needle = Needle("key1 value1 value2", "key1", "value1 value2")
-    for depth, place in ((0, 1), (0.5, 11), (1, 21)):
-        where = hidden(model, "a. b. b.", needle, length=26, depth=depth, asked="{text} Q {question}")
-        assert len(where.ids) == 26
-        assert where.needle == (place, place + 3)
-        assert where.ids[place : place + 3] == [2, 3, 4]
-        assert where.ids[-2:] == [1, 2]
-    assert needle_score("value1 value2", needle) == 1
-    assert needle_score("value2 a.", needle) == 0.5
-    for wrong in (["a", "a"], ["b"]):
-        with pytest.raises(ValueError, match="words must differ"):
-            word_tokenizer(wrong, "a")
