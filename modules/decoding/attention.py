@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -90,6 +90,8 @@ def shape_of(model: Any) -> Shape:
                          "call model.set_attn_implementation")  # fmt: skip
     if getattr(text, "kv_sharing_modes", None) or getattr(text, "num_kv_shared_layers", 0):
         raise ValueError(f"layers of {name} share keys and values")
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        raise ValueError(f"{name} takes no position_ids: tokens cannot be told where they stand")
     layers, window = text.num_hidden_layers, getattr(text, "sliding_window", None)
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
@@ -104,7 +106,7 @@ def shape_of(model: Any) -> Shape:
 
 
 @contextmanager
-def listening(model: Any, listener: Listener) -> Iterator[None]:
+def listening(model: Any, listener: Listener) -> Iterator[Shape]:
     """Each call of attention of `model` in this thread goes to `listener`, which returns what attention returns.
 
     Other threads and other models run as ever, whatever they share; on the way out, also by an exception, the model's
@@ -116,7 +118,7 @@ def listening(model: Any, listener: Listener) -> Iterator[None]:
     with _renamed(model):
         token = _listening.set((modules, shape, listener))
         try:
-            yield
+            yield shape
         finally:
             _listening.reset(token)
 
@@ -125,19 +127,26 @@ def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions:
     """Logits (B, last, vocabulary) of the last columns. With `last` None, a pass that ends with `Enough`.
 
     ids, real and positions (B, q): `real` is False where there is padding, on the left. No cache of the model's own is
-    kept, and without `last` no logits are computed.
+    kept, and without `last` no logits are computed. Raises ValueError if a layer has no attention that was heard of.
     """
     given = {"input_ids": ids, "attention_mask": real.long(), "position_ids": positions, "use_cache": False}
-    with torch.no_grad(), listening(model, listener):
+    heard: list[int] = []
+
+    def counting(call: Call) -> Any:
+        heard.append(call.layer)
+        return listener(call)
+
+    logits = torch.empty(len(ids), 0, 0)
+    with torch.no_grad(), listening(model, counting) as shape:
         if last is None:
-            try:
+            with suppress(Enough):
                 model.base_model(**given)
-            except Enough:
-                return torch.empty(len(ids), 0, 0)
-            raise ValueError(f"{type(model).__name__} never called the attention that should have ended the pass")
-        keep = {"logits_to_keep": last} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-        logits: Tensor = model(**given, **keep).logits
-        return logits[:, -last:]
+        else:
+            keep = {"logits_to_keep": last} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+            logits = model(**given, **keep).logits[:, -last:]
+    if heard != list(range(len(heard) if last is None else shape.layers)):
+        raise ValueError(f"of the {shape.layers} layers of {type(model).__name__} only {heard} have causal attention")
+    return logits
 
 
 _listening: ContextVar[tuple[frozenset[int], Shape, Listener] | None] = ContextVar("listening", default=None)
@@ -190,6 +199,8 @@ def _heard(base: str) -> Callable[..., Any]:
                 mask = torch.zeros((), dtype=call.query.dtype, device=mask.device).masked_fill(~mask, unseen)
             return own(module, call.query, call.key, call.value, mask, **options)
 
+        if getattr(module, "is_causal", True) is False:
+            raise ValueError(f"{type(module).__name__} is not causal: its tokens see later ones")
         _, shape, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling

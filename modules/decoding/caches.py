@@ -49,7 +49,9 @@ def kv_bytes(cache: Any) -> int:
     if isinstance(cache, KeptCache):
         tensors = [part for layer in cache.layers for part in (layer.key, layer.value)]
     else:
-        tensors = [part for layer in cache.layers for part in (layer.keys, layer.values) if part is not None]
+        tensors = [
+            part for layer in cache.layers for part in (layer.keys, layer.values) if part is not None
+        ]  # None: nothing was read
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -61,7 +63,8 @@ def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor) -> Kept
     device, kv_heads = call.key.device, call.key.shape[1]
     if indices is None:
         positions = positions.to(device)[:, None]
-        return KeptLayer(call.key, call.value, positions, True, bool((positions >= 0).all())).cropped(call.window)
+        filled = bool((positions >= 0).all())
+        return KeptLayer(owned(call.key), owned(call.value), positions, True, filled).cropped(call.window)
     columns = max(each.shape[-1] for each in indices)
     wide = kv_heads if indices[0].ndim == 2 else 1
     index = torch.zeros(len(indices), wide, columns, dtype=torch.long, device=device)
@@ -73,6 +76,12 @@ def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor) -> Kept
     parts = [part.gather(2, index.expand(-1, kv_heads, -1)[..., None].expand(-1, -1, -1, part.shape[-1]))
              for part in (call.key, call.value)]  # fmt: skip
     return KeptLayer(parts[0], parts[1], kept, False, bool(there.all()))
+
+
+def owned(tensor: Tensor) -> Tensor:
+    """The same numbers in memory that holds nothing else: values may be a view of a fused projection."""
+    alone = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return tensor if alone else tensor.clone(memory_format=torch.contiguous_format)
 
 
 class Continuing:
@@ -104,13 +113,12 @@ def seen(positions: Tensor, new: Tensor, window: int | None, heads: int) -> Tens
 
     Positions decide, not places in the cache. What is padding sees itself alone, and nothing else sees it.
     """
+    if window is None:
+        positions = positions[:, :1]  # heads differ in what they keep, but all of it comes before
     keys, rows = positions[:, :, None], new[..., None]
     found = (keys >= 0) & (keys <= rows)
     if window is not None:
         found &= keys > rows - window
     count = new.shape[2]
     found[..., -count:] |= torch.eye(count, dtype=torch.bool, device=positions.device)
-    if found.shape[1] == 1:
-        return found
-    same = (found == found[:, :1]).all()
-    return found[:, :1] if same else found.repeat_interleave(heads // found.shape[1], dim=1)
+    return found if found.shape[1] == 1 else found.repeat_interleave(heads // found.shape[1], dim=1)

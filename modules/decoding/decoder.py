@@ -41,6 +41,11 @@ class Prompt:
         return (self.real.long().cumsum(1) - 1).clamp(min=0)
 
     @property
+    def rows(self) -> list[Tensor]:
+        """The real tokens of each row."""
+        return [row[own] for row, own in zip(self.ids, self.real, strict=True)]
+
+    @property
     def lengths(self) -> list[int]:
         return [int(length) for length in self.real.sum(1)]
 
@@ -63,7 +68,7 @@ def prompt_of(ids: Tensor, mask: Tensor | None, device: Any) -> Prompt:
         raise ValueError("each row needs at least one token that is not padding")
     if real.all():
         return Prompt(ids, real)
-    return left_padded([row[own] for row, own in zip(ids, real, strict=True)])
+    return left_padded(Prompt(ids, real).rows)
 
 
 def left_padded(rows: Sequence[Tensor]) -> Prompt:
