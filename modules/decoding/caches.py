@@ -32,16 +32,20 @@ class KeptLayer:
         return replace(self, key=key.clone(), value=value.clone(), positions=positions)
 
 
-@dataclass(frozen=True)
+@dataclass
 class KeptCache:
-    """One `KeptLayer` a layer, and by row the position of the next token. Nothing changes it: steps make new ones."""
+    """One `KeptLayer` a layer, and by row the position of the next token. A pass over further tokens changes it."""
 
-    layers: tuple[KeptLayer, ...]
+    layers: list[KeptLayer]
     following: Tensor
 
     @property
     def nbytes(self) -> int:
         return kv_bytes(self)
+
+    def copy(self) -> "KeptCache":
+        """Another that holds the same tensors, which no pass changes."""
+        return KeptCache(list(self.layers), self.following)
 
 
 def kv_bytes(cache: Any) -> int:
@@ -87,12 +91,11 @@ def owned(tensor: Tensor) -> Tensor:
 class Continuing:
     """Listens to a pass of q further tokens over a cache: they see what is kept and, causally, one another.
 
-    positions (B, q), -1 at padding. `layers` holds each layer's keys and values afterwards.
+    positions (B, q), -1 at padding. Each layer's keys and values take the place of those before.
     """
 
     def __init__(self, cache: KeptCache, positions: Tensor, filled: bool) -> None:
         self.cache, self.positions, self.filled = cache, positions, filled
-        self.layers: list[KeptLayer] = []
 
     def __call__(self, call: Call) -> Any:
         before = self.cache.layers[call.layer]
@@ -101,11 +104,11 @@ class Continuing:
         key = torch.cat([before.key, call.key], dim=2)
         value = torch.cat([before.value, call.value], dim=2)
         after = KeptLayer(key, value, positions, before.whole and self.filled, before.filled and self.filled)
-        self.layers.append(after.cropped(call.window))
-        plain = (
-            after.filled and new.shape[2] == 1 and (call.window is None or (after.whole and key.shape[2] < call.window))
-        )
-        return call.masked(key, value, None if plain else seen(after.positions, new, call.window, call.query.shape[1]))
+        self.cache.layers[call.layer] = after.cropped(call.window)
+        near = call.window is None or (after.whole and key.shape[2] < call.window)
+        if near and after.filled and new.shape[2] == 1:
+            return call.masked(key, value, None)
+        return call.masked(key, value, seen(after.positions, new, call.window, call.query.shape[1]))
 
 
 def seen(positions: Tensor, new: Tensor, window: int | None, heads: int) -> Tensor:
