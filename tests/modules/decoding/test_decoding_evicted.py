@@ -1,4 +1,4 @@
-"""Caches of which a part is gone: each step equals a full pass in which masks hide what was evicted from later tokens."""
+"""Caches of which a part is gone: each step equals a full pass in which masks hide from later tokens what is gone."""
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from tiny_families import WINDOW, prompts, tiny
 from featurelab.modules import decoding
 
 NEW, KEEP, LOOK = 5, 6, 3
+NEAR = {"rtol": 1e-4, "atol": 1e-4}  # norms, angles and softmax of these models are in float32 whatever the rest is in
 SLOW = ["llama", "mistral", "phi3", "qwen3"]
 
 
@@ -17,9 +18,9 @@ def test_the_slow_model_is_the_model(family):
     with torch.no_grad():
         found = model(ids[None], output_attentions=True)
     logits, layers = SlowLlama(model)(ids)
-    torch.testing.assert_close(logits, found.logits[0], rtol=1e-6, atol=1e-6)  # norms of the model are in float32
+    torch.testing.assert_close(logits, found.logits[0], **NEAR)
     for layer, weights in zip(layers, found.attentions, strict=True):
-        torch.testing.assert_close(layer.weights, weights[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(layer.weights, weights[0], **NEAR)
 
 
 def slow_pooled(scores, kernel):
@@ -32,7 +33,7 @@ def slow_best(scores, k):
 
 
 def slow_by_head(layers, kv_heads, rows, kernel):
-    """Indices (layers, kv_heads, k): attention that keys get from the last `rows` queries, mean over heads that share."""
+    """Indices (layers, kv_heads, k): attention by the last `rows` queries, mean over heads that share keys."""
     found = []
     for layer in layers:
         heads, n, _ = layer.weights.shape
@@ -47,18 +48,20 @@ def slow_by_head(layers, kv_heads, rows, kernel):
     return torch.tensor(found)
 
 
-def slow_one_run(layers):
-    """The last row's products with all keys in the second layer, summed over heads, averaged over five neighbours."""
+def slow_one_run(layers, window):
+    """The last row's products with the keys it sees in the second layer, summed over heads, the mean of five places."""
     n = layers[1].key.shape[1]
+    begin = max(0, n - (window or n))
     raw = [sum(float(q[-1] @ k[j]) for q, k in zip(layers[1].query, layers[1].key, strict=True)) for j in range(n)]
-    return slow_best([sum(raw[max(0, j - 2) : j + 3]) / 5 for j in range(n)], KEEP)
+    raw[:begin] = [0.0] * begin
+    return [begin + j for j in slow_best([sum(raw[max(0, j - 2) : j + 3]) / 5 for j in range(begin, n)], KEEP)]
 
 
 def slow_kept(method, slow, ids):
     """Indices (layers, kv_heads, KEEP) and what the method reports."""
     _, layers = slow(ids)
     if method == "one run":
-        index = torch.tensor(slow_one_run(layers))
+        index = torch.tensor(slow_one_run(layers, slow.window))
         return index.expand(len(layers), slow.kv_heads, -1), index
     index = slow_by_head(layers, slow.kv_heads, *((LOOK, 5) if method == "snapkv" else (len(ids), 1)))
     return index, index
@@ -78,12 +81,11 @@ def hidden(kept, n, shared):
     return lambda layer, head, i, j: i < n or j >= n or j in sets[layer][head // shared]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("family", SLOW)
+@pytest.mark.parametrize(
+    ("family", "attention"), [*((family, "sdpa") for family in SLOW), ("llama", "eager"), ("mistral", "eager")]
+)
 @pytest.mark.parametrize("method", ["snapkv", "h2o", "one run"])
 def test_greedy_steps_over_an_evicted_cache_are_those_of_a_masked_pass(family, method, attention):
-    if attention == "eager" and family not in ("mistral", "llama"):
-        pytest.skip("once a kind of mask")
     model, ids = tiny(family, attention), prompts(1, 12, seed=3)[0]
     slow = SlowLlama(model)
     kept, told = slow_kept(method, slow, ids)
@@ -92,7 +94,7 @@ def test_greedy_steps_over_an_evicted_cache_are_those_of_a_masked_pass(family, m
     allowed, whole = hidden(kept, len(ids), slow.heads // slow.kv_heads), ids
     for step in range(NEW):
         logits, _ = slow(whole, allowed=allowed)
-        torch.testing.assert_close(found.logits[0, step], logits[-1], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(found.logits[0, step], logits[-1], **NEAR)
         assert found.tokens[0, step] == logits[-1].argmax()
         whole = torch.cat([whole, found.tokens[0, step : step + 1]])
 
@@ -109,7 +111,7 @@ def test_a_further_turn_sees_what_was_kept_and_its_own_tokens_causally(family, m
     whole = torch.cat([ids, first.tokens[0], more])
     for step in range(2):
         logits, _ = slow(whole, allowed=hidden(kept, len(ids), slow.heads // slow.kv_heads))
-        torch.testing.assert_close(second.logits[0, step], logits[-1], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(second.logits[0, step], logits[-1], **NEAR)
         whole = torch.cat([whole, second.tokens[0, step : step + 1]])
 
 
@@ -120,11 +122,11 @@ def test_gemfilter_reads_what_it_chose_at_positions_from_zero(family):
     first = decoder.generate(ids[None], max_new_tokens=3, keep_logits=True)
     short = ids[first.chosen[0]]
     assert len(short) == WINDOW + 2
-    torch.testing.assert_close(first.logits[0, 0], slow(short)[0][-1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(first.logits[0, 0], slow(short)[0][-1], **NEAR)
     assert first.cache.following.tolist() == [len(short) + 2]
     second = decoder.generate(more[None], after=first, max_new_tokens=1, keep_logits=True)
     whole = torch.cat([short, first.tokens[0], more])
-    torch.testing.assert_close(second.logits[0, 0], slow(whole)[0][-1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(second.logits[0, 0], slow(whole)[0][-1], **NEAR)
 
 
 @pytest.mark.parametrize("family", SLOW)
