@@ -7,7 +7,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_families import prompts, tiny, transformers
-from torch.utils.flop_counter import FlopCounterMode
 
 from featurelab.modules import decoding
 
@@ -43,20 +42,6 @@ def test_what_is_held_while_generating_is_the_closed_form(n, keep, new):
     assert decoding.kv_bytes(own) == BYTES * costs(n, keep, 0)["full"].generation_memory
 
 
-def products(call, attention_only=True):
-    """Multiplications and additions that torch counts: of attention, whose kernel or batched products it is, or all."""
-    counter = FlopCounterMode(display=False)
-    with counter:
-        call()
-    counts = counter.get_flop_counts()["Global"]
-    kinds = [
-        number
-        for kind, number in counts.items()
-        if not attention_only or "bmm" in str(kind) or "dot_product" in str(kind)
-    ]
-    return sum(kinds)
-
-
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_products_of_the_prefill_are_the_closed_form(attention):
     """Attention is q . k and weights . v, two operations each: four times the theorem's count.
@@ -65,13 +50,23 @@ def test_products_of_the_prefill_are_the_closed_form(attention):
     """
     model, n = tiny(attention=attention), 40
     ids, found = prompts(1, n), costs(n, 8, 0)
-    assert products(lambda: decoding.full(model).prefill(ids)) == 4 * found["full"].prefill_time
-    row = 2 * HEADS * n * DIM
-    counted = products(lambda: decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=8))
+
+    def counted(call):
+        return decoding.counted_flops(call, attention=True)
+
+    assert counted(lambda: decoding.full(model).prefill(ids)) == 4 * found["full"].prefill_time
+    first = counted(lambda: decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=8))
     in_full = costs(n, 8, 0, filter_layer=FILTER - 1)["gemfilter"].prefill_time
-    assert counted == 4 * in_full + row < 4 * found["gemfilter"].prefill_time
-    again = products(lambda: decoding.gemfilter(model, FILTER, 8).prefill(ids))
-    assert again - counted == 4 * LAYERS * HEADS * 8**2 * DIM  # the second run
+    assert first == 4 * in_full + 2 * HEADS * n * DIM < 4 * found["gemfilter"].prefill_time
+    both = counted(lambda: decoding.gemfilter(model, FILTER, 8).prefill(ids))
+    assert both - first == 4 * LAYERS * HEADS * 8**2 * DIM  # the second run
+    # SnapKV looks at three rows again, H2O at all of them
+    again = 2 * LAYERS * HEADS * n * DIM
+    assert (
+        counted(lambda: decoding.snapkv(model, 8, window=3).prefill(ids))
+        == 4 * found["snapkv"].prefill_time + 3 * again
+    )
+    assert counted(lambda: decoding.h2o(model, 8, window=3).prefill(ids)) == 4 * found["h2o"].prefill_time + n * again
 
 
 def test_all_products_of_the_first_pass_are_the_layers_before_and_three_projections():
@@ -80,9 +75,8 @@ def test_all_products_of_the_first_pass_are_the_layers_before_and_three_projecti
     width, inner = config.hidden_size, config.intermediate_size
     projected = 2 * n * width * (HEADS + 2 * KV_HEADS) * DIM
     layer = projected + 2 * n * width * HEADS * DIM + 3 * 2 * n * width * inner + 4 * HEADS * n**2 * DIM
-    angles = 2 * n * DIM // 2  # of rotary positions, which are products too
-    found = products(lambda: decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=8), attention_only=False)
-    assert found == (FILTER - 1) * layer + projected + 2 * HEADS * n * DIM + angles
+    found = decoding.counted_flops(lambda: decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=8))
+    assert found == (FILTER - 1) * layer + projected + 2 * HEADS * n * DIM
 
 
 sizes = st.integers(1, 60)
