@@ -7,6 +7,7 @@ import torch
 from slow_llama import SlowLlama
 from test_decoding_selection import slow_choice
 from tiny_families import padded, prompts, tiny
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from featurelab.modules import decoding
 
@@ -95,6 +96,34 @@ def test_scores_do_not_depend_on_the_order_of_heads():
             weight = getattr(attention, part).weight
             weight.copy_(weight.view(2, size, -1).flip(0).reshape(weight.shape))
     assert torch.equal(decoding.chosen_tokens(model, ids, filter_layer=2, keep=6)[0], before[0])
+
+
+class Largest(TorchDispatchMode):
+    """How many numbers the largest result of any operation has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if isinstance(found, torch.Tensor):
+            self.numbers = max(self.numbers, found.numel())
+        return found
+
+
+def test_all_rows_together_are_never_held(monkeypatch):
+    """H2O and the row of the largest norm go by few rows at once, and choose the same."""
+    model, ids, n = tiny(), prompts(1, 90), 90
+
+    def chosen():
+        rows = decoding.chosen_tokens(model, ids, filter_layer=2, keep=9, row="largest_norm")
+        return [decoding.h2o(model, 9, window=2).prefill(ids)[2][0], rows[0]]
+
+    before = chosen()
+    monkeypatch.setitem(decoding.scores.AT_ONCE, "cpu", 4 * n * 7)
+    with Largest() as largest:
+        after = chosen()
+    assert all(map(torch.equal, before, after))
+    assert largest.numbers <= n * 61 < 4 * n * n / 4  # logits, at most, and no head's products of all rows
 
 
 def test_numbers_of_half_precision_are_added_in_single():
