@@ -29,7 +29,8 @@ class Call:
     """One layer's attention: query (B, heads, q, e), key (B, kv_heads, n, e) and value, of the tokens of this pass.
 
     `mask` is the model's own: None where it is causal alone, else (B, 1, q, n), bool (may see) or to be added.
-    `window` is how many positions back, its own included, a token of this layer sees; None: all.
+    `window` is how many positions back, its own included, a token of this layer sees; None: all. Products are scaled
+    and, with `softcap` c, bent to c tanh(. / c); `sinks` (heads,) take a share of each softmax that goes to no token.
     """
 
     layer: int
@@ -40,6 +41,7 @@ class Call:
     scaling: float
     window: int | None
     softcap: float | None
+    sinks: Tensor | None
     run: Callable[["Call"], Any] = field(repr=False)
 
     def attended(self) -> Any:
@@ -226,8 +228,9 @@ def _heard(base: str) -> Callable[..., Any]:
         of, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        softcap, window = options.get("softcap"), of.shape.windows[layer]
-        return listener(Call(layer, query, key, value, attention_mask, scaling, window, softcap, run))
+        bent = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
+        window = of.shape.windows[layer]
+        return listener(Call(layer, query, key, value, attention_mask, scaling, window, **bent, run=run))
 
     return attention
 

@@ -59,15 +59,14 @@ def kv_bytes(cache: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor) -> KeptLayer:
+def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor, filled: bool) -> KeptLayer:
     """What is kept of a layer's keys and values. positions (B, n), -1 at padding, which is on the left.
 
-    indices: by row, ascending columns (k,) or (kv_heads, k); None keeps everything.
+    indices: by row, ascending columns (k,) or (kv_heads, k); None keeps everything. `filled`: there is no padding.
     """
     device, kv_heads = call.key.device, call.key.shape[1]
     if indices is None:
         positions = positions.to(device)[:, None]
-        filled = bool((positions >= 0).all())
         return KeptLayer(owned(call.key), owned(call.value), positions, True, filled).cropped(call.window)
     columns = max(each.shape[-1] for each in indices)
     wide = kv_heads if indices[0].ndim == 2 else 1
@@ -79,7 +78,7 @@ def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor) -> Kept
     kept = positions.to(device)[:, None].expand(-1, wide, -1).gather(2, index).masked_fill(~there, -1)
     parts = [part.gather(2, index.expand(-1, kv_heads, -1)[..., None].expand(-1, -1, -1, part.shape[-1]))
              for part in (call.key, call.value)]  # fmt: skip
-    return KeptLayer(parts[0], parts[1], kept, False, bool(there.all()))
+    return KeptLayer(parts[0], parts[1], kept, False, all(each.shape[-1] == columns for each in indices))
 
 
 def owned(tensor: Tensor) -> Tensor:

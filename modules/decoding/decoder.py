@@ -89,18 +89,19 @@ class Keeping:
 
     def __call__(self, call: Call) -> Any:
         found = call.attended()
-        self.layers.append(cut(call, self.columns(self.indices_of(call)), self.positions))
+        self.layers.append(self.cut(call, self.indices_of(call)))
         return found
 
     def indices_of(self, call: Call) -> list[Tensor] | None:
         """By row, (k,) or (kv_heads, k) of its real tokens; None: all."""
         return None
 
-    def columns(self, indices: list[Tensor] | None) -> list[Tensor] | None:
-        """Their places in the batch; None where nothing is cut off."""
-        if indices is None or all(each.shape[-1] == n for each, n in zip(indices, self.lengths, strict=True)):
-            return None
-        return [each + padding for each, padding in zip(indices, self.padding, strict=True)]
+    def cut(self, call: Call, indices: list[Tensor] | None) -> KeptLayer:
+        if indices is not None:
+            all_kept = all(each.shape[-1] == n for each, n in zip(indices, self.lengths, strict=True))
+            columns = [each + padding for each, padding in zip(indices, self.padding, strict=True)]
+            indices = None if all_kept else columns
+        return cut(call, indices, self.positions, not any(self.padding))
 
     def chosen(self) -> list[Tensor]:
         return [torch.arange(n, device=self.positions.device) for n in self.lengths]

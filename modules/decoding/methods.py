@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .attention import Call
-from .caches import KeptCache, cut
+from .caches import KeptCache
 from .decoder import Decoder, Keeping, Prompt, device_of, left_padded, prefilled, prompt_of
 from .first_pass import check, chosen_tokens, scored
 from .scores import OneRow, Row, Score, heavy_scores, window_scores
@@ -149,8 +149,7 @@ class _KeepingChosen(Keeping):
             self.index = self.by.choose(call, self.padding)
         self.waiting.append(replace(call, query=call.query.new_empty(0), mask=None))
         if self.index:
-            columns = self.columns(self.index)
-            self.layers += [cut(each, columns, self.positions) for each in self.waiting]
+            self.layers += [self.cut(each, self.index) for each in self.waiting]
             self.waiting.clear()
         return found
 

@@ -35,7 +35,11 @@ class OneRow:
         products = self.products(rows, rows.stop).mul_(self.call.scaling)
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
-        return products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf).softmax(-1)
+        products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
+        if self.call.sinks is None:
+            return products.softmax(-1)
+        sinks = self.call.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
+        return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
 
     def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
         """Which of the keys up to `end` the layer lets these rows see."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from slow_llama import SlowLlama
 from test_decoding_selection import slow_choice
-from tiny_families import padded, prompts, tiny
+from tiny_families import IN_FULL, PLAIN, padded, prompts, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from featurelab.modules import decoding
@@ -76,6 +76,26 @@ def test_rows_of_a_padded_batch_score_as_alone():
                 for ids_row, scores in zip(rows, together, strict=True):
                     alone = decoding.layer_scores(model, ids_row[None], row=row)[0]
                     torch.testing.assert_close(scores, alone, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", [*PLAIN, *IN_FULL, "gpt2"])
+def test_attention_is_what_the_model_tells_of_it(family):
+    """Windows, soft caps, sinks and scales of every family: what heads attend to, summed, beside the model's own."""
+    dtype = torch.float32 if family == "gpt_oss" else torch.float64  # whose experts know no other
+    model, ids, n = tiny(family, "eager", dtype), prompts(2, 20), 20
+    with torch.no_grad():
+        told = model(ids, output_attentions=True).attentions
+    scores = decoding.layer_scores(model, ids, score="softmax")
+    chosen = decoding.h2o(model, 8, window=3).prefill(ids)[2]
+    for layer, weights in enumerate(told):
+        weights = weights.double()
+        for index in range(2):
+            found = scores[index][layer].double().masked_fill(scores[index][layer].isneginf(), 0)
+            torch.testing.assert_close(found, weights[index, :, -1].sum(0), rtol=1e-4, atol=1e-5)
+            kv_heads = chosen[index].shape[1]
+            columns = weights[index].sum(1).view(kv_heads, -1, n).mean(1)[:, : n - 3]
+            best = columns.argsort(dim=1, descending=True)[:, :5].sort().values
+            assert torch.equal(chosen[index][layer, :, :5], best)
 
 
 def test_one_pass_over_all_layers_scores_as_one_pass_a_layer():

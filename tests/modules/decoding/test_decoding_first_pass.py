@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from tiny_families import FAMILIES, prompts, tiny, transformers
+from tiny_families import PLAIN, prompts, tiny, transformers
 
 from featurelab.modules import decoding
 
@@ -32,7 +32,7 @@ class Ran:
             handle.remove()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PLAIN)
 def test_only_the_layers_before_run_and_of_the_filter_layer_only_queries_and_keys(family):
     model = tiny(family, num_hidden_layers=LAYERS)
     with Ran(model) as names:
@@ -108,21 +108,35 @@ def test_the_models_setting_comes_back_also_after_a_failure(attention):
     assert model.config._attn_implementation == attention
 
 
-def test_a_pass_within_a_pass_and_another_model_of_the_same_configuration():
-    """A choice asks another decoder on the same model, and a model that shares its configuration is not listened to."""
+def test_a_choice_that_asks_for_a_choice():
+    model, ids = tiny(), prompts()
+    decoder = decoding.given(model, lambda row: decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0])
+    found = decoder.generate(ids, max_new_tokens=4).tokens
+    assert torch.equal(found, decoding.gemfilter(model, 2, 5).generate(ids, max_new_tokens=4).tokens)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_another_model_of_the_same_configuration_is_not_listened_to():
+    """Nor are passes of one model that begin within a pass of another."""
     model, ids = tiny(), prompts()
     other = type(model)(model.config).double().eval()
+    other.model.config = model.config
+    for layer in other.model.layers:
+        layer.self_attn.config = model.config
     with torch.no_grad():
         plain = other(ids).logits
+    expected = decoding.snapkv(other, 6, window=2).prefill(ids)[1]
     seen = []
 
-    def indices(row):
-        with torch.no_grad():
-            seen.append(torch.equal(other(ids).logits, plain))
-        return decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0]
+    def within(*_):
+        assert other.model.layers[0].self_attn.config._attn_implementation != "sdpa"
+        seen.append(torch.equal(other(ids).logits, plain))
+        seen.append(torch.equal(decoding.snapkv(other, 6, window=2).prefill(ids)[1], expected))
 
-    inner = decoding.given(model, indices).generate(ids, max_new_tokens=4)
-    assert torch.equal(inner.tokens, decoding.gemfilter(model, 2, 5).generate(ids, max_new_tokens=4).tokens)
+    alone = decoding.chosen_tokens(model, ids, filter_layer=3, keep=5)
+    model.model.layers[1].mlp.register_forward_hook(within)
+    together = decoding.chosen_tokens(model, ids, filter_layer=3, keep=5)
+    assert all(map(torch.equal, together, alone))
     assert seen == [True, True]
     assert model.config._attn_implementation == "sdpa"
 
@@ -164,6 +178,7 @@ def small(kind, **sizes):
     (lambda: small("Mamba", state_size=4), "state-space layers"),
     (lambda: small("Bloom", n_layer=2, n_head=2), "attention interface"),
     (lambda: tiny("qwen3", layer_types=["full_attention", "chunked_attention", "full_attention"]), "chunked_attention"),
+    (lambda: small("Jamba", num_experts=2, mamba_d_state=4, intermediate_size=16), "state-space layers"),
     (lambda: torch.nn.Linear(2, 2), "Linear is no causal language model"),
 ])  # fmt: skip
 def test_models_without_such_layers_are_refused(model, message):
