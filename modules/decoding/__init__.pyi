@@ -3,6 +3,7 @@ from .caches import KeptLayer as KeptLayer
 from .caches import kv_bytes as kv_bytes
 from .costs import Costs as Costs
 from .costs import closed_form_costs as closed_form_costs
+from .costs import counted_flops as counted_flops
 from .decoder import Decoder as Decoder
 from .decoder import Generated as Generated
 from .first_pass import chosen_tokens as chosen_tokens

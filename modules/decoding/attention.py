@@ -1,15 +1,15 @@
 """What the attention of a model of `transformers` is given, layer by layer, and what it computes instead if asked to.
 
 Every family of models there calls one function with queries and keys after rotary positions, norms and fused
-projections. While `listening`, that function is ours: it hands each call to a listener, which delegates to what the
-model would have run (the same function, hence the same bits), changes what it is given, or ends the pass.
+projections. While a model is `held`, that function is ours: it hands each call to a listener, which delegates to what
+the model would have run (the same function, hence the same bits), changes what it is given, or ends the pass.
 """
 
 import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -29,7 +29,8 @@ class Call:
     """One layer's attention: query (B, heads, q, e), key (B, kv_heads, n, e) and value, of the tokens of this pass.
 
     `mask` is the model's own: None where it is causal alone, else (B, 1, q, n), bool (may see) or to be added.
-    `window` is how many positions back, its own included, a token of this layer sees; None: all.
+    `window` is how many positions back, its own included, a token of this layer sees; None: all. Products are scaled
+    and, with `softcap` c, bent to c tanh(. / c); `sinks` (heads,) take a share of each softmax that goes to no token.
     """
 
     layer: int
@@ -40,6 +41,7 @@ class Call:
     scaling: float
     window: int | None
     softcap: float | None
+    sinks: Tensor | None
     run: Callable[["Call"], Any] = field(repr=False)
 
     def attended(self) -> Any:
@@ -90,6 +92,8 @@ def shape_of(model: Any) -> Shape:
                          "call model.set_attn_implementation")  # fmt: skip
     if getattr(text, "kv_sharing_modes", None) or getattr(text, "num_kv_shared_layers", 0):
         raise ValueError(f"layers of {name} share keys and values")
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        raise ValueError(f"{name} takes no position_ids: tokens cannot be told where they stand")
     layers, window = text.num_hidden_layers, getattr(text, "sliding_window", None)
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
@@ -103,44 +107,73 @@ def shape_of(model: Any) -> Shape:
     return Shape(layers, heads, getattr(text, "num_key_value_heads", None) or heads, windows)
 
 
-@contextmanager
-def listening(model: Any, listener: Listener) -> Iterator[None]:
-    """Each call of attention of `model` in this thread goes to `listener`, which returns what attention returns.
+@dataclass(frozen=True)
+class Held:
+    """A model whose attention goes through here, what belongs to it, and what its `forward` takes."""
 
-    Other threads and other models run as ever, whatever they share; on the way out, also by an exception, the model's
-    setting is what it was.
+    model: Any
+    shape: Shape
+    modules: frozenset[int]
+    takes: frozenset[str]
+
+
+@contextmanager
+def held(model: Any) -> Iterator[Held]:
+    """In this block passes of `model` may be listened to; blocks of one model within one another cost nothing.
+
+    Without a listener, in other threads, and for other models, whatever they share, attention is as ever. On the way
+    out, also by an exception, the model's setting is what it was.
     """
+    around = _holding.get()
+    if around is not None and around.model is model:
+        yield around
+        return
     _register()
-    shape = shape_of(model)
-    modules = frozenset(map(id, model.modules()))
-    with _renamed(model):
-        token = _listening.set((modules, shape, listener))
-        try:
-            yield
-        finally:
-            _listening.reset(token)
+    takes = frozenset(inspect.signature(model.forward).parameters)
+    found = Held(model, shape_of(model), frozenset(map(id, model.modules())), takes)
+    with _renamed(model), _set(_holding, found):
+        yield found
 
 
 def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions: Tensor, last: int | None) -> Tensor:
     """Logits (B, last, vocabulary) of the last columns. With `last` None, a pass that ends with `Enough`.
 
-    ids, real and positions (B, q): `real` is False where there is padding, on the left. No cache of the model's own is
-    kept, and without `last` no logits are computed.
+    Each call of attention goes to `listener`, which returns what attention returns. ids, real and positions (B, q):
+    `real` is False where there is padding, on the left. No cache of the model's own is kept, and without `last` no
+    logits are computed. Raises ValueError if a layer has no attention that was heard of.
     """
     given = {"input_ids": ids, "attention_mask": real.long(), "position_ids": positions, "use_cache": False}
-    with torch.no_grad(), listening(model, listener):
+    heard: list[int] = []
+
+    def counting(call: Call) -> Any:
+        heard.append(call.layer)
+        return listener(call)
+
+    logits = torch.empty(len(ids), 0, 0)
+    with torch.no_grad(), held(model) as found, _set(_listening, (found, counting)):
         if last is None:
-            try:
+            with suppress(Enough):
                 model.base_model(**given)
-            except Enough:
-                return torch.empty(len(ids), 0, 0)
-            raise ValueError(f"{type(model).__name__} never called the attention that should have ended the pass")
-        keep = {"logits_to_keep": last} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-        logits: Tensor = model(**given, **keep).logits
-        return logits[:, -last:]
+        else:
+            logits = model(**given, **({"logits_to_keep": last} if "logits_to_keep" in found.takes else {})).logits
+    if heard != list(range(len(heard) if last is None else found.shape.layers)):
+        raise ValueError(f"of the {found.shape.layers} layers of {type(model).__name__} only {heard} were heard of")
+    return logits if last is None else logits[:, -last:]
 
 
-_listening: ContextVar[tuple[frozenset[int], Shape, Listener] | None] = ContextVar("listening", default=None)
+_holding: ContextVar[Held | None] = ContextVar("holding", default=None)
+_listening: ContextVar[tuple[Held, Listener] | None] = ContextVar("listening", default=None)
+
+
+@contextmanager
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 _lock = threading.Lock()
 _users: dict[int, tuple[int, str]] = {}  # by configuration: how many listen, and its setting before the first
 
@@ -180,7 +213,7 @@ def _heard(base: str) -> Callable[..., Any]:
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
     ) -> Any:
         own, found = _own(module, base), _listening.get()
-        if found is None or id(module) not in found[0]:
+        if found is None or id(module) not in found[0].modules:
             return own(module, query, key, value, attention_mask, **options)
 
         def run(call: Call) -> Any:
@@ -190,11 +223,14 @@ def _heard(base: str) -> Callable[..., Any]:
                 mask = torch.zeros((), dtype=call.query.dtype, device=mask.device).masked_fill(~mask, unseen)
             return own(module, call.query, call.key, call.value, mask, **options)
 
-        _, shape, listener = found
+        if getattr(module, "is_causal", True) is False:
+            raise ValueError(f"{type(module).__name__} is not causal: its tokens see later ones")
+        of, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        softcap, window = options.get("softcap"), shape.windows[layer]
-        return listener(Call(layer, query, key, value, attention_mask, scaling, window, softcap, run))
+        bent = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
+        window = of.shape.windows[layer]
+        return listener(Call(layer, query, key, value, attention_mask, scaling, window, **bent, run=run))
 
     return attention
 

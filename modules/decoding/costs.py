@@ -1,6 +1,10 @@
-"""What the methods cost in closed form (theorem 9.3 of Shi's dissertation, 2024)."""
+"""What the methods cost: in closed form (theorem 9.3 of Shi's dissertation, 2024), and counted."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 
 class Costs(NamedTuple):
@@ -38,3 +42,25 @@ def closed_form_costs(
         "h2o": snap,
         "gemfilter": Costs(r * h * n**2 * e, m * h * (k**2 + t**2) * e, r * w + 2 * g * n * e, kept),
     }
+
+
+def counted_flops(call: Callable[[], object], *, attention: bool = False) -> int:
+    """Multiplications and additions of the matrix products that run in `call`, those of fused attention included.
+
+    With `attention`, those of attention alone: fused, or products of batches of matrices, which nothing else of these
+    models has. As torch counts, masked products too, on CPU and GPU alike.
+    """
+    counter = FlopCounterMode(display=False, custom_mapping={_ON_CPU: _fused})
+    with counter:
+        call()
+    counts = counter.get_flop_counts()["Global"]
+    return sum(number for kind, number in counts.items() if not attention or any(name in str(kind) for name in _OURS))
+
+
+_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # torch counts those of GPUs only
+_OURS = ("bmm", "scaled_dot_product")
+
+
+def _fused(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    found: int = sdpa_flop_count(query, key, value)
+    return found

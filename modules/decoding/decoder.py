@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
-from .attention import Call, passed, shape_of
+from .attention import Call, held, passed, shape_of
 from .caches import Continuing, KeptCache, KeptLayer, cut
 
 
@@ -41,6 +41,11 @@ class Prompt:
         return (self.real.long().cumsum(1) - 1).clamp(min=0)
 
     @property
+    def rows(self) -> list[Tensor]:
+        """The real tokens of each row."""
+        return [row[own] for row, own in zip(self.ids, self.real, strict=True)]
+
+    @property
     def lengths(self) -> list[int]:
         return [int(length) for length in self.real.sum(1)]
 
@@ -63,7 +68,7 @@ def prompt_of(ids: Tensor, mask: Tensor | None, device: Any) -> Prompt:
         raise ValueError("each row needs at least one token that is not padding")
     if real.all():
         return Prompt(ids, real)
-    return left_padded([row[own] for row, own in zip(ids, real, strict=True)])
+    return left_padded(Prompt(ids, real).rows)
 
 
 def left_padded(rows: Sequence[Tensor]) -> Prompt:
@@ -84,24 +89,25 @@ class Keeping:
 
     def __call__(self, call: Call) -> Any:
         found = call.attended()
-        self.layers.append(cut(call, self.columns(self.indices_of(call)), self.positions))
+        self.layers.append(self.cut(call, self.indices_of(call)))
         return found
 
     def indices_of(self, call: Call) -> list[Tensor] | None:
         """By row, (k,) or (kv_heads, k) of its real tokens; None: all."""
         return None
 
-    def columns(self, indices: list[Tensor] | None) -> list[Tensor] | None:
-        """Their places in the batch; None where nothing is cut off."""
-        if indices is None or all(each.shape[-1] == n for each, n in zip(indices, self.lengths, strict=True)):
-            return None
-        return [each + padding for each, padding in zip(indices, self.padding, strict=True)]
+    def cut(self, call: Call, indices: list[Tensor] | None) -> KeptLayer:
+        if indices is not None:
+            all_kept = all(each.shape[-1] == n for each, n in zip(indices, self.lengths, strict=True))
+            columns = [each + padding for each, padding in zip(indices, self.padding, strict=True)]
+            indices = None if all_kept else columns
+        return cut(call, indices, self.positions, not any(self.padding))
 
     def chosen(self) -> list[Tensor]:
         return [torch.arange(n, device=self.positions.device) for n in self.lengths]
 
     def cache(self) -> KeptCache:
-        return KeptCache(tuple(self.layers), self.positions.amax(1) + 1)
+        return KeptCache(self.layers, self.positions.amax(1) + 1)
 
 
 def prefilled(model: Any, keeping: Keeping) -> tuple[KeptCache, Tensor]:
@@ -111,17 +117,18 @@ def prefilled(model: Any, keeping: Keeping) -> tuple[KeptCache, Tensor]:
     return keeping.cache(), logits[:, -1]
 
 
-def continued(
-    model: Any, cache: KeptCache, ids: Tensor, real: Tensor | None, last: int = 1
-) -> tuple[KeptCache, Tensor]:
-    """The cache after further tokens (B, q), and their last logits (B, last, vocabulary); `real` None: all are real."""
-    all_real = real is None
-    real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-    places = cache.following[:, None] + real.long().cumsum(1) - 1
-    listener = Continuing(cache, places.masked_fill(~real, -1), all_real)
+def continued(model: Any, cache: KeptCache, ids: Tensor, real: Tensor | None, last: int = 1) -> Tensor:
+    """The last logits (B, last, vocabulary) of further tokens (B, q), which the cache holds then.
+
+    `real` (B, q) is False at padding, anywhere; None: nowhere.
+    """
+    step = torch.ones_like(ids) if real is None else real.long()
+    places = cache.following[:, None] + step.cumsum(1) - 1
+    listener = Continuing(cache, places.masked_fill(step == 0, -1), real is None)
     everything = torch.ones_like(ids)  # what sees what is the listener's affair
     logits = passed(model, listener, ids, everything, places.clamp(min=0), last)
-    return KeptCache(tuple(listener.layers), cache.following + real.sum(1)), logits
+    cache.following = cache.following + step.sum(1)
+    return logits
 
 
 class Decoder(ABC):
@@ -147,23 +154,23 @@ class Decoder(ABC):
         """
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
-        cache, logits, chosen = self._begun(input_ids, attention_mask, after)
-        stops = torch.tensor([stop] if isinstance(stop, int) else sorted(stop or ()), device=logits.device).long()
-        running = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
-        tokens, kept = [], []
-        while True:
-            kept += [logits] if keep_logits else []
-            token = logits.to(torch.promote_types(logits.dtype, torch.float32)).argmax(-1)
-            fed = running
-            if len(stops):
-                token = torch.where(running, token, stops[0])
-                running = running & ~torch.isin(token, stops)
-            tokens.append(token)
-            if len(tokens) == max_new_tokens or not (len(stops) == 0 or bool(running.any())):
-                break
-            real = None if not len(stops) or bool(fed.all()) else fed[:, None]
-            cache, found = continued(self.model, cache, token[:, None], real)
-            logits = found[:, -1]
+        with held(self.model):
+            cache, logits, chosen = self._begun(input_ids, attention_mask, after)
+            stops = torch.tensor([stop] if isinstance(stop, int) else sorted(stop or ()), device=logits.device).long()
+            fed = running = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
+            tokens: list[Tensor] = []
+            kept = [logits] if keep_logits else []
+            while True:
+                token = logits.to(torch.promote_types(logits.dtype, torch.float32)).argmax(-1)
+                if len(stops):
+                    token, fed = torch.where(running, token, stops[0]), running
+                    running = running & ~torch.isin(token, stops)
+                tokens.append(token)
+                if len(tokens) == max_new_tokens or (len(stops) and not bool(running.any())):
+                    break
+                real = None if not len(stops) or bool(fed.all()) else fed[:, None]
+                logits = continued(self.model, cache, token[:, None], real)[:, -1]
+                kept += [logits] if keep_logits else []
         return Generated(torch.stack(tokens, 1), chosen, cache, fed, torch.stack(kept, 1) if kept else None)
 
     def score(
@@ -171,11 +178,12 @@ class Decoder(ABC):
         attention_mask: Tensor | None = None, *, after: Generated | None = None,
     ) -> Float[Tensor, "B t"]:  # fmt: skip
         """log p of each token of a continuation, given the prompt as this method keeps it and the tokens before."""
-        cache, first, _ = self._begun(input_ids, attention_mask, after)
-        logits, continuation = first[:, None], continuation.to(first.device)
-        if continuation.shape[1] > 1:
-            _, later = continued(self.model, cache, continuation[:, :-1], None, continuation.shape[1] - 1)
-            logits = torch.cat([logits, later], dim=1)
+        with held(self.model):
+            cache, first, _ = self._begun(input_ids, attention_mask, after)
+            logits, continuation = first[:, None], continuation.to(first.device)
+            if continuation.shape[1] > 1:
+                later = continued(self.model, cache, continuation[:, :-1], None, continuation.shape[1] - 1)
+                logits = torch.cat([logits, later], dim=1)
         exact = torch.promote_types(logits.dtype, torch.float32)
         return logits.to(exact).log_softmax(-1).gather(2, continuation[..., None])[..., 0]
 
@@ -190,8 +198,8 @@ class Decoder(ABC):
         ids = torch.cat([after.tokens[:, -1:], ids], dim=1)
         prompt = prompt_of(ids, torch.cat([after.pending[:, None], mask.bool()], dim=1), device)
         real: Bool[Tensor, "B q"] | None = None if bool(prompt.real.all()) else prompt.real
-        cache, logits = continued(self.model, after.cache, prompt.ids, real)
-        return cache, logits[:, -1], after.chosen
+        cache = after.cache.copy()
+        return cache, continued(self.model, cache, prompt.ids, real)[:, -1], after.chosen
 
 
 def device_of(model: Any) -> torch.device:

@@ -1,13 +1,15 @@
 """What is kept of a prompt: by an early layer, by each head for itself, by anyone, or everything."""
 
+from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .attention import Call
-from .caches import KeptCache, cut
+from .caches import KeptCache
 from .decoder import Decoder, Keeping, Prompt, device_of, left_padded, prefilled, prompt_of
 from .first_pass import check, chosen_tokens, scored
 from .scores import OneRow, Row, Score, heavy_scores, window_scores
@@ -37,7 +39,10 @@ def gemfilter(
 
     Raises ValueError for arguments and models that cannot be.
     """
-    return _GemFilter(model, filter_layer, Choice(keep, pool, kernel, keep_last, keep_first), score, row, runs)
+    if runs not in (1, 2):
+        raise ValueError(f"runs must be 1 or 2, got {runs}")
+    by = _Filter(filter_layer, Choice(keep, pool, kernel, keep_last, keep_first), score, row)
+    return _GemFilter(model, by) if runs == 2 else _OneRun(model, by)
 
 
 def snapkv(model: Any, keep: int = 1024, *, window: int = 32, kernel: int = 5) -> Decoder:
@@ -71,70 +76,80 @@ class _Whole(Decoder):
         return *prefilled(self.model, keeping), keeping.chosen()
 
 
-class _Given(_Whole):
+class _Chosen(_Whole):
+    """The whole model reads what was chosen, as if that were the prompt."""
+
+    @abstractmethod
+    def choose(self, prompt: Prompt) -> list[Tensor]:
+        """By row, ascending indices of its real tokens."""
+
+    def read(self, prompt: Prompt) -> Read:
+        chosen = self.choose(prompt)
+        rows = [row[index] for row, index in zip(prompt.rows, chosen, strict=True)]
+        cache, logits, _ = super().read(left_padded(rows))
+        return cache, logits, chosen
+
+
+class _Given(_Chosen):
     def __init__(self, model: Any, indices_of: Callable[[Tensor], Tensor]) -> None:
         super().__init__(model)
         self.indices_of = indices_of
 
-    def prefill(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Read:
-        prompt = prompt_of(input_ids, attention_mask, device_of(self.model))
-        rows = [row[-length:] for row, length in zip(prompt.ids, prompt.lengths, strict=True)]
-        chosen = [self.ordered(row, torch.as_tensor(self.indices_of(row)).to(row.device)) for row in rows]
-        return self.second(rows, chosen)
-
-    def second(self, rows: list[Tensor], chosen: list[Tensor]) -> Read:
-        cache, logits, _ = self.read(left_padded([row[index] for row, index in zip(rows, chosen, strict=True)]))
-        return cache, logits, chosen
+    def choose(self, prompt: Prompt) -> list[Tensor]:
+        return [self.ordered(row, torch.as_tensor(self.indices_of(row)).to(row.device)) for row in prompt.rows]
 
     @staticmethod
     def ordered(row: Tensor, index: Tensor) -> Tensor:
-        index = index.long().sort().values
-        if index.ndim != 1 or not len(index) or index[0] < 0 or index[-1] >= len(row) or (index.diff() == 0).any():
+        index = index.long().flatten().sort().values
+        if not len(index) or index[0] < 0 or index[-1] >= len(row) or (index.diff() == 0).any():
             raise ValueError(f"chosen tokens must be different ones of the prompt's {len(row)}, got {index.tolist()}")
         return index
 
 
-class _GemFilter(_Given):
-    def __init__(self, model: Any, filter_layer: int, choice: Choice, score: Score, row: Row, runs: int) -> None:
-        super().__init__(model, self.tokens)
-        check(score, row, [filter_layer], self.shape.layers)
-        if runs not in (1, 2):
-            raise ValueError(f"runs must be 1 or 2, got {runs}")
-        self.filter_layer, self.choice, self.score_by, self.row, self.runs = filter_layer, choice, score, row, runs
+@dataclass(frozen=True)
+class _Filter:
+    """How one layer, one-based, chooses."""
 
-    def tokens(self, row: Tensor) -> Tensor:
-        return self.choose(row[None])[0]
+    layer: int
+    choice: Choice
+    score: Score
+    row: Row
 
-    def choose(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """The first pass alone."""
-        options: Any = vars(self.choice) | {"score": self.score_by, "row": self.row}
-        return chosen_tokens(self.model, input_ids, attention_mask, filter_layer=self.filter_layer, **options)
+    def choose(self, call: Call, padding: list[int]) -> list[Tensor]:
+        return [self.choice(each) for each in scored(call, padding, self.score, self.row)]
 
-    def prefill(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Read:
-        prompt = prompt_of(input_ids, attention_mask, device_of(self.model))
-        if self.runs == 1:
-            keeping = _KeepingChosen(prompt, self)
-            return *prefilled(self.model, keeping), keeping.chosen()
-        rows = [row[-length:] for row, length in zip(prompt.ids, prompt.lengths, strict=True)]
-        return self.second(rows, self.choose(prompt.ids, prompt.real))
+
+class _GemFilter(_Chosen):
+    def __init__(self, model: Any, by: _Filter) -> None:
+        super().__init__(model)
+        check(by.score, by.row, [by.layer], self.shape.layers)
+        self.by = by
+
+    def choose(self, prompt: Prompt) -> list[Tensor]:
+        options: Any = vars(self.by.choice) | {"score": self.by.score, "row": self.by.row}
+        return chosen_tokens(self.model, prompt.ids, prompt.real, filter_layer=self.by.layer, **options)
+
+
+class _OneRun(_GemFilter):
+    def read(self, prompt: Prompt) -> Read:
+        keeping = _KeepingChosen(prompt, self.by)
+        return *prefilled(self.model, keeping), keeping.chosen()
 
 
 class _KeepingChosen(Keeping):
-    """Layers before the filter layer wait whole until it has chosen."""
+    """Keys and values of the layers before the filter layer wait whole until it has chosen."""
 
-    def __init__(self, prompt: Prompt, method: _GemFilter) -> None:
+    def __init__(self, prompt: Prompt, by: _Filter) -> None:
         super().__init__(prompt)
-        self.method, self.waiting, self.index = method, list[Call](), list[Tensor]()
+        self.by, self.waiting, self.index = by, list[Call](), list[Tensor]()
 
     def __call__(self, call: Call) -> Any:
         found = call.attended()
-        self.waiting.append(call)
-        if call.layer == self.method.filter_layer - 1:
-            scores = scored(call, self.padding, self.method.score_by, self.method.row)
-            self.index = [self.method.choice(each) for each in scores]
+        if call.layer == self.by.layer - 1:
+            self.index = self.by.choose(call, self.padding)
+        self.waiting.append(replace(call, query=call.query.new_empty(0), mask=None))
         if self.index:
-            columns = self.columns(self.index)
-            self.layers += [cut(each, columns, self.positions) for each in self.waiting]
+            self.layers += [self.cut(each, self.index) for each in self.waiting]
             self.waiting.clear()
         return found
 
@@ -151,7 +166,8 @@ class _ByHead(Decoder):
         self.keep, self.window, self.kernel, self.heavy = keep, window, kernel, heavy
 
     def prefill(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Read:
-        keeping = _KeepingByHead(prompt_of(input_ids, attention_mask, device_of(self.model)), self)
+        prompt = prompt_of(input_ids, attention_mask, device_of(self.model))
+        keeping = _KeepingByHead(prompt, self)
         return *prefilled(self.model, keeping), keeping.chosen()
 
     def indices(self, one: OneRow) -> Tensor:

@@ -11,7 +11,7 @@ from .attention import Call
 
 Score = Literal["raw", "scaled", "softmax"]
 Row = Literal["last", "middle", "largest_norm"]
-AT_ONCE = 2**24  # numbers of attention held at once where all rows count
+AT_ONCE = {"cpu": 2**20, "other": 2**26}  # numbers of attention held at once, where all rows count
 
 
 class OneRow:
@@ -22,36 +22,42 @@ class OneRow:
         self.query, self.key = call.query[index, :, padding:], call.key[index, :, padding:]
         self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
 
-    def products(self, rows: Tensor) -> Float[Tensor, "heads rows n"]:
-        """q . k of every head for these rows of queries with all keys; heads that share keys stand together."""
-        kv_heads = self.key.shape[0]
+    def products(self, rows: slice, end: int | None = None) -> Float[Tensor, "heads rows end"]:
+        """q . k of every head for these rows of queries with keys up to `end`; heads that share keys are neighbours."""
         query = self.query[:, rows].to(self.exact)
-        grouped = query.reshape(kv_heads, -1, query.shape[-1])
-        parts = [grouped @ part.to(self.exact).mT for part in self.key.split(2**14, dim=1)]
-        return torch.cat(parts, dim=-1).view(len(query), len(rows), self.n)
+        grouped = query.reshape(len(self.key), -1, query.shape[-1])
+        parts = [grouped @ part.to(self.exact).mT for part in self.key[:, :end].split(2**14, dim=1)]
+        found = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return found.view(*query.shape[:2], -1)
 
-    def weights(self, rows: Tensor) -> Float[Tensor, "heads rows n"]:
-        """Attention of these rows, after the softmax, as the layer has it."""
-        products = self.products(rows) * self.call.scaling
+    def weights(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
+        """Attention of these rows, after the softmax, as the layer has it, on the keys up to the last of them."""
+        products = self.products(rows, rows.stop).mul_(self.call.scaling)
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
-        return products.masked_fill(~self.seen(rows), -torch.inf).softmax(-1)
+        products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
+        if self.call.sinks is None:
+            return products.softmax(-1)
+        sinks = self.call.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
+        return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
 
-    def seen(self, rows: Tensor) -> Bool[Tensor, "rows n"]:
-        """Which keys the layer lets these rows see."""
-        mask = self.call.mask
+    def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
+        """Which of the keys up to `end` the layer lets these rows see."""
+        mask, keys = self.call.mask, self.keys[:end]
         if mask is None:
-            return self.keys <= rows[:, None]
-        own = mask[min(self.index, len(mask) - 1), 0, rows + self.padding, self.padding :]
+            return keys <= self.keys[rows, None]
+        own = mask[min(self.index, len(mask) - 1), 0, self.padding :, self.padding :][rows, :end]
         return own if own.dtype == torch.bool else own > -1
 
     @property
     def keys(self) -> Tensor:
         return torch.arange(self.n, device=self.key.device)
 
-    def chunks(self) -> Iterator[Tensor]:
-        """All rows, as many at once as memory should hold."""
-        return iter(self.keys.split(max(1, AT_ONCE // (len(self.query) * self.n))))
+    def chunks(self) -> Iterator[slice]:
+        """All rows, so many at once that their numbers stay in a processor's cache, or keep a GPU busy."""
+        most = AT_ONCE.get(self.key.device.type, AT_ONCE["other"])
+        step = max(1, most // (len(self.query) * self.n))
+        return (slice(begin, min(begin + step, self.n)) for begin in range(0, self.n, step))
 
 
 def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
@@ -63,32 +69,38 @@ def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
     from it has -inf.
     """
     at = _row(one, row)
-    seen = one.seen(at)[0]
+    stop = at.stop
+    unseen = ~one.seen(at, stop)[0]
     if score == "softmax":
-        return one.weights(at)[:, 0].sum(0).masked_fill(~seen, -torch.inf)
+        found = one.weights(at)[:, 0].sum(0).masked_fill(unseen, -torch.inf)
+        return torch.nn.functional.pad(found, (0, one.n - stop), value=-torch.inf)
     found = one.products(at)[:, 0].sum(0) * (one.call.scaling if score == "scaled" else 1)
-    return found.masked_fill(~(seen | (one.keys > at)), -torch.inf)
+    found[:stop].masked_fill_(unseen, -torch.inf)
+    return found
 
 
-def _row(one: OneRow, row: Row) -> Tensor:
-    if row == "last":
-        return one.keys[-1:]
-    if row == "middle":
-        return one.keys[one.n // 2][None]
-    norms = [one.products(rows).sum(0).masked_fill(~one.seen(rows), 0).norm(dim=1) for rows in one.chunks()]
-    return torch.cat(norms).argmax()[None]
+def _row(one: OneRow, row: Row) -> slice:
+    if row == "largest_norm":
+        norms = [
+            one.products(rows, rows.stop).sum(0).masked_fill(~one.seen(rows, rows.stop), 0).norm(dim=1)
+            for rows in one.chunks()
+        ]
+        at = int(torch.cat(norms).argmax())
+    else:
+        at = one.n - 1 if row == "last" else one.n // 2
+    return slice(at, at + 1)
 
 
 def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
     """SnapKV: attention of the last `window` rows, summed over them; the mean over the heads that share keys."""
-    return _shared(one, one.weights(one.keys[-window:]).sum(1))
+    return _shared(one, one.weights(slice(one.n - window, one.n)).sum(1))
 
 
 def heavy_scores(one: OneRow) -> Float[Tensor, "kv_heads n"]:
     """H2O: attention of all rows, summed over them; the mean over the heads that share keys."""
     total = torch.zeros(len(one.query), one.n, dtype=one.exact, device=one.key.device)
     for rows in one.chunks():
-        total += one.weights(rows).sum(1)
+        total[:, : rows.stop] += one.weights(rows).sum(1)
     return _shared(one, total)
 
 

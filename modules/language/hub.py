@@ -1,4 +1,4 @@
-"""Published causal language models through `transformers` (the extra `lm`), which nothing else imports."""
+"""Published causal language models through `transformers` (the extra `lm`)."""
 
 import inspect
 from collections.abc import Sequence

@@ -65,6 +65,7 @@ def panels(runs, axes):
     layer = int(kept["layer"][0])
     length, heads = int(kept["length"][0]), len(kept["snapkv"]) // len(kept["gemfilter"])
     for axis in axes[0]:
+        axis.set_axisbelow(True)
         for begin in kept["needles"]:
             own = begin == kept["needle"][0]
             axis.axvspan(begin - 1, begin + 3, color=CATEGORIES[0] if own else "#c9cdd2", alpha=0.4, linewidth=0)

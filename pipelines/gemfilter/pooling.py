@@ -39,7 +39,7 @@ def accuracy_as_printed(runs):
 
 @figure.claim("p3_max_pooling_and_the_question", origin="corrected", paper="LongBench 34.50 against 36.72",
     says="with max pooling and the last two tokens kept the model answers and GemFilter does as well, less 0.05 "
-    "(difference; k = 16)", expect={"full": at_least(0.95), "difference": at_least(-0.05)},
+    "(difference; k = 16)", expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1),
     unspecific=haystack.BLIND, untested=STAND_IN)  # fmt: skip
 def as_it_works(runs):
     full = runs.at("accuracy/full", usual(runs))

@@ -26,7 +26,7 @@ def gain(runs, step, kind="accuracy"):
 @figure.claim("c08_as_good_where_trained", paper="0.838 and 0.827",
     says="at a trained length the model answers (share), and one run or two makes no difference of more than 0.05 "
     "(laptop k = 16, max pooling, keep_last 2)",
-    expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)})  # fmt: skip
+    expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)}, within=(-1, 1))  # fmt: skip
 def as_good(runs):
     return {"full": runs.at("accuracy/full", usual(runs)), "difference": gain(runs, usual(runs))}
 
