@@ -1,4 +1,5 @@
 from . import data as data
+from . import decoding as decoding
 from . import language as language
 from . import learners as learners
 from . import measures as measures

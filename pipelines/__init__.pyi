@@ -6,6 +6,7 @@ from pydantic import model_validator as model_validator
 from scipy import stats as stats
 
 from featurelab.modules import data as data
+from featurelab.modules import decoding as decoding
 from featurelab.modules import language as language
 from featurelab.modules import learners as learners
 from featurelab.modules import measures as measures

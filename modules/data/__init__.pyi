@@ -10,6 +10,7 @@ from .causal import environmental_features as environmental_features
 from .causal import signs as signs
 from .causal import signs_and_noise as signs_and_noise
 from .coarse_mixture import NuisanceMixture as NuisanceMixture
+from .curriculum import Levels as Levels
 from .dictionary import DictionaryData as DictionaryData
 from .dictionary import dictionary_matrix as dictionary_matrix
 from .digit_classes import BalancedDigits as BalancedDigits
@@ -38,6 +39,11 @@ from .mixtures import class_rows as class_rows
 from .modular import ModularAddition as ModularAddition
 from .modular import residue_sum as residue_sum
 from .modular import residue_tuples as residue_tuples
+from .needles import NEEDLE as NEEDLE
+from .needles import NEEDLE_WORDS as NEEDLE_WORDS
+from .needles import NeedlePrompts as NeedlePrompts
+from .needles import Needles as Needles
+from .needles import hidden_needles as hidden_needles
 from .parities import LinearMargin as LinearMargin
 from .parities import StructuredParity as StructuredParity
 from .parities import UniformParity as UniformParity
@@ -74,6 +80,7 @@ from .public_sources import require as require
 from .public_sources import source as source
 from .public_texts import LabelledTexts as LabelledTexts
 from .public_texts import public_texts as public_texts
+from .public_texts import text_rows as text_rows
 from .random_fields import class_clouds as class_clouds
 from .random_fields import random_fields as random_fields
 from .regression_prompts import RegressionPrompts as RegressionPrompts

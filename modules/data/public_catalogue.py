@@ -32,13 +32,13 @@ class Source:
     name: str
     repo_id: str | None  # None: no repository with such columns is known to us
     config: str | None  # None: the repository has one
-    splits: MappingProxyType[str, int]  # split -> rows on the hub
-    label: str  # column
+    splits: MappingProxyType[str, int]  # split -> rows on the hub, 0 where we do not know
+    label: str  # column; empty where rows have no classes
     classes: int
     needs: str
     url: str  # licence and citation
     size: int = 0  # pictures are resized to size x size
-    texts: tuple[str, ...] = ()  # columns of text, for a dataset that has no pictures
+    texts: tuple[str, ...] = ()  # columns of text, or of lists of texts, for a dataset that has no pictures
     image: str = "image"  # column; `load` calls it `image`
     test: str = "test"  # the split that stands for the test set
     channels: int = 3
@@ -54,7 +54,7 @@ class Source:
 
     @property
     def columns(self) -> list[str]:
-        return [*(self.texts or ("image",)), self.label, *(column for column in (self.coarse, self.domain) if column)]
+        return [*(self.texts or ("image",)), *filter(None, (self.label, self.coarse, self.domain))]
 
 
 def _splits(**rows: int) -> MappingProxyType[str, int]:

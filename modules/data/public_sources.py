@@ -6,6 +6,7 @@ Loading never touches the network: rows come from parquet files under a data fol
 
 import difflib
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -47,7 +48,8 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     """The columns of a split that are used, as a memory-mapped `datasets.Dataset`; pictures stand in `image`.
 
     Rows come from `<root>/<name>/<split>*.parquet` where there are such files (root: the argument, else the environment
-    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads.
+    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads. Texts without classes are also read from
+    `<split>*.jsonl`, and where they have one column, from any `*.txt`, a row each.
     Raises DatasetMissing if neither has it; ValueError for an unknown name or split, and for files without these
     columns or whose classes are not ours in number, name or order.
     """
@@ -57,9 +59,10 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     datasets = _datasets(entry)
     datasets.disable_progress_bars()
     folder = root or os.environ.get("FEATURELAB_DATA")
-    files = sorted(str(path) for path in Path(folder, name).glob(f"{split}*.parquet")) if folder else []
+    kind, files = _files(entry, split, folder)
     if files:
-        rows = datasets.load_dataset("parquet", data_files={split: files}, split=split)
+        options = {"sample_by": "document"} if kind == "text" else {}
+        rows = datasets.load_dataset(kind, data_files={split: files}, split=split, **options)
         origin = f"{folder}/{name}"
     elif entry.repo_id is None:
         raise _missing(entry)
@@ -75,7 +78,8 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     absent = [column for column in entry.columns if column not in rows.column_names]
     if absent:
         raise ValueError(f"{origin} has no column {absent[0]!r}; its columns are {rows.column_names}")
-    _agree(rows.features[entry.label], entry.names, entry.classes, f"{origin}, {entry.label}", entry.known)
+    if entry.label:
+        _agree(rows.features[entry.label], entry.names, entry.classes, f"{origin}, {entry.label}", entry.known)
     if entry.coarse:
         coarse = entry.coarse_names or ()
         _agree(rows.features[entry.coarse], coarse, len(coarse), f"{origin}, {entry.coarse}")
@@ -87,8 +91,10 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
 
 def require(name: str, *, root: str | Path | None = None) -> None:
     """Raise DatasetMissing unless the training and the test split are on this machine; reads no rows."""
-    for split in ("train", source(name).test):
-        load(name, split, root=root)
+    entry = source(name)
+    for split in ("train", entry.test):
+        if split in entry.splits:
+            load(name, split, root=root)
 
 
 def fetch(name: str) -> None:
@@ -198,11 +204,23 @@ def digest(rows: Any, entry: Source) -> str:
     for table in rows.with_format("arrow").iter(batch_size=1000):
         for column in entry.texts:
             for text in table[column].to_pylist():
-                total.update(f"{len(text.encode())} {text}".encode())
+                said = text if isinstance(text, str) else json.dumps(text)
+                total.update(f"{len(said.encode())} {said}".encode())
         for picture in () if entry.texts else table["image"].combine_chunks().field("bytes"):
             total.update(picture.as_buffer())
-        total.update(table[entry.label].to_numpy().astype("<i8").tobytes())
+        if entry.label:
+            total.update(table[entry.label].to_numpy().astype("<i8").tobytes())
     return total.hexdigest()
+
+
+def _files(entry: Source, split: str, folder: str | Path | None) -> tuple[str, list[str]]:
+    """The files of a split in a data folder, if any, and the name under which `datasets` reads such."""
+    plain = {"json": f"{split}*.jsonl"} | ({"text": "*.txt"} if len(entry.texts) == 1 else {})
+    for kind, pattern in ({"parquet": f"{split}*.parquet"} | ({} if entry.label else plain)).items():
+        files = sorted(str(path) for path in Path(folder, entry.name).glob(pattern)) if folder else []
+        if files:
+            return kind, files
+    return "parquet", []
 
 
 def _agree(

@@ -1,7 +1,7 @@
 """Texts of public datasets with their labels, for prompts."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
@@ -25,8 +25,8 @@ def public_texts(name: str, split: str, *, root: str | Path | None = None) -> La
     of its classes, as those of a split which is not public.
     """
     entry = source(name)
-    if not entry.texts:
-        raise ValueError(f"{name} holds pictures, no texts")
+    if not entry.texts or not entry.label:
+        raise ValueError(f"{name} holds {'texts without classes' if entry.texts else 'pictures, no texts'}")
     rows = load(name, split, root=root)
     found = labels(rows, entry.label)
     if not np.isin(found, range(entry.classes)).all():
@@ -34,3 +34,12 @@ def public_texts(name: str, split: str, *, root: str | Path | None = None) -> La
     columns = [rows[column] for column in entry.texts]
     joined = tuple("\n".join(part.strip() for part in parts) for parts in zip(*columns, strict=True))
     return LabelledTexts(joined, found, entry.names or ())
+
+
+def text_rows(name: str, split: str, *, root: str | Path | None = None) -> list[dict[str, Any]]:
+    """The rows of a split of texts: texts and lists of texts by column. Raises as `load`; ValueError for pictures."""
+    entry = source(name)
+    if not entry.texts:
+        raise ValueError(f"{name} holds pictures, no texts")
+    rows: list[dict[str, Any]] = load(name, split, root=root).to_list()
+    return rows

@@ -1,4 +1,4 @@
-"""Which public datasets of texts there are: those of GLUE with two classes, subjectivity, reviews and news."""
+"""Which public datasets of texts there are: sentences and reviews by class, news, long tasks (LongBench), essays."""
 
 from types import MappingProxyType
 
@@ -18,6 +18,17 @@ def _glue(
     )  # fmt: skip
 
 
+def _longbench(task: str, rows: int = 200) -> Source:
+    """A task of LongBench. The authors' repository is a script, which `datasets` 4 and later do not run; this copy is
+    parquet."""
+    return Source(
+        name=f"longbench_{task}", repo_id="Xnhyacinth/LongBench", config=task, splits=MappingProxyType({"test": rows}),
+        label="", classes=0, needs="a few MB of downloads; licences of its sources", texts=LONG,
+        url="https://github.com/THUDM/LongBench",
+    )  # fmt: skip
+
+
+LONG = ("context", "input", "answers", "all_classes")
 TEXTS = {
     source.name: source
     for source in (
@@ -54,6 +65,22 @@ TEXTS = {
             "70 MB of downloads; non-commercial use only"),
         _glue("rte", (2_490, 277, 3_000), ("sentence1", "sentence2"), ("entailment", "not_entailment"),
             "1 MB of downloads"),
+        _longbench("2wikimqa"), _longbench("gov_report"), _longbench("hotpotqa"), _longbench("multi_news"),
+        _longbench("multifieldqa_en", 150), _longbench("musique"), _longbench("narrativeqa"),
+        _longbench("passage_count"), _longbench("passage_retrieval_en"), _longbench("qasper"), _longbench("qmsum"),
+        _longbench("samsum"), _longbench("trec"), _longbench("triviaqa"),
+        Source(
+            name="paul_graham_essays",
+            repo_id="sgoel9/paul_graham_essays",
+            config=None,
+            splits=MappingProxyType({"train": 0}),
+            label="",
+            classes=0,
+            needs="3 MB of downloads; licence MIT as its card says, essays by P. Graham",
+            url="https://huggingface.co/datasets/sgoel9/paul_graham_essays",
+            texts=("text",),
+            test="train",
+        ),
         Source(
             name="sst2",
             repo_id="stanfordnlp/sst2",

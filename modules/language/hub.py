@@ -7,7 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .hub_files import ModelMissing, find_model, weight_files
+from featurelab.modules.data import stream
+from featurelab.modules.dtypes import Dtype, dtype_name
+
+from .hub_files import ModelMissing, find_model, require_transformers, weight_files
 from .model import Encoded, LanguageModel
 from .prompts import Template
 
@@ -53,6 +56,11 @@ class HubModel(LanguageModel):
             for index, ids, places in zip(chosen, some["input_ids"], some["offset_mapping"], strict=True):
                 found[index] = Encoded(list(ids), [(int(a), int(b)) for a, b in places])
         return [found[index] for index in range(len(texts))]
+
+    def said(self, ids: Tensor) -> str:
+        """Tokens (length,) as text, special ones left out."""
+        text: str = self.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+        return text
 
     def logits(self, ids: Tensor, real: Tensor, last: int) -> Tensor:
         keep = {"logits_to_keep": last} if "logits_to_keep" in self._takes else {}
@@ -103,3 +111,68 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     except OSError as error:
         raise ModelMissing(f"model {name!r} cannot be read from {folder}: {str(error).splitlines()[0]}") from error
     return HubModel(net.to(device), tokenizer, chat=chat)
+
+
+def llama(
+    vocabulary: int, *, width: int = 64, hidden: int = 128, layers: int = 4, heads: int = 4, kv_heads: int = 2,
+    longest: int = 4096, base: float = 10_000.0, embedding_std: float = 0.5, seed: int, dtype: Dtype = "float32",
+) -> Any:  # fmt: skip
+    """An untrained `LlamaForCausalLM`: no biases, untied, grouped heads, rotary positions to the base `base`.
+
+    Embeddings are N(0, embedding_std^2), other weights U(-1, 1) / sqrt(fan_in), scales of norms 1, each tensor drawn
+    from (seed, its name). Raises ModelMissing without transformers, ValueError for heads that do not divide.
+    """
+    if width % heads or heads % kv_heads:
+        raise ValueError(f"heads must divide width, and kv_heads heads: {heads}, {width}, {kv_heads}")
+    require_transformers()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    net: Any = LlamaForCausalLM(LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, max_position_embeddings=longest,
+        rope_parameters={"rope_type": "default", "rope_theta": base}, tie_word_embeddings=False, attention_bias=False,
+        mlp_bias=False, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+    ))  # fmt: skip
+    for name, weight in net.named_parameters():
+        if weight.ndim == 2:
+            chance = stream(seed, name)
+            embeds = "embed" in name
+            drawn = chance.standard_normal(weight.shape) if embeds else chance.uniform(-1, 1, weight.shape)
+            scale = embedding_std if embeds else weight.shape[1] ** -0.5
+            weight.data.copy_(torch.from_numpy(scale * drawn))
+    return net.to(getattr(torch, dtype_name(dtype)))
+
+
+def sized_llama(
+    vocabulary: int, *, width: int, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int | None = None,
+    longest: int = 131_072, weights: Weights = "auto", device: str = "cpu", seed: int,
+) -> Any:  # fmt: skip
+    """A `LlamaForCausalLM` of any size, drawn where it is to run, for time and memory: its weights mean nothing.
+
+    `head_dim` is width / heads unless given, `weights` as in `load_model`. Raises ModelMissing without transformers.
+    """
+    require_transformers()
+    import transformers
+
+    kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
+    config = transformers.LlamaConfig(
+        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim or width // heads,
+        max_position_embeddings=longest, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
+        net: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, kind))
+    return net.eval()
+
+
+class LogitsOf(nn.Module):
+    """A causal language model of `transformers` as a network from token ids (n, length) to logits at every one."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        logits: Tensor = self.model(input_ids=ids.long(), use_cache=False).logits
+        return logits

@@ -31,15 +31,19 @@ def find_model(name: str) -> Path:
     in the hub's cache. Raises ModelMissing where there is none, where files of it are missing, and without the extra
     `lm`.
     """
-    if find_spec("transformers") is None:
-        install = "run `pip install 'featurelab[lm]'`"
-        raise ModelMissing(f"published models need the extra `lm`: {install}, then {_way(name)}")
+    require_transformers(f", then {_way(name)}")
     for folder in _places(name):
         if (folder / "config.json").is_file():
             if lacking := _lacking(folder):
                 raise ModelMissing(f"model {name!r} lacks {lacking} in {folder}: {_way(name)}")
             return folder
     raise ModelMissing(f"model {name!r} is not on this machine: {_way(name)}")
+
+
+def require_transformers(then: str = "") -> None:
+    """Raises ModelMissing, with how to get it, where transformers is not installed."""
+    if find_spec("transformers") is None:
+        raise ModelMissing(f"published models need the extra `lm`: run `pip install 'featurelab[lm]'`{then}")
 
 
 def model_digests(name: str) -> dict[str, str]:

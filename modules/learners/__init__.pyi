@@ -46,6 +46,7 @@ from .optimizers import within as within
 from .projected import projected as projected
 from .projected import spectral_frobenius as spectral_frobenius
 from .projected import spectral_near as spectral_near
+from .promotion import Promotion as Promotion
 from .quasi_newton import minimised as minimised
 from .regularised import ContrastivelyRegularised as ContrastivelyRegularised
 from .scaling import Scaling as Scaling

@@ -225,6 +225,10 @@ from .spectra import nuclear_norm as nuclear_norm
 from .spectra import participation_ratio as participation_ratio
 from .spectra import psd_power as psd_power
 from .spectra import stable_rank as stable_rank
+from .token_selection import needle_distance as needle_distance
+from .token_selection import needle_share as needle_share
+from .token_selection import share_near as share_near
+from .token_selection import spread as spread
 from .transfer import descended_probe as descended_probe
 from .transfer import silhouette as silhouette
 from .transfer import tsne_plane as tsne_plane
@@ -236,3 +240,7 @@ from .weight_maps import WeightMap as WeightMap
 from .weight_maps import direction_alignment as direction_alignment
 from .weight_maps import two_clusters as two_clusters
 from .weight_maps import weight_map as weight_map
+from .work import Spent as Spent
+from .work import Work as Work
+from .work import counted_work as counted_work
+from .work import spent as spent

@@ -243,6 +243,7 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     ours |= {"looped_transformer"}
     ours |= {"icl_scale"}
     ours |= {"contrastive_tradeoff"}
+    ours |= {"gemfilter"}
     assert ours | {"stranger", "patient"} == {experiment["system"] for experiment in said}
     assert sum(experiment["headline"] for experiment in said) >= 1
     assert [e for e in said if e["system"] == "stranger"] == lab("list", "stranger", "--json").document

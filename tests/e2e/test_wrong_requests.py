@@ -11,7 +11,7 @@ from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
 NAMES = ("alignment_elasticity", "contrastive_tradeoff", "cross", "deep_neural_collapse", "fine_grained_structure")
-NAMES += ("fourier_circuits", "gradient_features", "icl_scale", "input_structure", "looped_transformer")
+NAMES += ("fourier_circuits", "gemfilter", "gradient_features", "icl_scale", "input_structure", "looped_transformer")
 NAMES += ("neural_feature_ansatz", "nuclear_norm_dg")
 SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
 

@@ -33,6 +33,9 @@ def write_public(
     import datasets
 
     entry = source(name)
+    if not entry.label:
+        write_texts(root, name)
+        return
     few = ROWS.get(name, (8, 4))
     rows = {"train": few[0], entry.test: few[1]} if rows is None else rows
     height, width = SIDES.get(name, (entry.size, entry.size))
@@ -67,6 +70,18 @@ def write_public(
         for part in range(files):
             indices = range(part * n // files, (part + 1) * n // files)
             whole.select(indices).to_parquet(folder / f"{split}-{part:05}-of-{files:05}.parquet")
+
+
+def write_texts(root: Path, name: str, n: int = 3) -> None:
+    """Write n rows of each split of texts without classes."""
+    import datasets
+
+    entry = source(name)
+    lists = {"answers": ["yes", "no"], "all_classes": None}
+    (root / name).mkdir(parents=True, exist_ok=True)
+    for split in entry.splits:
+        rows = [{c: lists.get(c, f"{c} {split} {i}") for c in entry.texts} for i in range(n)]
+        datasets.Dataset.from_list(rows).to_parquet(root / name / f"{split}-0.parquet")
 
 
 def png(pixels: np.ndarray) -> dict[str, Any]:

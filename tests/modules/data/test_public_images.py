@@ -131,7 +131,7 @@ def test_a_missing_dataset_says_how_to_get_it_within_seconds():
     for entry in available():
         way = f"`featurelab data fetch {entry.name}`" if entry.repo_id else "put parquet files"
         with pytest.raises(DatasetMissing, match=way) as caught:
-            load(entry.name, "train")
+            load(entry.name, next(iter(entry.splits)))
         assert "\n" not in str(caught.value)
         assert check(entry.name)["present"] is False
     with pytest.raises(DatasetMissing, match="cannot be fetched"):

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from publicfiles import write_public
+from publicfiles import write_public, write_texts
 
-from featurelab.modules.data import PublicImages, available, check, load, public_texts, require, source
+from featurelab.modules.data import PublicImages, available, check, load, text_rows, public_texts, require, source
 
 datasets = pytest.importorskip("datasets")
-TEXTS = [entry for entry in available() if entry.texts]
+TEXTS = [entry for entry in available() if entry.texts and entry.label]
+PLAIN = [entry for entry in available() if entry.texts and not entry.label]
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +63,37 @@ def test_pictures_are_no_texts_and_texts_no_pictures(root):
     with pytest.raises(ValueError, match="sst2 holds texts"):
         PublicImages("sst2", 10, seed=0)
     assert np.all([source(entry.name) is entry for entry in TEXTS])
+
+
+@pytest.mark.parametrize("entry", PLAIN, ids=lambda entry: entry.name)
+def test_texts_without_classes_are_read_row_by_row(root, entry):
+    write_texts(root, entry.name)
+    require(entry.name)
+    rows = text_rows(entry.name, entry.test)
+    assert len(rows) == check(entry.name)["splits"][entry.test]["rows"] == 3
+    assert set(rows[0]) == set(entry.texts)
+    if "answers" in entry.texts:
+        assert rows[0]["answers"] == ["yes", "no"]
+        assert rows[0]["all_classes"] is None
+    with pytest.raises(ValueError, match="holds texts without classes"):
+        public_texts(entry.name, entry.test)
+    with pytest.raises(ValueError, match="holds pictures"):
+        text_rows("mnist", "train")
+
+
+def test_lines_of_json_and_plain_text_will_do_for_texts_without_classes(root):
+    table = datasets.Dataset.from_list([{"context": "a", "input": "b", "answers": ["c"], "all_classes": ["d"], "x": 1}])
+    (root / "longbench_trec").mkdir()
+    table.to_json(root / "longbench_trec" / "test.jsonl")
+    assert text_rows("longbench_trec", "test") == [
+        {"context": "a", "input": "b", "answers": ["c"], "all_classes": ["d"]}
+    ]
+    (root / "paul_graham_essays").mkdir()
+    for name, text in (("one.txt", "First.\n\nStill the first."), ("two.txt", "Second.")):
+        (root / "paul_graham_essays" / name).write_text(text)
+    assert [row["text"] for row in text_rows("paul_graham_essays", "train")] == [
+        "First.\n\nStill the first.", "Second."
+    ]  # fmt: skip
+    first = check("paul_graham_essays")["splits"]["train"]["digest"]
+    (root / "paul_graham_essays" / "two.txt").write_text("Another.")
+    assert check("paul_graham_essays")["splits"]["train"]["digest"] != first

@@ -1,0 +1,66 @@
+"""What the methods cost: in closed form (theorem 9.3 of Shi's dissertation, 2024), and counted."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+
+class Costs(NamedTuple):
+    """Products of numbers ("times", leading terms) and numbers held ("memory") by one prompt.
+
+    As the theorem counts them: attention alone, q . k of all pairs of tokens once.
+    """
+
+    prefill_time: int
+    generation_time: int
+    prefill_memory: int
+    generation_memory: int
+
+
+def closed_form_costs(
+    *, n: int, keep: int, new: int, layers: int, filter_layer: int, heads: int, head_dim: int,
+    kv_heads: int | None = None, weights: int = 0,
+) -> dict[str, Costs]:  # fmt: skip
+    """Costs of "full", "snapkv" (and "h2o") and "gemfilter" for a prompt of n tokens, `keep` of them kept, and `new`.
+
+    `weights` are the numbers of one layer. What is held of keys counts `kv_heads` (None: as many as heads). The printed
+    prefill memory of full attention, m w + 2 m h e, lacks the factor n, which stands here. Keeping k counts min(k, n).
+    """
+    k, h, e, m, r = min(keep, n), heads, head_dim, layers, filter_layer
+    g, w, t = kv_heads or heads, weights, new
+    if not 1 <= r <= m or min(n, k, h, e, g) < 1 or t < 0:
+        raise ValueError("costs need positive sizes and a filter layer among the layers")
+    kept = m * w + 2 * m * g * (k + t) * e
+    snap = Costs(m * h * n**2 * e, m * h * (k * t + t**2) * e, m * w + 2 * g * n * e + 2 * m * g * k * e, kept)
+    return {
+        "full": Costs(
+            m * h * n**2 * e, m * h * (n * t + t**2) * e, m * w + 2 * m * g * n * e, m * w + 2 * m * g * (n + t) * e
+        ),
+        "snapkv": snap,
+        "h2o": snap,
+        "gemfilter": Costs(r * h * n**2 * e, m * h * (k**2 + t**2) * e, r * w + 2 * g * n * e, kept),
+    }
+
+
+def counted_flops(call: Callable[[], object], *, attention: bool = False) -> int:
+    """Multiplications and additions of the matrix products that run in `call`, those of fused attention included.
+
+    With `attention`, those of attention alone: fused, or products of batches of matrices, which nothing else of these
+    models has. As torch counts, masked products too, on CPU and GPU alike.
+    """
+    counter = FlopCounterMode(display=False, custom_mapping={_ON_CPU: _fused})
+    with counter:
+        call()
+    counts = counter.get_flop_counts()["Global"]
+    return sum(number for kind, number in counts.items() if not attention or any(name in str(kind) for name in _OURS))
+
+
+_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # torch counts those of GPUs only
+_OURS = ("bmm", "scaled_dot_product")
+
+
+def _fused(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    found: int = sdpa_flop_count(query, key, value)
+    return found

@@ -1,0 +1,108 @@
+"""Scores of the tokens of a prompt by a layer's queries and keys, of one row of a batch; padding is on the left."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .attention import Call
+
+Score = Literal["raw", "scaled", "softmax"]
+Row = Literal["last", "middle", "largest_norm"]
+AT_ONCE = {"cpu": 2**20, "other": 2**26}  # numbers of attention held at once, where all rows count
+
+
+class OneRow:
+    """Row `index` of a batch in one layer, without its padding: n tokens, products in float32 at least."""
+
+    def __init__(self, call: Call, index: int, padding: int) -> None:
+        self.call, self.index, self.padding = call, index, padding
+        self.query, self.key = call.query[index, :, padding:], call.key[index, :, padding:]
+        self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
+
+    def products(self, rows: slice, end: int | None = None) -> Float[Tensor, "heads rows end"]:
+        """q . k of every head for these rows of queries with keys up to `end`; heads that share keys are neighbours."""
+        query = self.query[:, rows].to(self.exact)
+        grouped = query.reshape(len(self.key), -1, query.shape[-1])
+        parts = [grouped @ part.to(self.exact).mT for part in self.key[:, :end].split(2**14, dim=1)]
+        found = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return found.view(*query.shape[:2], -1)
+
+    def weights(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
+        """Attention of these rows, after the softmax, as the layer has it, on the keys up to the last of them."""
+        products = self.products(rows, rows.stop).mul_(self.call.scaling)
+        if self.call.softcap is not None:
+            products = torch.tanh(products / self.call.softcap) * self.call.softcap
+        products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
+        if self.call.sinks is None:
+            return products.softmax(-1)
+        sinks = self.call.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
+        return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
+
+    def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
+        """Which of the keys up to `end` the layer lets these rows see."""
+        mask, keys = self.call.mask, self.keys[:end]
+        if mask is None:
+            return keys <= self.keys[rows, None]
+        own = mask[min(self.index, len(mask) - 1), 0, self.padding :, self.padding :][rows, :end]
+        return own if own.dtype == torch.bool else own > -1
+
+    @property
+    def keys(self) -> Tensor:
+        return torch.arange(self.n, device=self.key.device)
+
+    def chunks(self) -> Iterator[slice]:
+        """All rows, so many at once that their numbers stay in a processor's cache, or keep a GPU busy."""
+        most = AT_ONCE.get(self.key.device.type, AT_ONCE["other"])
+        step = max(1, most // (len(self.query) * self.n))
+        return (slice(begin, min(begin + step, self.n)) for begin in range(0, self.n, step))
+
+
+def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
+    """Section 2 of Shi et al. 2024: products of one row of queries with all keys, summed over heads.
+
+    "raw" q . k as in their listing, "scaled" by what the layer scales with, or "softmax": the layer's attention. The
+    row is the last, the middle one (floor n/2), or the one of the largest l2 norm of the causally masked products,
+    summed over heads. As in the listing a row scores later tokens too, but for "softmax"; what a sliding window hides
+    from it has -inf.
+    """
+    at = _row(one, row)
+    stop = at.stop
+    unseen = ~one.seen(at, stop)[0]
+    if score == "softmax":
+        found = one.weights(at)[:, 0].sum(0).masked_fill(unseen, -torch.inf)
+        return torch.nn.functional.pad(found, (0, one.n - stop), value=-torch.inf)
+    found = one.products(at)[:, 0].sum(0) * (one.call.scaling if score == "scaled" else 1)
+    found[:stop].masked_fill_(unseen, -torch.inf)
+    return found
+
+
+def _row(one: OneRow, row: Row) -> slice:
+    if row == "largest_norm":
+        norms = [
+            one.products(rows, rows.stop).sum(0).masked_fill(~one.seen(rows, rows.stop), 0).norm(dim=1)
+            for rows in one.chunks()
+        ]
+        at = int(torch.cat(norms).argmax())
+    else:
+        at = one.n - 1 if row == "last" else one.n // 2
+    return slice(at, at + 1)
+
+
+def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
+    """SnapKV: attention of the last `window` rows, summed over them; the mean over the heads that share keys."""
+    return _shared(one, one.weights(slice(one.n - window, one.n)).sum(1))
+
+
+def heavy_scores(one: OneRow) -> Float[Tensor, "kv_heads n"]:
+    """H2O: attention of all rows, summed over them; the mean over the heads that share keys."""
+    total = torch.zeros(len(one.query), one.n, dtype=one.exact, device=one.key.device)
+    for rows in one.chunks():
+        total[:, : rows.stop] += one.weights(rows).sum(1)
+    return _shared(one, total)
+
+
+def _shared(one: OneRow, scores: Tensor) -> Tensor:
+    return scores.view(one.key.shape[0], -1, one.n).mean(1)

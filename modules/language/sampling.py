@@ -1,0 +1,42 @@
+"""Texts that a model writes by itself, from numbers of a named stream."""
+
+from collections.abc import Collection
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from featurelab.modules.data import stream
+
+from .hub import HubModel
+
+
+@torch.no_grad()
+def sampled(
+    model: HubModel, n: int, length: int, *, seed: int, temperature: float = 1.0, never: Collection[int] | None = None
+) -> Int64[Tensor, "n length"]:  # fmt: skip
+    """n texts of `length` tokens, the first of which begins a text; each further one is drawn from the model's p.
+
+    Tokens `never` are not drawn (None: those that begin or end a text, so that each is one text). On the CPU; draws
+    are by inverting the distribution function at uniform numbers of the seed, computed in float64. Raises ValueError
+    for a tokenizer that begins no text, more tokens than the model reads, or temperature <= 0.
+    """
+    first = model.tokenizer.bos_token_id
+    if first is None:
+        raise ValueError("the tokenizer has no token that begins a text")
+    if temperature <= 0 or length < 1 or (model.longest is not None and length > model.longest):
+        raise ValueError(f"the model reads {model.longest} tokens at a temperature above 0: {length}, {temperature}")
+    banned = {first, model.tokenizer.eos_token_id} - {None} if never is None else set(never)
+    chance = torch.from_numpy(stream(seed, "sampled texts").random((length, n))).to(model.device)
+    ids = torch.full((n, 1), first, device=model.device)
+    net, cache, fed = model.net, None, ids
+    for place in range(1, length):
+        found = net(input_ids=fed, past_key_values=cache, use_cache=True)
+        cache = found.past_key_values
+        logits = found.logits[:, -1].double() / temperature
+        logits[:, sorted(banned)] = -torch.inf
+        below = logits.softmax(-1).cumsum(-1)
+        # the last sum may fall short of 1 by rounding
+        fed = (below <= chance[place][:, None] * below[:, -1:]).sum(-1, keepdim=True)
+        ids = torch.cat([ids, fed], dim=1)
+    return ids.cpu()

@@ -1,0 +1,86 @@
+"""Section 9.3. How scores are pooled, what is scored, whether the question is kept: as printed, and as it works here.
+
+The text says max pooling, the printed listing averages over five tokens and counts zeros beyond the ends; raw products
+may be negative. Neither makes sure that the question is kept. A large model attends to its last tokens; this one need
+not, and answers little without them.
+"""
+
+from featurelab.pipelines import CATEGORIES, above, at_least, band
+from featurelab.pipelines.gemfilter import haystack
+from featurelab.pipelines.gemfilter.haystack import STAND_IN, settings, usual
+
+LABELS = {"raw_avg": "q·k, average (listing)", "raw_max": "q·k, maximum (text)", "raw_none": "q·k, not pooled",
+    "softmax_avg": "attention, average"}  # fmt: skip
+
+figure = haystack.figure.variant(
+    "pooling", figure="Algorithm 9.1", title="Pooling, scores, and the question itself",
+    caption="Prompts of 147 tokens. Left: the whole needle is kept, by k, with keep_last 2. Right: answers with k = "
+    "16. Means over seeds and their range.", reads=haystack.figure,
+)  # fmt: skip
+
+
+@figure.claim("p1_hits_as_printed", paper="found by an early layer", says="with the printed listing (avg pooling, "
+    "keep_last 0, k = 16) the best layer keeps the whole needle in 0.9 of the prompts",
+    expect=at_least(0.9), untested=STAND_IN,
+    fails={"laptop": "0.53, 0.64 and 0.75 in three seeds: averages over five tokens of raw products, some negative, "
+    "lose needles"})  # fmt: skip
+def hits_as_printed(runs):
+    return runs.final("printed/hit")
+
+
+@figure.claim("p2_accuracy_as_printed", paper="LongBench 34.50 against 36.72", says="with the printed listing (avg "
+    "pooling, keep_last 0, k = 16) answers are as many as with all keys and values, less 0.05 (difference)",
+    expect=at_least(-0.05), untested=STAND_IN,
+    fails={"laptop": "0.13 to 0.18 against 0.98 to 1: the question is not kept, and a third of the needles is lost"}
+)  # fmt: skip
+def accuracy_as_printed(runs):
+    return runs.final("printed/avg_last_0") - runs.at("accuracy/full", usual(runs))
+
+
+@figure.claim("p3_max_pooling_and_the_question", origin="corrected", paper="LongBench 34.50 against 36.72",
+    says="with max pooling and the last two tokens kept the model answers and GemFilter does as well, less 0.05 "
+    "(difference; k = 16)", expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1),
+    unspecific=haystack.BLIND, untested=STAND_IN)  # fmt: skip
+def as_it_works(runs):
+    full = runs.at("accuracy/full", usual(runs))
+    return {"full": full, "difference": runs.at("accuracy/gemfilter", usual(runs)) - full}
+
+
+@figure.claim("p4_the_question_must_be_kept", origin="ours", says="with max pooling and k = 16, not keeping the last "
+    "two tokens loses half of the answers or more (difference)", expect=at_least(0.5), untested=STAND_IN)  # fmt: skip
+def question(runs):
+    return runs.at("accuracy/gemfilter", usual(runs)) - runs.final("printed/last_0")
+
+
+@figure.claim("p5_max_beats_average", origin="ours", says="max pooling keeps the whole needle more often than the "
+    "printed average (differences at k = 8 and 16), and attention averaged does as well as it (difference at k = 8, "
+    "plus 0.05)", expect={"k = 8": above(0), "k = 16": above(0), "attention": at_least(0)},
+    untested=STAND_IN)  # fmt: skip
+def max_beats(runs):
+    few, keep = settings(runs, "few")[0], settings(runs, "keep")
+    return {
+        **{f"k = {k}": runs.at("hit_of/raw_max", k) - runs.at("hit_of/raw_avg", k) for k in (few, keep)},
+        "attention": runs.at("hit_of/softmax_avg", few) - runs.at("hit_of/raw_max", few) + 0.05,
+    }
+
+
+@figure.draw(cols=2, size=(9.5, 3.6))
+def panels(runs, axes):
+    hits, answers = axes[0]
+    for (name, label), colour in zip(LABELS.items(), CATEGORIES, strict=False):
+        style = "--" if name == "softmax_avg" else "-"
+        band(hits, runs.curves(f"hit_of/{name}"), color=colour, marker="o", label=label, linestyle=style)
+    hits.set(xlabel="k", ylabel="whole needle kept", ylim=(-0.03, 1.45), yticks=[0, 0.25, 0.5, 0.75, 1])
+    hits.set_xticks(runs.curve("hit_of/raw_max").index)
+    hits.legend(loc="upper left", ncols=2, fontsize=7)
+    ways = {"all KV": runs.curves("accuracy/full").loc[usual(runs)],
+        "max, last 2": runs.curves("accuracy/gemfilter").loc[usual(runs)],
+        "attention, last 2": runs.curves("printed/softmax_avg").iloc[-1],
+        "avg, last 2": runs.curves("printed/avg").iloc[-1], "max, last 0": runs.curves("printed/last_0").iloc[-1],
+        "avg, last 0\n(as printed)": runs.curves("printed/avg_last_0").iloc[-1]}  # fmt: skip
+    for place, (_, values) in enumerate(reversed(ways.items())):
+        answers.barh(place, values.mean(), color=CATEGORIES[1] if place == 0 else CATEGORIES[0], height=0.6)
+        answers.plot([values.min(), values.max()], [place, place], color="#22262b", linewidth=1)
+    answers.set_axisbelow(True)
+    answers.set_yticks(range(len(ways)), list(reversed(ways)))
+    answers.set(xlabel="share answered (k = 16)", xlim=(0, 1.03))

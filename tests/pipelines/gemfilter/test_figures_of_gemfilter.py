@@ -1,0 +1,13 @@
+"""Every figure on early-layer selection, run small."""
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.check import missing
+
+
+@pytest.mark.parametrize("experiment", registry.experiments("gemfilter"), ids=lambda e: e.name.partition("/")[2])
+def test_nothing_is_missing_of_a_small_figure(experiment):
+    assert list(missing(experiment)) == []
