@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -147,16 +147,19 @@ def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions:
         heard.append(call.layer)
         return listener(call)
 
-    logits = torch.empty(len(ids), 0, 0)
+    logits, expected = torch.empty(len(ids), 0, 0), None
     with torch.no_grad(), held(model) as found, _set(_listening, (found, counting)):
         if last is None:
-            with suppress(Enough):
+            try:
                 model.base_model(**given)
+            except Enough:
+                expected = len(heard)
         else:
             logits = model(**given, **({"logits_to_keep": last} if "logits_to_keep" in found.takes else {})).logits
-    if heard != list(range(len(heard) if last is None else found.shape.layers)):
+            logits, expected = logits[:, -last:], found.shape.layers
+    if expected is None or heard != list(range(expected)):
         raise ValueError(f"of the {found.shape.layers} layers of {type(model).__name__} only {heard} were heard of")
-    return logits if last is None else logits[:, -last:]
+    return logits
 
 
 _holding: ContextVar[Held | None] = ContextVar("holding", default=None)
