@@ -39,5 +39,6 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment as Expe
 from featurelab.pipelines.engine.experiment.results import Results as Results
 from featurelab.pipelines.engine.trial.fit import evaluate as evaluate
 from featurelab.pipelines.engine.trial.fit import fit as fit
+from featurelab.pipelines.engine.trial.observed import Observed as Observed
 
 __all__ = ["np"]  # the others are, by being imported under their own names

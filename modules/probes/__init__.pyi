@@ -8,6 +8,7 @@ from .collapse import DistanceProbe as DistanceProbe
 from .collapse import GramProbe as GramProbe
 from .early_gradients import EarlyGradients as EarlyGradients
 from .features import FeatureProbe as FeatureProbe
+from .instruments import InstrumentsProbe as InstrumentsProbe
 from .loss import LossProbe as LossProbe
 from .probe import Measure as Measure
 from .probe import Probe as Probe

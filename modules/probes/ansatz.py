@@ -69,7 +69,7 @@ class AnsatzProbe(ReferenceProbe):
         values: dict[str, float] = {}
         for layer, now in found.items():
             scores = decomposition(now.W, initial[layer].weight.detach().flatten(1), now.K, now.Kbar)
-            trivial = _trivial(now)
+            trivial = trivial_scores(now)
             for name in self.quantities:
                 if name in trivial and name in scores:
                     self.skipped[f"{name}/{layer}"] = trivial[name]
@@ -78,7 +78,7 @@ class AnsatzProbe(ReferenceProbe):
         return values
 
 
-def _trivial(layer: TangentCovariance) -> dict[str, str]:
+def trivial_scores(layer: TangentCovariance) -> dict[str, str]:
     """The alignments that are 1 whatever the weights are, and why."""
     if layer.W.shape[1] == 1:
         return dict.fromkeys(_ALIGN_K | _ALIGN_KBAR, "1 by construction: the layer has one input")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.lazy import lazy
+from featurelab.pipelines.engine.trial.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
 
@@ -77,7 +78,7 @@ def fit(
     digest = _name_data(data, recorder)
     owner = keeper()
     saving, resumed = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
-    callbacks = [*([saving] if saving else []), *probes]
+    callbacks = [*([saving] if saving else []), *probes, *further()]
     if reached := current().reached:
         from featurelab.pipelines.engine.trial.watched import Watched
 
