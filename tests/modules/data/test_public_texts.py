@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from publicfiles import write_public, write_texts
 
-from featurelab.modules.data import PublicImages, available, check, load, text_rows, public_texts, require, source
+from featurelab.modules.data import PublicImages, available, check, load, public_texts, require, source, text_rows
 
 datasets = pytest.importorskip("datasets")
 TEXTS = [entry for entry in available() if entry.texts and entry.label]
