@@ -141,7 +141,7 @@ class Pictures:
         if config.model is None:
             self.change: Any = data.SmallChanges()
             union = stand_in(config)
-            self.encoder = pretraining.pretrained(union, recorder).encoder.eval()
+            self.encoder: Any = pretraining.pretrained(union, recorder).encoder.eval()
             self.device, self.scale = "cpu", 1.0
             own = self.stored([pretraining.union_of(union).train[0]], 1, "union").clean
             self.scale = 1 / own.square().mean().sqrt().item()  # rates are those of features of this size
@@ -198,7 +198,8 @@ class Pictures:
 
 @figure.trial
 def train(config, recorder):
-    pictures, found = Pictures(config, recorder), []
+    pictures = Pictures(config, recorder)
+    found: list[float] = []
     enough = next(views for views in config.stored if views > 1)
     others, *_ = pictures.task(config.others, enough, MOST_OTHERS)
     for name in config.tasks.split("+"):

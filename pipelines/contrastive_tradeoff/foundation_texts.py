@@ -148,7 +148,8 @@ def texts(config: TextsConfig, encoder: Any, name: str) -> Any:
 
 @figure.trial
 def train(config, recorder):
-    encoder, found = encoder_of(config, recorder), []
+    encoder = encoder_of(config, recorder)
+    found: list[float] = []
     others, *_ = texts(config, encoder, config.others)
     for name in config.tasks.split("+"):
         x, y, test = texts(config, encoder, name)
@@ -168,7 +169,7 @@ def train(config, recorder):
                 tuned = copy.deepcopy(encoder).train()
                 net = fine_tuned(config, recorder, task, tuned, encoder.width, classes, learners.SimCSE, optimizer,
                     config.strength * with_contrast)  # fmt: skip
-                values[f"{name}/{way}"] = accuracy(net, *test, at_once=64)
+                values[f"{name}/{way}"] = accuracy(net, test[0], test[1], at_once=64)
             recorder.log(values, step=percent(share))
             found += values.values()
     recorder.log({"accuracy/mean": float(np.mean(found))}, step=0)
