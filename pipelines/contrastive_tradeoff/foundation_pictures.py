@@ -267,7 +267,7 @@ def over_ft(runs):
 
 @figure.claim("c17h_cr_over_contrast_of_others", origin="ours", where="Tables F.6, F.7", expect=above(0),
     says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)",
-    undecided={"laptop": "-0.013 on three seeds (-0.065 to 0.039): gratings in place of the labelled digits do as well"},
+    undecided={"laptop": "-0.013 on three seeds (-0.065 to 0.039): gratings in place of the digits do as well"},
 )  # fmt: skip
 def over_others(runs):
     _, some, _ = stored_views_of(runs)
