@@ -149,7 +149,7 @@ ORDER = {"CR_over_FT": above(0), "FT_over_LP": above(0)}
 def drawn(runs: Any, axes: Any, methods: Any, shown: Any, names: Any) -> None:
     """Mean accuracy by the share of labels; and with all labels, set by set, LP, FT and CR (`shown`)."""
     left, right = axes[0]
-    at, tints = percents(runs), dict(zip(methods, CATEGORIES, strict=False))
+    at, tints = percents(runs), dict(zip(methods, [*CATEGORIES, "#999999"], strict=False))
     for method, (label, printed) in methods.items():
         curves = [some.curves(f"{task}/{method}") for _, task, some in tables(runs)]
         band(left, np.mean(curves, axis=0), at, color=tints[method], marker="o", markersize=3.5, shade=0.1, label=label)

@@ -141,7 +141,7 @@ class Pictures:
         if config.model is None:
             self.change: Any = data.SmallChanges()
             union = stand_in(config)
-            self.encoder = pretraining.pretrained(union, recorder).encoder.eval()
+            self.encoder: Any = pretraining.pretrained(union, recorder).encoder.eval()
             self.device, self.scale = "cpu", 1.0
             own = self.stored([pretraining.union_of(union).train[0]], 1, "union").clean
             self.scale = 1 / own.square().mean().sqrt().item()  # rates are those of features of this size
@@ -198,7 +198,8 @@ class Pictures:
 
 @figure.trial
 def train(config, recorder):
-    pictures, found = Pictures(config, recorder), []
+    pictures = Pictures(config, recorder)
+    found: list[float] = []
     enough = next(views for views in config.stored if views > 1)
     others, *_ = pictures.task(config.others, enough, MOST_OTHERS)
     for name in config.tasks.split("+"):
@@ -245,7 +246,8 @@ def stored_views_of(runs):
 @figure.claim("c17f_order_with_all_labels", paper="CR > FT > LP in each row: 84.94, 83.65, 77.84% (CLIP, ImageNet)",
     where="Table 7.2", expect=ORDER,
     says="with all labels and some stored views, CR is better than FT, and FT than the probe, averaged over sets "
-    "(gains)")  # fmt: skip
+    "(gains)", undecided={"laptop": "FT surely (0.032), and CR by 0.010 less on three seeds (-0.021 to 0.002)"},
+)  # fmt: skip
 def order(runs):
     _, some, _ = stored_views_of(runs)
     cr, ft = f"cr_{some}", f"ft_{some}"
@@ -256,14 +258,17 @@ def order(runs):
 
 @figure.claim("c17g_cr_over_ft_on_stored_views", paper="1.2 points on average, in 57 of 60 cells",
     where="Tables F.6, F.7", expect=above(0),
-    says="with as many stored views CR is better than FT, averaged over cells (gain)")  # fmt: skip
+    says="with as many stored views CR is better than FT, averaged over cells (gain)",
+    undecided={"laptop": "-0.022 on three seeds (-0.060 to 0.016)"})  # fmt: skip
 def over_ft(runs):
     _, *several = stored_views_of(runs)
     return float(np.mean([gains(runs, f"cr_{views}", f"ft_{views}").mean() for views in dict.fromkeys(several)]))
 
 
 @figure.claim("c17h_cr_over_contrast_of_others", origin="ours", where="Tables F.6, F.7", expect=above(0),
-    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)")  # fmt: skip
+    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)",
+    undecided={"laptop": "-0.013 on three seeds (-0.065 to 0.039): gratings in place of the digits do as well"},
+)  # fmt: skip
 def over_others(runs):
     _, some, _ = stored_views_of(runs)
     return float(gains(runs, f"cr_{some}", f"cr_others_{some}").mean())
@@ -271,7 +276,9 @@ def over_others(runs):
 
 @figure.claim("c17i_more_stored_views", paper="65.76, 78.22 and 80.13% (CLIP, SVHN)", where="Tables F.6, F.7",
     says="FT is better with more stored views, averaged over cells (gains, one to some and some to most)",
-    expect={"some": above(0), "most": above(0)}, controls=("permuted_labels", "untrained"))  # fmt: skip
+    expect={"some": above(0), "most": above(0)}, controls=("permuted_labels", "untrained"),
+    undecided={"laptop": "ten surely (0.058), and a hundred 0.001 more on three seeds (-0.015 to 0.018)"},
+)  # fmt: skip
 def more_views(runs):
     one, some, most = stored_views_of(runs)
     return {

@@ -76,7 +76,7 @@ figure = Experiment(
     paper_grid={("tasks", "others"): [("imdb", "ag_news"), ("ag_news", "imdb")], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-5, 1e-2), "n_train": choice(200, 500, 1000), "weight_decay": loguniform(1e-4, 0.1),
         "strength": loguniform(0.01, 10.0)},
-    metric="accuracy/mean", mode="max", minutes=1, needs=("ag_news", "imdb"),
+    metric="accuracy/mean", mode="max", minutes=0.3, needs=("ag_news", "imdb"),
     stand_in="a bag of words that is pre-trained on a made-up language in place of SimCSE's BERT, and that language in "
     "place of reviews and news", controls=CONTROLS,
     small={"n_train": 40, "n_test": 20, "epochs": 1, "pretraining_epochs": 1, "encoder_width": 4, "hidden": 4,
@@ -148,7 +148,8 @@ def texts(config: TextsConfig, encoder: Any, name: str) -> Any:
 
 @figure.trial
 def train(config, recorder):
-    encoder, found = encoder_of(config, recorder), []
+    encoder = encoder_of(config, recorder)
+    found: list[float] = []
     others, *_ = texts(config, encoder, config.others)
     for name in config.tasks.split("+"):
         x, y, test = texts(config, encoder, name)
@@ -168,7 +169,7 @@ def train(config, recorder):
                 tuned = copy.deepcopy(encoder).train()
                 net = fine_tuned(config, recorder, task, tuned, encoder.width, classes, learners.SimCSE, optimizer,
                     config.strength * with_contrast)  # fmt: skip
-                values[f"{name}/{way}"] = accuracy(net, *test, at_once=64)
+                values[f"{name}/{way}"] = accuracy(net, test[0], test[1], at_once=64)
             recorder.log(values, step=percent(share))
             found += values.values()
     recorder.log({"accuracy/mean": float(np.mean(found))}, step=0)

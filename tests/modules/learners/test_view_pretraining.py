@@ -214,13 +214,17 @@ def test_fine_tuning_adds_the_contrast_of_its_views():
     contrast = learners.NTXent(net, temperature=0.5, optimizer=learners.gd(0.1))
     x, y = drawn(N, 3, 64), torch.arange(N) % 3
     ce = nn.functional.cross_entropy
-    for shown, rows in (("clean", [0]), ("views", [1, 2]), ("both", [0, 1, 2])):
+    for shown, rows in (("clean", [0]), ("views", [1, 2]), ("both", [0, 1, 2]), ("own", [0])):
         learner = learners.ContrastivelyRegularised(
             contrast, classifier, strength=0.3, shown=shown, optimizer=learners.gd(0.1)
         )
         plain = sum(ce(classifier(net.features(x[:, row])), y) for row in rows) / len(rows)
         expected = plain + 0.3 * learners.nt_xent(net(x[:, 1]), net(x[:, 2]), 0.5)
         assert learner.loss(learner.net, (x, y)).item() == pytest.approx(expected.item())
+    four = drawn(N, 4, 64)
+    plain = sum(ce(classifier(net.features(four[:, row])), y) for row in (0, 1)) / 2
+    expected = plain + 0.3 * learners.nt_xent(net(four[:, 2]), net(four[:, 3]), 0.5)
+    assert learner.loss(learner.net, (four, y)).item() == pytest.approx(expected.item()), "labels of all but the pair"
     assert {id(p) for p in learner.net.parameters()} == {id(p) for part in (net, classifier) for p in part.parameters()}
     learner._trainer = type("Two", (), {"world_size": 2, "precision_plugin": None})()
     with pytest.raises(ValueError, match="one worker"):

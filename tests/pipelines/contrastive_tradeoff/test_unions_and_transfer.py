@@ -249,8 +249,8 @@ def test_real_pictures_are_trained_on_and_judged(tmp_path, monkeypatch):
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     for name in real_pictures.SETS:
-        write_public(tmp_path, name, {"train": 2, "test": 1})
-    small = {"edge": 8, "n_train": 20, "n_test": 10, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
+        write_public(tmp_path, name, {"train": 2, "test": 2})
+    small = {"edge": 8, "n_train": 20, "n_test": 20, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
         "draws": 1, "few": 10, "device": "cpu"}  # fmt: skip
     configs = [config.but(**small) for config in real_pictures.real.configs("paper") if config.seed == 0]
     found = performed(real_pictures.real, configs)
