@@ -172,10 +172,11 @@ def variants(config: HaystackConfig, model: Any, found: "data.Needles", recorder
         for score, pool in VARIANTS:
             chosen = Chooser(config, model)(found, keep, score=score, pool=pool)[_index(config)]
             recorder.log({f"hit_of/{score}_{pool}": retrieval.hit(chosen, found)}, step=keep)
-    for name, changes in {
+    ways: dict[str, dict[str, Any]] = {
         "avg": {"pool": "avg"}, "avg_last_0": {"pool": "avg", "keep_last": 0}, "last_0": {"keep_last": 0},
         "softmax_avg": {"pool": "avg", "score": "softmax"},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, changes in ways.items():
         own = answered(config, model, found, config.keep, **changes)
         recorder.log({f"printed/{name}": own.double().mean().item()}, step=config.keep)
     printed = Chooser(config, model)(found, config.keep, pool="avg", keep_last=0)[_index(config)]
