@@ -129,10 +129,10 @@ def everywhere(config: HaystackConfig, model: Any, found: Any, recorder: Any) ->
             shown.setdefault(name, []).append(by_depth.numpy())
     recorder.array("depths", **{name: np.stack(rows) for name, rows in shown.items()})
     for keep in config.few:
-        values = {"gemfilter": answered(config, model, found[config.usual], keep)}
+        few = {"gemfilter": answered(config, model, found[config.usual], keep)}
         for name in ("snapkv", "h2o"):
-            values[name] = right(DECODERS[name](model, keep, config), found[config.usual])
-        recorder.log({f"few/{name}": own.double().mean().item() for name, own in values.items()}, step=keep)
+            few[name] = right(DECODERS[name](model, keep, config), found[config.usual])
+        recorder.log({f"few/{name}": own.double().mean().item() for name, own in few.items()}, step=keep)
 
 
 def layers(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
