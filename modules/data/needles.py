@@ -111,8 +111,8 @@ class NeedlePrompts(TensorData):
         x = torch.cat([found.prompts[:, :-2], asked.flatten(1)], 1)
         self.length, self.needles = length, needles
         super().__init__(
-            (x.to(torch.int16), values.flatten(1)), batch_size=batch_size, order_seed=None, dtype="float32",
-            name="keyed needles",
+            (x.to(torch.int16), values.flatten(1)), batch_size=batch_size, dtype="float32", name="keyed needles",
+            order_seed=None,  # type: ignore[arg-type]
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ trains a stand-in, which retrieves values by key: what follows is the answer.
 """
 
 from functools import partial
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 from featurelab.pipelines import (
@@ -62,8 +63,8 @@ class ContinuationConfig(RetrievalConfig):
 figure = Experiment(
     name="gemfilter/continuation", figure="Fig. 9.4, one model",
     title="What one model makes of the tokens that are kept",
-    caption="Means over seeds and their range. Left: loss of what follows; grey: the null levels. Right: share of the "
-    "needle that is kept.",
+    caption="Means over seeds and their range. Left: loss of what follows, above that with all tokens; grey: "
+    "the null levels. Right: share of the needle that is kept.",
     laptop=ContinuationConfig(),
     paper=ContinuationConfig(
         model="stories260K", n_prompt=448, n_after=48, n_test=100, keeps=(64, 128, 256), keep_last=32, window=32,
@@ -214,26 +215,30 @@ def middle(runs):
 
 @figure.claim("m1_a_layer_keeps_the_needle", paper="distance 0 in some early layer, three models", where="Fig. 9.5",
     says="with some layer before the last as filter layer half of the needle is kept at every depth, with the least k "
-    "(greatest over layers of the least share over depths)", expect=at_least(0.5), within=(0, 1))  # fmt: skip
+    "(greatest over layers of the least share over depths)", expect=at_least(0.5), within=(0, 1),
+    fails={"paper": "no layer of stories260K keeps a needle that lies far: 0 at a depth of 25%"})  # fmt: skip
 def a_layer(runs):
     return max(float(runs.curve(f"kept/{layer}").min()) for layer in layers(runs)[:-1])
 
 
 @figure.claim("m1b_because_it_is_there", origin="ours", where="Fig. 9.5",
     says="and more of it than by the tokens that are kept of another prompt, whose needle lies elsewhere (greatest "
-    "over layers of the least difference over depths)", expect=above(0), within=(-1, 1))  # fmt: skip
+    "over layers of the least difference over depths)", expect=above(0), within=(-1, 1),
+    fails={"paper": "where nothing of the needle is kept the difference is 0; only the last of five layers follows it"},
+)  # fmt: skip
 def because_there(runs):
     gaps = [runs.curve(f"kept/{layer}") - runs.curve(f"kept_of_other/{layer}") for layer in layers(runs)[:-1]]
     return max(float(gap.min()) for gap in gaps)
 
 
 def layers(runs):
-    return [layer for layer in range(1, 100) if runs.has(f"kept/{layer}")]
+    return list(takewhile(lambda layer: runs.has(f"kept/{layer}"), count(1)))
 
 
 @figure.claim("m2_better_than_the_last_tokens", origin="ours",
     says="what follows is likelier from what GemFilter keeps than from the last k tokens (nats a token)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), fails={"paper": "0.003 nats worse: what stories260K makes of a text before is recency"},
+)  # fmt: skip
 def over_the_last(runs):
     return at(runs, "last") - at(runs, "gemfilter")
 
@@ -246,7 +251,9 @@ def snapkv_over_the_last(runs):
 
 @figure.claim("m3_better_than_another_prompt_s", origin="ours",
     says="what follows is likelier from the tokens that GemFilter keeps of a prompt than from those at the places that "
-    "it keeps of another (nats a token)", expect=above(0))  # fmt: skip
+    "it keeps of another (nats a token)", expect=above(0),
+    undecided={"paper": "0.0001 nats in the mean of three seeds, with an interval of 0.002 to either side"},
+)  # fmt: skip
 def over_another(runs):
     return at(runs, "other") - at(runs, "gemfilter")
 
@@ -270,15 +277,16 @@ def printed_against_snapkv(runs):
 def panels(runs, axes):
     left, right = axes[0]
     looks = dict(zip(NAMES, [*CATEGORIES[:4], "#5b6770", "#9aa4ac", "#c2c8cd"], strict=True))
+    whole = runs.curves("nats/full")
     for name, shown in NAMES.items():
         style = "--" if name in ("last", "random", "other") else "-"
-        band(left, runs.curves(f"nats/{name}"), color=looks[name], label=shown, linestyle=style, marker="o",
+        band(left, runs.curves(f"nats/{name}") - whole, color=looks[name], label=shown, linestyle=style, marker="o",
              markersize=3, shade=0.12)  # fmt: skip
-    left.axhline(runs.final("nats/full"), color="#222222", linewidth=1, linestyle=":", label="all tokens")
+    left.axhline(0, color="#222222", linewidth=1, linestyle=":", label="all tokens")
     keeps = [int(keep) for keep in runs.values("keeps")[0]]
     left.set_xscale("log", base=2)
     left.set_xticks(keeps, [str(keep) for keep in keeps])
-    left.set(xlabel="tokens kept, k", ylabel="loss of what follows (nats a token)")
+    left.set(xlabel="tokens kept, k", ylabel="loss above that with all tokens (nats a token)")
     left.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     for layer, colour in zip(found := layers(runs), shades(len(found)), strict=True):
         curve = runs.curve(f"kept/{layer}")

@@ -39,7 +39,7 @@ figure = Experiment(
     paper=SizeConfig(layers=32, width=256, heads=32, kv_heads=8, hidden=512, filter_layer=13, keep=128, n_new=50),
     grid={"n_prompt": [64, 128, 256, 512], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(32, 64, 128), "keep": choice(16, 32, 64), "filter_layer": choice(1, 2, 4)},
-    metric="flops/reading/gemfilter", minutes=0.2, small={"n_prompt": [40, 80], "layers": 3, "n_new": 4},
+    metric="flops/reading/gemfilter", minutes=0.2, headline=True, small={"n_prompt": [40, 80], "layers": 3, "n_new": 4},
 )  # fmt: skip
 figure.cost(cost)
 

@@ -13,6 +13,8 @@ choice that is blind to the question, and just leaves fillers out, keeps all fou
 Its trials are read by the figures on layers, rows, runs, index maps and pooling.
 """
 
+from typing import Any
+
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
@@ -31,7 +33,7 @@ TINY = {"width": 16, "heads": 2, "layers": 2, "lengths": (12, 18), "batch_sizes"
 NAMES = {"full": "all KV", "gemfilter": "GemFilter", "snapkv": "SnapKV", "h2o": "H2O", "one_run": "One-Run",
     "last": "last k tokens", "random": "random tokens"}  # fmt: skip
 PHI = {"full": 0.851, "snapkv": 0.864, "gemfilter": 0.910}  # figure G.2
-STAND_IN = {"paper": "it is asked of a stand-in, of which all needles are known"}
+STAND_IN: Any = {"paper": "it is asked of a stand-in, of which all needles are known"}
 BLIND = "at this k a choice that is blind to the question and leaves fillers out does as well; see the claims at k = 8"
 
 figure = Experiment(

@@ -129,10 +129,10 @@ def everywhere(config: HaystackConfig, model: Any, found: Any, recorder: Any) ->
             shown.setdefault(name, []).append(by_depth.numpy())
     recorder.array("depths", **{name: np.stack(rows) for name, rows in shown.items()})
     for keep in config.few:
-        values = {"gemfilter": answered(config, model, found[config.usual], keep)}
+        few = {"gemfilter": answered(config, model, found[config.usual], keep)}
         for name in ("snapkv", "h2o"):
-            values[name] = right(DECODERS[name](model, keep, config), found[config.usual])
-        recorder.log({f"few/{name}": own.double().mean().item() for name, own in values.items()}, step=keep)
+            few[name] = right(DECODERS[name](model, keep, config), found[config.usual])
+        recorder.log({f"few/{name}": own.double().mean().item() for name, own in few.items()}, step=keep)
 
 
 def layers(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
@@ -172,10 +172,11 @@ def variants(config: HaystackConfig, model: Any, found: "data.Needles", recorder
         for score, pool in VARIANTS:
             chosen = Chooser(config, model)(found, keep, score=score, pool=pool)[_index(config)]
             recorder.log({f"hit_of/{score}_{pool}": retrieval.hit(chosen, found)}, step=keep)
-    for name, changes in {
+    ways: dict[str, dict[str, Any]] = {
         "avg": {"pool": "avg"}, "avg_last_0": {"pool": "avg", "keep_last": 0}, "last_0": {"keep_last": 0},
         "softmax_avg": {"pool": "avg", "score": "softmax"},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, changes in ways.items():
         own = answered(config, model, found, config.keep, **changes)
         recorder.log({f"printed/{name}": own.double().mean().item()}, step=config.keep)
     printed = Chooser(config, model)(found, config.keep, pool="avg", keep_last=0)[_index(config)]

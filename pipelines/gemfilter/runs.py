@@ -46,7 +46,8 @@ def by_a_tenth(runs):
 
 @figure.claim("c08d_far_needles", paper="One-Run loses at far needles", expect=above(0), says="the second run gains "
     "more where the needle is farthest from the question than where it is nearest (difference of the "
-    "gains)")  # fmt: skip
+    "gains)", unspecific="asked for the wrong key two runs answer as little at any depth, and one run is as bad as "
+    "before far off")  # fmt: skip
 def far(runs):
     return gain(runs, longest(runs), "far") - gain(runs, longest(runs), "close")
 

@@ -129,7 +129,7 @@ def ends(values):
 @figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, np.inf),
     says="reading speeds up by 0.6 to 1.05 of m/r over full attention, at n of 32 k and more (least and greatest, in "
     "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)},
-    fails={"laptop": "1.75 at n = 4096: of the filter layer, here one of two, queries and keys alone are computed"},
+    fails={"laptop": "1.45 to 1.78: of the filter layer, here one of two, queries and keys alone are computed"},
 )  # fmt: skip
 def speed_up(runs):
     return ends([some.final("speedup/reading/gemfilter") / ratio(some) for some in long_prompts(runs)])
@@ -193,7 +193,7 @@ def longest(runs):
     says="on the longest prompts the peak of memory is about 30% below SnapKV's and 70% below full attention's (share "
     "that is saved, least over models)", within=(-np.inf, 1),
     expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)},
-    fails={"laptop": "63% below full attention, 2% below SnapKV, whose layers are cut here as soon as they are done"},
+    fails={"laptop": "62% below full attention, 2% below SnapKV, whose layers are cut here as soon as they are done"},
 )  # fmt: skip
 def less_memory(runs):
     saved: dict[str, list[float]] = {"of SnapKV": [], "of full attention": []}
