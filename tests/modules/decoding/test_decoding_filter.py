@@ -10,6 +10,7 @@ from tiny_families import IN_FULL, PLAIN, padded, prompts, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from featurelab.modules import decoding
+from featurelab.modules.decoding.scores import AT_ONCE
 
 N = 14
 FAMILIES = ["llama", "mistral", "phi3", "qwen3"]
@@ -139,7 +140,7 @@ def test_all_rows_together_are_never_held(monkeypatch):
         return [decoding.h2o(model, 9, window=2).prefill(ids)[2][0], rows[0]]
 
     before = chosen()
-    monkeypatch.setitem(decoding.scores.AT_ONCE, "cpu", 4 * n * 7)
+    monkeypatch.setitem(AT_ONCE, "cpu", 4 * n * 7)
     with Largest() as largest:
         after = chosen()
     assert all(map(torch.equal, before, after))

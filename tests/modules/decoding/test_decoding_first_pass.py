@@ -10,6 +10,7 @@ import torch
 from tiny_families import MIXED, PLAIN, prompts, tiny, transformers
 
 from featurelab.modules import decoding
+from featurelab.modules.decoding import attention as interface
 
 LAYERS, FILTER = 5, 3
 
@@ -54,19 +55,19 @@ def test_of_all_layers_scored_the_last_is_the_last_that_runs():
 
 
 def test_a_pass_keeps_no_layer_before_and_a_cut_cache_one_whole_layer_at_most(monkeypatch):
-    """Keys and values that live when a layer's attention begins: of earlier layers only what was cut out of them."""
+    """Queries, keys and values that live when a layer's attention begins, of earlier layers; not what was cut out."""
     model, alive, counts = tiny(num_hidden_layers=LAYERS), [], []
-    own = decoding.attention._own
+    own = interface._own
 
     def watching(module, base):
         def attention(module, query, key, value, mask, **options):
             counts.append(sum(tensor() is not None for tensor in alive))
-            alive.extend([weakref.ref(key), weakref.ref(value)])
+            alive.extend(map(weakref.ref, (query, key, value)))
             return own(module, base)(module, query, key, value, mask, **options)
 
         return attention
 
-    monkeypatch.setattr(decoding.attention, "_own", watching)
+    monkeypatch.setattr(interface, "_own", watching)
     ids = prompts(2, 30)
     decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=4)
     assert counts == [0] * (FILTER - 1)
@@ -75,9 +76,11 @@ def test_a_pass_keeps_no_layer_before_and_a_cut_cache_one_whole_layer_at_most(mo
         decoder.prefill(ids)
         assert counts == [0] * LAYERS
     alive.clear(), counts.clear()
-    kept = decoding.full(model).prefill(ids)  # what a cache holds is counted
-    assert counts[-1] > 0
-    del kept
+    decoding.gemfilter(model, FILTER, 4, runs=1).prefill(ids)
+    assert counts == [0, 2, 4, 0, 0]  # keys and values of the layers that wait for the choice
+    alive.clear(), counts.clear()
+    decoding.full(model).prefill(ids)
+    assert counts == [0, 2, 4, 6, 8]
 
 
 class OutOfMemory(RuntimeError):
@@ -102,7 +105,7 @@ def test_the_models_setting_comes_back_also_after_a_failure(attention):
             call()
         assert model.config._attn_implementation == attention
     handle.remove()
-    assert not decoding.attention._users
+    assert not interface._users
     assert torch.equal(model(ids).logits, expected)
     decoding.chosen_tokens(model, ids, filter_layer=2, keep=4)
     assert model.config._attn_implementation == attention
@@ -161,7 +164,7 @@ def test_threads_do_not_hear_one_another():
         thread.join()
     assert not wrong
     assert model.config._attn_implementation == "sdpa"
-    assert not decoding.attention._users
+    assert not interface._users
 
 
 def small(kind, **sizes):

@@ -57,8 +57,9 @@ def test_a_turn_of_several_tokens_is_as_many_of_one(family):
         torch.testing.assert_close(at_once, torch.stack(single, 1), rtol=1e-6, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "side"), [("llama", "left"), ("llama", "right"), ("mistral", "right"), ("gemma3", "left")]
+)
 def test_rows_that_stop_early_go_on_as_if_they_were_alone(family, side):
     """With padding in either turn, and rows that ended at different steps."""
     model = tiny(family)
