@@ -55,7 +55,7 @@ def test_what_a_network_does_not_have_is_named_with_the_reason():
             return self.head(self.rows(x.long()).mean(1))
 
     targets = torch.randn(60, 2, generator=torch.Generator().manual_seed(1))
-    learner, probe = fitted(Tokens(), torch.arange(180).view(60, 3) % 5, targets, loss="mse")
+    _, probe = fitted(Tokens(), torch.arange(180).view(60, 3) % 5, targets, loss="mse")
     values = probe.latest()
     assert set(values) == {"feature_rank"}
     assert "whole numbers" in probe.skipped["input_agop_rank"]
