@@ -37,7 +37,7 @@ def decay_matrix(runs):
 
 @decay.claim("f4_farther_in_decay_less_alike", paper="CKA falls as the gap grows", where="Fig. F.4",
     says="networks of the least and the greatest weight decay are less alike than those of neighbouring ones (least "
-    "difference)", expect=above(0))  # fmt: skip
+    "difference)", expect=above(0), undecided={"laptop": "0.011 on six seeds (-0.020 to 0.020)"})  # fmt: skip
 def less_alike(runs):
     matrix = decay_matrix(runs)
     return float(min(matrix[0, 1], matrix[1, 2]) - matrix[0, 2])
@@ -76,7 +76,8 @@ def by_classes(runs, metric):
 
 @classes.claim("f5_falls_with_classes", paper="falls from 50 to 1000 classes", where="Fig. F.5",
     says="with few labels the target's accuracy is higher with the fewest classes than with the most (difference)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), undecided={"laptop": "-0.022 on six seeds (-0.067 to 0.016): classes are 1 to 8 directions of "
+    "gratings"})  # fmt: skip
 def falls_with_classes(runs):
     _, found, metric = by_classes(runs, few_and_many(runs)[0])
     return found[0].final(metric) - found[-1].final(metric)
@@ -114,7 +115,8 @@ def along(runs, **where):
 
 @share.claim("f6_half_keeps_the_trade_off", paper="decreasing at 100 and 50%", where="Fig. F.6",
     says="with half of the nearest set the target's accuracy falls from it alone to the whole union (difference)",
-    expect=above(0))  # fmt: skip
+    expect=above(0), unspecific="0.005 by chance where labels are permuted, and 0.02 where pairs are "
+    "shuffled, in place of 0.06")  # fmt: skip
 def half(runs):
     found = along(runs, share=0.5)
     return float(found[0] - found[-1])
@@ -122,7 +124,8 @@ def half(runs):
 
 @share.claim("f6b_a_fifth_makes_a_u", paper="U shape at 20%", where="Fig. F.6",
     says="with a fifth of it the accuracy at the whole union is above the least along the way, which is below that of "
-    "the nearest set alone (differences)", expect={"falls": above(0), "rises again": above(0)})  # fmt: skip
+    "the nearest set alone (differences)", expect={"falls": above(0), "rises again": above(0)},
+    undecided={"laptop": "it falls by 0.12, and rises by 0.002 on six seeds (-0.09 to 0.06)"})  # fmt: skip
 def u_shape(runs):
     found = along(runs, share=0.2)
     return {"falls": float(found[0] - found[1:-1].min()), "rises again": float(found[-1] - found[1:-1].min())}
@@ -157,7 +160,9 @@ def turned(runs, metric):
 
 @nearest.claim("f7_trade_off_stays", paper="the same curves", where="Fig. F.7", within=(-1, 1),
     says="with few labels the target's accuracy falls along the unions, and the average rises (Spearman)",
-    expect={"target": at_most(-0.8), "average": at_least(0.8)})  # fmt: skip
+    expect={"target": at_most(-0.8), "average": at_least(0.8)}, fails={"laptop": "the average rises, and the "
+    "target's accuracy does not fall (Spearman 0.4 on six seeds): pictures of the same digits, turned, are no worse a start than "
+    "digits"})  # fmt: skip
 def stays(runs):
     few, _ = few_and_many(runs)
     found = {"target": torch.tensor(turned(runs, few)), "average": torch.tensor(turned(runs, "average"))}

@@ -128,21 +128,6 @@ def gains(runs: Any, method: str, over: str, at: Any = None) -> "np.ndarray":
     )  # fmt: skip
 
 
-def printed_counts(names: Any, pairs: Any) -> dict[str, float]:
-    """In how many cells of these printed tables the first method of each pair exceeds the second."""
-    found = {}
-    for method, over in pairs:
-        gain = np.array([np.subtract(FOUNDATION_FEW[name][method], FOUNDATION_FEW[name][over]) for name in names])
-        found[f"{method}_over_{over}"] = float((gain > 0).sum())
-    return found
-
-
-def printed_order(names: Any) -> dict[str, float]:
-    """By how many points CR exceeds FT, and FT the probe, in these rows of Table 7.2, the least of each."""
-    rows = np.array([FOUNDATION[name] for name in names])
-    return {"CR_over_FT": float((rows[:, 2] - rows[:, 1]).min()), "FT_over_LP": float((rows[:, 1] - rows[:, 0]).min())}
-
-
 ORDER = {"CR_over_FT": above(0), "FT_over_LP": above(0)}
 
 

@@ -20,7 +20,6 @@ from featurelab.pipelines import (
     Experiment,
     Field,
     above,
-    between,
     choice,
     data,
     language,
@@ -43,8 +42,6 @@ from featurelab.pipelines.contrastive_tradeoff.foundation import (
     gains,
     labelled,
     percent,
-    printed_counts,
-    printed_order,
     published_on,
 )
 from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION_FEW
@@ -54,7 +51,6 @@ SIZES = {CLIP: (304e6, 81e9, 768), MOCO: (86e6, 17e9, 768)}  # parameters, produ
 THERE = {name: rows for name, (rows, _) in pretraining.PUBLIC.items()} | {"imagenet": 1_281_167}
 TESTED = {"gtsrb": 10_000}  # test pictures that the paper takes, where not all
 MOST_OTHERS = 10_000  # unrelated pictures
-PAIRS = (("CR10", "FT10"), ("CR100", "FT100"), ("CR10", "LP"))  # compared as printed
 ROWS = [name for name in FOUNDATION_FEW if not name.startswith("SimCSE")]
 
 
@@ -222,9 +218,7 @@ def train(config, recorder):
                     values[f"{name}/{way}_{views}"] = accuracy(net, *test)
             recorder.log(values, step=percent(share))
             found += values.values()
-    printed = printed_order(ROWS) | printed_counts(ROWS, PAIRS)
     recorder.log({"accuracy/mean": float(np.mean(found))}, step=0)
-    recorder.log({f"printed/{name}": value for name, value in printed.items()}, step=0)
 
 
 def adapted(config: PicturesConfig, recorder: Any, task: Any, stored: Any, classes: int, strength: float) -> Any:
@@ -285,22 +279,6 @@ def more_views(runs):
         "some": float(gains(runs, f"ft_{some}", f"ft_{one}").mean()),
         "most": float(gains(runs, f"ft_{most}", f"ft_{some}").mean()),
     }
-
-
-@figure.claim("c17j_printed_rows", kind="identity", paper="all", where="Table 7.2", expect=ORDER,
-    says="as printed CR exceeds FT, and FT the probe, in each of the six rows of pictures (least gains, points)",
-)  # fmt: skip
-def printed_rows(runs):
-    return {name: runs.final(f"printed/{name}") for name in ORDER}
-
-
-@figure.claim("c17k_printed_cells_of_foundations", kind="identity", origin="corrected", paper="all, by the text",
-    where="Tables F.6, F.7",
-    says="of the 30 cells as printed CR exceeds FT in 28 with ten views, in 29 with a hundred, and the probe in 29",
-    expect={"CR10_over_FT10": between(28, 28), "CR100_over_FT100": between(29, 29), "CR10_over_LP": between(29, 29)},
-)  # fmt: skip
-def printed_cells(runs):
-    return {f"{method}_over_{other}": runs.final(f"printed/{method}_over_{other}") for method, other in PAIRS}
 
 
 METHODS = {"lp": "LP", "ft_{0}": "FT, {0} view", "ft_{1}": "FT, {1} views", "ft_{2}": "FT, {2} views",

@@ -38,7 +38,6 @@ from featurelab.pipelines.contrastive_tradeoff.foundation import (
     gains,
     labelled,
     percent,
-    printed_order,
     published_on,
 )
 from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION_FEW
@@ -173,7 +172,6 @@ def train(config, recorder):
             recorder.log(values, step=percent(share))
             found += values.values()
     recorder.log({"accuracy/mean": float(np.mean(found))}, step=0)
-    recorder.log({f"printed/{name}": value for name, value in (printed_order(ROWS) | printed_cells()).items()}, step=0)
 
 
 def paired(x: "torch.Tensor", others: "torch.Tensor", padding: int) -> "torch.Tensor":
@@ -201,15 +199,6 @@ def probed(config: TextsConfig, recorder: Any, H: Any, y: Any, test: Any, classe
     return accuracy(head, *test)
 
 
-def printed_cells() -> dict[str, float]:
-    """The least gain among the ten cells of Table F.8, points."""
-    found = {}
-    for method, over in (("CR", "FT"), ("FT", "LP")):
-        cells = [np.subtract(FOUNDATION_FEW[name][method], FOUNDATION_FEW[name][over]) for name in ROWS]
-        found[f"{method}_over_{over}_cells"] = float(np.min(cells))
-    return found
-
-
 @figure.claim("c17l_order_of_texts", paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)", where="Table 7.2", expect=ORDER,
     says="with all labels CR is better than FT, and FT than the probe, averaged over sets (gains)",
     undecided={"laptop": "FT surely (0.057), and CR by 0.0003 more on three seeds (-0.003 to 0.003): both are right on "
@@ -232,14 +221,6 @@ def over_ft(runs):
     says="CR is better than FT with the contrastive loss of as many unrelated texts (gain)")  # fmt: skip
 def over_others(runs):
     return float(gains(runs, "cr", "cr_others").mean())
-
-
-@figure.claim("c17o_printed_texts", kind="identity", paper="all", where="Tables 7.2, F.8",
-    says="as printed CR exceeds FT, and FT the probe, in both rows of Table 7.2 and all cells of Table F.8 (least "
-    "gains, points)", expect={name: above(0) for name in (*ORDER, "CR_over_FT_cells", "FT_over_LP_cells")},
-)  # fmt: skip
-def printed_texts(runs):
-    return {name: runs.final(f"printed/{name}") for name in (*ORDER, "CR_over_FT_cells", "FT_over_LP_cells")}
 
 
 METHODS = {"lp": ("LP", "LP"), "ft": ("FT", "FT"), "cr": ("CR", "CR"), "cr_others": ("CR on others", "")}

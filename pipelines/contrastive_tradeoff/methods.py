@@ -36,7 +36,9 @@ def ends(runs, metric, method):
 
 @figure.claim("f2_trade_off_of_each", paper="curves of all three", where="Fig. F.2",
     says="with each method the target's accuracy with few labels falls from its own set to the union (falls)",
-    expect={METHODS[method]: above(0) for method in ALL})  # fmt: skip
+    expect={METHODS[method]: above(0) for method in ALL},
+    undecided={"laptop": "surely with MoCo (0.07) and NNCLR (0.08), and 0.14 with SimSiam on six seeds (-0.29 to "
+    "0.28), above 0 on each"})  # fmt: skip
 def falls(runs):
     few, _ = few_and_many(runs)
     found = {METHODS[method]: ends(runs, few, method) for method in ALL}
@@ -53,8 +55,8 @@ def rises(runs):
 
 @figure.claim("f2c_beyond_noise", origin="ours", where="Fig. F.2",
     says="the union is worse on the target than its set with as many pictures of noise (differences)",
-    expect={METHODS[method]: above(0) for method in ALL}, undecided={"laptop": "0.02 with MoCo, -0.01 with SimSiam "
-    "and -0.05 with NNCLR, on three seeds: noise does as much harm"})  # fmt: skip
+    expect={METHODS[method]: above(0) for method in ALL}, fails={"laptop": "0.01 with MoCo, -0.02 with SimSiam "
+    "and -0.06 with NNCLR on six seeds: noise does as much harm, and with NNCLR surely more"})  # fmt: skip
 def beyond_noise(runs):
     few, _ = few_and_many(runs)
     found = {METHODS[method]: ends(runs, few, method) for method in ALL}

@@ -12,9 +12,8 @@ probe is no better than the union's, is trained on too; and unrelated pictures a
 The trials are those of `contrastive_tradeoff/unions`.
 """
 
-from featurelab.pipelines import CATEGORIES, above, at_least, at_most, measures, np, torch
+from featurelab.pipelines import CATEGORIES, above, at_most, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import THEN_PROBED
 from featurelab.pipelines.contrastive_tradeoff.unions import FIRST, WHOLE, cell
 
 TUNED = [trial for trial in unions.GROWING if trial[3]]
@@ -49,28 +48,29 @@ def cells(runs, way):
 
 @figure.claim("c17_cr_over_ft", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
     says="with labels learned on clean pictures, CR is better than FT, averaged over cells (gain)",
-    expect=above(0), undecided={"laptop": "0.005 on three seeds (-0.007 to 0.017)"})  # fmt: skip
+    expect=above(0), undecided={"laptop": "0.005 on six seeds (-0.002 to 0.014)"})  # fmt: skip
 def over_ft(runs):
     return float((cells(runs, "cr") - cells(runs, "ft")).mean())
 
 
 @figure.claim("c17b_cr_over_ft_on_the_same_views", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
     says="with labels learned on the same views as the contrastive loss, CR is better than FT, averaged over cells "
-    "(gain)", expect=above(0), undecided={"laptop": "-0.003 on three seeds (-0.008 to 0.002)"})  # fmt: skip
+    "(gain)", expect=above(0), undecided={"laptop": "-0.003 on six seeds (-0.006 to 0.001)"})  # fmt: skip
 def over_ft_on_views(runs):
     return float((cells(runs, "cr_views") - cells(runs, "ft_views")).mean())
 
 
 @figure.claim("c17c_cr_over_contrast_elsewhere", origin="ours", where="Tables 7.1, F.5", expect=above(0),
     says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)", undecided={"laptop":
-    "-0.004 on three seeds (-0.019 to 0.011): shapes in place of the labelled digits do as well"})  # fmt: skip
+    "-0.0005 on six seeds (-0.031 to 0.012): shapes in place of the labelled digits do as well"})  # fmt: skip
 def over_others(runs):
     return float((cells(runs, "cr") - cells(runs, "cr_others")).mean())
 
 
 @figure.claim("c17d_both_over_the_probe", paper="93.6 and 94.5 against 88.4% (CINIC-10)", where="Tables 7.1, F.5",
     says="FT and CR on views are better than a linear probe on the same labels (gains, averaged over cells)",
-    expect={"FT": above(0), "CR": above(0)})  # fmt: skip
+    expect={"FT": above(0), "CR": above(0)},
+    undecided={"laptop": "0.055 and 0.053 on six seeds (-0.01 to 0.09, -0.05 to 0.08)"})  # fmt: skip
 def over_probe(runs):
     probe = cells(runs, "lp")
     return {name: float((cells(runs, way) - probe).mean()) for name, way in
@@ -116,7 +116,8 @@ def gain(runs, union, source="target", length="own"):
 
 @before_probe.claim("c18_gain_grows_with_diversity", paper="-0.03 and 6.79 points", where="Table F.9",
     says="the probe gains more by contrastive training on the target after the most diverse pre-training than after "
-    "the specific one (difference of gains)", expect=above(0))  # fmt: skip
+    "the specific one (difference of gains)", expect=above(0),
+    undecided={"laptop": "0.029 on six seeds (-0.065 to 0.056)"})  # fmt: skip
 def diverse_gain(runs):
     first, *_, last = unions.steps_of(runs)
     return gain(runs, last) - gain(runs, first)
@@ -125,7 +126,7 @@ def diverse_gain(runs):
 @before_probe.claim("c18b_not_by_a_worse_start", origin="ours", where="Table F.9",
     says="and more than after a short specific pre-training, whose probe starts from no more than 0.02 above "
     "(difference of gains, difference of starts)", expect={"gain": above(0), "start": at_most(0.02)},
-    undecided={"laptop": "0.033 on three seeds (-0.03 to 0.09), from starts 0.021 apart"})  # fmt: skip
+    undecided={"laptop": "0.024 on six seeds (-0.02 to 0.09), from starts 0.017 apart"})  # fmt: skip
 def matched_gain(runs):
     first, *_, last = unions.steps_of(runs)
     starts = cell(runs, "gain/base", first, "early") - cell(runs, "gain/base", last)
@@ -135,7 +136,7 @@ def matched_gain(runs):
 @before_probe.claim("c18c_by_the_targets_pictures", origin="ours", where="Table F.9",
     says="after the union, training on the target's pictures gains more than training on shapes, and on noise "
     "(differences of gains)", expect={"others": above(0), "noise": above(0)},
-    undecided={"laptop": "surely over shapes (0.066), and 0.039 over noise on three seeds (-0.005 to 0.084)"},
+    undecided={"laptop": "surely over shapes (0.054), and 0.029 over noise on six seeds (-0.007 to 0.105)"},
 )  # fmt: skip
 def target_gain(runs):
     last = unions.steps_of(runs)[-1]
@@ -143,13 +144,6 @@ def target_gain(runs):
     return {
         "others": gain(runs, last) - gain(runs, last, other), "noise": gain(runs, last) - gain(runs, last, "noise")
     }  # fmt: skip
-
-
-@before_probe.claim("c18d_printed_gains", kind="identity", paper="88.41 to 88.38, 75.64 to 82.43%", where="Table F.9",
-    says="as printed the gain grows from each union to the next (least step, points)", expect=at_least(1))  # fmt: skip
-def printed_gains(runs):
-    gains = np.subtract(THEN_PROBED["CR+LP"], THEN_PROBED["LP"])
-    return float(np.diff(gains).min())
 
 
 @before_probe.draw(size=(7.5, 4))
@@ -188,7 +182,7 @@ def apart(runs, way):
 @picture.claim("f8_classes_lie_apart", paper="CR cleaner than FT (a picture)", where="Fig. F.8",
     says="classes lie farther apart after CR than after FT, and after FT than before, on clean pictures (differences "
     "of silhouettes)", expect={"CR": above(0), "FT": above(0)},
-    undecided={"laptop": "FT surely (0.14), and CR by 0.01 more on three seeds (-0.01 to 0.03)"})  # fmt: skip
+    undecided={"laptop": "0.15 by FT on six seeds (-0.08 to 0.21), and 0.01 more by CR (-0.003 to 0.06)"})  # fmt: skip
 def lie_apart(runs):
     return {"CR": apart(runs, "cr") - apart(runs, "ft"), "FT": apart(runs, "ft") - apart(runs, "lp")}
 

@@ -59,7 +59,8 @@ def unlike(runs):
 
 @figure.claim("c16b_less_and_less_like_the_first", where="Fig. 7.5", paper="decreases along the row",
     says="along the unions networks become less like the first: CKA with the second over that with the last, which are "
-    "allowed to be 0.01 apart the other way (difference)", expect=at_least(-0.01))  # fmt: skip
+    "allowed to be 0.01 apart the other way (difference)", expect=at_least(-0.01),
+    undecided={"laptop": "0.025 on six seeds (-0.013 to 0.045)"})  # fmt: skip
 def decreasing(runs):
     found = similarities(runs)
     return found["D", "DS"] - found["D", "DSGN"]
