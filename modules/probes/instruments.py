@@ -41,10 +41,11 @@ class InstrumentsProbe(ReferenceProbe):
 
     The features are the input of the layer `readout`, by default that of the last linear layer that is called; the
     weights those of the layer `hidden`, by default the linear layer called before it. Names are those of
-    `measures.layer_names`; `readout=""` stands for the network's outputs, after its last linear layer. `view` makes the
-    inputs of the network from those of a batch. What does not carry over is absent, and `skipped` says why: inputs that
-    are whole numbers have no gradient, continuous targets no classes. `quantities` (default: all) are those wanted.
-    Raises ValueError for an unknown one. Further options are those of `Probe`.
+    `measures.layer_names`; `readout=""` stands for the network's outputs, and the weights are those before its last
+    linear layer then too. `view` makes the inputs of the network from those of a batch. What does not carry over is
+    absent, and `skipped` says why: inputs that are whole numbers have no gradient, continuous targets no classes.
+    `quantities` (default: all) are those wanted. Raises ValueError for an unknown one. Further options are those of
+    `Probe`.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class InstrumentsProbe(ReferenceProbe):
         except ValueError:
             return self.readout, self.hidden
         readout = called[-1] if self.readout is None else self.readout
-        before = called[: called.index(readout)] if readout in called else called
+        before = called[: called.index(readout or called[-1])]
         return readout, self.hidden or (before[-1] if before else None)
 
     @torch.no_grad()

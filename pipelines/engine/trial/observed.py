@@ -25,13 +25,16 @@ def further() -> "tuple[Callback, ...]":
 class Observed:
     """The trial of experiment `name`, its laptop preset with some settings changed; those that it has not are ignored.
 
+    With `small` it is of the sizes with which the experiment is checked.
+
     Raises RequestError for an unknown experiment, and for values that its settings do not take.
     """
 
-    def __init__(self, name: str, **changes: Any) -> None:
+    def __init__(self, name: str, *, small: bool = False, **changes: Any) -> None:
         self.experiment = find(name)
-        known = type(self.experiment.laptop).model_fields
-        self.config = self.experiment.laptop.but(**{key: value for key, value in changes.items() if key in known})
+        preset = self.experiment.small_configs()[0] if small else self.experiment.laptop
+        known = type(preset).model_fields
+        self.config = preset.but(**{key: value for key, value in changes.items() if key in known})
 
     def run(self, probes: "Sequence[Callback]", recorder: "Recorder") -> None:
         """Run it with `probes` on its fit.

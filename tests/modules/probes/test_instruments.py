@@ -74,7 +74,7 @@ def test_outputs_can_be_the_features_and_the_view_be_another():
 
 
 def test_an_alignment_that_is_1_by_construction_is_left_out():
-    _, probe = fitted(mlp(6, 8, 1, outputs=3, seed=1, dtype="float64"), readout="")
+    _, probe = fitted(mlp(6, 8, 1, outputs=3, seed=1, dtype="float64"), hidden="1")
     assert "nfa" not in probe.latest()
     assert "1 by construction" in probe.skipped["nfa"]
 

@@ -48,6 +48,7 @@ def test_probes_are_there_for_that_trial_only():
 def test_settings_that_the_figure_does_not_have_are_ignored_and_bad_values_refused():
     assert Observed(NAME, epochs=3, lr=0.5).config.lr == 0.5
     assert Observed(NAME, **BRIEF).cost().steps >= 1
+    assert Observed(NAME, small=True, lr=0.5).config == find(NAME).small_configs()[0].but(lr=0.5)
     with pytest.raises(RequestError, match="lr"):
         Observed(NAME, lr=-1.0)
     with pytest.raises(RequestError, match="did you mean nuclear_norm_dg/synthetic"):
