@@ -39,8 +39,8 @@ from .mixtures import class_rows as class_rows
 from .modular import ModularAddition as ModularAddition
 from .modular import residue_sum as residue_sum
 from .modular import residue_tuples as residue_tuples
-from .needles import NEEDLE as NEEDLE
-from .needles import NEEDLE_WORDS as NEEDLE_WORDS
+from .needle_words import NEEDLE as NEEDLE
+from .needle_words import NEEDLE_WORDS as NEEDLE_WORDS
 from .needles import NeedlePrompts as NeedlePrompts
 from .needles import Needles as Needles
 from .needles import hidden_needles as hidden_needles

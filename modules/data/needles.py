@@ -15,18 +15,8 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .needle_words import BEGIN, FILLERS, FIRST_FILLER, FIRST_KEY, FIRST_VALUE, KEYS, NEEDLE, QUERY, VALUES
 from .tensors import TensorData
-
-BEGIN, QUERY = 0, 1
-KEYS, VALUES, FILLERS = 16, 16, 24
-FIRST_KEY = 2
-FIRST_VALUE = FIRST_KEY + KEYS
-FIRST_FILLER = FIRST_VALUE + VALUES
-NEEDLE_WORDS = (
-    "BEGIN", "Q", *(f"key_{i}" for i in range(KEYS)), *(f"value_{i}" for i in range(VALUES)),
-    *(f"filler_{i}" for i in range(FILLERS)),
-)  # fmt: skip
-NEEDLE = 3  # tokens of a needle
 
 Ids = NDArray[np.int64]
 

@@ -103,6 +103,8 @@ def only_real(runs):
     says="from the first set to the whole union accuracy on the target falls, with few labels, and the weighted "
     "average rises (differences)",
     expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("target falls", "average rises")},
+    undecided={"paper": "neither falls (by -0.007 and -0.003 on three seeds): 15 epochs leave much to learn, and the "
+    "union has three times the updates; averages rise, surely with MNIST as target (0.019)"},
 )  # fmt: skip
 def real_trade_off(runs):
     only_real(runs)
@@ -112,7 +114,9 @@ def real_trade_off(runs):
 
 @real.claim("c14c_real_more_than_as_much_noise", origin="ours", where="Fig. 7.3", untested={"laptop": ELSEWHERE},
     says="the union is worse on the target than its set with as many pictures of noise (differences)",
-    expect={"cifar10": above(0), "mnist": above(0)})  # fmt: skip
+    expect={"cifar10": above(0), "mnist": above(0)},
+    undecided={"paper": "-0.005 and -0.058 on three seeds (-0.21 to 0.09): noise does more harm, if anything"},
+)  # fmt: skip
 def real_beyond_noise(runs):
     only_real(runs)
     return by_target(runs, unions.beyond_noise)
@@ -122,6 +126,7 @@ def real_beyond_noise(runs):
     says="it is worse than the target's set in equally many updates: those of the union, and those of the set "
     "(differences)",
     expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("as many", "as few")},
+    undecided={"paper": "surely on MNIST (0.09 and 0.15), and 0.005 and 0.008 on CIFAR-10, which it hardly learns"},
 )  # fmt: skip
 def real_beyond_length(runs):
     only_real(runs)
@@ -132,7 +137,8 @@ def real_beyond_length(runs):
 @real.claim("c15_real_fewer_labels_larger_drop", paper="curves, no number", where="Fig. F.2",
     untested={"laptop": ELSEWHERE},
     says="the fall on the target is larger with the fewest labels than with the most (differences)",
-    expect={"cifar10": above(0), "mnist": above(0)})  # fmt: skip
+    expect={"cifar10": above(0), "mnist": above(0)},
+    undecided={"paper": "0.022 and -0.011 on three seeds, of falls that are none"})  # fmt: skip
 def real_larger_drop(runs):
     only_real(runs)
     return by_target(runs, unions.larger_drop)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.experiment.cost import Cost
 from featurelab.pipelines.engine.experiment.registry import find
-from featurelab.tracking.outbox.null import NullRecorder
 
 if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback
@@ -44,8 +43,10 @@ class Observed:
         """
         if self.experiment.run_trial is None:
             raise TypeError(f"{self.experiment.name} declares no trial")
+        from featurelab.tracking.outbox.null import NamingRecorder  # imports MLflow, which a declaration must not
+
         with _attached(tuple(probes)):
-            self.experiment.run_trial(self.config, _Passing(recorder))
+            self.experiment.run_trial(self.config, NamingRecorder(recorder))
 
     def cost(self) -> Cost:
         """What it takes; raises TypeError for an experiment that declares no estimate."""
@@ -61,14 +62,3 @@ def _attached(probes: "tuple[Callback, ...]") -> Iterator[None]:
         yield
     finally:
         _further.reset(token)
-
-
-class _Passing(NullRecorder):
-    """Keeps nothing, but names the datasets to another recorder."""
-
-    def __init__(self, recorder: "Recorder") -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def dataset(self, *named: Any, **details: Any) -> None:
-        self._recorder.dataset(*named, **details)
