@@ -80,8 +80,8 @@ figure = Experiment(
     metric="accuracy/mean", mode="max", minutes=1, needs=("cifar10", "gtsrb", "imagenet", "svhn"),
     stand_in="an MLP that is pre-trained on generated pictures of 8 x 8 pixels in place of published encoders, and "
     "small sets in place of public ones", controls=CONTROLS,
-    small={"n_train": 40, "n_test": 20, "epochs": 1, "pretraining_epochs": 1, "encoder_width": 4, "width": 4,
-        "batch_size": 20, "shares": (0.5, 1.0), "stored": (1, 2, 3), "tasks": "digits"},
+    small={"n_train": 40, "n_test": 40, "pretraining_epochs": 1, "encoder_width": 4, "width": 4,
+        "batch_size": 20, "shares": (0.5, 1.0), "epochs": 5, "stored": (1, 2, 3), "tasks": "digits"},
 )  # fmt: skip
 
 

@@ -30,13 +30,13 @@ OTHERS = {True: ("shapes", "noise"), False: ("svhn", "noise")}  # sets that furt
 def train(config: UnionConfig, recorder: Any) -> None:
     """Pre-train, then measure."""
     net = pretrained(config, recorder)
-    target = pictures(config, config.target)
+    target = labelled(config, config.target, recorder)
     found = features(net, target)
     recorder.array("features", target=found[1].numpy(), labels=target.test[1].numpy())
     values = {f"target/{n}": probed(config, target, found, n) for n in counts(config, target)}
     accuracies = {}
     for name in config.tasks.split("+"):
-        task = pictures(config, name)
+        task = target if name == config.target else labelled(config, name, recorder)
         few = min(config.few, len(task.train[0]))
         accuracies[name] = probed(config, task, features(net, task), few)
         values[f"task/{name}"] = accuracies[name]
@@ -47,6 +47,13 @@ def train(config: UnionConfig, recorder: Any) -> None:
         recorder.log(tuned(config, net, target, recorder), step=0)
     if config.adapt:
         recorder.log(adapted(config, net, target, recorder), step=0)
+
+
+def labelled(config: UnionConfig, name: str, recorder: Any) -> "data.TensorData":
+    """The pictures of a set that probes learn on, with their labels, which the record names."""
+    task = pictures(config, name)
+    recorder.dataset(f"{name} probed", task.digest()[:32], task.describe())
+    return task
 
 
 def counts(config: UnionConfig, task: Any) -> list[int]:

@@ -96,9 +96,9 @@ class Experiment:
         if type(self.laptop) is not type(self.paper):
             raise ValueError(f"{self.name}: the two presets are of different config types")
         for scale in SCALES:
-            self.configs(scale)
-            known = self.reads.configs(scale) if self.reads else []
-            if self.reads and any(config not in known for config in self.configs(scale)):
+            mine = {config.model_dump_json() for config in self.configs(scale)}
+            known = {config.model_dump_json() for config in self.reads.configs(scale)} if self.reads else set()
+            if self.reads and not mine <= known:
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
         self.small_configs()
 

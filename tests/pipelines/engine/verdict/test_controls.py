@@ -8,7 +8,15 @@ from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 
 TRAINED = {e.run_trial: e for e in reversed(registry.experiments()) if "permuted_labels" in controls_of(e.laptop)}
-OF_WHAT_WAS_LEARNED = ("cnfa/", "ptk_centered", "double_centered", "participation_ratio/agop", "catapult", "test_cnfa")
+OF_WHAT_WAS_LEARNED = (
+    "cnfa/",
+    "after/cnfa",
+    "ptk_centered",
+    "double_centered",
+    "participation_ratio/agop",
+    "catapult",
+    "test_cnfa",
+)
 # measured with running means of batches, which are far from settled after a few
 FROM_RUNNING_STATISTICS = ("input_structure/filter_clusters",)
 FIGURES = {figure.name: figure for figure in TRAINED.values()}
