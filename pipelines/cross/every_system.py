@@ -118,12 +118,13 @@ def cost(config):
     return observed(config).cost()
 
 
+# symmetric networks, whose output is 0 before training: gradients are rounding errors there
+SILENT = dict.fromkeys(("nfa", "ptk_dispersion", "input_agop_rank"), ("gradient_features", "input_structure"))
+
+
 def having(name):
-    """The networks that have a quantity before training too: where the output is 0 there are no gradients."""
+    """The networks that have a quantity before training too."""
     return [system for system in SYSTEMS if name in NETWORKS[system].has and system not in SILENT.get(name, ())]
-
-
-SILENT = {"input_agop_rank": ("gradient_features", "input_structure")}  # symmetric networks: 0 before training
 
 
 def changed(runs, name, how):
@@ -142,21 +143,26 @@ def classes_contract(runs):
 
 @figure.claim("x8_weights_align", origin="ours",
     says="training aligns the weights before the features with their tangent features (UC-NFA after less before)",
-    expect=dict.fromkeys(having("nfa"), above(0)))  # fmt: skip
+    expect=dict.fromkeys(having("nfa"), above(0)),
+    fails="on eight of nine networks it rises; in GemFilter's Llama that of the last layer's last weights falls from "
+    "0.76 to 0.37, on each of six seeds")  # fmt: skip
 def weights_align(runs):
     return changed(runs, "nfa", lambda after, before: after - before)
 
 
 @figure.claim("x9_gradients_narrow", origin="ours",
     says="training narrows the gradients in the inputs (effective rank of the AGOP after training over that before)",
-    expect=dict.fromkeys(having("input_agop_rank"), below(1)))  # fmt: skip
+    expect=dict.fromkeys(having("input_agop_rank"), below(1)),
+    undecided="it falls to 0.1 to 0.6 on the five that learn classes or pairs of pictures, and rises where all of the "
+    "input counts: 1.08 and 1.76 in the two that learn regression in context, 1.26 on monomials (0.8 to 2.5)"
+)  # fmt: skip
 def gradients_narrow(runs):
     return changed(runs, "input_agop_rank", lambda after, before: after / before)
 
 
 @figure.draw(cols=len(INSTRUMENTS), size=(15, 4.4))
 def panels(runs, axes):
-    for axis, (name, title), colour in zip(axes[0], INSTRUMENTS.items(), CATEGORIES * 2, strict=False):
+    for axis, (name, title), colour in zip(axes[0], INSTRUMENTS.items(), CATEGORIES[:5] * 2, strict=False):
         for row, system in ((row, system) for row, system in enumerate(SYSTEMS) if name in NETWORKS[system].has):
             for when, tint, shift in (("before", "#999999", 0.14), ("after", colour, -0.14)):
                 if (name != "cnfa" and system not in SILENT.get(name, ())) or when == "after":
