@@ -92,7 +92,7 @@ def _by_mean(known: Claim, claim: dict[str, Any]) -> str:
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"
 
 
-def summary(by_system: dict[str, list[dict[str, Any]]]) -> str:
+def summary(by_system: dict[str, list[dict[str, Any]]], folder: str = "") -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold every control breaks."""
     rows = []
     for system, ones in by_system.items():
@@ -102,7 +102,7 @@ def summary(by_system: dict[str, list[dict[str, Any]]]) -> str:
         under = [claim["specific"] for claim in claims if claim["status"] == "holds" and claim["specific"] is not None]
         exact = [claim["status"] for claim in all_of_it if claim["kind"] == "identity"]
         specific, identities = f"{sum(under)} of {len(under)}", f"{exact.count('holds')} of {len(exact)}"
-        rows.append((f"[`{system}`]({system}.md)", *counts, specific, identities))
+        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, specific, identities))
     header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
     return table(header, rows)
 
@@ -118,6 +118,7 @@ def main(path: str = "") -> None:
         write(page, parts)
     if set(by_system) == set(registry.systems()):
         write(FOLDER / "verdicts.md", {"summary": summary(by_system), "verdicts": verdicts(found)})
+        write(FOLDER.parent / "README.md", {"summary": summary(by_system, "docs/")})
 
 
 def write(page: Path, parts: dict[str, str]) -> None:

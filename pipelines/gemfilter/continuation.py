@@ -244,7 +244,8 @@ def over_the_last(runs):
 
 
 @figure.claim("m2b_snapkv_better_than_the_last_tokens", origin="ours",
-    says="and from what SnapKV keeps (nats a token)", expect=above(0))  # fmt: skip
+    says="and from what SnapKV keeps (nats a token)", expect=above(0),
+    unspecific="with permuted answers it still tells which values a prompt holds, 1.5 nats in place of 5")  # fmt: skip
 def snapkv_over_the_last(runs):
     return at(runs, "last") - at(runs, "snapkv")
 

@@ -93,7 +93,9 @@ def preserved(runs):
 
 @figure.claim("c04b_with_ten_tokens", origin="ours", paper="LongBench 36.09 and 34.50 against 36.72",
     says="the same with k = 10 (max pooling, keep_last 2), where the needles do not all fit in",
-    expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1), untested=STAND_IN)  # fmt: skip
+    expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1), untested=STAND_IN,
+    undecided={"laptop": "-0.009 over sixteen seeds (-0.036 to 0.013), of 0.988 (0.943 to 0.998) with all keys and "
+    "values"})  # fmt: skip
 def preserved_with_few(runs):
     full = runs.at("accuracy/full", usual(runs))
     return {"full": full, "difference": runs.at("few/gemfilter", settings(runs, "few")[1]) - full}
@@ -103,8 +105,8 @@ def preserved_with_few(runs):
     says="at 3.5 times the trained length GemFilter answers more often than SnapKV, and SnapKV no less often than the "
     "model with all keys and values (differences; laptop k = 16, max pooling, keep_last 2)",
     expect={"GemFilter": above(0), "SnapKV": at_least(0)}, unspecific=BLIND,
-    undecided={"laptop": "GemFilter is ahead by 0.27 to 0.34 in three seeds; SnapKV and all keys and values are 0.03 "
-    "to 0.07 apart, an interval from -0.01"})  # fmt: skip
+    undecided={"laptop": "GemFilter is ahead by 0.285 over sixteen seeds; SnapKV of all keys and values by 0.025 "
+    "(-0.014 to 0.055)"})  # fmt: skip
 def beyond(runs):
     full, snap, gem = (runs.at(f"accuracy/{name}", longest(runs)) for name in ("full", "snapkv", "gemfilter"))
     return {"GemFilter": gem - snap, "SnapKV": snap - full}
@@ -135,7 +137,7 @@ def random(runs):
 
 @figure.claim("c09b_better_than_the_last_tokens", origin="ours", says="GemFilter answers more often than the model "
     "does from the last k tokens, at the trained length and beyond (least difference; k = 16)", expect=at_least(0.6),
-    unspecific=BLIND)  # fmt: skip
+    unspecific=BLIND, undecided={"laptop": "0.685 over sixteen seeds (0.592 to 0.734)"})  # fmt: skip
 def better_than_last(runs):
     steps = usual(runs), longest(runs)
     return min(runs.at("accuracy/gemfilter", step) - runs.at("accuracy/last", step) for step in steps)

@@ -83,9 +83,8 @@ def interior_few(runs):
 
 
 @figure.claim("c03c_later_layers_know_less", where="Fig. 9.5", origin="ours", says="behind the best layer it is less "
-    "than half as often that the whole needle is kept (best less twice the best behind it; k = 16)", expect=above(0),
-    undecided={"laptop": "0.39 against 1 in the seed with the most behind it, 0.13 and 0.18 in the others: three seeds "
-    "do not decide it"})  # fmt: skip
+    "than half as often that the whole needle is kept (best less twice the best behind it; k = 16)", expect=above(0)
+)  # fmt: skip
 def later(runs):
     layer, curve = best(runs), runs.curve("layer/hit")
     return curve[layer] - 2 * curve[curve.index > layer].max() if layer < curve.index[-1] else -1.0

@@ -22,7 +22,7 @@ figure = haystack.figure.variant(
 @figure.claim("p1_hits_as_printed", paper="found by an early layer", says="with the printed listing (avg pooling, "
     "keep_last 0, k = 16) the best layer keeps the whole needle in 0.9 of the prompts",
     expect=at_least(0.9), untested=STAND_IN,
-    fails={"laptop": "0.53, 0.64 and 0.75 in three seeds: averages over five tokens of raw products, some negative, "
+    fails={"laptop": "0.69 over six seeds: averages over five tokens of raw products, some negative, "
     "lose needles"})  # fmt: skip
 def hits_as_printed(runs):
     return runs.final("printed/hit")
@@ -55,7 +55,8 @@ def question(runs):
 @figure.claim("p5_max_beats_average", origin="ours", says="max pooling keeps the whole needle more often than the "
     "printed average (differences at k = 8 and 16), and attention averaged does as well as it (difference at k = 8, "
     "plus 0.05)", expect={"k = 8": above(0), "k = 16": above(0), "attention": at_least(0)},
-    untested=STAND_IN)  # fmt: skip
+    untested=STAND_IN, unspecific="an untrained model, or one that has learned other answers, finds little by either: "
+    "0.02 and 0.1 in place of 0.5 and 0.3")  # fmt: skip
 def max_beats(runs):
     few, keep = settings(runs, "few")[0], settings(runs, "keep")
     return {

@@ -7,7 +7,19 @@ knows. All figures of one seed read one training.
 from collections.abc import Callable
 from typing import Any, Literal
 
-from featurelab.pipelines import Cost, Field, TrainedConfig, data, decoding, fit, language, learners, measures, torch
+from featurelab.pipelines import (
+    Cost,
+    Field,
+    TrainedConfig,
+    data,
+    decoding,
+    fit,
+    language,
+    learners,
+    measures,
+    model_validator,
+    torch,
+)
 
 AT_ONCE = 50  # prompts that are decoded at once
 MARKS = 3  # tokens of a prompt beside its content: its beginning, Q and the key
@@ -36,6 +48,17 @@ class RetrievalConfig(TrainedConfig):
     keep_last: int = Field(2, ge=0, description="last tokens that are kept in any case: Q and the key")
     keep_first: int = Field(0, ge=0, description="first tokens that are kept in any case")
     window: int = Field(4, ge=1, description="SnapKV, H2O: last tokens that are kept, and in SnapKV asked")
+
+    @model_validator(mode="after")
+    def _selects(self) -> "RetrievalConfig":
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel = {self.kernel}: it must be odd")
+        most, fixed = max(getattr(self, "keeps", [self.keep])), self.keep_first + self.keep_last
+        if fixed > most:
+            raise ValueError(f"keep_first and keep_last are {fixed} tokens, and {most} are kept")
+        if self.filter_layer and not getattr(self, "model", None) and self.filter_layer > self.layers:
+            raise ValueError(f"filter_layer = {self.filter_layer}: the model has {self.layers} layers")
+        return self
 
     @property
     def hidden(self) -> int:

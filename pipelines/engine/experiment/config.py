@@ -205,10 +205,13 @@ def _depth(text: str) -> int:
 
 def _explained(error: ValidationError, model: type[Config]) -> RequestError:
     first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"]) or "config"
+    name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return unknown("setting", name, model.model_fields)
-    message = first["msg"][:1].lower() + first["msg"][1:]
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if not first["loc"]:  # of several settings together
+        return RequestError(message)
     return RequestError(f"{name} = {quoted(first['input'])}: {message}")
 
 
