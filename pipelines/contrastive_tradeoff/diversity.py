@@ -3,7 +3,8 @@
 F.4: networks whose weight decay differs more are less alike. F.5: the more classes an added set of fixed size has, the
 lower the target's accuracy. F.6: with half of the nearest set the trade-off stays, with a fifth of it the curve is a U.
 F.7: another nearest set, in the paper CIFAR-10 itself in place of CINIC-10; here digits turned by a quarter, so that
-what is nearest is not the target.
+what is nearest is not the target. In F.6 and F.7 the whole union is held against its first set with as many pictures
+of noise and with as many updates, and is itself trained in as few.
 
 For F.5 the paper draws 200,000 pictures from 50 to 1,000 classes of ImageNet32; but 50 of them have about 64,000, and
 100 about 128,000. The paper preset takes 50,000, whatever the classes.
@@ -11,7 +12,7 @@ For F.5 the paper draws 200,000 pictures from 50 to 1,000 classes of ImageNet32;
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, band, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import STEPS, few_and_many
+from featurelab.pipelines.contrastive_tradeoff.unions import BEYOND, NOISY, PAIR, STEPS, beyond, cells, few_and_many
 
 DECAYS = [0.01, 1.0, 10.0]  # AdamW's, which a rate of 0.002 multiplies
 SEEDS = [0, 1, 2]
@@ -102,15 +103,15 @@ def classes_drawn(runs, axes):
 share = unions.figure.variant(
     "nearest_share", figure="Fig. F.6", title="Less of the nearest set",
     caption="Accuracy on the target with few labels along the unions, with a share of the nearest set. Means over "
-    "seeds and their range.", grid={"share": [0.5, 0.2], "union": STEPS, "seed": SEEDS},
-    paper_grid={"share": [1.0, 0.5, 0.2], "union": unions.PAPER_STEPS, "seed": [0, 1, 2]}, minutes=1.5,
-    small=unions.TINY,
+    "seeds and their range. Dotted: the nearest set alone in as many updates as the whole union; dashed: with as many "
+    "pictures of noise.", grid={"share": [0.5, 0.2], PAIR: cells(STEPS, NOISY), "seed": SEEDS},
+    paper_grid={"share": [1.0, 0.5, 0.2], PAIR: cells(unions.PAPER_STEPS, unions.PAPER_STEPS[0] + "+noise"),
+        "seed": [0, 1, 2]}, minutes=2.2, small=unions.TINY,
 )  # fmt: skip
 
 
-def along(runs, **where):
-    few, _ = few_and_many(runs)
-    return np.array([runs.final(few, union=union, **where) for union in unions.steps_of(runs)])
+def along(runs, metric):
+    return np.array([unions.cell(runs, metric, union) for union in unions.steps_of(runs)])
 
 
 @share.claim("f6_half_keeps_the_trade_off", paper="decreasing at 100 and 50%", where="Fig. F.6",
@@ -118,7 +119,7 @@ def along(runs, **where):
     expect=above(0), unspecific="0.005 by chance where labels are permuted, and 0.02 where pairs are "
     "shuffled, in place of 0.06")  # fmt: skip
 def half(runs):
-    found = along(runs, share=0.5)
+    found = along(runs.where(share=0.5), few_and_many(runs)[0])
     return float(found[0] - found[-1])
 
 
@@ -127,8 +128,15 @@ def half(runs):
     "the nearest set alone (differences)", expect={"falls": above(0), "rises again": above(0)},
     undecided={"laptop": "it falls by 0.12, and rises by 0.002 on six seeds (-0.09 to 0.06)"})  # fmt: skip
 def u_shape(runs):
-    found = along(runs, share=0.2)
+    found = along(runs.where(share=0.2), few_and_many(runs)[0])
     return {"falls": float(found[0] - found[1:-1].min()), "rises again": float(found[-1] - found[1:-1].min())}
+
+
+@share.claim("f6c_beyond_length_and_noise", origin="ours", where="Fig. F.6", expect=dict.fromkeys(BEYOND, above(0)),
+    says="with half of the nearest set the union is worse on the target than that half with as many pictures of noise, "
+    "and than it in equally many updates: those of the union, and those of the half (differences)")  # fmt: skip
+def half_beyond(runs):
+    return beyond(runs.where(share=0.5))
 
 
 @share.draw(size=(6, 4))
@@ -137,25 +145,24 @@ def shares_drawn(runs, axes):
     few, _ = few_and_many(runs)
     names = unions.steps_of(runs)
     for value, tint in zip(runs.values("share"), CATEGORIES, strict=False):
-        table = [runs.finals(few, union=union, share=value) for union in names]
+        some = runs.where(share=value)
+        table = [some.finals(few, union=union, length="own") for union in names]
         band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=f"{100 * value:g}%")
+        unions.draw_beside(axis, some, few, tint)
     axis.set_xticks(range(len(names)), unions.NAMES if names[0] == STEPS[0] else [n.split("+")[-1] for n in names])
     axis.set(xlabel="pre-trained on", ylabel=f"accuracy on the target, {few.removeprefix('target/')} labels")
     axis.legend(title="share of the nearest set")
 
 
 TURNED = [union.replace("digits", "turned") for union in STEPS]
+FROM_CIFAR10 = [union.replace("cinic10", "cifar10") for union in unions.PAPER_STEPS]
 nearest = unions.figure.variant(
     "another_nearest", figure="Fig. F.7", title="Another set that is nearest to the target",
     caption="Accuracy on the target with few labels and many along unions that begin with turned digits. Means over "
-    "seeds and their range.", grid={"union": TURNED, "seed": SEEDS},
-    paper_grid={"union": [union.replace("cinic10", "cifar10") for union in unions.PAPER_STEPS], "seed": [0, 1, 2]},
-    minutes=1, small=unions.TINY,
+    "seeds and their range. Dotted: turned digits alone in as many updates as the whole union; dashed: with as many "
+    "pictures of noise.", grid={PAIR: cells(TURNED, NOISY.replace("digits", "turned")), "seed": SEEDS},
+    paper_grid={PAIR: cells(FROM_CIFAR10, "cifar10+noise"), "seed": [0, 1, 2]}, minutes=1.7, small=unions.TINY,
 )  # fmt: skip
-
-
-def turned(runs, metric):
-    return np.array([runs.final(metric, union=union) for union in runs.values("union")])
 
 
 @nearest.claim("f7_trade_off_stays", paper="the same curves", where="Fig. F.7", within=(-1, 1),
@@ -165,18 +172,17 @@ def turned(runs, metric):
     "digits, turned, are no better a start than what is added"})  # fmt: skip
 def stays(runs):
     few, _ = few_and_many(runs)
-    found = {"target": torch.tensor(turned(runs, few)), "average": torch.tensor(turned(runs, "average"))}
-    return {name: measures.spearman(torch.arange(4.0).double(), values).item() for name, values in found.items()}
+    return {"target": unions.trend(runs, few), "average": unions.trend(runs, "average")}
+
+
+@nearest.claim("f7b_beyond_length_and_noise", origin="ours", where="Fig. F.7", expect=dict.fromkeys(BEYOND, above(0)),
+    says="the union is worse on the target, with few labels, than its first set with as many pictures of noise, and in "
+    "equally many updates: those of the union, and those of the set (differences)")  # fmt: skip
+def turned_beyond(runs):
+    return beyond(runs)
 
 
 @nearest.draw(size=(6, 4))
 def nearest_drawn(runs, axes):
     (axis,) = axes[0]
-    names = runs.values("union")
-    for metric, name, tint in zip((*few_and_many(runs), "average"),
-            ("target, few labels", "target, all labels", "weighted average"), CATEGORIES, strict=False):  # fmt: skip
-        table = [runs.finals(metric, union=union) for union in names]
-        band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=name)
-    axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
-    axis.set(xlabel="pre-trained on, with", ylabel="accuracy")
-    axis.legend()
+    unions.draw_growing(axis, runs)

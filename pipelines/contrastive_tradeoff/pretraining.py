@@ -62,7 +62,7 @@ class UnionConfig(TrainedConfig):
     classes: int | None = Field(None, ge=1, description="classes of the last set that are kept; none: all")
     edge: int = Field(8, ge=8, description="side of the pictures, pixels")
     length: Literal["own", "longest", "shortest", "early", "none"] = Field(
-        "own", description="updates: epochs of the union; of all tasks; of the first set; an eighth of it; none"
+        "own", description="updates: epochs of the union; of the whole one; of the first set; an eighth of it; none"
     )
     repeat: int = Field(0, ge=0, description="repetition with other weights and batches")
     method: Method = Field("nt_xent", description="how it is pre-trained")
@@ -121,12 +121,24 @@ def classes_of(name: str) -> int:
     return data.KINDS[name] if name in data.KINDS else PUBLIC[name][1]
 
 
+def added(config: UnionConfig) -> list[str]:
+    """The tasks that the whole union adds to the first set, which itself may be no task but stand in for the first."""
+    tasks = config.tasks.split("+")
+    return [name for name in tasks if name != config.sets[0]] if config.sets[0] in tasks else tasks[1:]
+
+
 def size(config: UnionConfig, name: str) -> int:
     """Training pictures of a set; one of noise has as many as all that are added to the first."""
     if config.is_small:
         return config.n_train
-    most = sum(PUBLIC[other][0] for other in config.tasks.split("+")[1:]) if name == "noise" else PUBLIC[name][0]
+    most = sum(PUBLIC[other][0] for other in added(config)) if name == "noise" else PUBLIC[name][0]
     return min(config.n_train, most)
+
+
+def first_size(config: UnionConfig) -> int:
+    """Pictures of the first set that are pre-trained on."""
+    n = size(config, config.sets[0])
+    return n if config.share == 1 else max(2, round(config.share * n))
 
 
 def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | None = None) -> "data.TensorData":
@@ -156,7 +168,7 @@ def union_of(config: UnionConfig) -> "data.TensorData":
         last = place == len(config.sets) - 1 and place > 0
         part = pictures(config, name, place=place, classes=config.classes if last else None)
         if not place and config.share < 1:
-            kept = max(2, round(config.share * len(part.train[0])))
+            kept = first_size(config)
             part.train = part.train[0][:kept], part.train[1][:kept]
         parts.append(part)
     return data.united(
@@ -175,10 +187,10 @@ def updates(config: UnionConfig, n: int) -> int:
     """Optimiser steps of pre-training on n pictures."""
     if config.length == "none":
         return 1
-    each = size(config, config.sets[0])
+    first = first_size(config)
     seen = {
-        "own": n, "longest": sum(size(config, name) for name in config.tasks.split("+")),
-        "shortest": each, "early": max(1, each // 8),
+        "own": n, "longest": first + sum(size(config, name) for name in added(config)),
+        "shortest": first, "early": max(1, first // 8),
     }[config.length]  # fmt: skip
     return config.epochs * math.ceil(seen / config.batch_size)
 
@@ -258,7 +270,7 @@ def pretrained(config: UnionConfig, recorder: Any) -> "nets.Siamese":
 
 def cost(config: UnionConfig) -> Cost:
     """Forward and backward passes of pre-training on two views, and the pictures in memory."""
-    each = [size(config, name) for name in config.sets]
+    each = [first_size(config), *(size(config, name) for name in config.sets[1:])]
     steps = updates(config, sum(each))
     if config.net == "resnet18":
         scale = (config.width / 512) ** 2

@@ -11,7 +11,7 @@ accuracies is what it can speak of.
 
 from featurelab.pipelines import CATEGORIES, Missing, above, band, np
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import GROWING, PAPER, cell, few_and_many, steps_of
+from featurelab.pipelines.contrastive_tradeoff.unions import BEYOND, PAIR, PAPER, beyond, cells, few_and_many, steps_of
 
 ORDERS = {"mnist": ["emnist_letters", "fashion_mnist", "gtsrb", "imagenet32"],
     "fer2013": ["facescrub", "cifar10", "svhn", "imagenet32"]}  # fmt: skip
@@ -26,10 +26,18 @@ def panel(target):
     return unions.figure.variant(
         f"{target}_target", figure=f"Fig. 7.3{PANELS[target]}", title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(order), union=order[0]),
-        grid={"union": unions.STEPS, "seed": [0, 1, 2]},
-        paper_grid={"union": [*grown, f"{order[0]}+noise"], "seed": [0, 1, 2]}, needs=(target, *order),
+        grid={PAIR: cells(unions.STEPS, unions.NOISY), "seed": [0, 1, 2]},
+        paper_grid={PAIR: cells(grown, f"{order[0]}+noise"), "seed": [0, 1, 2]}, needs=(target, *order),
         small=unions.TINY, controls=(),
+        caption="Accuracy on the target with few labels and many along the unions, and of all sets. Means over seeds "
+        "and their range. Dotted: the first set alone in as many updates as the whole union; dashed: with as many "
+        "pictures of noise.",
     )  # fmt: skip
+
+
+def only_real(runs):
+    if runs.values("target") == ["digits"]:
+        raise Missing(ELSEWHERE)
 
 
 mnist, fer2013 = panel("mnist"), panel("fer2013")
@@ -39,22 +47,23 @@ mnist, fer2013 = panel("mnist"), panel("fer2013")
     "target falls, with few labels, and the weighted average rises (differences)", also=[fer2013],
     expect={"target falls": above(0), "average rises": above(0)}, untested={"laptop": ELSEWHERE})  # fmt: skip
 def here(runs):
-    if runs.values("target") == ["digits"]:
-        raise Missing(ELSEWHERE)
+    only_real(runs)
     return unions.trade_off(runs)
+
+
+@mnist.claim("c14d_beyond_length_and_noise_here", origin="ours", also=[fer2013], untested={"laptop": ELSEWHERE},
+    says="the union is worse on the target, with few labels, than its first set with as many pictures of noise, and in "
+    "equally many updates: those of the union, and those of the set (differences)",
+    expect=dict.fromkeys(BEYOND, above(0)))  # fmt: skip
+def beyond_here(runs):
+    only_real(runs)
+    return beyond(runs)
 
 
 @mnist.draw(size=(6, 4))
 def drawn_here(runs, axes):
     (axis,) = axes[0]
-    names = steps_of(runs)
-    for metric, name, tint in zip((*few_and_many(runs), "average"),
-            ("target, few labels", "target, all labels", "weighted average"), CATEGORIES, strict=False):  # fmt: skip
-        table = [runs.finals(metric, union=union) for union in names]
-        band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=name)
-    axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
-    axis.set(xlabel="pre-trained on, with", ylabel="accuracy")
-    axis.legend()
+    unions.draw_growing(axis, runs)
 
 
 fer2013.draw(size=(6, 4))(drawn_here)
@@ -70,17 +79,14 @@ SMALL_NETWORK = PAPER.but(
 def real_cells(target):
     """Growing unions with this target, and what stands beside them."""
     first, *others = sorted(SETS, key=lambda name: name != target)
-    whole = "+".join([first, *others])
-    grown = [first, f"{first}+{others[0]}", whole]
-    cells = [*((union, "own") for union in grown), (f"{first}+noise+noise", "own"), (first, "longest"),
-        (whole, "shortest")]  # fmt: skip
-    return [(target, *cell) for cell in cells]
+    grown = [first, f"{first}+{others[0]}", "+".join([first, *others])]
+    return [(target, *cell) for cell in cells(grown, f"{first}+noise+noise")]
 
 
 real = unions.figure.variant(
     "real_pictures", figure="Fig. 7.3, a small network", title="Growing unions of MNIST, CIFAR-10 and CIFAR-100",
     laptop=BRIEF, paper=SMALL_NETWORK,
-    grid={("target", "union", "length"): [("digits", *trial[:2]) for trial in [*GROWING, *unions.BESIDE]],
+    grid={("target", "union", "length"): [("digits", *cell) for cell in cells(unions.STEPS, unions.NOISY)],
         "seed": [0, 1, 2]},
     paper_grid={("target", "union", "length"): [*real_cells("cifar10"), *real_cells("mnist")], "seed": [0, 1, 2]},
     needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=(),
@@ -92,11 +98,6 @@ real = unions.figure.variant(
 def by_target(runs, measure):
     """A measurement of a union's trials, for each target."""
     return {target: measure(runs.where(target=target)) for target in runs.values("target") if target != "digits"}
-
-
-def only_real(runs):
-    if runs.values("target") == ["digits"]:
-        raise Missing(ELSEWHERE)
 
 
 @real.claim("c14_trade_off_real", paper=unions.PRINTED, where="Fig. 7.3", untested={"laptop": ELSEWHERE},
@@ -153,8 +154,7 @@ def real_panels(runs, axes):
             table = [some.finals(metric, union=union, length="own") for union in names]
             label = f"{metric.removeprefix('target/')} labels"
             band(axis, table, np.arange(len(names)), color=tint, marker="o", markersize=3.5, label=label)
-            axis.axhline(cell(some, metric, names[0], "longest"), color=tint, linewidth=0.9, linestyle=":")
-            axis.axhline(cell(some, metric, unions.noisy(some)), color=tint, linewidth=0.9, linestyle="--")
+            unions.draw_beside(axis, some, metric, tint)
         axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
         axis.set(xlabel="pre-trained on, with", ylabel="accuracy", title=f"target: {target}")
         axis.legend()

@@ -41,17 +41,30 @@ PAPER = UnionConfig(
     epochs=800, labels=(500, 2500, 5000, 10_000, 50_000), draws=3, few=10**9, probe="sgd",
     tune_labels=(500, 2500, 5000, 10_000, 50_000), tune_epochs=200, tune_lr=0.06, tune_batch=256,
 )  # fmt: skip
-AXES = ("union", "length", "repeat", "tune", "adapt")
+
+
+def held_against(steps, noisy):
+    """(union, length) of the first set with as much noise, and for as long, and of the whole union as briefly."""
+    return [(noisy, "own"), (steps[0], "longest"), (steps[-1], "shortest")]
+
+
+def cells(steps, noisy):
+    """(union, length) of the growing unions in updates of their own, and of what the whole one is held against."""
+    return [*((union, "own") for union in steps), *held_against(steps, noisy)]
+
+
+PAIR = ("union", "length")
+AXES = (*PAIR, "repeat", "tune", "adapt")
 GROWING = [(union, "own", 0, union in (FIRST, WHOLE), union in (FIRST, WHOLE)) for union in STEPS]
-BESIDE = [(NOISY, "own", 0, False, False), (FIRST, "longest", 0, False, False), (WHOLE, "shortest", 0, False, False)]
+BESIDE = [(union, length, 0, False, False) for union, length in held_against(STEPS, NOISY)]
 ALONE = [(name, "own", 0, False, False) for name in ("shapes", "gratings", "photos")]
 OTHER = [(FIRST, "own", 1, False, False), (FIRST, "none", 0, False, False)]
 EARLY = [(FIRST, "early", 0, False, True)]
 SETS = ["cinic10", "svhn", "gtsrb", "imagenet32"]
 PAPER_STEPS = ["+".join(SETS[: count + 1]) for count in range(4)]
 PAPER_CELLS = [
-    *[(union, "own", 0, True, True) for union in PAPER_STEPS], (PAPER_STEPS[0], "longest", 0, False, False),
-    (PAPER_STEPS[-1], "shortest", 0, False, False), (PAPER_STEPS[0] + "+noise", "own", 0, False, False),
+    *[(union, "own", 0, True, True) for union in PAPER_STEPS],
+    *[(*cell, 0, False, False) for cell in held_against(PAPER_STEPS, PAPER_STEPS[0] + "+noise")],
     *[(name, "own", 0, False, False) for name in SETS[1:]], (PAPER_STEPS[0], "own", 1, False, False),
     (PAPER_STEPS[0], "none", 0, False, False), (PAPER_STEPS[0], "early", 0, False, True),
 ]  # fmt: skip
@@ -148,6 +161,14 @@ def beyond_length(runs):
     }
 
 
+BEYOND = ("noise", "as many", "as few")
+
+
+def beyond(runs):
+    """What noise and length leave of the fall on the target with few labels (differences of accuracies)."""
+    return {"noise": beyond_noise(runs), **beyond_length(runs)}
+
+
 @figure.claim("c14e_average_beyond_length_and_noise", origin="ours", where="Fig. 7.3",
     says="the average of the union is higher than that of the first set in as many updates, and with as much noise "
     "(differences)", expect={"length": above(0), "noise": above(0)},
@@ -193,6 +214,25 @@ def crossing(runs):
     return {"few": few, "many": many}
 
 
+def draw_beside(axis, runs, metric, tint):
+    """Lines at the first set alone for as long as the whole union, and with as much noise."""
+    axis.axhline(cell(runs, metric, steps_of(runs)[0], "longest"), color=tint, linewidth=0.9, linestyle=":")
+    axis.axhline(cell(runs, metric, noisy(runs)), color=tint, linewidth=0.9, linestyle="--")
+
+
+def draw_growing(axis, runs):
+    """Accuracies along the unions, of the target and of all sets, and what the last union is held against."""
+    names = steps_of(runs)
+    for metric, name, tint in zip((*few_and_many(runs), "average"),
+            ("target, few labels", "target, all labels", "weighted average"), CATEGORIES, strict=False):  # fmt: skip
+        table = [runs.finals(metric, union=union, length="own") for union in names]
+        band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=name)
+        draw_beside(axis, runs, metric, tint)
+    axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
+    axis.set(xlabel="pre-trained on, with", ylabel="accuracy")
+    axis.legend()
+
+
 @figure.draw(cols=2, size=(10, 3.9))
 def panels(runs, axes):
     left, right = axes[0]
@@ -205,8 +245,7 @@ def panels(runs, axes):
         metric = f"target/{n}"
         table = [own.finals(metric, union=union, length="own") for union in unions]
         band(left, table, xs, color=tint, marker="o", markersize=3.5, label=f"{n} labels")
-        left.axhline(cell(runs, metric, unions[0], "longest"), color=tint, linewidth=0.9, linestyle=":")
-        left.axhline(cell(runs, metric, noisy(runs)), color=tint, linewidth=0.9, linestyle="--")
+        draw_beside(left, runs, metric, tint)
     printed = np.array(ALL_LABELS["LP"]) / 100
     if len(unions) == len(printed):
         left.plot(xs, printed, color="#999999", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")

@@ -69,6 +69,7 @@ NETWORKS = {
     ),
 }  # fmt: skip
 SYSTEMS = list(NETWORKS)
+GIVEN = ("lr", "width", "weight_decay", "precision")  # to the figure, where it is asked for
 
 
 class EverySystemConfig(TrainedConfig):
@@ -77,6 +78,9 @@ class EverySystemConfig(TrainedConfig):
         "nuclear_norm_dg", "fourier_circuits", "gradient_features", "input_structure", "looped_transformer",
         "icl_scale", "contrastive_tradeoff", "gemfilter",
     ] = Field("neural_feature_ansatz", description="the system whose network it is")  # fmt: skip
+    precision: Literal["64-true", "32-true", "bf16-mixed"] | None = Field(  # type: ignore[assignment]
+        None, description="Lightning precision; none: the figure's"
+    )
     lr: float | None = Field(None, gt=0, description="learning rate; none: the figure's")
     width: int | None = Field(None, ge=1, description="width; none: the figure's")
     weight_decay: float | None = Field(None, ge=0, description="weight decay; none: the figure's")
@@ -95,7 +99,7 @@ figure = Experiment(
 
 def observed(config):
     network = NETWORKS[config.network]
-    given = {key: getattr(config, key) for key in ("lr", "width", "weight_decay") if getattr(config, key) is not None}
+    given = {key: getattr(config, key) for key in GIVEN if getattr(config, key) is not None}
     own = {} if config.brief else network.settings
     same = {"seed": config.seed, "threads": config.threads, "device": config.device}
     return Observed(f"{config.network}/{network.figure}", small=config.brief, **own | given | same)
