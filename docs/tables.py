@@ -1,6 +1,6 @@
-"""Write the tables of these pages anew: `featurelab reproduce SYSTEM --json > OUT`, then `python docs/tables.py OUT`.
+"""Write the tables of these pages anew: `featurelab reproduce FIGURE --json > OUT`, then `python docs/tables.py OUT`.
 
-Without OUT, those tables alone that need no run.
+Figures that OUT does not have keep what stands there of them. Without OUT, those tables alone that need no run.
 
 Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
 """
@@ -8,8 +8,8 @@ Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a pag
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,10 @@ from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.tracking.numbers import measurement, named, number
 
 FOLDER = Path(__file__).parent
+IDENTITY = " (identity)"
+MEASURED = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
+UNSPECIFIC = ["claim", "of", "what comes of it under controls", "why"]
+VERDICTS = ["experiment", "claim", "by the mean alone", "verdict", "95% interval", "seeds", "under controls"]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -30,30 +34,26 @@ def figures(system: str) -> str:
     return table(["experiment", "figure", "what it shows", "minutes"], rows)
 
 
-def measured(found: Sequence[dict[str, Any]]) -> str:
-    rows = []
-    for one in found:
+def measured(one: dict[str, Any]) -> list[Sequence[Any]]:
+    rows: list[Sequence[Any]] = []
+    for claim in one["claims"]:
+        said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
+        found_parts = measurement(claim["measured"], claim["ci"], claim["expected"])
+        values = [*map(named, found_parts), number(claim["expected"])]
+        specific = {None: "-", True: "yes", False: "no"}[claim["specific"]]
+        verdict = claim["status"] + IDENTITY * (claim["kind"] == "identity")
         figure = registry.find(one["name"]).figure
-        for claim in one["claims"]:
-            said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
-            found_parts = measurement(claim["measured"], claim["ci"], claim["expected"])
-            values = [*map(named, found_parts), number(claim["expected"])]
-            specific = {None: "-", True: "yes", False: "no"}[claim["specific"]]
-            verdict = claim["status"] + (" (identity)" if claim["kind"] == "identity" else "")
-            rows.append((figure, said, *values, number(claim["paper"]), claim["seeds"], verdict, specific))
-    header = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
-    return table(header, rows)
+        rows.append((figure, said, *values, number(claim["paper"]), claim["seeds"], verdict, specific))
+    return rows
 
 
-def unspecific(found: Sequence[dict[str, Any]]) -> str:
+def unspecific(one: dict[str, Any]) -> list[Sequence[Any]]:
     """The claims that hold, and did under a control too: where, and why that is as it should be."""
-    rows = [
+    return [
         (f"`{claim['id']}`", registry.find(one["name"]).figure, _there(claim["controls"]), claim["unspecific"])
-        for one in found
         for claim in one["claims"]
         if claim["specific"] is False and claim["status"] == "holds"
     ]
-    return table(["claim", "of", "what comes of it under controls", "why"], rows)
 
 
 def _there(controls: dict[str, Any]) -> str:
@@ -70,18 +70,15 @@ def failing(system: str) -> str:
     return table(["claim", "of", "why"], rows)
 
 
-def verdicts(found: Sequence[dict[str, Any]]) -> str:
+def verdicts(one: dict[str, Any]) -> list[Sequence[Any]]:
     """Every claim in a row: what the mean alone would have said of it, and what came of it."""
-    rows = []
-    for one in found:
-        experiment = registry.find(one["name"])
-        for known, claim in zip(experiment.claims, one["claims"], strict=True):
-            ends = named(measurement(claim["measured"], claim["ci"], claim["expected"])[1])
-            verdict = claim["status"] + (" (identity)" if claim["kind"] == "identity" else "")
-            under = _there(claim["controls"]) or "-"
-            rows.append((one["name"], f"`{claim['id']}`", _by_mean(known, claim), verdict, ends, claim["seeds"], under))
-    header = ["experiment", "claim", "by the mean alone", "verdict", "95% interval", "seeds", "under controls"]
-    return table(header, rows)
+    rows: list[Sequence[Any]] = []
+    for known, claim in zip(registry.find(one["name"]).claims, one["claims"], strict=True):
+        ends = named(measurement(claim["measured"], claim["ci"], claim["expected"])[1])
+        verdict = claim["status"] + IDENTITY * (claim["kind"] == "identity")
+        under = _there(claim["controls"]) or "-"
+        rows.append((one["name"], f"`{claim['id']}`", _by_mean(known, claim), verdict, ends, claim["seeds"], under))
+    return rows
 
 
 def _by_mean(known: Claim, claim: dict[str, Any]) -> str:
@@ -92,33 +89,53 @@ def _by_mean(known: Claim, claim: dict[str, Any]) -> str:
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"
 
 
-def summary(by_system: dict[str, list[dict[str, Any]]], folder: str = "") -> str:
+def summary(folder: str = "") -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold every control breaks."""
     rows = []
-    for system, ones in by_system.items():
-        all_of_it = [claim for one in ones for claim in one["claims"]]
-        claims = [claim for claim in all_of_it if claim["kind"] == "claim"]
-        counts = [sum(claim["status"] == status for claim in claims) for status in STATUSES]
-        under = [claim["specific"] for claim in claims if claim["status"] == "holds" and claim["specific"] is not None]
-        exact = [claim["status"] for claim in all_of_it if claim["kind"] == "identity"]
-        specific, identities = f"{sum(under)} of {len(under)}", f"{exact.count('holds')} of {len(exact)}"
-        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, specific, identities))
+    for system in registry.systems():
+        found = [(*row[-2:],) for row in standing(FOLDER / f"{system}.md", "measured")]
+        claims = [row for row in found if not row[0].endswith(IDENTITY)]
+        counts = [sum(verdict == status for verdict, _ in claims) for status in STATUSES]
+        under = [specific == "yes" for verdict, specific in claims if verdict == "holds" and specific != "-"]
+        exact = [verdict == f"holds{IDENTITY}" for verdict, _ in found if verdict.endswith(IDENTITY)]
+        of = f"{sum(under)} of {len(under)}", f"{sum(exact)} of {len(exact)}"
+        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, *of))
     header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
     return table(header, rows)
 
 
 def main(path: str = "") -> None:
-    found = json.loads(Path(path).read_text())["experiments"] if path else []
-    by_system = {system: list(ones) for system, ones in groupby(found, key=lambda one: one["name"].partition("/")[0])}
-    for system in by_system or [page.stem for page in FOLDER.glob("*.md") if page.stem in registry.systems()]:
+    found = {one["name"]: one for one in json.loads(Path(path).read_text())["experiments"]} if path else {}
+    for system in registry.systems():
         page = FOLDER / f"{system}.md"
         parts = {"figures": figures(system), "failing": failing(system)}
-        if system in by_system:
-            parts |= {"measured": measured(by_system[system]), "unspecific": unspecific(by_system[system])}
+        if any(name.startswith(f"{system}/") for name in found):
+            of = {e.figure: found.get(e.name) for e in registry.experiments(system)}
+            parts["measured"] = merged(page, "measured", MEASURED, of, measured)
+            parts["unspecific"] = merged(page, "unspecific", UNSPECIFIC, of, unspecific, column=1)
         write(page, parts)
-    if set(by_system) == set(registry.systems()):
-        write(FOLDER / "verdicts.md", {"summary": summary(by_system), "verdicts": verdicts(found)})
-        write(FOLDER.parent / "README.md", {"summary": summary(by_system, "docs/")})
+    every = {e.name: found.get(e.name) for system in registry.systems() for e in registry.experiments(system)}
+    overview = FOLDER / "verdicts.md"
+    write(overview, {"summary": summary(), "verdicts": merged(overview, "verdicts", VERDICTS, every, verdicts)})
+    write(FOLDER.parent / "README.md", {"summary": summary("docs/")})
+
+
+def merged(
+    page: Path, name: str, header: Sequence[str], found: Mapping[str, Any], rows: Callable[..., Any], column: int = 0
+) -> str:
+    """A table by figure, which its column names: of each what was found of it, or else what stands on the page."""
+    old = standing(page, name)
+    parts = [
+        rows(one) if one is not None else [row for row in old if row[column] == figure] for figure, one in found.items()
+    ]
+    return table(header, chain(*parts))
+
+
+def standing(page: Path, name: str) -> list[list[str]]:
+    """The rows of a table as they stand on a page."""
+    (text,) = re.findall(rf"<!-- {name}: begin -->\n(.*?)<!-- {name}: end -->", page.read_text(), re.DOTALL) or [""]
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
 
 
 def write(page: Path, parts: dict[str, str]) -> None:
