@@ -1,6 +1,7 @@
 """Figures F.2 and F.9 to F.13. The trade-off with MoCo v2, SimSiam and NNCLR.
 
-Each method on the target's set alone, with as many pictures of noise, and on the whole union. The paper has curves for
+Each method on the target's set alone and on the whole union; and, as a union is larger and trained for longer, on the
+target's set with as many pictures of noise and in as many updates, and on the union in as few. The paper has curves for
 three groups of sets and five shares of labels; in several panels the average falls at the last union, and in those of
 Fer2013 the target's accuracy first rises.
 
@@ -11,27 +12,34 @@ of the target's pictures: of a longer one each picture would be its own negative
 from featurelab.pipelines import CATEGORIES, above, at_least, np
 from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.pretraining import METHODS
-from featurelab.pipelines.contrastive_tradeoff.unions import FIRST, NOISY, WHOLE, cell, few_and_many
+from featurelab.pipelines.contrastive_tradeoff.unions import (
+    FIRST,
+    NOISY,
+    PAIR,
+    WHOLE,
+    cell,
+    cells,
+    few_and_many,
+    steps_of,
+)
 
 ALL = ["moco", "simsiam", "nnclr"]
 figure = unions.figure.variant(
     "methods", figure="Figs. F.2, F.9 to F.13", title="The trade-off with other ways of pre-training",
     caption="Accuracy on the target against the weighted average over all sets. Small: seeds; large: their mean. From "
-    "circle (target's set) to star (union); square: with as many pictures of noise.",
+    "circle (target's set) to star (union). Square: the set with as many pictures of noise; +: for as long; x: the "
+    "union as briefly.",
     laptop=unions.LAPTOP.but(normalised=True, queue=256),
-    grid={"method": ALL, "union": [FIRST, NOISY, WHOLE], "seed": [0, 1, 2]},
-    paper_grid={"method": ALL, "union": [*unions.PAPER_STEPS, unions.PAPER_STEPS[0] + "+noise"], "seed": [0, 1, 2]},
-    minutes=2, stand_in="generated pictures of 8 x 8 pixels and an MLP in place of public sets and a ResNet-18",
+    grid={"method": ALL, PAIR: cells([FIRST, WHOLE], NOISY), "seed": [0, 1, 2]},
+    paper_grid={"method": ALL, PAIR: cells(unions.PAPER_STEPS, unions.PAPER_STEPS[0] + "+noise"), "seed": [0, 1, 2]},
+    minutes=3.3, stand_in="generated pictures of 8 x 8 pixels and an MLP in place of public sets and a ResNet-18",
     small=unions.TINY | {"queue": 30},
 )  # fmt: skip
 
 
-def ends(runs, metric, method):
-    """At the target's set, with noise, and on the whole union."""
-    some = runs.where(method=method)
-    noisy = next(union for union in some.values("union") if "noise" in union)
-    others = [union for union in some.values("union") if union != noisy]
-    return [cell(some, metric, union) for union in (others[0], noisy, others[-1])]
+def of_each(runs, measure):
+    """A measurement of a method's trials, for each method by name."""
+    return {METHODS[method]: measure(runs.where(method=method)) for method in ALL}
 
 
 @figure.claim("f2_trade_off_of_each", paper="curves of all three", where="Fig. F.2",
@@ -40,17 +48,14 @@ def ends(runs, metric, method):
     undecided={"laptop": "surely with MoCo (0.07) and NNCLR (0.08), and 0.14 with SimSiam on six seeds (-0.29 to "
     "0.28), above 0 on each"})  # fmt: skip
 def falls(runs):
-    few, _ = few_and_many(runs)
-    found = {METHODS[method]: ends(runs, few, method) for method in ALL}
-    return {name: first - last for name, (first, _, last) in found.items()}
+    return {name: found["target falls"] for name, found in of_each(runs, unions.trade_off).items()}
 
 
 @figure.claim("f2b_average_of_each", paper="curves of all three", where="Fig. F.2",
     says="and the weighted average rises (rises)", expect={METHODS[method]: above(0) for method in ALL},
     undecided={"laptop": "0.03 with MoCo, 0.01 with NNCLR, -0.05 with SimSiam, none surely apart from 0"})  # fmt: skip
 def rises(runs):
-    found = {METHODS[method]: ends(runs, "average", method) for method in ALL}
-    return {name: last - first for name, (first, _, last) in found.items()}
+    return {name: found["average rises"] for name, found in of_each(runs, unions.trade_off).items()}
 
 
 @figure.claim("f2c_beyond_noise", origin="ours", where="Fig. F.2",
@@ -58,9 +63,16 @@ def rises(runs):
     expect={METHODS[method]: above(0) for method in ALL}, fails={"laptop": "0.01 with MoCo, -0.02 with SimSiam "
     "and -0.06 with NNCLR on six seeds: noise does as much harm, and with NNCLR surely more"})  # fmt: skip
 def beyond_noise(runs):
-    few, _ = few_and_many(runs)
-    found = {METHODS[method]: ends(runs, few, method) for method in ALL}
-    return {name: noisy - last for name, (_, noisy, last) in found.items()}
+    return of_each(runs, unions.beyond_noise)
+
+
+@figure.claim("f2e_beyond_length", origin="ours", where="Fig. F.2",
+    says="it is worse than the target's set in equally many updates: those of the union, and those of the set "
+    "(differences)", expect={f"{METHODS[method]}, {what}": above(0) for method in ALL for what in unions.BEYOND[1:]},
+)  # fmt: skip
+def beyond_length(runs):
+    found = of_each(runs, unions.beyond_length)
+    return {f"{name}, {what}": value for name, parts in found.items() for what, value in parts.items()}
 
 
 @figure.claim("f2d_each_learns", origin="ours", where="Fig. F.2", controls=("permuted_labels", "untrained"),
@@ -69,7 +81,7 @@ def beyond_noise(runs):
     undecided={"laptop": "0.74 with MoCo, 0.72 with NNCLR, 0.61 with SimSiam, 0.57 untrained"})  # fmt: skip
 def learns(runs):
     few, _ = few_and_many(runs)
-    return {METHODS[method]: ends(runs, few, method)[0] for method in ALL}
+    return of_each(runs, lambda some: cell(some, few, steps_of(some)[0]))
 
 
 @figure.draw(cols=2, size=(10, 4))
@@ -77,19 +89,17 @@ def panels(runs, axes):
     for axis, metric in zip(axes[0], few_and_many(runs), strict=True):
         for method, tint in zip(ALL, CATEGORIES, strict=False):
             some = runs.where(method=method)
-            noisy = next(union for union in some.values("union") if "noise" in union)
-            others = [union for union in some.values("union") if union != noisy]
+            steps = steps_of(some)
+            marks = dict(zip(unions.held_against(steps, unions.noisy(some)), "s+x", strict=True))
+            marks |= {(union, "own"): "*" if union == steps[-1] else "o" for union in steps}
             line = []
-            for union in [*others, noisy]:
-                pair = [some.finals(name, union=union) for name in ("average", metric)]
-                mark = "s" if union == noisy else "o" if union == others[0] else "*"
+            for (union, length), mark in marks.items():
+                pair = [some.finals(name, union=union, length=length) for name in ("average", metric)]
                 axis.scatter(*pair, color=tint, s=8, marker=mark, alpha=0.5)
                 mean = [float(np.mean(part)) for part in pair]
-                axis.scatter(
-                    *mean, color=tint, s=60, marker=mark, label=METHODS[method] if union == others[0] else None
-                )
-                line += [mean] * (union != noisy)
-            axis.plot(*zip(*line, strict=True), color=tint, linewidth=1)
+                axis.scatter(*mean, color=tint, s=60, marker=mark)
+                line += [mean] * (length == "own" and union in steps)
+            axis.plot(*zip(*line, strict=True), color=tint, linewidth=1, label=METHODS[method])
         axis.set(xlabel="weighted average accuracy of all sets",
             ylabel=f"accuracy on the target, {metric.removeprefix('target/')} labels")  # fmt: skip
         axis.margins(0.12)

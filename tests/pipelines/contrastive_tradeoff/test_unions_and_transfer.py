@@ -85,6 +85,44 @@ class Silent:
         return lambda *_, **__: None
 
 
+@pytest.mark.parametrize(
+    ("union", "length", "pictures"),
+    [("digits", "longest", 20 + 3 * 40), ("digits", "shortest", 20), ("turned", "longest", 20 + 3 * 40)],
+)
+def test_equal_updates_count_what_is_trained_on_of_the_first_set(union, length, pictures):
+    config = TINY.but(union=union, length=length, share=0.5, epochs=3)
+    assert pretraining.updates(config, 20) == 3 * math.ceil(pictures / config.batch_size)
+    whole = pretraining.union_of(config.but(union=f"{union}+shapes+gratings+photos"))
+    assert len(whole.train[0]) == 20 + 3 * 40
+
+
+def test_a_set_that_is_no_task_stands_in_for_the_first_one():
+    config = unions.PAPER.but(union="cifar10+noise", length="longest", share=0.2)
+    others = 73_257 + 107_500 + 500_000
+    assert pretraining.added(config) == ["svhn", "gtsrb", "imagenet32"] == pretraining.added(unions.PAPER)
+    assert pretraining.size(config.but(n_train=10**6), "noise") == others
+    assert pretraining.updates(config, 0) == 800 * math.ceil((10_000 + others) / 512)
+    cells = dict.fromkeys((c.union, c.length) for c in diversity.nearest.configs("paper"))
+    assert list(cells)[-3:] == [
+        ("cifar10+noise", "own"), ("cifar10", "longest"), ("cifar10+svhn+gtsrb+imagenet32", "shortest"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("figure", [diversity.share, diversity.nearest, methods.figure, real_pictures.mnist,
+    real_pictures.fer2013, real_pictures.real, unions.figure])  # fmt: skip
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_every_trade_off_stands_beside_equal_updates_and_as_much_noise(figure, scale):
+    found = {(c.target, c.method, c.share, c.union, c.length) for c in figure.configs(scale)}
+    for *where, union, _ in [cell for cell in found if cell[-1] == "longest"]:
+        grown = {other for *there, other, length in found if there == where and length == "own"}
+        whole = max((u for u in grown if u.startswith(f"{union}+") and "noise" not in u), key=lambda u: u.count("+"))
+        assert {union, whole} <= grown
+        assert any(u.startswith(f"{union}+noise") for u in grown)
+        assert (*where, whole, "shortest") in found
+    compared = {tuple(where) for *where, _, length in found if length == "longest"}
+    assert compared == {tuple(where) for *where, _, _ in found}
+
+
 def test_settings_that_cannot_be_are_refused():
     with pytest.raises(RequestError, match="is no set"):
         TINY.but(union="digits+cats")
@@ -172,10 +210,40 @@ def test_the_trade_off_is_read_from_the_first_union_to_the_last():
     assert unions.monotone(runs) == pytest.approx({"target": -1, "average": 1})
     assert unions.beyond_noise(runs) == pytest.approx(0.04)
     assert unions.beyond_length(runs) == pytest.approx({"as many": 0.11, "as few": 0.1})
+    assert unions.beyond(runs) == pytest.approx({"noise": 0.04, "as many": 0.11, "as few": 0.1})
     assert unions.average_beyond(runs) == pytest.approx({"length": 0.15, "noise": 0.1})
     assert unions.larger_drop(runs) == pytest.approx(0.08)
     assert unions.larger_factor(runs) == pytest.approx(math.log(0.3 / 0.2) - math.log(0.12 / 0.1))
     assert unions.crossing(runs) == pytest.approx({"few": 0.1, "many": 0.02})
+
+
+def by(setting, figure, few):
+    """Made-up results of a figure: 0.9 less the places of the union and of the setting's value, in hundredths."""
+    values = list(dict.fromkeys(getattr(c, setting) for c in figure.configs("laptop")))
+    cells = dict.fromkeys((c.union, c.length, getattr(c, setting)) for c in figure.configs("laptop"))
+    return made_up([
+        ({"union": union, "length": length, setting: value},
+         {few: 0.9 - 0.01 * n * (1 + values.index(value)), "target/1000": 0.95, "average": 0.5 + 0.01 * n})
+        for n, (union, length, value) in enumerate(cells)
+    ])  # fmt: skip
+
+
+def test_a_share_of_the_nearest_set_is_judged_within_its_own_trials():
+    runs = by("share", diversity.share, "target/20")
+    assert diversity.half(runs) == pytest.approx(0.03)
+    assert diversity.half_beyond(runs) == pytest.approx({"noise": -0.01, "as many": -0.02, "as few": 0.06})
+    assert diversity.u_shape(runs) == pytest.approx({"falls": 0.04, "rises again": -0.02})
+
+
+def test_methods_are_judged_each_within_its_own_trials():
+    runs = by("method", methods.figure, "target/20")
+    falls = {"MoCo v2": 0.01, "SimSiam": 0.02, "NNCLR": 0.03}
+    assert methods.falls(runs) == pytest.approx(falls)
+    assert methods.rises(runs) == pytest.approx(dict.fromkeys(falls, 0.01))
+    assert methods.beyond_noise(runs) == pytest.approx({name: -fall for name, fall in falls.items()})
+    found = methods.beyond_length(runs)
+    assert [found[f"{name}, as many"] for name in falls] == pytest.approx([-2 * fall for fall in falls.values()])
+    assert [found[f"{name}, as few"] for name in falls] == pytest.approx([4 * fall for fall in falls.values()])
 
 
 def test_networks_are_compared_by_the_features_of_the_same_pictures():
