@@ -73,7 +73,8 @@ class SmallChanges:
     def __call__(
         self, x: Float[Tensor, "n 1 height width"], uniform: Float[Tensor, "n numbers"]
     ) -> Float[Tensor, "n 1 height width"]:
-        uniform = uniform.to(x.dtype)
+        # a number that is rounded to 1 would lead out of the picture
+        uniform = uniform.to(x.dtype).clamp(max=1 - torch.finfo(x.dtype).eps / 2)
         at = torch.arange(self.edge, device=x.device)
         start = ((2 * self.shift + 1) * uniform[:, :2]).long()
         padded = torch.nn.functional.pad(x[:, 0], [self.shift] * 4)

@@ -157,3 +157,17 @@ def test_a_union_has_all_training_pictures_of_its_parts():
     assert whole.name == "2+3"
     with pytest.raises(ValueError, match="a part"):
         data.united([])
+
+
+@pytest.mark.parametrize("name", ["SmallChanges", "CropAndJitter", "Warps", "simsiam_change", "crop_and_flip"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_next_to_one_lead_to_no_place_outside_a_picture(name, dtype):
+    given = {"simsiam_change": (8,), "crop_and_flip": (1,)}.get(name, ())
+    change = getattr(data, name)(*given)
+    x = torch.rand(2, 1 if name == "SmallChanges" else 3, 8, 8, dtype=dtype)
+    most = np.nextafter(1, 0)
+    found = change(x, torch.full((2, change.numbers), most, dtype=torch.float64))
+    assert found.shape == x.shape
+    assert found.isfinite().all()
+    if name == "SmallChanges":  # moved up and left by one, the hole in the last corner
+        assert torch.equal(found[:, :, 5:7, 5:7], found[:, :, 7:, 7:].expand(-1, -1, 2, 2))
