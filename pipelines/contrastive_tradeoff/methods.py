@@ -27,8 +27,8 @@ ALL = ["moco", "simsiam", "nnclr"]
 figure = unions.figure.variant(
     "methods", figure="Figs. F.2, F.9 to F.13", title="The trade-off with other ways of pre-training",
     caption="Accuracy on the target against the weighted average over all sets. Small: seeds; large: their mean. From "
-    "circle (target's set) to star (union). Square: the set with as many pictures of noise; +: for as long; x: the "
-    "union as briefly.",
+    "circle (target's set) to star (union), which are held against the set with as many pictures of noise, and in as "
+    "many updates, and the union in as few.",
     laptop=unions.LAPTOP.but(normalised=True, queue=256),
     grid={"method": ALL, PAIR: cells([FIRST, WHOLE], NOISY), "seed": [0, 1, 2]},
     paper_grid={"method": ALL, PAIR: cells(unions.PAPER_STEPS, unions.PAPER_STEPS[0] + "+noise"), "seed": [0, 1, 2]},
@@ -90,8 +90,8 @@ def panels(runs, axes):
         for method, tint in zip(ALL, CATEGORIES, strict=False):
             some = runs.where(method=method)
             steps = steps_of(some)
-            marks = dict(zip(unions.held_against(steps, unions.noisy(some)), "s+x", strict=True))
-            marks |= {(union, "own"): "*" if union == steps[-1] else "o" for union in steps}
+            marks = {(union, "own"): "." for union in steps} | {(steps[0], "own"): "o", (steps[-1], "own"): "*"}
+            marks |= dict(zip(unions.held_against(steps, unions.noisy(some)), "s+x", strict=True))
             line = []
             for (union, length), mark in marks.items():
                 pair = [some.finals(name, union=union, length=length) for name in ("average", metric)]
@@ -103,4 +103,8 @@ def panels(runs, axes):
         axis.set(xlabel="weighted average accuracy of all sets",
             ylabel=f"accuracy on the target, {metric.removeprefix('target/')} labels")  # fmt: skip
         axis.margins(0.12)
-        axis.legend()
+    axes[0][0].legend()
+    for mark, name in zip("o*s+x", ("target's set", "union", "set and noise", "set for as long", "union as briefly"),
+            strict=True):  # fmt: skip
+        axes[0][1].scatter([], [], color="#666666", marker=mark, label=name)
+    axes[0][1].legend()
