@@ -45,15 +45,16 @@ def of_each(runs, measure):
 @figure.claim("f2_trade_off_of_each", paper="curves of all three", where="Fig. F.2",
     says="with each method the target's accuracy with few labels falls from its own set to the union (falls)",
     expect={METHODS[method]: above(0) for method in ALL},
-    undecided={"laptop": "surely with MoCo (0.07) and NNCLR (0.08), and 0.14 with SimSiam on six seeds (-0.29 to "
-    "0.28), above 0 on each"})  # fmt: skip
+    undecided={"laptop": "surely with SimSiam (0.15) and NNCLR (0.07), and 0.06 with MoCo on sixteen seeds (-0.04 to "
+    "0.09)"})  # fmt: skip
 def falls(runs):
     return {name: found["target falls"] for name, found in of_each(runs, unions.trade_off).items()}
 
 
 @figure.claim("f2b_average_of_each", paper="curves of all three", where="Fig. F.2",
     says="and the weighted average rises (rises)", expect={METHODS[method]: above(0) for method in ALL},
-    undecided={"laptop": "0.03 with MoCo, 0.01 with NNCLR, -0.05 with SimSiam, none surely apart from 0"})  # fmt: skip
+    fails={"laptop": "surely with MoCo (0.04), 0.01 with NNCLR on eight seeds (-0.04 to 0.04), and with SimSiam it "
+    "falls by 0.06 (0.02 to 0.09)"})  # fmt: skip
 def rises(runs):
     return {name: found["average rises"] for name, found in of_each(runs, unions.trade_off).items()}
 
@@ -69,7 +70,7 @@ def beyond_noise(runs):
 @figure.claim("f2e_beyond_length", origin="ours", where="Fig. F.2",
     says="it is worse than the target's set in equally many updates: those of the union, and those of the set "
     "(differences)", expect={f"{METHODS[method]}, {what}": above(0) for method in ALL for what in unions.BEYOND[1:]},
-)  # fmt: skip
+    unspecific="0.00 to 0.09 where pairs are shuffled, in place of 0.11 to 0.24")  # fmt: skip
 def beyond_length(runs):
     found = of_each(runs, unions.beyond_length)
     return {f"{name}, {what}": value for name, parts in found.items() for what, value in parts.items()}
@@ -78,7 +79,8 @@ def beyond_length(runs):
 @figure.claim("f2d_each_learns", origin="ours", where="Fig. F.2", controls=("permuted_labels", "untrained"),
     says="each method's probe on the target, pre-trained on it alone, is right with few labels (accuracies)",
     expect={METHODS[method]: at_least(0.65) for method in ALL},
-    undecided={"laptop": "0.74 with MoCo, 0.72 with NNCLR, 0.61 with SimSiam, 0.57 untrained"})  # fmt: skip
+    undecided={"laptop": "surely with MoCo (0.73) and NNCLR (0.70), and 0.63 with SimSiam on sixteen seeds (0.60 to "
+    "0.66); 0.50 untrained"})  # fmt: skip
 def learns(runs):
     few, _ = few_and_many(runs)
     return of_each(runs, lambda some: cell(some, few, steps_of(some)[0]))

@@ -132,8 +132,8 @@ def trade_off(runs):
 
 @figure.claim("c14b_step_by_step", where="Fig. 7.3", paper="88.4, 85.2, 82.1, 75.6% (Table 7.1)", within=(-1, 1),
     says="and so they do step by step (Spearman over the four unions)",
-    expect={"target": at_most(-0.8), "average": at_least(0.8)}, undecided={"laptop": "-0.93 and 0.83 on six "
-    "seeds (-1 to -0.28, 0.66 to 1): the average falls a little at the last union"})  # fmt: skip
+    expect={"target": at_most(-0.8), "average": at_least(0.8)}, undecided={"laptop": "surely the target's "
+    "(-0.89), and 0.84 of the average on sixteen seeds (0.77 to 1), which falls a little at the last one"})  # fmt: skip
 def monotone(runs):
     return {"target": trend(runs, few_and_many(runs)[0]), "average": trend(runs, "average")}
 
@@ -141,7 +141,8 @@ def monotone(runs):
 @figure.claim("c14c_more_than_as_much_noise", origin="ours", where="Fig. 7.3",
     says="the union is worse on the target, with few labels, than the first set with as many pictures of noise, in as "
     "many updates (difference)", expect=above(0),
-    undecided={"laptop": "0.043 on six seeds (-0.001 to 0.084): noise does half of the harm"})  # fmt: skip
+    unspecific="0.003 by chance where labels are permuted, and 0.009 where pairs are shuffled, in place of "
+    "0.04")  # fmt: skip
 def beyond_noise(runs):
     few, _ = few_and_many(runs)
     return cell(runs, few, noisy(runs)) - cell(runs, few, steps_of(runs)[-1])
@@ -171,9 +172,7 @@ def beyond(runs):
 
 @figure.claim("c14e_average_beyond_length_and_noise", origin="ours", where="Fig. 7.3",
     says="the average of the union is higher than that of the first set in as many updates, and with as much noise "
-    "(differences)", expect={"length": above(0), "noise": above(0)},
-    undecided={"laptop": "surely over noise (0.15), and 0.08 over as many updates on six seeds (-0.06 to 0.11), "
-    "above 0 on each"})  # fmt: skip
+    "(differences)", expect={"length": above(0), "noise": above(0)})  # fmt: skip
 def average_beyond(runs):
     first, *_, last = steps_of(runs)
     whole = cell(runs, "average", last)
@@ -193,8 +192,8 @@ def larger_drop(runs):
 
 @figure.claim("c15b_error_grows_by_a_larger_factor", origin="ours", where="Fig. F.2",
     says="and the error grows by a larger factor (difference of log ratios): many labels leave no room for a fall",
-    expect=above(0), undecided={"laptop": "it grows 1.3-fold with 20 labels, and no less with 1,000: -0.03 on "
-    "six seeds (-0.35 to 0.38)"})  # fmt: skip
+    expect=above(0), undecided={"laptop": "it grows 1.3-fold with 20 labels, and no less with 1,000: -0.004 on "
+    "sixteen seeds (-0.16 to 0.24)"})  # fmt: skip
 def larger_factor(runs):
     first, *_, last = steps_of(runs)
     few, many = (
@@ -206,7 +205,7 @@ def larger_factor(runs):
 @figure.claim("c19_specific_first_universal_later", where="Tables F.2, F.3", paper="76.0 > 58.8%, then 84.7 < 85.9%",
     says="with few labels the specific network is better on its task, with many the universal one at least as good "
     "(differences)", expect={"few": above(0), "many": at_most(0)},
-    undecided={"laptop": "with 1,000 labels the union is still worse, by 0.03 on six seeds (-0.02 to 0.08)"},
+    undecided={"laptop": "with 1,000 labels the union is still worse, by 0.023 on sixteen seeds (0.002 to 0.040)"},
 )  # fmt: skip
 def crossing(runs):
     first, *_, last = steps_of(runs)
