@@ -73,10 +73,10 @@ class SmallChanges:
     def __call__(
         self, x: Float[Tensor, "n 1 height width"], uniform: Float[Tensor, "n numbers"]
     ) -> Float[Tensor, "n 1 height width"]:
-        # a number that is rounded to 1 would lead out of the picture
-        uniform = uniform.to(x.dtype).clamp(max=1 - torch.finfo(x.dtype).eps / 2)
+        uniform = uniform.to(x.dtype)
         at = torch.arange(self.edge, device=x.device)
-        start = ((2 * self.shift + 1) * uniform[:, :2]).long()
+        # single precision rounds one number in 2^25 to 1, which would lead out of the picture
+        start = ((2 * self.shift + 1) * uniform[:, :2]).long().clamp(max=2 * self.shift)
         padded = torch.nn.functional.pad(x[:, 0], [self.shift] * 4)
         rows, columns = start[:, :1, None] + at[:, None], start[:, 1:2, None] + at
         shown = padded[torch.arange(len(x), device=x.device)[:, None, None], rows, columns]
