@@ -1,6 +1,7 @@
 """Write the tables of these pages anew: `featurelab reproduce FIGURE --json > OUT`, then `python docs/tables.py OUT`.
 
-Figures that OUT does not have keep what stands there of them. Without OUT, those tables alone that need no run.
+Of several OUT the last that has a figure counts; figures that are in none keep what stands there of them. Without OUT,
+those tables alone that need no run.
 
 Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
 """
@@ -104,8 +105,8 @@ def summary(folder: str = "") -> str:
     return table(header, rows)
 
 
-def main(path: str = "") -> None:
-    found = {one["name"]: one for one in json.loads(Path(path).read_text())["experiments"]} if path else {}
+def main(*paths: str) -> None:
+    found = {one["name"]: one for path in paths for one in json.loads(Path(path).read_text())["experiments"]}
     for system in registry.systems():
         page = FOLDER / f"{system}.md"
         parts = {"figures": figures(system), "failing": failing(system)}
