@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.figure import Figure
 from publicfiles import write_public
 
 from featurelab.modules import data, learners, nets
@@ -311,20 +312,25 @@ def test_panels_of_public_sets_are_not_judged_by_digits():
                 claim.measure(found)
 
 
-def test_real_pictures_are_trained_on_and_judged(tmp_path, monkeypatch):
+@pytest.mark.parametrize("figure", [real_pictures.real, real_pictures.mnist])
+def test_real_pictures_are_trained_on_and_judged(figure, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    for name in real_pictures.SETS:
-        write_public(tmp_path, name, {"train": 2, "test": 2})
+    for name in figure.needs:
+        write_public(tmp_path, name)
     small = {"edge": 8, "n_train": 20, "n_test": 20, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
-        "draws": 1, "few": 10, "device": "cpu"}  # fmt: skip
-    configs = [config.but(**small) for config in real_pictures.real.configs("paper") if config.seed == 0]
-    found = performed(real_pictures.real, configs)
-    for claim in real_pictures.real.claims:
+        "draws": 1, "few": 10, "device": "cpu", "net": "small", "method": "nt_xent", "probe": "logistic", "tune": False,
+    }  # fmt: skip
+    configs = [config.but(**small) for config in figure.configs("paper") if config.seed == 0]
+    found = performed(figure, configs)
+    for claim in figure.claims:
         assert set(claim.measure(found)) == set(claim.expect)
     losses = recorded(found).query("metric == 'loss/pretraining'").value
     assert losses.nunique() > 6
+    drawing = Figure()
+    figure.drawing.draw(found, drawing.subplots(figure.drawing.rows, figure.drawing.cols, squeeze=False))
+    assert all(axis.lines for axis in drawing.axes)
 
 
 def test_pictures_of_public_sets_are_bytes_and_filled_up_in_turn(tmp_path, monkeypatch):
