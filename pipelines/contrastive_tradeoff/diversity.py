@@ -178,8 +178,8 @@ def stays(runs):
 @nearest.claim("f7b_beyond_length_and_noise", origin="ours", where="Fig. F.7", expect=dict.fromkeys(BEYOND, above(0)),
     says="the union is worse on the target, with few labels, than its first set with as many pictures of noise, and in "
     "equally many updates: those of the union, and those of the set (differences)",
-    undecided={"laptop": "surely worse than with noise (0.04); at equal updates -0.02 and -0.01 on sixteen seeds (-0.05 "
-    "to 0.02, -0.04 to 0.03)"})  # fmt: skip
+    undecided={"laptop": "surely worse than with noise (0.04); at equal updates -0.02 and -0.01 on sixteen seeds "
+    "(-0.05 to 0.02, -0.04 to 0.03)"})  # fmt: skip
 def turned_beyond(runs):
     return beyond(runs)
 
