@@ -38,7 +38,8 @@ def decay_matrix(runs):
 
 @decay.claim("f4_farther_in_decay_less_alike", paper="CKA falls as the gap grows", where="Fig. F.4",
     says="networks of the least and the greatest weight decay are less alike than those of neighbouring ones (least "
-    "difference)", expect=above(0), undecided={"laptop": "0.011 on six seeds (-0.020 to 0.020)"})  # fmt: skip
+    "difference)", expect=above(0), unspecific="0.017 where pairs are shuffled: weight decay does so, "
+    "whatever is learned")  # fmt: skip
 def less_alike(runs):
     matrix = decay_matrix(runs)
     return float(min(matrix[0, 1], matrix[1, 2]) - matrix[0, 2])
@@ -77,8 +78,8 @@ def by_classes(runs, metric):
 
 @classes.claim("f5_falls_with_classes", paper="falls from 50 to 1000 classes", where="Fig. F.5",
     says="with few labels the target's accuracy is higher with the fewest classes than with the most (difference)",
-    expect=above(0), undecided={"laptop": "-0.022 on six seeds (-0.067 to 0.016): classes are 1 to 8 directions of "
-    "gratings"})  # fmt: skip
+    expect=above(0), fails={"laptop": "with eight directions of gratings it is higher than with one, by 0.022 on eight "
+    "seeds (0.002 to 0.043)"})  # fmt: skip
 def falls_with_classes(runs):
     _, found, metric = by_classes(runs, few_and_many(runs)[0])
     return found[0].final(metric) - found[-1].final(metric)
