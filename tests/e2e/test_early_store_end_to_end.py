@@ -1,9 +1,9 @@
 """A store that an early version wrote (commit 71bba0d) can be listed, judged, compared, repeated and resumed."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ CUT = ["8c555e0975f64f37bdc156781f3be5ef", "8e734be7d4534d328cbcce3c7bd13784"]
 def early(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
     """A copy of the store, whose artifacts are where it lies now."""
     home = tmp_path_factory.mktemp("early")
-    with tarfile.open(Path(__file__).with_name("stores") / "71bba0d.tar.xz") as archive:
-        archive.extractall(home, filter="data")
+    shutil.unpack_archive(Path(__file__).with_name("stores") / "71bba0d.tar.xz", home)
     with sqlite3.connect(home / "mlflow.db") as database:
         for table, column in (("runs", "artifact_uri"), ("experiments", "artifact_location")):
             database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (WRITTEN_AT, str(home)))
