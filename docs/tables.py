@@ -94,7 +94,7 @@ def summary(folder: str = "") -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold every control breaks."""
     rows = []
     for system in registry.systems():
-        found = [(*row[-2:],) for row in standing(FOLDER / f"{system}.md", "measured")]
+        found = [row[-2:] for row in standing(FOLDER / f"{system}.md", "measured")]
         claims = [row for row in found if not row[0].endswith(IDENTITY)]
         counts = [sum(verdict == status for verdict, _ in claims) for status in STATUSES]
         under = [specific == "yes" for verdict, specific in claims if verdict == "holds" and specific != "-"]

@@ -148,11 +148,19 @@ def shares_drawn(runs, axes):
     for value, tint in zip(runs.values("share"), CATEGORIES, strict=False):
         some = runs.where(share=value)
         table = [some.finals(few, union=union, length="own") for union in names]
-        band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=f"{100 * value:g}%")
+        band(
+            axis,
+            table,
+            range(len(names)),
+            color=tint,
+            marker="o",
+            markersize=3.5,
+            label=f"{100 * value:g}% of the nearest",
+        )
         unions.draw_beside(axis, some, few, tint)
     axis.set_xticks(range(len(names)), unions.NAMES if names[0] == STEPS[0] else [n.split("+")[-1] for n in names])
     axis.set(xlabel="pre-trained on", ylabel=f"accuracy on the target, {few.removeprefix('target/')} labels")
-    axis.legend(title="share of the nearest set")
+    unions.legend_beside(axis, ncols=2)
 
 
 TURNED = [union.replace("digits", "turned") for union in STEPS]

@@ -157,7 +157,7 @@ def real_panels(runs, axes):
             unions.draw_beside(axis, some, metric, tint)
         axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
         axis.set(xlabel="pre-trained on, with", ylabel="accuracy", title=f"target: {target}")
-        axis.legend()
+        unions.legend_beside(axis, ncols=2)
     if len(runs.values("target")) == 1:
         table = [runs.finals("average", union=union, length="own") for union in names]
         band(axes[0][1], table, np.arange(len(names)), color=CATEGORIES[0], marker="o", markersize=3.5)

@@ -219,6 +219,14 @@ def draw_beside(axis, runs, metric, tint):
     axis.axhline(cell(runs, metric, noisy(runs)), color=tint, linewidth=0.9, linestyle="--")
 
 
+def legend_beside(axis, **options):
+    """A legend that says what these lines are, below the drawing unless told otherwise."""
+    for style, name in ((":", "first set for as long"), ("--", "first set and noise")):
+        axis.plot([], [], color="#666666", linewidth=0.9, linestyle=style, label=name)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
+    axis.legend(**below | options)
+
+
 def draw_growing(axis, runs):
     """Accuracies along the unions, of the target and of all sets, and what the last union is held against."""
     names = steps_of(runs)
@@ -229,7 +237,7 @@ def draw_growing(axis, runs):
         draw_beside(axis, runs, metric, tint)
     axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
     axis.set(xlabel="pre-trained on, with", ylabel="accuracy")
-    axis.legend()
+    legend_beside(axis)
 
 
 @figure.draw(cols=2, size=(10, 3.9))
@@ -250,7 +258,7 @@ def panels(runs, axes):
         left.plot(xs, printed, color="#999999", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
     left.set_xticks(xs, names)
     left.set(xlabel="pre-trained on", ylabel="accuracy on the target")
-    left.legend(ncols=2, loc="lower left")
+    legend_beside(left, loc="lower left", bbox_to_anchor=None, ncols=2)
     low, high = left.get_ylim()
     left.set_ylim(low - 0.42 * (high - low), high)
     few = f"target/{labels[0]}"
