@@ -15,6 +15,7 @@ help:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public,lm]'
 	@touch $(READY)
 

@@ -1,4 +1,4 @@
-"""Public datasets on the Hugging Face hub (the extra `featurelab[public]`): which there are, and their rows.
+"""Public datasets on the Hugging Face hub (the extra `feature-learning-lab[public]`): which there are, and their rows.
 
 Loading never touches the network: rows come from parquet files under a data folder, or from the copy that `fetch`
 (or any earlier `datasets.load_dataset`) left in the hub's cache. Only `fetch` downloads.
@@ -263,7 +263,7 @@ def _datasets(entry: Source) -> ModuleType:
         import datasets
     except ImportError as error:
         raise DatasetMissing(
-            f"dataset '{entry.name}' needs the extra `public`: run `pip install 'featurelab[public]'`,"
+            f"dataset '{entry.name}' needs the extra `public`: run `pip install 'feature-learning-lab[public]'`,"
             f" then `featurelab data fetch {entry.name}`"
         ) from error
     found: ModuleType = datasets

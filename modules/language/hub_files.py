@@ -43,7 +43,7 @@ def find_model(name: str) -> Path:
 def require_transformers(then: str = "") -> None:
     """Raises ModelMissing, with how to get it, where transformers is not installed."""
     if find_spec("transformers") is None:
-        raise ModelMissing(f"published models need the extra `lm`: run `pip install 'featurelab[lm]'`{then}")
+        raise ModelMissing(f"published models need the extra `lm`: run `pip install 'feature-learning-lab[lm]'`{then}")
 
 
 def model_digests(name: str) -> dict[str, str]:

@@ -76,7 +76,7 @@ def _cached() -> Path:
         from huggingface_hub import try_to_load_from_cache
     except ImportError as error:
         raise WeightsMissing(
-            f"published weights need the extra `public`: run `pip install 'featurelab[public]'`, then {fetch}"
+            f"published weights need the extra `public`: run `pip install 'feature-learning-lab[public]'`, then {fetch}"
         ) from error
     path = try_to_load_from_cache(REPO, FILE)
     if not isinstance(path, str):

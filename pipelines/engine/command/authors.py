@@ -23,7 +23,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "{system}"
 version = "0.1.0"
-dependencies = ["featurelab"]
+dependencies = ["feature-learning-lab"]
 
 [tool.setuptools]
 packages = ["{system}"]

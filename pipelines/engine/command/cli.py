@@ -62,7 +62,7 @@ app = typer.Typer(
 
 def _tell_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"featurelab {version('featurelab')}")
+        typer.echo(f"featurelab {version('feature-learning-lab')}")
         raise typer.Exit()
 
 

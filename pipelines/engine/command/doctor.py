@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from featurelab import namesake
 from featurelab.tracking.provenance import environment
 from featurelab.tracking.store.connect import StoreError, connect
 from featurelab.tracking.store.store import shown
@@ -22,6 +23,7 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _check("python", sys.version_info >= (3, 11), platform.python_version()),
         _packages(),
         _pins(),
+        _name(),
         _store(),
         _disk(),
         _compute(),
@@ -55,6 +57,11 @@ def _pins() -> dict[str, Any]:
     return _check("tested versions", not other, "; ".join(other[:5]) or "all as in constraints.txt")
 
 
+def _name() -> dict[str, Any]:
+    where = namesake.found()
+    return _check("name", not where, namesake.message(where) if where else "no other project's featurelab is installed")
+
+
 def _store() -> dict[str, Any]:
     try:
         return _check("store", True, shown(connect().uri))
@@ -76,14 +83,14 @@ def _compute() -> dict[str, Any]:
 
 def _public() -> dict[str, Any]:
     found = importlib.util.find_spec("datasets") is not None
-    hint = "installed" if found else "not installed: paper presets on real data need pip install 'featurelab[public]'"
-    return _check("public data", True, hint)
+    needed = "not installed: paper presets on real data need pip install 'feature-learning-lab[public]'"
+    return _check("public data", True, "installed" if found else needed)
 
 
 def _language() -> dict[str, Any]:
     found = importlib.util.find_spec("transformers") is not None
-    hint = "installed" if found else "not installed: published language models need pip install 'featurelab[lm]'"
-    return _check("language models", True, hint)
+    needed = "not installed: published language models need pip install 'feature-learning-lab[lm]'"
+    return _check("language models", True, "installed" if found else needed)
 
 
 def _unsent(outbox: Path) -> dict[str, Any]:

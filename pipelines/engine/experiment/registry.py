@@ -3,46 +3,53 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
-from featurelab.pipelines.engine.errors import RequestError, unknown
+from featurelab.pipelines.engine.errors import RequestError, tell, unknown
+from featurelab.pipelines.engine.experiment import strangers
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.tracking.lines import line, quoted
 
-GROUP = "featurelab.experiments"
+GROUP = strangers.GROUP
+
+_told: set[str] = set()
 
 
 def systems() -> list[str]:
     """Names of all systems, ours first."""
-    theirs = {entry.name.partition("/")[0] for entry in entry_points(group=GROUP)}
+    theirs = {entry.name.partition("/")[0] for entry in strangers.entries()}
     return list(dict.fromkeys([*_our_systems(), *sorted(theirs)]))
 
 
 def experiments(system: str | None = None) -> list[Experiment]:
     """All experiments, or those of one system, in the order of their figures.
 
-    Raises `RequestError` for an unknown system.
+    What other people's packages cannot give is left out, with one line on stderr for each package. Raises
+    `RequestError` for an unknown system, and for one of which nothing is left.
     """
     if system is not None and system not in systems():
         raise unknown("system", system, systems())
-    found: dict[str, Experiment] = {}
-    for name in [system] if system else systems():
-        for experiment in sorted([*_ours(name), *_theirs(name)], key=_place):
-            if found.setdefault(experiment.name, experiment) is not experiment:
-                raise RequestError(f"two experiments are called {experiment.name}")
-    return list(found.values())
+    found, left_out = _load([system] if system else systems())
+    if not found and left_out:
+        raise RequestError(next(iter(left_out.values())))
+    _tell(left_out)
+    return found
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name; raises `RequestError` with the nearest one."""
+    """The experiment of this name; raises `RequestError` with the nearest one, or with why its package does not load."""
     system = name.partition("/")[0]
-    if system in systems():
-        for experiment in experiments(system):
+    known = systems()
+    if system in known:
+        found, left_out = _load([system])
+        for experiment in found:
             if experiment.name == name:
+                _tell(left_out)
                 return experiment
-    raise unknown("experiment", name, [experiment.name for experiment in experiments()])
+        if left_out and system not in _our_systems():
+            raise RequestError(f"unknown experiment {quoted(name)}: {next(iter(left_out.values()))}")
+    raise unknown("experiment", name, [experiment.name for experiment in _load(known)[0]])
 
 
 def select(names: list[str], headline: bool = False) -> list[Experiment]:
@@ -73,34 +80,36 @@ def _ours(system: str) -> Iterator[Experiment]:
         return
     package = importlib.import_module(f"featurelab.pipelines.{system}")
     for module in pkgutil.iter_modules(package.__path__):
-        yield from _declared(importlib.import_module(f"{package.__name__}.{module.name}"))
+        yield from strangers.declared_in(importlib.import_module(f"{package.__name__}.{module.name}"))
 
 
-def _theirs(system: str) -> Iterator[Experiment]:
-    for entry in entry_points(group=GROUP):
-        if entry.name.partition("/")[0] == system:
-            declared = [experiment for experiment in _loaded(entry) if experiment.system == system]
-            if not declared:
-                raise RequestError(f"{entry.value} declares no experiment of {system}, which its entry point names")
-            yield from declared
+def _load(systems: list[str]) -> tuple[list[Experiment], dict[str, str]]:
+    """The experiments of these systems, and by package why it is left out. Of two of one name the first counts."""
+    theirs = strangers.entries()
+    found: dict[str, Experiment] = {}
+    left_out: dict[str, str] = {}
+    for system in systems:
+        own = {experiment.name: experiment for experiment in _ours(system)}
+        for entry in theirs:
+            if entry.name.partition("/")[0] != system:
+                continue
+            package = strangers.package_of(entry)
+            try:
+                declared = strangers.load(entry, system)
+            except strangers.LeftOut as error:
+                left_out.setdefault(package, str(error))
+                continue
+            for experiment in declared:
+                if own.setdefault(experiment.name, experiment) is not experiment:
+                    why = f"{experiment.name} of the package {package} is left out: there is another of that name"
+                    left_out.setdefault(package, why)
+        found |= {experiment.name: experiment for experiment in sorted(own.values(), key=_place)}
+    return list(found.values()), left_out
 
 
-def _loaded(entry: EntryPoint) -> Iterator[Experiment]:
-    try:
-        target = entry.load()
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RequestError(f"the experiment package {entry.value} does not load: {said}") from None
-    if isinstance(target, Experiment):
-        yield target
-    elif isinstance(target, ModuleType):
-        yield from _declared(target)
-    else:
-        raise RequestError(f"{entry.value} is neither an Experiment nor a module that declares some")
-
-
-def _declared(module: ModuleType) -> Iterator[Experiment]:
-    for value in vars(module).values():
-        # not isinstance: it would look at the value's __class__, which makes a lazily loaded module load
-        if issubclass(type(value), Experiment):
-            yield value
+def _tell(left_out: Mapping[str, str]) -> None:
+    """One line for each package that is left out, once a process."""
+    for said in left_out.values():
+        if said not in _told:
+            _told.add(said)
+            tell(f"featurelab: {line(said)}")

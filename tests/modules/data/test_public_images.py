@@ -175,7 +175,7 @@ def test_fetch_gives_up_at_once_when_the_hub_is_out_of_reach(monkeypatch):
 
 def test_without_the_extra_the_message_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DatasetMissing, match=r"pip install 'featurelab\[public\]'"):
+    with pytest.raises(DatasetMissing, match=r"pip install 'feature-learning-lab\[public\]'"):
         load("celeba", "train")
 
 

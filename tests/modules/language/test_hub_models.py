@@ -190,7 +190,7 @@ def test_what_is_missing_is_said_in_one_line_with_the_way_to_it(llama, tmp_path,
     with pytest.raises(ModelMissing, match=r"lacks two.safetensors, one of its 2 files"):
         find_model(str(copy))
     monkeypatch.setattr("featurelab.modules.language.hub_files.find_spec", lambda name: None)
-    with pytest.raises(ModelMissing, match=r"pip install 'featurelab\[lm\]'"):
+    with pytest.raises(ModelMissing, match=r"pip install 'feature-learning-lab\[lm\]'"):
         find_model(str(llama))
 
 

@@ -52,5 +52,5 @@ def test_heads_that_do_not_divide_are_refused(changes):
 
 def test_without_transformers_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("featurelab.modules.language.hub_files.find_spec", lambda name: None)
-    with pytest.raises(language.ModelMissing, match=r"pip install 'featurelab\[lm\]'"):
+    with pytest.raises(language.ModelMissing, match=r"pip install 'feature-learning-lab\[lm\]'"):
         drawn()

@@ -1,9 +1,13 @@
 """Finding experiments by name: ours, and those of other people's packages."""
 
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -128,44 +132,115 @@ def test_a_stranger_can_add_to_a_system_of_ours_and_reuse_its_experiments(instal
 
 def test_the_command_finds_a_stranger_s_experiment(install):
     folder = install("strangers_command", "mine", MINE)
-    done = subprocess.run(
-        [FEATURELAB, "show", "mine/first", "--json"],
-        env={"PYTHONPATH": str(folder), "PATH": ""},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    done = command(folder, "show", "mine/first", "--json")
     assert done.returncode == 0, done.stderr
     assert '"name": "mine/first"' in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [
-        ("import no_such_module_of_mine", "ModuleNotFoundError: No module named 'no_such_module_of_mine'"),
-        ("def broken(:", "SyntaxError"),
-        ("raise KeyError('x')", "KeyError: 'x'"),
-        ("raise RuntimeError('first\\nsecond')", "RuntimeError: first"),
-        (MINE.replace("[0, 1]", "[0, -1]"), "seed = -1"),
-        (MINE.replace("mine/first", "Mine"), "<system>/<experiment>"),
-    ],
-)
-def test_a_package_that_does_not_load_gives_one_line_that_names_it(install, source, says):
+LEAVES = [
+    ("import no_such_module_of_mine", "does not load: ModuleNotFoundError: No module named 'no_such_module_of_mine'"),
+    ("def broken(:", "does not load: SyntaxError: "),
+    ("raise KeyError('x')", "does not load: KeyError: 'x'"),
+    ("raise RuntimeError('first\\nsecond')", "does not load: RuntimeError: first"),
+    ("raise ValueError('\\n')", "does not load: ValueError"),
+    ("raise KeyboardInterrupt", "does not load: KeyboardInterrupt"),
+    ("class Strange(BaseException): pass\nraise Strange('x\\x1b[2J')", r"does not load: Strange: x\x1b[2J"),
+    (MINE.replace("[0, 1]", "[0, -1]"), "seed = -1"),
+    (MINE.replace("mine/first", "Mine"), "<system>/<experiment>"),
+    ("number = 3", "declares no experiment of mine, which its entry point names"),
+    ("import sys; sys.exit()", "exits at import (status 0)"),
+    ("import sys; sys.exit(3)", "exits at import (status 3)"),
+    ("import os; os._exit(0)", "exits at import (status 0)"),
+    ("while True: pass", "took longer than 0.5 s to import; FEATURELAB_IMPORT_SECONDS allows more"),
+    ("import time\ntry: time.sleep(60)\nexcept Exception: pass", "took longer than 0.5 s to import"),
+]
+
+
+@pytest.mark.parametrize(("source", "says"), LEAVES)
+def test_a_package_that_exits_hangs_or_raises_at_import_is_left_out_with_one_line(
+    install, monkeypatch, capsys, source, says
+):
+    monkeypatch.setenv("FEATURELAB_IMPORT_SECONDS", "0.5")
+    ours = registry.experiments()
     install("strangers_broken", "mine", source)
-    for said in (refused(registry.experiments), refused(registry.find, "mine/first")):
-        assert said.startswith("the experiment package strangers_broken does not load: ")
-        assert says in said
-
-
-def test_a_broken_package_leaves_our_experiments_usable(install):
-    install("strangers_broken_too", "mine", "import no_such_module_of_mine")
+    monkeypatch.setattr(registry, "_told", set())
+    assert registry.experiments() == registry.experiments() == registry.select([]) == ours
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("featurelab: the package strangers_broken is left out: strangers_broken ")
+    assert says in said
     assert registry.find("neural_feature_ansatz/init_scale").headline
     assert "mine" in registry.systems()
+    assert says.partition(": ")[0] in refused(registry.find, "mine/first")
+    assert says.partition(": ")[0] in refused(registry.experiments, "mine")
+    assert capsys.readouterr().err == ""
+
+
+def command(folder, *arguments, **variables):
+    return subprocess.run(
+        [FEATURELAB, *arguments],
+        env={"PYTHONPATH": str(folder), "PATH": "", **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("source", ["import sys; sys.exit(0)", "import os; os._exit(0)", "while True: pass"])
+def test_the_command_lists_all_other_experiments_beside_a_broken_package(install, source):
+    folder = install("strangers_exit", "mine", source)
+    done = command(folder, "list", "--json", FEATURELAB_IMPORT_SECONDS="1")
+    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1), done.stderr
+    assert done.stderr.startswith("featurelab: the package strangers_exit is left out: ")
+    assert [one["name"] for one in json.loads(done.stdout)] == [e.name for e in registry.experiments()]
+    done = command(folder, "reproduce", "nope", FEATURELAB_IMPORT_SECONDS="1")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+
+
+def test_ctrl_c_during_a_slow_import_ends_the_command(install):
+    ticks = "import pathlib, time\npathlib.Path('importing').touch()\nfor _ in range(600): time.sleep(0.1)"
+    folder = install("strangers_slow", "mine", ticks)
+    process = subprocess.Popen(
+        [FEATURELAB, "list"], env={"PYTHONPATH": str(folder), "PATH": ""}, cwd=folder, stderr=subprocess.PIPE, text=True
+    )
+    while not (folder / "importing").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=15)[1]
+    assert (process.returncode, said) == (130, "featurelab: interrupted; what was recorded is kept\n")
+
+
+def test_what_a_package_prints_at_import_stays_out_of_the_document(install):
+    folder = install("strangers_noise", "mine", "print('hello')\n" + MINE)
+    done = command(folder, "list", "mine", "--json")
+    assert [one["name"] for one in json.loads(done.stdout)] == ["mine/first"]
+    assert done.stderr == "hello\n"
+
+
+def test_an_import_that_is_done_in_time_leaves_no_alarm_behind(install):
+    before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT), os._exit
+    install("strangers_quick", "mine", MINE)
+    assert registry.find("mine/first").name == "mine/first"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT), os._exit) == before
+
+
+def test_a_process_that_a_package_forks_at_import_still_ends(install):
+    forks = "import os\nchild = os.fork()\nif not child: os._exit(7)\n"
+    install("strangers_fork", "mine", forks + "status = os.waitpid(child, 0)[1]\n" + MINE)
+    assert registry.find("mine/first").name == "mine/first"
+    assert os.waitstatus_to_exitcode(sys.modules["strangers_fork"].status) == 7
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "nan"])
+def test_a_time_limit_that_is_none_is_refused(install, monkeypatch, text):
+    install("strangers_limit", "mine", MINE)
+    monkeypatch.setenv("FEATURELAB_IMPORT_SECONDS", text)
+    assert "FEATURELAB_IMPORT_SECONDS is a number of seconds above 0" in refused(registry.experiments)
 
 
 def test_an_entry_point_that_is_no_experiment_is_refused(install):
     folder = install("strangers_number", "mine", "number = 3")
-    assert "declares no experiment of mine" in refused(registry.experiments, "mine")
     info = folder / "strangers_number-1.0.dist-info" / "entry_points.txt"
     info.write_text(f"[{registry.GROUP}]\nmine = strangers_number:number\n")
     assert "neither an Experiment nor a module" in refused(registry.experiments, "mine")
@@ -173,11 +248,14 @@ def test_an_entry_point_that_is_no_experiment_is_refused(install):
 
 def test_an_entry_point_that_names_another_system_is_refused(install):
     install("strangers_misnamed", "yours", MINE)
-    assert refused(registry.experiments, "yours").startswith("strangers_misnamed declares no experiment of yours")
+    assert "strangers_misnamed declares no experiment of yours" in refused(registry.experiments, "yours")
 
 
-def test_two_experiments_of_one_name_are_refused(install):
-    install("strangers_twin", "neural_feature_ansatz", MINE.replace("mine/first", "neural_feature_ansatz/init_scale"))
-    said = refused(registry.experiments)
-    assert said == "two experiments are called neural_feature_ansatz/init_scale"
-    assert refused(registry.find, "neural_feature_ansatz/init_scale") == said
+def test_a_package_cannot_take_the_name_of_an_experiment_of_ours(install, capsys):
+    ours = registry.find("neural_feature_ansatz/init_scale")
+    before = registry.experiments()
+    install("strangers_twin", "neural_feature_ansatz", MINE.replace("mine/first", ours.name))
+    assert registry.find(ours.name) is ours
+    assert registry.experiments() == before
+    says = f"{ours.name} of the package strangers_twin is left out: there is another of that name"
+    assert capsys.readouterr().err == f"featurelab: {says}\n"
