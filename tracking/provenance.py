@@ -18,19 +18,28 @@ from typing import Any
 from featurelab.tracking.lines import masked
 from featurelab.tracking.store.artifacts import plain
 
+FILES_NAMED = 5  # of those that differ
 LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
 
 
 def environment(
-    threads: int | None = None, dispatch: Mapping[str, str] | None = None, read: Mapping[str, str] | None = None
+    threads: int | None = None,
+    dispatch: Mapping[str, str] | None = None,
+    read: Mapping[str, str] | None = None,
+    code: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return packages, interpreter, platform, processor, GPUs, source revision, thread count, kernels, files read.
 
     `threads` is the number a float sum was split over, and `dispatch` names the kernels that made it: both change its
-    last bits. `read` holds digests of files by what they are. No environment variable and no host name is read. All but
-    these three is gathered once a process.
+    last bits. `read` holds digests of files by what they are, `code` what `featurelab.tracking.code` says of each
+    package whose code ran. No environment variable and no host name is read. All but these four is gathered once a
+    process.
     """
-    given = {"dispatch": dict(dispatch) if dispatch is not None else None, "read": dict(read or {})}
+    given = {
+        "dispatch": dict(dispatch) if dispatch is not None else None,
+        "read": dict(read or {}),
+        "code": {name: dict(said) for name, said in (code or {}).items()},
+    }
     return {**_machine(), "threads": threads, **{name: value for name, value in given.items() if value}}
 
 
@@ -47,6 +56,8 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
             lines += _source_changes(before or {}, after or {})
         elif key == "dispatch":
             lines += _dispatch_changes(before or {}, after or {})
+        elif key == "code":
+            lines += _code_changes(before or {}, after or {}, git=bool(old.get("git")))
         elif key == "read":
             lines += _named_changes(before or {}, after or {})
         else:
@@ -92,10 +103,11 @@ def packages() -> list[str]:
 def source(directory: Path) -> dict[str, Any] | None:
     """Return commit and uncommitted changes of the git repository around `directory`; None outside of one.
 
-    A long diff is cut, but `diff_sha256` always stands for all of it; files that git does not follow are named.
+    None too where the repository follows nothing in the directory, such as an environment that is kept inside. A long
+    diff is cut, but `diff_sha256` always stands for all of it; files that git does not follow are named.
     """
     commit = _output(["git", "-C", str(directory), "rev-parse", "HEAD"])
-    if not commit:
+    if not commit or not _output(["git", "-C", str(directory), "ls-files", "--", "."]):
         return None
     diff = _output(["git", "-C", str(directory), "diff", "HEAD"]) or ""
     new = _output(["git", "-C", str(directory), "ls-files", "--others", "--exclude-standard", "--full-name"]) or ""
@@ -147,6 +159,30 @@ def _dispatch_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def _named_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     pairs = [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
     return [f"{name}: {_shown(was)} -> {_shown(now)}" for name, was, now in pairs if was != now]
+
+
+def _code_changes(old: dict[str, Any], new: dict[str, Any], *, git: bool) -> list[str]:
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name) or {}, new.get(name) or {}
+        if not was:  # runs of earlier versions do not say; of our own source, git names the revision
+            lines += [] if name == "featurelab" and git else [f"source of {name}: not recorded then"]
+        elif not now:
+            lines.append(f"source of {name}: {was.get('digest')} -> absent")
+        elif was.get("digest") != now.get("digest"):
+            files = ", ".join(_changed_files(was.get("files") or {}, now.get("files") or {}))
+            lines.append(
+                f"source of {name}: {was.get('digest')} -> {now.get('digest')}" + (f" ({files})" if files else "")
+            )
+        if was and now and was.get("commit") != now.get("commit"):
+            lines.append(f"commit of {name}: {_shown(was.get('commit'))[:12]} -> {_shown(now.get('commit'))[:12]}")
+    return lines
+
+
+def _changed_files(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    changed = [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+    more = len(changed) - FILES_NAMED
+    return [*changed[:FILES_NAMED], *([f"{more} more"] if more > 0 else [])]
 
 
 def _source_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

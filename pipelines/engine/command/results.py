@@ -53,8 +53,7 @@ def rerun(run_id: RunId, address: Address = None, as_json: Json = False) -> None
     else:
         word = "identical" if result.identical else "NOT identical"
         tell(
-            f"{word}: {result.points_compared} points of {result.metrics_compared} metrics, "
-            f"largest difference {result.max_abs_diff:g}"
+            f"{word}: {result.points} of {result.metrics_compared} metrics, largest difference {result.max_abs_diff:g}"
         )
         for line in result.differences:
             tell(f"  {line}")

@@ -38,7 +38,7 @@ def experiments(system: str | None = None) -> list[Experiment]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name; raises `RequestError` with the nearest one, or with why its package does not load."""
+    """The experiment of this name; raises `RequestError` with the nearest one, or why its package does not load."""
     system = name.partition("/")[0]
     known = systems()
     if system in known:

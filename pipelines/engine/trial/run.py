@@ -28,6 +28,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
 from featurelab.pipelines.engine.trial.inputs import digests
 from featurelab.pipelines.engine.trial.isolation import dispatch
+from featurelab.pipelines.engine.trial.origin import OURS, declared_by, sources
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.trial.signals import Terminated, held_back, raised
@@ -193,14 +194,17 @@ def reopen(store: Store, run_id: str, attempt: int, recorder: Recorder) -> float
 
 def _keep_environment(store: Store, recorder: Recorder, experiment: Experiment, config: Config, attempt: int) -> None:
     """Record the environment; where it is not the one that the run began in, both, and what has changed."""
-    found = environment(threads=config.threads, dispatch=dispatch(), read=digests(experiment, config))
+    code = sources(experiment)
+    found = environment(threads=config.threads, dispatch=dispatch(), read=digests(experiment, config), code=code)
     try:
         first = store.read_json(recorder.run_id, "environment.json") if attempt > 1 else None
     except StoreError:  # it may be on a machine that is gone
         first = None
     if not isinstance(first, dict):
         recorder.json("environment", found)
-        recorder.tags(source(f"featurelab run {experiment.name}", (found["git"] or {}).get("commit", "")))
+        by = declared_by(experiment)
+        revision = (found["git"] if by == OURS else code.get(by)) or {}
+        recorder.tags(source(f"featurelab run {experiment.name}", revision.get("commit", "")))
     elif changed := changes(first, found):
         recorder.json(f"environment_{attempt}", found)
         recorder.tags({"environment_changes": line("; ".join(changed))})

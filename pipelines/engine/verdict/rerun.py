@@ -1,7 +1,7 @@
 """Repeat a run from its id alone, and say whether it came out the same."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +14,10 @@ from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import read_sweep, read_tags, read_trials_of
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.schemas import require_settings
+from featurelab.pipelines.engine.verdict.repetition import SHOWN, Recorded, Repetition, hold
 from featurelab.tracking.provenance import changes
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store, StoreError
-
-SHOWN = 20
-
-
-@dataclass
-class Repetition:
-    """What came of a repetition: `max_abs_diff` is 0 exactly when every point has the same bits."""
-
-    run_id: str
-    new_run_id: str
-    identical: bool
-    metrics_compared: int
-    points_compared: int
-    max_abs_diff: float
-    differences: list[str] = field(default_factory=list)
-    environment_changes: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None) -> Repetition:
@@ -69,13 +51,9 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
         place = {"workers": workers, "gpus": known.gpus}
         details: dict[str, Any] = {"scale": scale, "axes": axes, "tags": again, "place": place}
         new_id = run_trial(experiment, config, store, outbox=outbox, **details).run_id
-    points = query.histories(store, [run_id, new_id])
-    partial = tags.get("status") in ("stopped", "killed")
-    repetition = compare_points(run_id, new_id, _of(points, run_id), _of(points, new_id), partial=partial)
-    status = store.get_run(new_id).data.tags.get("status")
-    if status != tags.get("status") and not partial:
-        repetition.identical = False
-        repetition.differences.insert(0, f"status was {tags.get('status')}, is now {status}")
+    old, new = _recorded(store, [run_id, new_id])
+    repetition = hold(old, new, stoppable=_stoppable(store, tags))
+    repetition.differences = _shown(repetition.differences)
     repetition.environment_changes = _environment_changes(store, run_id, new_id)
     return repetition
 
@@ -86,67 +64,59 @@ def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -
     old = {trial.index: trial for trial in read_trials_of(store, experiment, run_id, stored, tags)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     new = {trial.index: trial for trial in finished.trials}
-    points = query.histories(store, [trial.run_id for trial in [*old.values(), *new.values()]])
-    parts: list[Repetition] = []
+    pairs = [(trial, new[index]) for index, trial in old.items() if index in new]
+    records = iter(_recorded(store, [trial.run_id for pair in pairs for trial in pair]))
+    stoppable = stored.scheduler == "asha"
+    parts = [hold(next(records), next(records), stoppable=stoppable) for _ in pairs]
     differences = [f"{trial.name} was not repeated" for index, trial in old.items() if index not in new]
-    for index, trial in old.items():
-        if index not in new:
-            continue
-        new_id = new[index].run_id
-        partial = trial.status in ("stopped", "killed")
-        part = compare_points(trial.run_id, new_id, _of(points, trial.run_id), _of(points, new_id), partial=partial)
-        if new[index].status != trial.status and not partial:
-            part.identical = False
-            part.differences.insert(0, f"status was {trial.status}, is now {new[index].status}")
-        parts.append(part)
+    for (trial, _), part in zip(pairs, parts, strict=True):
         differences += [f"{trial.name}: {difference}" for difference in part.differences]
     environments = (parts[0].run_id, parts[0].new_run_id) if parts else None
     return Repetition(
         run_id=run_id,
         new_run_id=finished.sweep_run_id,
-        identical=len(parts) == len(old) > 0 and all(part.identical for part in parts),
+        identical=len(parts) == len(old) > 0 and not differences,
         metrics_compared=sum(part.metrics_compared for part in parts),
         points_compared=sum(part.points_compared for part in parts),
+        points_recorded=sum(part.points_recorded for part in parts),
+        points_repeated=sum(part.points_repeated for part in parts),
         max_abs_diff=max((part.max_abs_diff for part in parts), default=math.nan),
-        differences=differences[:SHOWN],
+        differences=_shown(differences),
         environment_changes=_environment_changes(store, *environments) if environments else [],
     )
 
 
-def compare_points(
-    run_id: str, new_id: str, old: pd.DataFrame, new: pd.DataFrame, *, partial: bool = False
-) -> Repetition:
-    """Hold two histories (`metric`, `step`, `value`) against each other, point by point.
-
-    Args:
-        partial: the old run was cut short: points that only the new one has are no difference.
-    """
-    both = old.merge(new, on=["metric", "step"], how="outer", suffixes=("_old", "_new"), indicator=True)
-    matched = both[both._merge == "both"]
-    same = (matched.value_old == matched.value_new) | (matched.value_old.isna() & matched.value_new.isna())
-    gaps = (matched.value_old - matched.value_new).abs()[~same]
-    differences = [
-        f"{row.metric} at step {row.step}: {row.value_old!r} became {row.value_new!r}"
-        for row in matched[~same].head(SHOWN).itertuples()
+def _recorded(store: Store, run_ids: list[str]) -> list[Recorded]:
+    """These runs as the store holds them, in this order."""
+    points = dict(list(query.histories(store, run_ids, derived=True).groupby("run_id")))
+    none = pd.DataFrame(columns=query.HISTORY)
+    return [
+        Recorded(run, points.get(run.info.run_id, none), _document(store, run.info.run_id))
+        for run in query.named(store, run_ids)
     ]
-    for side, said in (("left_only", "is missing"), ("right_only", "is new")):
-        if side == "right_only" and partial:
-            continue
-        extra = both[both._merge == side]
-        differences += [f"{row.metric} at step {row.step} {said}" for row in extra.head(SHOWN).itertuples()]
-    return Repetition(
-        run_id=run_id,
-        new_run_id=new_id,
-        identical=not differences and len(matched) > 0,
-        metrics_compared=matched.metric.nunique(),
-        points_compared=len(matched),
-        max_abs_diff=float(gaps.max()) if len(gaps) else (0.0 if len(matched) else math.nan),
-        differences=differences or ([] if len(matched) else ["no metric was recorded by both"]),
-    )
 
 
-def _of(points: pd.DataFrame, run_id: str) -> pd.DataFrame:
-    return points[points.run_id == run_id][["metric", "step", "value"]]
+def _document(store: Store, run_id: str) -> Any:
+    try:
+        return store.read_json(run_id, "config.json")
+    except (StoreError, ValueError):  # it may be on a machine that is gone
+        return None
+
+
+def _stoppable(store: Store, tags: Mapping[str, str]) -> bool:
+    """Whether a scheduler could stop the trial of these tags early."""
+    if "sweep_run_id" not in tags:
+        return False
+    try:
+        plan = store.read_json(tags["sweep_run_id"], "plan.json")
+    except (StoreError, ValueError):
+        return False
+    return isinstance(plan, dict) and plan.get("scheduler") == "asha"
+
+
+def _shown(differences: list[str]) -> list[str]:
+    more = len(differences) - SHOWN
+    return [*differences[:SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _environment_changes(store: Store, run_id: str, new_id: str) -> list[str]:
