@@ -41,7 +41,7 @@ def package(name: str) -> dict[str, Any] | None:
             found[shown] = hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
         except OSError:
             continue
-    said = {"digest": _joined(found), "files": found if len(found) <= MOST_NAMED else _by_folder(found)}
+    said: dict[str, Any] = {"digest": _joined(found), "files": found if len(found) <= MOST_NAMED else _by_folder(found)}
     said |= {"cut": True} if cut else {}
     return said | ({} if name == "featurelab" else _revision(roots[0] if roots else Path(str(single))))
 

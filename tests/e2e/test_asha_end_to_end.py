@@ -37,8 +37,12 @@ def check_asha_sweeps(here: CommandLine, number: int) -> None:
     assert stopped >= 2 * number, "the scheduler has stopped some in each"
 
 
-def test_no_trial_of_an_asha_sweep_is_lost(lab: CommandLine) -> None:
+def test_no_trial_of_an_asha_sweep_is_lost_and_a_stopped_one_is_repeated(lab: CommandLine) -> None:
     check_asha_sweeps(lab, 1)
+    stopped = [run.info.run_id for run in lab.runs(NAME) if run.data.tags["status"] == "stopped"]
+    said = lab("rerun", stopped[0], "--json").document
+    assert (said["identical"], said["differences"]) == (True, [])
+    assert said["points_compared"] == said["points_recorded"] < said["points_repeated"]
 
 
 @pytest.mark.heavy

@@ -76,6 +76,7 @@ class Recorded:
     def measured(self) -> pd.DataFrame:
         """The points without derived metrics, with a place for each of those that have metric and step in common."""
         points = self.points[~self.points.metric.str.startswith(DERIVED)]
+        points = points.astype({"step": "int64", "value": "float64", "timestamp": "int64"})
         points = points.sort_values(["metric", "step", "value"])
         return points.assign(place=points.groupby(["metric", "step"]).cumcount())
 
@@ -88,7 +89,10 @@ def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition
             stopped, it is identical as long as it lacks nothing that the new one recorded up to then.
     """
     cut = stoppable and old.status == "stopped" and new.status == "finished"
-    differences = contradictions(old)
+    recorded, repeated = old.measured, new.measured
+    few = len(recorded) < len(repeated) and not cut
+    differences = [f"{len(recorded)} of {len(repeated)} points were recorded"] if few else []
+    differences += contradictions(old)
     if old.status != new.status and not cut:
         differences.append(f"status was {old.status}, is now {new.status}")
     before, after = old.config, new.config
@@ -100,7 +104,6 @@ def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition
     absent = sorted(new.run.data.params.keys() - old.run.data.params.keys())
     differences += [f"param {quoted(name)} is missing" for name in absent]
 
-    recorded, repeated = old.measured, new.measured
     keys = ["metric", "step", "place"]
     both = recorded.merge(repeated, on=keys, how="outer", suffixes=("_old", "_new"), indicator=True)
     matched = both[both._merge == "both"]
@@ -111,8 +114,6 @@ def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition
     more = both[both._merge == "right_only"]
     if cut:  # what the new one recorded after all that the old one has is no difference
         more = more[more.timestamp_new < matched.timestamp_new.max()]
-    elif len(recorded) < len(repeated):
-        differences.append(f"{len(recorded)} of {len(repeated)} points were recorded")
     differences += [
         f"{row.metric} at step {row.step}: {row.value_old!r} became {row.value_new!r}"
         for row in matched[~same].head(SHOWN).itertuples()
