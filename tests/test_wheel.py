@@ -59,7 +59,7 @@ def test_a_wheel_installs_featurelab_and_nothing_else(site: Path) -> None:
         for path in (ROOT / package).rglob(kind)
     }
     assert ours <= shipped
-    (entry,) = site.glob("*.dist-info/entry_points.txt")
+    (entry,) = site.glob("feature_learning_lab-*.dist-info/entry_points.txt")
     assert "featurelab = featurelab.pipelines.engine.command.cli:script" in entry.read_text()
 
 
