@@ -14,7 +14,7 @@ import typer
 from hypothesis import strategies as st
 
 from featurelab.pipelines.engine.command import cli
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment import strangers
 
 LONG = 100_000
 TRICKS = [
@@ -215,7 +215,7 @@ def quicken(patch: pytest.MonkeyPatch, home: Path, packages: Sequence[object] = 
     patch.setenv("HOME", str(home))
     patch.setenv("MPLCONFIGDIR", str(home.parent / "matplotlib"))  # which notes its fonts when it is imported
     patch.setattr(cli, "app", typer.main.get_command(cli.app))
-    patch.setattr(registry, "entry_points", lambda group: packages)
+    patch.setattr(strangers, "entries", lambda: list(packages))
     for name in list(os.environ):
         if name.startswith(("MLFLOW_TRACKING", "FEATURELAB_", "RAY_")):
             patch.delenv(name)

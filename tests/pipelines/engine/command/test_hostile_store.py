@@ -114,6 +114,7 @@ class OurPackage:
     """An entry point, as the metadata of an installed package gives them."""
 
     name, value = "hostile/lines", "hostile_lines"
+    module, dist = value, None
 
     def load(self) -> Experiment:
         return lines

@@ -194,8 +194,12 @@ def test_the_command_lists_all_other_experiments_beside_a_broken_package(install
     assert (done.returncode, len(done.stderr.splitlines())) == (0, 1), done.stderr
     assert done.stderr.startswith("featurelab: the package strangers_exit is left out: ")
     assert [one["name"] for one in json.loads(done.stdout)] == ours
-    done = command(folder, "reproduce", "nope", FEATURELAB_IMPORT_SECONDS="1")
+
+
+def test_an_unknown_name_is_one_line_and_status_2_beside_a_broken_package(install):
+    done = command(install("strangers_exits", "mine", "import sys; sys.exit(0)"), "reproduce", "nope")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
+    assert done.stderr.startswith("featurelab: unknown experiment 'nope': ")
 
 
 def test_ctrl_c_during_a_slow_import_ends_the_command(install):
