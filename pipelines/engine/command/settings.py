@@ -40,7 +40,7 @@ watching = lazy("featurelab.pipelines.engine.command.watch")
 
 
 def complete_experiments(incomplete: str) -> list[str]:
-    return [experiment.name for experiment in registry.experiments() if experiment.name.startswith(incomplete)]
+    return [name for name in registry.names() if name.startswith(incomplete)]
 
 
 def complete_names(incomplete: str) -> list[str]:

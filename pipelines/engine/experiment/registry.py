@@ -49,7 +49,12 @@ def find(name: str) -> Experiment:
                 return experiment
         if left_out and system not in _our_systems():
             raise RequestError(f"unknown experiment {quoted(name)}: {next(iter(left_out.values()))}")
-    raise unknown("experiment", name, [experiment.name for experiment in _load(known)[0]])
+    raise unknown("experiment", name, names())
+
+
+def names() -> list[str]:
+    """The names of all experiments that can be used; nothing is said of what is left out."""
+    return [experiment.name for experiment in _load(systems())[0]]
 
 
 def select(names: list[str], headline: bool = False) -> list[Experiment]:

@@ -170,6 +170,7 @@ def test_a_package_that_exits_hangs_or_raises_at_import_is_left_out_with_one_lin
     assert says in said
     assert registry.find("neural_feature_ansatz/init_scale").headline
     assert "mine" in registry.systems()
+    assert registry.names() == [experiment.name for experiment in ours]
     assert says.partition(": ")[0] in refused(registry.find, "mine/first")
     assert says.partition(": ")[0] in refused(registry.experiments, "mine")
     assert capsys.readouterr().err == ""
