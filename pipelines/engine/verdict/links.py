@@ -1,16 +1,20 @@
 """What a person finds in MLflow's pages: links to a sweep, and descriptions of figures and sweeps."""
 
+import re
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking import pages
+from featurelab.tracking.lines import quoted
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
 START = "nothing serves MLflow's pages here: featurelab ui does"
+LONGEST_ADDRESS = 500
 SHOWN = 5  # of the newest sweeps
 
 
@@ -67,6 +71,26 @@ def of_runs(store: Store, run_ids: Sequence[str], experiment_ids: Sequence[str])
 def address_of(store: Store, run_id: str) -> str:
     """Where the pages of a store are that has this run, or would be if `featurelab ui` served them."""
     return pages.served(store, run_id) or DEFAULT
+
+
+def base_of(url: str) -> str:
+    """The address of MLflow's pages that a user gives; raises `RequestError` for what cannot be one.
+
+    It is published, so it may hold no credentials.
+    """
+    try:
+        parts = urlsplit(url)
+        port_or_none = parts.port  # raises ValueError for one that is no number
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and port_or_none != 0
+    except ValueError:
+        sound = False
+    spaced = not url.isascii() or not url.isprintable() or re.search(r"[\s\"'<>\\]", url)
+    if not sound or spaced or parts.query or parts.fragment or len(url) > LONGEST_ADDRESS:
+        form = "give the address of MLflow's pages, such as https://mlflow.example.org"
+        raise RequestError(f"--store-url {quoted(url)} is no such address: {form}")
+    if parts.username is not None or parts.password is not None:
+        raise RequestError(f"--store-url {quoted(url)} holds credentials, which everybody could read in the report")
+    return url.rstrip("/")
 
 
 def of_verdicts(store: Store, base: str, sweep_run_id: str) -> str:
