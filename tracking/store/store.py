@@ -30,6 +30,7 @@ from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.store import artifacts, workarounds
 from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.artifacts import checked
+from featurelab.tracking.store.bookkeeping import stored, with_plain_tags
 from featurelab.tracking.store.checkpoint import checkpoint
 from featurelab.tracking.store.places import artifact_folder, local
 
@@ -101,7 +102,7 @@ class Store:
 
     def _create_run(self, experiment: str, run_name: str, tags: Mapping[str, Any]) -> str:
         token = uuid.uuid4().hex
-        labels = {key: str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
+        labels = {stored(key): str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
         known = _ids.get((self.uri, experiment))
         experiment_id = _ids[self.uri, experiment] = known or self.experiment_id(experiment)
         tried = False
@@ -148,7 +149,7 @@ class Store:
             return run
 
         try:
-            return self.patiently(get)
+            return with_plain_tags(self.patiently(get))
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}") from error
@@ -162,7 +163,7 @@ class Store:
         self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
     ) -> None:
         """Send points, and tags and params with them. Sending the same again stores nothing twice."""
-        labels = [RunTag(key, str(value)) for key, value in tags.items()]
+        labels = [RunTag(stored(key), str(value)) for key, value in tags.items()]
         settings = [Param(key, str(value)) for key, value in params.items()]
         while metrics or labels or settings:
             some, few, fixed = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST], settings[:ITEMS_PER_REQUEST]

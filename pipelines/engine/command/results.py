@@ -40,7 +40,7 @@ def judge(
     judged = judging.judge(searching.whole_id(store, sweep_run_id), store)
     if not as_json:
         print_verdicts(judged, store)
-    finish([judged], as_json)
+    finish([judged], store, as_json)
 
 
 @working
@@ -161,14 +161,17 @@ def tell_links(store: Any, experiment: Experiment, sweep: str, sweep_run_id: str
         tell(f"{name}: {link}")
 
 
-def finish(judged: list[Any], as_json: bool) -> None:
+def finish(judged: list[Any], store: Any, as_json: bool) -> None:
     """Say what came of all claims, and exit with 1 where it is otherwise than documented."""
     if as_json:
         showing.emit({"experiments": [one.as_dict() for one in judged]})
     verdicts = [verdict for one in judged for verdict in one.verdicts]
     counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "undecided", "untested")}
-    if any(one.is_the_figure for one in judged):
+    figures = [one for one in judged if one.is_the_figure]
+    if figures:
         tell(", ".join(f"{number} {status}" for status, number in counts.items()))
+    if figures and not as_json:
+        tell(f"all verdicts: {linking.of_all_verdicts(store, figures[0].sweep_run_id)}")
     for one in judged:
         for verdict in one.verdicts:
             if verdict.surprising:

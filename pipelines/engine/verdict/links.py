@@ -51,7 +51,6 @@ def keep_view(
     axes = [axis for axis in plan.axes if len({str(trial.config.get(axis)) for trial in trials}) > 1]
     if not axes or metric not in metrics:
         return ""
-    derived = {f"{kind}/{name}" for name in metrics for kind in ("final", "best")}
     return pages.keep_view(
         store,
         experiment_id,
@@ -60,7 +59,7 @@ def keep_view(
         axes,
         metric,
         lower_first=plan.mode == "min",
-        metrics=metrics | derived,
+        metrics=metrics,
     )
 
 
@@ -99,6 +98,13 @@ def of_verdicts(store: Store, base: str, sweep_run_id: str) -> str:
     return base + pages.run_link(experiment_id, sweep_run_id) if experiment_id else ""
 
 
+def of_all_verdicts(store: Store, sweep_run_id: str) -> str:
+    """The page that lists all sweeps, this one among them, with the counts of their claims."""
+    experiment_id = store.experiment_id(VERDICTS)
+    base = address_of(store, sweep_run_id)
+    return base + pages.table_link(experiment_id, pages.columns_of(store, experiment_id))
+
+
 def of_charts(store: Store, base: str, experiment: str, sweep: str) -> str:
     """The page with the curves of a sweep's trials; empty where there are none, or no sweep can be called so."""
     experiment_id = store.find_experiment(experiment) if SWEEP_NAME.fullmatch(sweep) else None
@@ -113,7 +119,7 @@ def of_store(store: Store, port: int) -> Iterator[tuple[str, str]]:
     if found.empty or verdicts is None:
         yield "MLflow", f"{base}/#/experiments?{pages.MODEL_TRAINING}"
         return
-    yield "verdicts", f"{base}/#/experiments/{verdicts}/runs?startTime=ALL&{pages.MODEL_TRAINING}"
+    yield "verdicts", base + pages.table_link(verdicts, pages.columns_of(store, verdicts))
     for row in found.sort_values("start", ascending=False).head(SHOWN).to_dict("records"):
         name = str(row.get("tags.experiment"))
         experiment_id = store.find_experiment(name)
