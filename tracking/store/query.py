@@ -67,13 +67,14 @@ def rows(
     known = _pages(store, store.client.search_experiments, view_type=ViewType.ALL)
     chosen = {e.experiment_id: e.name for e in known if names is None or e.name in names}
     wanted = {key: str(value) for key, value in (tags or {}).items()}
+    quoted = [_quoted(value) for value in wanted.values()]
     session_maker = _database(store)
     if session_maker:
         yield from _runs_in_database(session_maker, chosen, wanted, status)
     elif chosen:
         # a filter of MLflow's knows no "or"
         for keys in product(*map(bookkeeping.names_of, wanted)):
-            clauses = [f"tags.`{key}` = {_quoted(value)}" for key, value in zip(keys, wanted.values(), strict=True)]
+            clauses = [f"tags.`{key}` = {value}" for key, value in zip(keys, quoted, strict=True)]
             clauses += [f"attributes.status = {_quoted(status)}"] if status else []
             yield from _runs_on_server(store, chosen, clauses)
 

@@ -131,7 +131,10 @@ def test_best_is_the_best_finite_value(entries):
         finite = [value for value, _ in series if math.isfinite(value)]
         direction = DIRECTION.get(name.split("/")[0])
         if direction and finite:
-            assert derived[f"best.{name}".replace("/", ".")] == (sorted(finite)[0 if direction is min else -1], series[-1][1])
+            assert derived[f"best.{name}".replace("/", ".")] == (
+                sorted(finite)[0 if direction is min else -1],
+                series[-1][1],
+            )
         else:
             assert f"best.{name}".replace("/", ".") not in derived
 

@@ -1,6 +1,5 @@
 """Tags that MLflow's pages do not show: written and read by their plain names, those of earlier stores too."""
 
-
 import pytest
 from mlflow.entities import RunTag
 
