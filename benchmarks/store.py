@@ -87,8 +87,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
             for name, curve in curves(config).items():
                 points += [(name, float(v), 1000 + step, run_id, step, 0) for step, v in enumerate(curve)]
                 last = (1000 + POINTS - 1, POINTS - 1, 0, run_id)
-                latest += [(key, float(curve[-1]), *last) for key in (name, f"final/{name}")]
-                points.append((f"final/{name}", float(curve[-1]), 1000 + POINTS - 1, run_id, POINTS - 1, 0))
+                latest.append((name, float(curve[-1]), *last))
         holes = ", ".join("?" * len(columns))
         database.executemany(f"INSERT INTO runs VALUES ({holes})", runs)
         database.executemany("INSERT OR REPLACE INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", labels)

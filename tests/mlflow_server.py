@@ -76,7 +76,7 @@ class Server:
             SELECT CAST(place.value AS INTEGER), m.key, m.step, CASE WHEN m.is_nan THEN NULL ELSE m.value END
             FROM metrics m JOIN tags place ON place.run_uuid = m.run_uuid AND place.key = 'trial'
             WHERE m.run_uuid IN ({named}) AND m.run_uuid NOT IN ({replaced})
-            AND m.key NOT LIKE 'final/%' AND m.key NOT LIKE 'best/%'"""
+            AND m.key NOT LIKE 'best.%'"""
         found: Points = {}
         with closing(sqlite3.connect(self.home / "mlflow.db")) as database:
             for trial, *point in database.execute(query, (sweep,)):

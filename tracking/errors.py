@@ -17,6 +17,10 @@ class RunGone(RunNotFound):
     """A run was deleted while it was recorded."""
 
 
+class BadArtifact(StoreError):
+    """A run has no such artifact, or one that is damaged."""
+
+
 class StoreGone(StoreError):
     """The file of a store was removed or replaced while it was in use."""
 

@@ -27,6 +27,8 @@ VIEW = "mlflow.sharedViewState."
 OURS = "sweep-"  # what the keys of our views begin with
 MOST_VIEWS = 20  # of ours in an experiment: from 40 on MLflow lets nobody add one
 PATIENCE = 1.0  # seconds for a server on this machine to answer
+COLUMNS = "featurelab-columns"  # the key of the view of a table
+UNNAMED = "Model metrics"  # MLflow's section of the metrics without a slash, its last
 MODEL_TRAINING = "workflowType=machine_learning"
 CHARTS = f"compareRunsMode=CHART&{MODEL_TRAINING}"
 
@@ -72,6 +74,12 @@ def charts_link(experiment_id: str, sweep: str = "") -> str:
 def view_link(experiment_id: str, key: str) -> str:
     """The page with the charts of a view that `keep_view` kept."""
     return f"/#/experiments/{experiment_id}/runs?{CHARTS}&viewStateShareKey={key}"
+
+
+def table_link(experiment_id: str, key: str = "") -> str:
+    """The page that lists an experiment's runs, with the columns that `keep_columns` kept under a key."""
+    chosen = f"viewStateShareKey={key}" if key else "startTime=ALL"
+    return f"/#/experiments/{experiment_id}/runs?{chosen}&{MODEL_TRAINING}"
 
 
 def run_link(experiment_id: str, run_id: str) -> str:
@@ -120,7 +128,7 @@ def keep_view(
     """Lay out the charts of a sweep, and return the key of the view.
 
     First come parallel coordinates whose axes are those of the sweep and then the metric that ranks it, beneath them
-    the curves of all `metrics`, by prefix; what is derived from others is folded away.
+    the curves of all `metrics`, by prefix.
     """
     key = f"{OURS}{sweep_run_id[:12]}"
     state = {
@@ -147,19 +155,36 @@ def keep_view(
             }
         ],
     }
-    now = time.time_ns() // 1_000_000
-    value = json.dumps({"name": sweep, "createdAt": now, "state": json.dumps(state)})
     _prune(store, experiment_id, key)
-    store.patiently(store.client.set_experiment_tag, experiment_id, VIEW + key, value)
+    store.patiently(store.client.set_experiment_tag, experiment_id, VIEW + key, _view(sweep, state))
     return key
 
 
+def keep_columns(store: Store, experiment_id: str, name: str, metrics: Sequence[str], params: Sequence[str]) -> None:
+    """Lay out the table of an experiment's runs, newest first: these metrics and params are its columns."""
+    columns = [*(f"metrics.`{metric}`" for metric in metrics), *(f"params.`{param}`" for param in params)]
+    state = {"orderByKey": "attributes.start_time", "orderByAsc": False, "startTime": "ALL", "selectedColumns": columns}
+    known = store.patiently(store.client.get_experiment, experiment_id).tags.get(VIEW + COLUMNS, "")
+    if json.dumps(json.dumps(state)) not in known:
+        store.patiently(store.client.set_experiment_tag, experiment_id, VIEW + COLUMNS, _view(name, state))
+
+
+def columns_of(store: Store, experiment_id: str) -> str:
+    """The key of the view that `keep_columns` kept; empty where there is none."""
+    tags = store.patiently(store.client.get_experiment, experiment_id).tags
+    return COLUMNS if VIEW + COLUMNS in tags else ""
+
+
+def _view(name: str, state: Mapping[str, Any]) -> str:
+    """A view as MLflow keeps it in a tag of the experiment."""
+    return json.dumps({"name": name, "createdAt": time.time_ns() // 1_000_000, "state": json.dumps(state)})
+
+
 def _section(name: str, **more: Any) -> dict[str, Any]:
-    folded = name.startswith(("final", "best"))
     return {
         "uuid": f"section {name}",
         "name": name,
-        "display": not folded,
+        "display": True,
         "isReordered": False,
         "deleted": False,
         "columns": 2,
@@ -168,10 +193,10 @@ def _section(name: str, **more: Any) -> dict[str, Any]:
 
 
 def _sections(metrics: Iterable[str], first: str) -> list[str]:
-    """The prefixes of metrics, as MLflow makes sections of them: that of `first` first, what is derived last."""
-    prefixes = {name.rpartition("/")[0] or "Model metrics" for name in metrics}
-    ours = first.rpartition("/")[0] or "Model metrics"
-    return sorted(prefixes, key=lambda name: (name.startswith(("final", "best")), name != ours, name))[:60]
+    """The prefixes of metrics, as MLflow makes sections of them: that of `first` first, what has none last."""
+    prefixes = {name.rpartition("/")[0] or UNNAMED for name in metrics}
+    ours = first.rpartition("/")[0] or UNNAMED
+    return sorted(prefixes, key=lambda name: (name != ours, name == UNNAMED, name))[:60]
 
 
 def _prune(store: Store, experiment_id: str, key: str) -> None:

@@ -31,7 +31,8 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
     `where`, `seeds`, `controls` (`status` and `measured` by name), `named_controls`, `specific`, `unspecific`, and its
     `history` (`status`, `date`, `sweep_run_id`, newest first); its values are numbers, texts or dicts of named parts.
-    What is absent is shown as absent. Raises KeyError for an entry without a name.
+    An entry whose record is damaged has only its name and `left_out`, the reason; one without its drawing may say why
+    in `not_drawn`. What is absent is shown as absent. Raises KeyError for an entry without a name.
     """
     anchors = {"--summary", "--contents", "--verdicts"}
     sections = [_section(entry, anchors) for entry in entries]
@@ -51,6 +52,7 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
             ],
             total=summary(sections),
             statuses=STATUSES,
+            left_out=sum(bool(section["left_out"]) for section in sections),
             trials=sum(section["trials"] or 0 for section in sections),
             seconds=sum(section["seconds"] or 0 for section in sections),
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -67,7 +69,7 @@ def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     `replicated` are claims that hold; of those that were held against controls, `controlled`, so many are `specific`.
     """
-    sections = list(sections)
+    sections = [section for section in sections if not section["left_out"]]
     everything = [claim for section in sections for claim in section["claims"]]
     claims = [claim for claim in everything if claim["kind"] == "claim"]
     counts = Counter(claim["status"] for claim in claims)
@@ -142,6 +144,7 @@ def _anchor(name: str, taken: set[str], otherwise: str = "") -> str:
 
 def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
     fields = ("figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source")
+    fields = (*fields, "left_out", "not_drawn")
     anchor, png = _anchor(entry["name"], anchors, entry.get("scale") or ""), entry.get("png")
     claims = [_claim(claim) for claim in entry.get("claims") or []]
     for claim in claims:

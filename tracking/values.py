@@ -4,7 +4,10 @@ import numbers
 import re
 from typing import Any
 
-DERIVED = ("final/", "best/")  # of metrics that are made from others, for sorting
+# Of metrics that are made from others, for sorting. Without a slash, their charts come last in MLflow's pages. The
+# others are those of earlier versions.
+BEST = "best."
+DERIVED = (BEST, "best/", "final/")
 NAME = re.compile(r"[\w.\- :]+(/[\w.\- :]+)*")  # what MLflow allows on every system it runs on, and no empty part
 
 

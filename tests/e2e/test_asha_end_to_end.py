@@ -28,7 +28,7 @@ def check_asha_sweeps(here: CommandLine, number: int) -> None:
             for metric in ("loss/test", "loss/train", "nfa/0"):
                 points = here.history(trial["run_id"], metric)
                 assert [step for step, _ in points] == [3 * i for i in range(len(points))]
-            assert run.data.metrics["final/loss/test"] == here.history(trial["run_id"], "loss/test")[-1][1]
+            assert run.data.metrics["loss/test"] == here.history(trial["run_id"], "loss/test")[-1][1]
             whole = len(here.history(trial["run_id"], "loss/test")) == 21
             assert whole == (trial["status"] == "finished")
         (sweep,) = [run for run in here.runs("verdicts") if run.info.run_id == said.document["sweep_run_id"]]

@@ -17,7 +17,7 @@ STEPS = 60
 def test_a_fresh_reproduction_begins_anew_beside_the_interrupted_one(patient: dict[str, str], tmp_path: Path) -> None:
     here = CommandLine(tmp_path, patient)
     process = here.start("reproduce", "patient/curves", "--json")
-    here.wait_for_point("patient/curves", "final/loss/val", runs=2)
+    here.wait_for_point("patient/curves", "best.loss.val", runs=2)
     process.send_signal(signal.SIGINT)
     assert ended(process).code == 130
     old = {run.info.run_id: (run.info.status, run.data.tags, points(here, run.info.run_id)) for run in runs(here)}

@@ -35,7 +35,9 @@ def test_at_most_as_many_trials_as_fit_share_each_gpu_at_a_time(lab: CommandLine
 def test_trials_on_the_cpu_hold_no_gpu(lab: CommandLine, packed: Said) -> None:
     assert {trial["gpu"] for trial in by_device(lab, packed)["cpu"]} == {-1}
     runs = {
-        run.data.tags["gpus"] for run in lab.runs("stranger/devices") if '"device": "cpu"' in run.data.tags["config"]
+        run.data.tags["mlflow.featurelab.gpus"]
+        for run in lab.runs("stranger/devices")
+        if '"device": "cpu"' in run.data.tags["config"]
     }
     assert runs == {"0"}
 

@@ -160,7 +160,7 @@ def test_a_figure_is_reproduced_and_judged_though_a_machine_is_lost(
     here: CommandLine, machines: Machines, server: Server
 ) -> None:
     process = here.start("reproduce", "patient/curves", "--json")
-    here.wait_for_point("patient/curves", "final/loss/val", runs=2)
+    here.wait_for_point("patient/curves", "best.loss.val", runs=2)
     here.wait_for_point("patient/curves", "loss/val", runs=4)
     machines.kill()
     said = ended(process, timeout=300)

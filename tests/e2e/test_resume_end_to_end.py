@@ -33,7 +33,7 @@ def recording(outbox: Path, run_id: str) -> int:
 
 def everything(here: CommandLine, run: Run) -> dict[str, list[tuple[int, float]]]:
     """Every point of every metric, but for those that are derived from others."""
-    names = [name for name in run.data.metrics if not name.startswith(("final/", "best/"))]
+    names = [name for name in run.data.metrics if not name.startswith("best.")]
     return {name: here.history(run.info.run_id, name) for name in names}
 
 
@@ -81,7 +81,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint_and_comes_o
     whole = here.client.get_run(undisturbed["new_run_id"])
     assert undisturbed["points_compared"] == sum(map(len, everything(here, whole).values()))
     assert everything(here, run) == everything(here, whole)
-    derived = {name: value for name, value in whole.data.metrics.items() if name.startswith(("final/", "best/"))}
+    derived = {name: value for name, value in whole.data.metrics.items() if name.startswith("best.")}
     assert derived.items() <= run.data.metrics.items()
     (sweep,) = [run for run in here.runs("verdicts") if run.data.tags["sweep"] == "cut"]
     assert (sweep.info.status, sweep.data.tags["status"]) == ("FINISHED", "finished")
@@ -95,7 +95,7 @@ def test_a_sweep_whose_machine_died_goes_on_from_the_store_alone(home: CommandLi
     outbox = here.home / ".featurelab" / "outbox"
     axes = ["--over", "level=1,2,3,4", "--over", "points=150"]
     process = here.start("sweep", "patient/curves", *axes, "--name", "cut", "--cpus-per-trial", "1", "--json")
-    here.wait_for_point("patient/curves", "final/loss/val")
+    here.wait_for_point("patient/curves", "best.loss.val")
     refused = here("sweep", "patient/curves", "--resume", "cut", code=2)
     assert refused.err == "featurelab: the sweep cut is still being run by another process\n"
     until(lambda: [run for run in here.runs("patient/curves") if run.data.metrics.get("loss/val", 0) and unended(run)])
@@ -127,7 +127,7 @@ def test_an_interrupted_reproduction_goes_on_with_what_is_missing(home: CommandL
     here = home.elsewhere(home.home / "reproduced")
     figures = ["patient/others", "patient/curves"]
     process = here.start("reproduce", *figures, "--json")
-    here.wait_for_point("patient/curves", "final/loss/val", runs=2)
+    here.wait_for_point("patient/curves", "best.loss.val", runs=2)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     assert ended(process).code == 130

@@ -37,4 +37,4 @@ def test_a_run_outlives_its_server_and_sync_sends_the_rest(lab: CommandLine, ser
     run = here.client.get_run(run_id)
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
     assert here.history(run_id, "loss/val") == [(step, 7 + 1 / step) for step in range(1, 41)]
-    assert run.data.metrics["final/loss/val"] == 7 + 1 / 40
+    assert run.data.metrics["best.loss.val"] == 7 + 1 / 40

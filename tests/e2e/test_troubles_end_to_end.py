@@ -56,7 +56,7 @@ def test_each_run_says_how_it_ended_and_keeps_its_points(
     assert run.data.tags["status"] == trial["status"]
     assert run.info.status == ("FINISHED" if ending == "well" else "FAILED")
     assert lab.history(trial["run_id"], "loss/val")[:3] == RECORDED
-    assert run.data.metrics["best/loss/val"] == pytest.approx(0.0 if ending == "well" else 1 / 3)
+    assert run.data.metrics["best.loss.val"] == pytest.approx(0.0 if ending == "well" else 1 / 3)
 
 
 def test_a_divergence_is_marked_where_it_happened(lab: CommandLine, troubled: Said) -> None:
@@ -120,7 +120,7 @@ def test_an_interrupted_run_keeps_its_points_and_is_marked_killed(
     assert (run.info.status, run.data.tags["status"]) == ("KILLED", "killed")
     points = here.history(run.info.run_id, "loss/train")
     assert [step for step, _ in points] == list(range(0, 10 * len(points), 10))
-    assert run.data.metrics["final/loss/train"] == points[-1][1]
+    assert run.data.metrics["loss/train"] == points[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_interrupted_sweep_keeps_its_points_and_can_be_resumed(lab: CommandLi
     here = lab.desk(f"signal-{number}")
     axes = ["--over", "level=1,2,3,4,5,6", "--over", "steps=40", "--over", "pause=0.1"]
     process = here.start("sweep", "stranger/curves", *axes, "--name", "cut", "--json")
-    here.wait_for_point("stranger/curves", "final/loss/val", runs=2)
+    here.wait_for_point("stranger/curves", "best.loss.val", runs=2)
     time.sleep(1)
     process.send_signal(number)
     said = ended(process)

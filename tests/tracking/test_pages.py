@@ -24,6 +24,8 @@ def test_every_link_opens_the_pages_of_model_training():
         pages.charts_link("3", "night"),
         pages.charts_link("3"),
         pages.view_link("3", "sweep-1"),
+        pages.table_link("3"),
+        pages.table_link("3", pages.COLUMNS),
         pages.compare_link(["a", "b"], ["1", "2"]),
     ]
     for link in links:
@@ -49,7 +51,7 @@ def test_a_filter_of_a_link_finds_the_runs_of_the_sweep(store):
 
 def test_a_view_has_the_axes_and_the_ranking_metric_first(store):
     experiment = store.experiment_id("system/figure")
-    metrics = ["loss/train", "loss/test", "nfa/0", "final/loss/test", "best/loss/test", "catapult"]
+    metrics = ["loss/train", "loss/test", "nfa/0", "best.loss.test", "catapult"]
     options = {"lower_first": True, "metrics": metrics}
     key = pages.keep_view(store, experiment, "0" * 32, "night", ["lr", "width"], "loss/test", **options)
     tag = store.client.get_experiment(experiment).tags[pages.VIEW + key]
@@ -65,12 +67,8 @@ def test_a_view_has_the_axes_and_the_ranking_metric_first(store):
         ["loss/test"],
     )
     sections = [section["name"] for section in state["compareRunSections"]]
-    assert sections == ["sweep", "loss", "Model metrics", "nfa", "best/loss", "final/loss"]
+    assert sections == ["sweep", "loss", "nfa", "Model metrics"]
     assert chart["metricSectionId"] == state["compareRunSections"][0]["uuid"]
-    assert {section["name"] for section in state["compareRunSections"] if not section["display"]} == {
-        "best/loss",
-        "final/loss",
-    }
     assert (state["searchFilter"], state["orderByKey"], state["orderByAsc"]) == (
         'tags.sweep="night"',
         "metrics.`loss/test`",
@@ -92,6 +90,26 @@ def test_only_the_newest_of_our_views_are_kept_and_none_of_others(store):
     tags = store.client.get_experiment(experiment).tags
     assert len([name for name in tags if name.startswith(pages.VIEW + pages.OURS)]) == 20
     assert pages.VIEW + again in tags
+
+
+def test_a_table_has_the_columns_that_were_kept_until_others_are(store):
+    experiment = store.experiment_id("verdicts")
+    assert pages.columns_of(store, experiment) == ""
+    assert query_of(pages.table_link(experiment))[1]["startTime"] == "ALL"
+
+    def kept(*metrics):
+        pages.keep_columns(store, experiment, "counts", metrics, ["scale"])
+        return store.client.get_experiment(experiment).tags[pages.VIEW + pages.COLUMNS]
+
+    first = kept("claims/holds", "claims/fails")
+    assert len(first) < 20_000, "MLflow's bound"
+    state = json.loads(json.loads(first)["state"])
+    assert state["selectedColumns"] == ["metrics.`claims/holds`", "metrics.`claims/fails`", "params.`scale`"]
+    assert kept("claims/holds", "claims/fails") == first, "nothing is written where nothing is new"
+    assert kept("claims/holds") != first
+    route, query = query_of(pages.table_link(experiment, pages.columns_of(store, experiment)))
+    assert route == f"/experiments/{experiment}/runs"
+    assert query == {"viewStateShareKey": pages.COLUMNS, "workflowType": "machine_learning"}
 
 
 def test_a_description_is_ours_until_somebody_writes_another(store):

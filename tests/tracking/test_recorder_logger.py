@@ -57,7 +57,7 @@ def test_a_fit_is_recorded_step_by_step_without_epochs_or_hyperparameters(store,
     history = store.client.get_metric_history(run_id, "loss/train")
     assert sorted((m.step, m.value) for m in history) == list(enumerate(module.losses))
     run = store.get_run(run_id)
-    assert set(run.data.metrics) == {"loss/train", "final/loss/train", "best/loss/train"}
+    assert set(run.data.metrics) == {"loss/train", "best.loss.train"}
     assert run.data.params == {}
     assert len(store.client.list_artifacts(run_id, "arrays/weights")) == 6
 

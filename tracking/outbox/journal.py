@@ -33,7 +33,7 @@ from mlflow.entities import Metric
 from featurelab.tracking.files import open_own, require_plain_tree
 from featurelab.tracking.store import artifacts
 from featurelab.tracking.store.store import POINTS_PER_REQUEST, Store
-from featurelab.tracking.values import DERIVED
+from featurelab.tracking.values import BEST, DERIVED
 
 if TYPE_CHECKING:
     from featurelab.tracking.outbox.earlier import Earlier
@@ -182,9 +182,9 @@ class Journal:
 
 @dataclass
 class Summary:
-    """The last and the best value of each metric, which every run carries as `final/<name>` and `best/<name>`."""
+    """The best value of each loss, error and accuracy: of `loss/test` the run carries it as `best.loss.test`."""
 
-    last: dict[str, tuple[int, int, float]] = field(default_factory=dict)
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and step of the last point
     best: dict[str, float] = field(default_factory=dict)
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -192,16 +192,14 @@ class Summary:
         for name, value in entry["m"].items():
             if name.startswith(DERIVED):
                 continue
-            self.last[name] = (entry["t"], entry["s"], value)
+            self.last[name] = (entry["t"], entry["s"])
             better = DIRECTION.get(name.split("/", 1)[0])
             if better and math.isfinite(value):
                 self.best[name] = better(value, self.best.get(name, value))
 
     def metrics(self) -> list[Metric]:
         """Return the derived metrics, each at the time and step of the last point."""
-        final = [_metric(f"final/{name}", value, t, step) for name, (t, step, value) in self.last.items()]
-        best = [_metric(f"best/{name}", value, *self.last[name][:2]) for name, value in self.best.items()]
-        return final + best
+        return [_metric(BEST + name.replace("/", "."), value, *self.last[name]) for name, value in self.best.items()]
 
 
 class Delivery:
@@ -359,7 +357,7 @@ class Delivery:
             self.end = entry
 
     def _last_time(self) -> int:
-        times = [t for t, _, _ in self.summary.last.values()]
+        times = [t for t, _ in self.summary.last.values()]
         return max(times, default=self.journal.changed)
 
 

@@ -58,8 +58,8 @@ class Recorder:
     """Records one run: each point goes to a journal in `outbox` at once, and from there to the store in the background.
 
     A store that is slow, away or locked costs training nothing: the journal keeps what was not sent, the recorder tries
-    again, and what is left when the process ends is sent by `sync`. Each metric also gets `final/<name>`, its last
-    value, and for `loss`, `error` and `accuracy` `best/<name>`. Leaving the context ends the run: FINISHED, KILLED on
+    again, and what is left when the process ends is sent by `sync`. For `loss`, `error` and `accuracy` the run also
+    gets the best value, of `loss/test` as `best.loss.test`. Leaving the context ends the run: FINISHED, KILLED on
     Ctrl-C, FAILED on any other exception.
 
     `listeners` are called with (metrics, step) after each `log`, in the thread that records; what they raise is raised.

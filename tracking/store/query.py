@@ -7,6 +7,7 @@ import string
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from mlflow.entities import Run, ViewType
 from mlflow.utils.rest_utils import http_request_safe
 
 from featurelab.tracking.errors import StoreError
+from featurelab.tracking.store import bookkeeping
 from featurelab.tracking.store.store import RUN_ID, Store
 from featurelab.tracking.values import DERIVED
 
@@ -65,13 +67,16 @@ def rows(
     known = _pages(store, store.client.search_experiments, view_type=ViewType.ALL)
     chosen = {e.experiment_id: e.name for e in known if names is None or e.name in names}
     wanted = {key: str(value) for key, value in (tags or {}).items()}
-    clauses = [f"tags.`{key}` = {_quoted(value)}" for key, value in wanted.items()]
-    clauses += [f"attributes.status = {_quoted(status)}"] if status else []
+    quoted = [_quoted(value) for value in wanted.values()]
     session_maker = _database(store)
     if session_maker:
         yield from _runs_in_database(session_maker, chosen, wanted, status)
     elif chosen:
-        yield from _runs_on_server(store, chosen, clauses)
+        # a filter of MLflow's knows no "or"
+        for keys in product(*map(bookkeeping.names_of, wanted)):
+            clauses = [f"tags.`{key}` = {value}" for key, value in zip(keys, quoted, strict=True)]
+            clauses += [f"attributes.status = {_quoted(status)}"] if status else []
+            yield from _runs_on_server(store, chosen, clauses)
 
 
 def named(store: Store, run_ids: Sequence[str]) -> list[Run]:
@@ -98,7 +103,7 @@ def histories(
 ) -> pd.DataFrame:
     """Return every recorded value, one a row: run_id, metric, step, value, timestamp (milliseconds), sorted by these.
 
-    `metrics` None means all of them, without `final/` and `best/` unless `derived`. An unknown run has no rows.
+    `metrics` None means all of them, without those made from others unless `derived`. An unknown run has no rows.
     """
     run_ids = list(dict.fromkeys(run_ids))
     session_maker = _database(store)
@@ -114,7 +119,8 @@ def histories(
 
 def _found(store: Store, run_ids: list[str]) -> Iterator[Run]:
     condition = f"attributes.run_id IN ({', '.join(map(_quoted, run_ids))})"
-    return _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **_everywhere(store, condition))
+    found = _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **_everywhere(store, condition))
+    return map(bookkeeping.with_plain_tags, found)
 
 
 def _everywhere(store: Store, condition: str) -> dict[str, Any]:
@@ -191,6 +197,7 @@ def _row(run: Mapping[str, Any], experiments: Mapping[str, str]) -> dict[str, An
     for kind, convert in zip(KINDS, (str, str, float), strict=True):
         # a metric that is nan comes as a text: JSON has no number for it
         row |= {f"{kind}.{each['key']}": convert(each["value"]) for each in data.get(kind, [])}
+    row = bookkeeping.plain(row, "tags.")
     return {name: value for name, value in row.items() if not name.startswith("tags.mlflow.")}
 
 
@@ -222,7 +229,8 @@ def _runs_in_database(
     wanted: Any = select(*columns).where(SqlRun.experiment_id.in_([int(id_) for id_ in experiments]))
     wanted = wanted.where(SqlRun.lifecycle_stage == "active")
     for key, value in tags.items():
-        tagged = select(SqlTag.run_uuid).where(SqlTag.key == key, SqlTag.value == value)
+        keys = bookkeeping.names_of(key)
+        tagged = select(SqlTag.run_uuid).where(SqlTag.key.in_(keys), SqlTag.value == value)
         wanted = wanted.where(SqlRun.run_uuid.in_(tagged))
     if status:
         wanted = wanted.where(SqlRun.status == status)
@@ -233,10 +241,10 @@ def _runs_in_database(
                 flag = (SqlLatestMetric.is_nan,) if table is SqlLatestMetric else ()
                 query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(list(found)))
                 for run_id, key, value, *is_nan in _tuples(session, query):
-                    if not (kind == "tags" and key.startswith("mlflow.")):
+                    if not (kind == "tags" and key.startswith("mlflow.") and not key.startswith(bookkeeping.PREFIX)):
                         # one string for all runs: thousands of them have the same two dozen names
                         found[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
-            yield from found.values()
+            yield from (bookkeeping.plain(row, "tags.") for row in found.values())
 
 
 def _tuples(session: Any, query: Any) -> Iterator[tuple[Any, ...]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,11 +25,13 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
-from featurelab.tracking.errors import RunGone, RunNotFound, StoreError, StoreGone, disk_full
+from featurelab.tracking.errors import BadArtifact, RunGone, RunNotFound, StoreError, StoreGone, disk_full
 from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.store import artifacts, workarounds
 from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.artifacts import checked
+from featurelab.tracking.store.bookkeeping import stored, with_plain_tags
+from featurelab.tracking.store.checkpoint import checkpoint
 from featurelab.tracking.store.places import artifact_folder, local
 
 if TYPE_CHECKING:
@@ -98,7 +102,7 @@ class Store:
 
     def _create_run(self, experiment: str, run_name: str, tags: Mapping[str, Any]) -> str:
         token = uuid.uuid4().hex
-        labels = {key: str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
+        labels = {stored(key): str(value) for key, value in tags.items()} | {"mlflow.startToken": token}
         known = _ids.get((self.uri, experiment))
         experiment_id = _ids[self.uri, experiment] = known or self.experiment_id(experiment)
         tried = False
@@ -145,7 +149,7 @@ class Store:
             return run
 
         try:
-            return self.patiently(get)
+            return with_plain_tags(self.patiently(get))
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 raise RunNotFound(f"there is no run {quoted(run_id)} in {shown(self.uri)}") from error
@@ -159,7 +163,7 @@ class Store:
         self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
     ) -> None:
         """Send points, and tags and params with them. Sending the same again stores nothing twice."""
-        labels = [RunTag(key, str(value)) for key, value in tags.items()]
+        labels = [RunTag(stored(key), str(value)) for key, value in tags.items()]
         settings = [Param(key, str(value)) for key, value in params.items()]
         while metrics or labels or settings:
             some, few, fixed = metrics[:POINTS_PER_REQUEST], labels[:ITEMS_PER_REQUEST], settings[:ITEMS_PER_REQUEST]
@@ -243,20 +247,30 @@ class Store:
     def download(self, run_id: str, path: str, into: Path | None = None) -> Path:
         """Return a local path of an artifact, a file or a directory: a copy in the directory `into`, where given.
 
-        Raises RunNotFound or StoreError.
+        Raises RunNotFound, BadArtifact where the run has no such artifact, or StoreError.
         """
         self.get_run(run_id)
         try:
             return Path(self.patiently(self.client.download_artifacts, run_id, path, str(into) if into else None))
         except (OSError, MlflowException) as error:
-            raise StoreError(f"run {run_id} has no artifact {path!r}") from error
+            raise BadArtifact(f"run {run_id} has no artifact {path!r}") from error
 
     def read_json(self, run_id: str, path: str) -> Any:
-        """Return what `log_json` stored. Raises RunNotFound or StoreError."""
+        """Return what `log_json` stored. Raises as `read_bytes`, and BadArtifact for what is not JSON."""
         try:
-            return json.loads(self.download(run_id, path).read_text())
-        except (ValueError, RecursionError, OSError) as error:
-            raise StoreError(f"artifact {path!r} of run {run_id} is not JSON") from error
+            return json.loads(self.read_bytes(run_id, path))
+        except (ValueError, RecursionError) as error:
+            raise BadArtifact(f"artifact {path!r} of run {run_id} is not JSON") from error
+
+    def read_bytes(self, run_id: str, path: str) -> bytes:
+        """Return the content of an artifact. Raises as `download`, and BadArtifact for what is not a plain file."""
+        file = self.download(run_id, path)
+        try:
+            if not stat.S_ISREG(file.lstat().st_mode):
+                raise BadArtifact(f"artifact {path!r} of run {run_id} is not a plain file")
+            return file.read_bytes()
+        except OSError as error:
+            raise BadArtifact(f"artifact {path!r} of run {run_id} cannot be read: {error.strerror}") from error
 
     def _artifact_location(self, experiment: str) -> str | None:
         if not self.uri.startswith("sqlite:"):
@@ -277,8 +291,23 @@ class Store:
         if self.uri.startswith("sqlite:"):
             path = _file_of(self.uri)
             found = _identity(path)
-            if found is None or _files.setdefault(self.uri, found) != found:
+            if found is not None and self.uri not in _files:
+                _files[self.uri] = found
+                # what recorders send at exit comes before it: functions that are registered later run earlier
+                atexit.register(_at_exit, self, os.getpid())
+            if found is None or _files[self.uri] != found:
                 raise StoreGone(f"the store {line(str(path), 200)} was removed or replaced while it was in use")
+
+    def close(self) -> None:
+        """Let go of a SQLite file, so that a copy of it alone is the whole store; the next call opens it again.
+
+        While another process writes, some of what it wrote stays in the write-ahead log beside the file.
+        """
+        if not self.uri.startswith("sqlite:") or _files.get(self.uri) != _identity(_file_of(self.uri)):
+            return
+        with suppress(SQLAlchemyError):
+            self.client._tracking_client.store.engine.dispose()
+        checkpoint(_file_of(self.uri))
 
     def require_active(self, run_id: str) -> None:
         """Raise RunGone where a run has been deleted."""
@@ -306,6 +335,11 @@ class Store:
             if not is_transient(error):
                 raise
             raise StoreError(f"the store at {shown(self.uri)} cannot be reached: {first_line(error)}") from error
+
+
+def _at_exit(store: Store, process: int) -> None:
+    if os.getpid() == process:  # not in a forked child, which shares the connections
+        store.close()
 
 
 def _require_run(run_id: str) -> None:

@@ -271,7 +271,7 @@ def reproduce(
     options = {"outbox": kept, "address": address, "resources": resources, "show": show, "fresh": fresh}
     options |= {"most_seeds": limit, "controls": controls}
     judged = reproducing.reproduce(chosen, scale, store, **options)
-    finish(judged, as_json)
+    finish(judged, store, as_json)
 
 
 for _command in (

@@ -40,7 +40,7 @@ def judge(
     judged = judging.judge(searching.whole_id(store, sweep_run_id), store)
     if not as_json:
         print_verdicts(judged, store)
-    finish([judged], as_json)
+    finish([judged], store, as_json)
 
 
 @working
@@ -78,18 +78,34 @@ def compare(
     tell(f"in MLflow: {said['url']}")
 
 
-def report(out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("report")) -> None:
+def report(
+    out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("report"),
+    store_url: Annotated[
+        str, typer.Option(help="Where readers reach the store's MLflow pages. Default: no links to them.")
+    ] = "",
+) -> None:
     """Write one HTML page with every verdict and figure."""
     out = folder(out, "--out")
-    entries = list(entering.report_entries(connect(create=False)))
+    base = linking.base_of(store_url) if store_url else ""
+    entries = list(entering.report_entries(connect(create=False), base=base))
     if not entries:
         raise RequestError("nothing to report yet: run featurelab reproduce first")
-    tell(f"report: {reporting.render(entries, out).as_uri()}")
+    left_out = [(entry["name"], entry["left_out"]) for entry in entries if "left_out" in entry]
+    if len(left_out) == len(entries):
+        raise RequestError(left_out[0][1])
+    not_drawn = [(entry["name"], entry["not_drawn"]) for entry in entries if "not_drawn" in entry]
+    page = reporting.render(entries, out)
+    for name, reason in left_out:
+        tell(f"left out: {name}: {reason}")
+    for name, reason in not_drawn:
+        tell(f"without its drawing: {name}: {reason}")
+    tell(f"report: {page.as_uri()}")
+    raise typer.Exit(1 if left_out or not_drawn else 0)
 
 
 def ui(port: Annotated[int, typer.Option(min=1, max=65535)] = 5000) -> None:
     """Serve the store's MLflow pages on this machine."""
-    store = connect()
+    store = connect(create=False)
     if store.uri.startswith(("http:", "https:")):
         raise RequestError(f"the store is a server, which has its pages itself: {without_credentials(store.uri)}")
     for title, link in linking.of_store(store, port):
@@ -144,14 +160,17 @@ def tell_links(store: Any, experiment: Experiment, sweep: str, sweep_run_id: str
         tell(f"{name}: {link}")
 
 
-def finish(judged: list[Any], as_json: bool) -> None:
+def finish(judged: list[Any], store: Any, as_json: bool) -> None:
     """Say what came of all claims, and exit with 1 where it is otherwise than documented."""
     if as_json:
         showing.emit({"experiments": [one.as_dict() for one in judged]})
     verdicts = [verdict for one in judged for verdict in one.verdicts]
     counts = {s: sum(v.status == s for v in verdicts) for s in ("holds", "fails", "undecided", "untested")}
-    if any(one.is_the_figure for one in judged):
+    figures = [one for one in judged if one.is_the_figure]
+    if figures:
         tell(", ".join(f"{number} {status}" for status, number in counts.items()))
+    if figures and not as_json:
+        tell(f"all verdicts: {linking.of_all_verdicts(store, figures[0].sweep_run_id)}")
     for one in judged:
         for verdict in one.verdicts:
             if verdict.surprising:

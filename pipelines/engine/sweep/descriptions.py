@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from featurelab.pipelines.engine.experiment import papers
-from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.claims import STATUSES, Verdict
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.records import VERDICTS
 from featurelab.tracking import pages
@@ -28,14 +28,18 @@ def describe(store: Store, experiment: Experiment) -> None:
 
 
 def describe_verdicts(store: Store) -> None:
-    """Give the page of all sweeps a description."""
+    """Give the page of all sweeps a description, and a view that shows what came of their claims."""
+    experiment_id = store.experiment_id(VERDICTS)
+    counts = [f"claims/{status}" for status in (*STATUSES, "unexpected")]
+    pages.keep_columns(store, experiment_id, "counts of claims", counts, ["scale"])
+    link = f"[Counts of claims](#{pages.table_link(experiment_id, pages.COLUMNS)[2:]})"
     judge, report = "`featurelab judge SWEEP`", "`featurelab report`"
-    text = f"""One run for each sweep: its plan, its drawing, and the verdicts of a figure.
+    text = f"""One run for each sweep: its plan, its drawing, and the verdicts of a figure. {link}
 
 Trials are in the experiments of their figures, and carry the tag `sweep`.
 
 {judge} judges and draws again from what is stored, {report} puts all figures on one page."""
-    pages.describe(store, store.experiment_id(VERDICTS), text, mark=judge)
+    pages.describe(store, experiment_id, text, mark=judge)
 
 
 def sweep_note(experiment: Experiment, name: str, axes: Sequence[str], trials: int) -> str:

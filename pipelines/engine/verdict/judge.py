@@ -15,7 +15,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.conduct import keep_metrics
-from featurelab.pipelines.engine.sweep.descriptions import reproduction_note, sweep_note
+from featurelab.pipelines.engine.sweep.descriptions import describe_verdicts, reproduction_note, sweep_note
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import (
     JUDGING,
@@ -90,6 +90,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
     if verdicts:
         store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
+    describe_verdicts(store)  # a store of an earlier version lacks what this one shows there
     keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
     store.set_tags(
         sweep_run_id,

@@ -1,16 +1,20 @@
 """What a person finds in MLflow's pages: links to a sweep, and descriptions of figures and sweeps."""
 
+import re
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking import pages
+from featurelab.tracking.lines import quoted
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
 START = "nothing serves MLflow's pages here: featurelab ui does"
+LONGEST_ADDRESS = 500
 SHOWN = 5  # of the newest sweeps
 
 
@@ -47,7 +51,6 @@ def keep_view(
     axes = [axis for axis in plan.axes if len({str(trial.config.get(axis)) for trial in trials}) > 1]
     if not axes or metric not in metrics:
         return ""
-    derived = {f"{kind}/{name}" for name in metrics for kind in ("final", "best")}
     return pages.keep_view(
         store,
         experiment_id,
@@ -56,7 +59,7 @@ def keep_view(
         axes,
         metric,
         lower_first=plan.mode == "min",
-        metrics=metrics | derived,
+        metrics=metrics,
     )
 
 
@@ -69,10 +72,37 @@ def address_of(store: Store, run_id: str) -> str:
     return pages.served(store, run_id) or DEFAULT
 
 
+def base_of(url: str) -> str:
+    """The address of MLflow's pages that a user gives; raises `RequestError` for what cannot be one.
+
+    It is published, so it may hold no credentials.
+    """
+    try:
+        parts = urlsplit(url)
+        port_or_none = parts.port  # raises ValueError for one that is no number
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and port_or_none != 0
+    except ValueError:
+        sound = False
+    spaced = not url.isascii() or not url.isprintable() or re.search(r"[\s\"'<>\\]", url)
+    if not sound or spaced or parts.query or parts.fragment or len(url) > LONGEST_ADDRESS:
+        form = "give the address of MLflow's pages, such as https://mlflow.example.org"
+        raise RequestError(f"--store-url {quoted(url)} is no such address: {form}")
+    if parts.username is not None or parts.password is not None:
+        raise RequestError(f"--store-url {quoted(url)} holds credentials, which everybody could read in the report")
+    return url.rstrip("/")
+
+
 def of_verdicts(store: Store, base: str, sweep_run_id: str) -> str:
     """The page of a sweep's own run, with its drawing and verdicts; empty in a store without sweeps."""
     experiment_id = store.find_experiment(VERDICTS)
     return base + pages.run_link(experiment_id, sweep_run_id) if experiment_id else ""
+
+
+def of_all_verdicts(store: Store, sweep_run_id: str) -> str:
+    """The page that lists all sweeps, this one among them, with the counts of their claims."""
+    experiment_id = store.experiment_id(VERDICTS)
+    base = address_of(store, sweep_run_id)
+    return base + pages.table_link(experiment_id, pages.columns_of(store, experiment_id))
 
 
 def of_charts(store: Store, base: str, experiment: str, sweep: str) -> str:
@@ -89,7 +119,7 @@ def of_store(store: Store, port: int) -> Iterator[tuple[str, str]]:
     if found.empty or verdicts is None:
         yield "MLflow", f"{base}/#/experiments?{pages.MODEL_TRAINING}"
         return
-    yield "verdicts", f"{base}/#/experiments/{verdicts}/runs?startTime=ALL&{pages.MODEL_TRAINING}"
+    yield "verdicts", base + pages.table_link(verdicts, pages.columns_of(store, verdicts))
     for row in found.sort_values("start", ascending=False).head(SHOWN).to_dict("records"):
         name = str(row.get("tags.experiment"))
         experiment_id = store.find_experiment(name)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from featurelab.pipelines.engine.errors import RequestError, tell
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
@@ -12,19 +12,22 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import TRIALS_OF, VERDICTS, read_stored_plan, read_trials_of
 from featurelab.pipelines.engine.verdict import links
-from featurelab.tracking.errors import StoreError
+from featurelab.tracking.errors import BadArtifact, StoreError
+from featurelab.tracking.lines import line
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
+PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
 MOST_EARLIER = 8  # sweeps of a figure whose verdicts are read beside those of the newest
 
 Row = Mapping[Any, Any]
 
 
-def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[str, Any]]:
+def report_entries(store: Store, scale: Scale | None = None, *, base: str = "") -> Iterator[dict[str, Any]]:
     """What the report shows: the newest judged sweep of each experiment, in the order of the registry.
 
-    One whose record is not as we write it is left out, which is said; raises `RequestError` where all are such.
+    A figure whose record is damaged comes with `left_out`, which says why, and without anything that was read; one
+    whose drawing alone is damaged with `not_drawn`. With `base`, the address of MLflow's pages, figures have links.
     """
     found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
     if not {"tags.verdict", "tags.experiment", "tags.scale"} <= set(found.columns):
@@ -34,24 +37,16 @@ def report_entries(store: Store, scale: Scale | None = None) -> Iterator[dict[st
     sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         sweeps[row["tags.experiment"], row["tags.scale"]].append(row)
-    base = links.address_of(store, rows[0]["run_id"]) if rows else ""
     names = {row["run_id"]: str(row.get("tags.sweep")) for row in rows}
-    broken: list[RequestError] = []
-    whole = 0
     for experiment in registry.experiments():
         for (name, at), (newest, *earlier) in sweeps.items():
             if name == experiment.name and scale in (None, at):
                 try:
                     entry = _entry(experiment, newest, earlier[:MOST_EARLIER], store)
-                except RequestError as error:
-                    broken.append(error)
-                    continue
-                whole += 1
-                yield entry | _links(experiment, newest, names, store, base)
-    if broken and not whole:
-        raise broken[0]
-    for trouble in broken:
-        tell(f"left out: {trouble}")
+                except (RequestError, BadArtifact) as error:
+                    yield _facts(experiment) | {"left_out": line(str(error))}
+                else:
+                    yield entry | (_links(experiment, newest, names, store, base) if base else {})
 
 
 def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Store) -> dict[str, Any]:
@@ -60,17 +55,12 @@ def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Stor
         raise RequestError(f"run {row['run_id']} is of no scale that featurelab knows: {scale}")
     plan, of = read_stored_plan(store, row["run_id"], experiment), row.get(f"tags.{TRIALS_OF}")
     trials = read_trials_of(store, experiment, row["run_id"], plan, {TRIALS_OF: of})
-    png = None
     stand_in = experiment.stand_in if scale == "laptop" else ""
-    if experiment.drawing:
-        png = store.download(row["run_id"], "figure.png").read_bytes()
     verdicts, past = _verdicts(store, row["run_id"]), _history(store, earlier)
     named = {claim.id: list(claim.controls) for claim in experiment.claims}
     return {
-        "name": experiment.name,
-        "system": experiment.system,
-        "figure": experiment.figure,
-        "title": experiment.title,
+        **_facts(experiment),
+        **(_drawing(store, row["run_id"]) if experiment.drawing else {}),
         "caption": " ".join(filter(None, [experiment.caption, stand_in and f"Laptop preset: {stand_in}."])),
         "scale": scale,
         "sweep_run_id": row["run_id"],
@@ -79,7 +69,6 @@ def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Stor
         "seconds": schemas.seconds(row.get("tags.seconds")),
         "config": experiment.preset(scale).model_dump(mode="json") | experiment.grid_as_text(scale),
         "command": f"featurelab reproduce {experiment.name}" + (f" --scale {scale}" if scale != "laptop" else ""),
-        "png": png,
         "source": papers.paper(experiment).partition("\n\n")[0],
         "source_url": papers.address(experiment),
         "claims": [
@@ -87,6 +76,22 @@ def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Stor
             for verdict in verdicts
         ],
     }
+
+
+def _facts(experiment: Experiment) -> dict[str, Any]:
+    names = ("name", "system", "figure", "title")
+    return {name: getattr(experiment, name) for name in names}
+
+
+def _drawing(store: Store, sweep_run_id: str) -> dict[str, Any]:
+    """The picture of a figure, or why it is not shown."""
+    try:
+        png = store.read_bytes(sweep_run_id, "figure.png")
+        if not png.startswith(PNG):
+            raise BadArtifact(f"artifact 'figure.png' of run {sweep_run_id} is not a PNG picture")
+    except BadArtifact as error:
+        return {"not_drawn": line(str(error))}
+    return {"png": png}
 
 
 def _links(experiment: Experiment, row: Row, names: Mapping[str, str], store: Store, base: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ def test_what_is_recorded_again_is_stored_once_and_what_was_not_sent_is_not_lost
         record(recorder, 150)
     assert points(store, run_id) == curve(150)
     run = store.get_run(run_id)
-    assert (run.info.status, run.data.metrics["final/loss/train"]) == ("FINISHED", 1 / 150)
+    assert (run.info.status, run.data.metrics["loss/train"]) == ("FINISHED", 1 / 150)
     assert [tag for tag in run.data.tags if tag.startswith("differs")] == []
     assert os.listdir(outbox) == []
 
@@ -74,7 +74,7 @@ def test_an_attempt_after_the_run_was_ended_by_a_sync_ends_it_again(store, run_i
     recorder.close()
     assert points(store, run_id) == [*curve(100), (100, 0.5)]
     metrics = store.get_run(run_id).data.metrics
-    assert (metrics["final/loss/train"], metrics["best/loss/train"]) == (0.5, 1 / 100)
+    assert (metrics["loss/train"], metrics["best.loss.train"]) == (0.5, 1 / 100)
     assert store.get_run(run_id).info.status == "FINISHED"
 
 

@@ -78,7 +78,7 @@ def test_what_was_recorded_before_the_disk_was_full_arrives_and_nothing_after_a_
     assert stored(store, run_id) == [(step, 1 / (step + 1)) for step in range(number)]
     ended = store.get_run(run_id)
     assert (ended.info.status, ended.data.tags["status"]) == ("FAILED", "failed")
-    assert ended.data.metrics["final/loss/train"] == 1 / number
+    assert ended.data.metrics["loss/train"] == 1 / number
     assert list(outbox.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ from featurelab.tracking.outbox.journal import DIRECTION, Busy, Delivery, Journa
 from featurelab.tracking.store.store import Store
 
 HEADER = {"uri": "sqlite:///x.db", "run_id": "r", "experiment": "system/figure"}
-NAMES = st.sampled_from(["loss/train", "loss", "accuracy/test", "nfa/0", "error/é", "a b", "final/x"])
+NAMES = st.sampled_from(["loss/train", "loss", "accuracy/test", "nfa/0", "error/é", "a b", "best.loss"])
 ENTRIES = st.lists(
     st.fixed_dictionaries(
         {
@@ -121,25 +121,22 @@ def test_a_long_journal_is_sent_in_requests_that_mlflow_takes(tmp_path):
 
 @settings(deadline=None)
 @given(ENTRIES)
-def test_final_is_the_last_value_and_best_the_best_finite_one(entries):
+def test_best_is_the_best_finite_value(entries):
     summary = Summary()
     for entry in entries:
         summary.add(entry)
     derived = {m.key: (m.value, m.step) for m in summary.metrics()}
     for name in {name for entry in entries for name in entry["m"]}:
         series = [(entry["m"][name], entry["s"]) for entry in entries if name in entry["m"]]
-        if name.startswith("final/"):
-            assert f"final/{name}" not in derived
-            continue
-        value, step = derived[f"final/{name}"]
-        assert step == series[-1][1]
-        assert value == series[-1][0] or (math.isnan(value) and math.isinf(series[-1][0]))
         finite = [value for value, _ in series if math.isfinite(value)]
         direction = DIRECTION.get(name.split("/")[0])
         if direction and finite:
-            assert derived[f"best/{name}"] == (sorted(finite)[0 if direction is min else -1], series[-1][1])
+            assert derived[f"best.{name}".replace("/", ".")] == (
+                sorted(finite)[0 if direction is min else -1],
+                series[-1][1],
+            )
         else:
-            assert f"best/{name}" not in derived
+            assert f"best.{name}".replace("/", ".") not in derived
 
 
 def test_a_journal_belongs_to_one_holder_at_a_time(tmp_path):

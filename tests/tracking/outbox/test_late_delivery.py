@@ -59,7 +59,7 @@ def test_a_store_that_is_away_never_stops_training_and_sync_delivers_later(store
     assert sync(outbox, store.uri).sent == [run_id]
     run = store.get_run(run_id)
     assert _points(store, run_id, "loss/train") == [(step, 1 / (step + 1)) for step in range(300)]
-    assert (run.info.status, run.data.tags["why"], run.data.metrics["best/loss/train"]) == ("FAILED", "test", 1 / 300)
+    assert (run.info.status, run.data.tags["why"], run.data.metrics["best.loss.train"]) == ("FAILED", "test", 1 / 300)
     assert store.read_json(run_id, "config.json") == {"lr": 0.1}
     assert sync(outbox, store.uri).sent == []
     assert list(outbox.iterdir()) == []
@@ -142,7 +142,7 @@ def test_a_process_killed_at_once_loses_nothing_that_it_recorded(store, run_id, 
     assert sync(outbox).sent == [run_id]
     assert _points(store, run_id, "loss/train") == [(step, step / 7) for step in range(2000)]
     run = store.get_run(run_id)
-    assert (run.info.status, run.data.metrics["final/loss/train"]) == ("KILLED", 1999 / 7)
+    assert (run.info.status, run.data.metrics["loss/train"]) == ("KILLED", 1999 / 7)
     assert store.read_json(run_id, "config.json") == {"lr": 0.1}
     assert list(outbox.iterdir()) == []
 
@@ -161,7 +161,7 @@ def test_a_recorder_takes_up_the_journal_of_a_killed_one(store, run_id, outbox):
     with Recorder(store, run_id, outbox=outbox) as recorder:
         recorder.log({"loss/train": 5.0}, 1)
     assert _points(store, run_id, "loss/train") == [(0, 3.0), (1, 5.0)]
-    assert store.get_run(run_id).data.metrics["best/loss/train"] == 3.0
+    assert store.get_run(run_id).data.metrics["best.loss.train"] == 3.0
 
 
 def test_a_run_that_is_being_recorded_is_left_alone(store, run_id, outbox):
@@ -205,7 +205,7 @@ def test_artifacts_that_cannot_be_sent_are_kept_and_do_not_hold_metrics_back(sto
     recorder.array("weights", w=np.ones(2))
     recorder.log({"loss/train": 1.0}, 0)
     assert not recorder.close(timeout=1)
-    assert store.get_run(run_id).data.metrics["final/loss/train"] == 1.0
+    assert store.get_run(run_id).data.metrics["loss/train"] == 1.0
     assert store.get_run(run_id).info.status == "FINISHED"
     assert list(outbox.glob("*/*/arrays/weights.npz")) != []
     monkeypatch.undo()

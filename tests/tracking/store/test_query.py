@@ -25,7 +25,7 @@ def both(server):
         run_id = database.start_run(experiment, f"seed={number}", tags=tags, params={"lr": number / 10})
         steps = list(range(5 + number))
         order.shuffle(steps)
-        for name in ("loss/train", "nfa/0", "best/loss/train", "final/loss/train")[: 2 + 2 * (number % 3)]:
+        for name in ("loss/train", "nfa/0", "best.loss.train", "final/loss/train")[: 2 + 2 * (number % 3)]:
             database.log_metrics(run_id, [Metric(name, math.sin(s + number), 1000 + s, s) for s in steps])
         if number == 3:
             strange = [Metric("nfa/0", math.nan, 2000, 99), Metric("only", 0.0, 1, -4), Metric("wide", math.inf, 1, 0)]
@@ -92,7 +92,7 @@ def test_histories_are_what_was_recorded_from_both_sides(both, metrics, derived,
     expected = set()
     for run_id in ids:
         for name in database.get_run(run_id).data.metrics:
-            wanted = name in metrics if metrics is not None else derived or not name.startswith(("final/", "best/"))
+            wanted = name in metrics if metrics is not None else derived or not name.startswith(("final/", "best."))
             for m in database.client.get_metric_history(run_id, name) if wanted else ():
                 expected.add((run_id, name, m.step, repr(m.value), m.timestamp))
     got = [(r.run_id, r.metric, r.step, repr(float(r.value)), r.timestamp) for r in read.itertuples()]

@@ -125,7 +125,7 @@ def test_going_on_gives_the_same_bits_as_never_having_stopped(store, outbox, bui
     assert (run.info.status, run.data.tags["status"], run.data.tags["attempt"]) == ("FINISHED", "finished", "2")
     assert run.data.tags["resumed"].endswith("epoch 4 of fit 1")
     assert not [name for name in run.data.tags if name.startswith(("differs", "resumable"))]
-    derived = {name: value for name, value in store.get_run(whole).data.metrics.items() if name.startswith("final/")}
+    derived = {name: value for name, value in store.get_run(whole).data.metrics.items() if name.startswith("best.")}
     assert derived.items() <= run.data.metrics.items()
 
 

@@ -169,7 +169,7 @@ def test_a_finished_run_holds_all_that_it_takes_to_repeat_it(run, store):
     assert found.data.params["lr"] == "0.02"
     history = client.get_metric_history(outcome.run_id, "nfa/0")
     assert [point.step for point in history] == [0, 10, 20]
-    assert found.data.metrics["final/nfa/0"] == history[-1].value
+    assert found.data.metrics["nfa/0"] == history[-1].value
     assert found.inputs.dataset_inputs[0].dataset.digest == performed(config).digest
     weights = torch.load(store.download(outcome.run_id, "checkpoints/last.ckpt"), weights_only=True)["state_dict"]
     assert weights["net.layers.0.weight"].shape == (16, 8)

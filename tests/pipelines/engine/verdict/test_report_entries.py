@@ -86,18 +86,16 @@ def test_an_earlier_sweep_that_cannot_be_read_is_left_out_of_the_history(store, 
     assert entry["claims"][0]["history"] == []
 
 
-def test_links_lead_to_where_ui_would_serve_a_file_or_to_where_it_does(store, figure, monkeypatch):
+def test_links_lead_to_the_address_that_is_given_and_there_are_none_without(store, figure):
     sweep = judged(store, figure, "mine", "holds")
     store.experiment_id(figure.name)
     (entry,) = report.report_entries(store)
+    assert not {"url", "charts_url"} & set(entry)
+    (entry,) = report.report_entries(store, base="https://server")
     experiments = {name: store.find_experiment(name) for name in ("verdicts", figure.name)}
-    assert entry["url"].startswith(f"http://127.0.0.1:5000/#/experiments/{experiments['verdicts']}/runs/{sweep}?")
-    assert entry["charts_url"].startswith(f"http://127.0.0.1:5000/#/experiments/{experiments[figure.name]}/runs?")
+    assert entry["url"].startswith(f"https://server/#/experiments/{experiments['verdicts']}/runs/{sweep}?")
+    assert entry["charts_url"].startswith(f"https://server/#/experiments/{experiments[figure.name]}/runs?")
     assert "mine" in entry["charts_url"]
-    monkeypatch.setattr("featurelab.tracking.pages.served", lambda store, run_id: "http://server:1")
-    (entry,) = report.report_entries(store)
-    assert entry["url"].startswith("http://server:1/#/")
-    assert entry["charts_url"].startswith("http://server:1/#/")
 
 
 def test_a_figure_that_reads_the_trials_of_another_links_to_their_charts(store, figure, monkeypatch):
@@ -106,7 +104,7 @@ def test_a_figure_that_reads_the_trials_of_another_links_to_their_charts(store, 
     theirs = judged(store, figure, "theirs", "holds")
     mine = judged(store, reader, "mine", "holds")
     store.set_tags(mine, {TRIALS_OF: theirs})
-    first, second = report.report_entries(store)
+    first, second = report.report_entries(store, base="https://server")
     assert (first["sweep_run_id"], second["sweep_run_id"]) == (theirs, mine)
     assert second["charts_url"] == first["charts_url"]
     assert mine in second["url"]
