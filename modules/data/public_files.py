@@ -44,6 +44,8 @@ def tables(entry: Source, split: str, kind: str, files: Sequence[str], datasets:
     for file in files:
         with _refused(file):
             columns = _columns(file, wanted, columns)
+    if not sum(_count(file) for file in files):
+        raise DatasetRefused(f"{files[0]}: split {split!r} has no rows")
     with _refused(Path(files[0]).parent), _silent(datasets):
         paths = [glob.escape(file) for file in files]
         options = {"data_files": {split: paths}, "columns": columns}
@@ -157,6 +159,13 @@ def _columns(file: str, wanted: Sequence[str], before: list[str] | None) -> list
     if before is not None and found != before:
         raise DatasetRefused(f"{file} has the columns {found}, the first file of its split {before}")
     return found
+
+
+def _count(file: str) -> int:
+    from pyarrow.parquet import read_metadata
+
+    with _refused(file):
+        return int(read_metadata(file).num_rows)
 
 
 def _longest_row(file: str, columns: list[str]) -> int:
