@@ -77,14 +77,14 @@ def check_columns(rows: Any, entry: Source, split: str, origin: str) -> None:
             "binary" not in kind
         ):
             raise DatasetRefused(f"{origin}: column 'image' is {kind[:80]}, it must hold the bytes of pictures")
-    for column, classes in ((entry.label, entry.classes), (entry.coarse, len(entry.coarse_names or ()))):
-        if column:
-            unknown = split not in ("train", entry.test)
-            _check_labels(rows.data.column(column), classes, f"{origin}: column {column!r}", unknown)
+    unknown = split not in ("train", entry.test)
+    for label, classes in ((entry.label, entry.classes), (entry.coarse, len(entry.coarse_names or ()))):
+        if label:
+            _check_labels(rows.data.column(label), classes, f"{origin}: column {label!r}", unknown)
 
 
 def _check_texts(rows: Any, column: str, kind: Any, origin: str) -> None:
-    from pyarrow import types
+    from pyarrow import ArrowInvalid, types
 
     where = f"{origin}: column {column!r}"
     if types.is_null(kind) and column in WITHOUT_VALUES:
@@ -94,6 +94,11 @@ def _check_texts(rows: Any, column: str, kind: Any, origin: str) -> None:
         raise DatasetRefused(f"{where} is {str(kind)[:80]}, it must hold texts")
     if rows.data.column(column).null_count and inner is kind:
         raise DatasetRefused(f"{where} has rows without a text")
+    for part in rows.data.column(column).chunks:
+        try:
+            part.validate(full=True)
+        except ArrowInvalid as error:
+            raise DatasetRefused(f"{where} holds bytes that are no UTF-8: {str(error)[:120]}") from error
 
 
 def _check_labels(column: Any, classes: int, where: str, unknown: bool) -> None:

@@ -95,7 +95,7 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     """The causal language model `name`, found as `find_model` does; no code of its own is run.
 
     `weights` is the type of its numbers, "auto": bfloat16 on a GPU, float32 elsewhere. Raises ModelMissing; ValueError
-    for files that hold no such model.
+    for files that hold no such model, among them ModelRefused.
     """
     folder = find_model(name)
     import transformers
@@ -107,9 +107,10 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
     with refused(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
-        net, said = transformers.AutoModelForCausalLM.from_pretrained(
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=getattr(torch, kind), use_safetensors=safe, output_loading_info=True, **options
         )
+    net, said = loaded
     if lacking := sorted(said["missing_keys"]):
         raise ValueError(f"{name!r} lacks weights: {lacking[0]} and {len(lacking) - 1} others are not in its files")
     check_numbers(net, folder)

@@ -9,6 +9,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def png(width: int = 28, height: int = 28, *, empty: bool = False) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
 
 
+@lru_cache
 def bomb(edge: int) -> bytes:
     """A whole black picture of edge x edge pixels, a thousandth of that on disk."""
     buffer = io.BytesIO()
@@ -135,7 +137,9 @@ NAMES = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
 # what is wrong -> the folder, and what the line says of it
 TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "no label column": (lambda root: texts(root, labels=None, label=None), "no column 'label'"),
-    "other columns": (lambda root: splits(root, "mnist", pa.table({"a\x1b[2J\n": [1], "b": [2]})), "no column 'image'"),
+    "other columns": (
+        lambda root: splits(root, "mnist", pa.table({"a\x1b[2J\n": [1], "b": [2]})), "none of the columns",
+    ),
     "labels NaN": (lambda root: pictures(root, labels=numbers(float("nan"))), "label"),
     "labels float": (lambda root: pictures(root, labels=pa.array([0.5] * 20)), "label"),
     "labels null": (lambda root: pictures(root, labels=numbers(None)), "label"),

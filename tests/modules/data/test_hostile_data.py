@@ -1,6 +1,5 @@
 """Data folders that somebody else has written: one line says what is wrong, and nothing in them is run or followed."""
 
-import resource
 import shutil
 import signal
 import subprocess
@@ -60,11 +59,8 @@ DECODED = ("picture cut",)
 def test_a_hostile_table_is_refused_in_one_line_and_nothing_in_it_is_run(wrong, tmp_path):
     make, said = TABLES[wrong]
     name = make(tmp_path)
-    looks = (
-        [(read, said.replace("row 0", "row"))]
-        if wrong in DECODED
-        else [(check, said), (read, said.split()[0] if said else "")]
-    )
+    first = said.split()[0] if said else ""
+    looks = [(read, first)] if wrong in DECODED else [(check, said), (read, first)]
     for look, expected in looks:
         with pytest.raises(DatasetRefused, match=expected) as caught:
             look(name)
@@ -76,10 +72,9 @@ def test_a_hostile_table_is_refused_in_one_line_and_nothing_in_it_is_run(wrong, 
 def test_the_file_and_what_is_allowed_are_named(tmp_path):
     with pytest.raises(DatasetRefused, match=r"is -3 in row 19, labels must be whole numbers from 0 to 9"):
         load(pictures(tmp_path, labels=numbers(-3)), "train")
-    with pytest.raises(
-        DatasetRefused, match=r"mnist, train, row 0: .*30000|mnist, train, row 0: a picture has too many"
-    ):
-        check(pictures(tmp_path / "large", [bomb(30_000)] * 2, pa.array([0, 1])) and "mnist", root=tmp_path / "large")
+    name = pictures(tmp_path / "large", [bomb(30_000)] * 2, pa.array([0, 1]))
+    with pytest.raises(DatasetRefused, match="mnist, train, row 0: a picture has too many pixels, at most 89,478,485"):
+        check(name, root=tmp_path / "large")
 
 
 def test_pictures_in_rows_are_refused_with_what_is_allowed(tmp_path):
@@ -144,26 +139,25 @@ def test_lines_and_texts_are_read_as_before(tmp_path):
 
 
 SPENT = """
-import resource, sys
+import resource
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 import datasets, torch
 from featurelab.modules import data
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    data.check("{name}", root="{root}") if "{how}" == "check" else data.PublicImages("{name}", None, seed=0, root="{root}")
-except data.DatasetRefused as refused:
+    {call}
+except data.DatasetRefused:
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 
 
-@pytest.mark.parametrize(("how", "name", "make"), [
-    ("check", "ag_news", lambda root: same_text(root, 64, 100_000)),
-    ("read", "mnist", lambda root: pictures(root, [bomb(13_000)] * 20)),
-    ("read", "mnist", lambda root: pictures(root, [bomb(30_000)] * 2, pa.array([0, 1]))),
-], ids=["one text in every row", "20 pictures of 169 megapixels", "30,000 x 30,000"])  # fmt: skip
-def test_bombs_cost_less_than_half_a_gigabyte(how, name, make, tmp_path):
+@pytest.mark.parametrize(("call", "make"), [
+    ("data.check('ag_news')", lambda root: same_text(root, 64, 100_000)),
+    ("data.PublicImages('mnist', None, seed=0)", lambda root: pictures(root, [bomb(13_000)] * 20)),
+], ids=["one text in every row", "20 pictures of 169 megapixels"])  # fmt: skip
+def test_bombs_cost_less_than_half_a_gigabyte(call, make, tmp_path):
     make(tmp_path)
-    code = SPENT.format(name=name, root=tmp_path, how=how)
+    code = SPENT.format(call=call)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) < 512, "MB"
 
@@ -171,7 +165,6 @@ def test_bombs_cost_less_than_half_a_gigabyte(how, name, make, tmp_path):
 def test_the_size_on_disk_of_a_bomb_is_small(tmp_path):
     same_text(tmp_path, 64, 100_000)
     assert (tmp_path / "ag_news" / "train-0.parquet").stat().st_size < 1 << 16
-    assert resource.RLIMIT_AS
 
 
 KINDS = st.sampled_from([pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.string(), pa.bool_(), pa.binary(),
@@ -179,7 +172,7 @@ KINDS = st.sampled_from([pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.s
 CELLS = st.one_of(st.none(), st.integers(-3, 12), st.floats(), st.text(max_size=3), st.booleans())
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None,
+@settings(max_examples=20, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
 @given(st.lists(CELLS, min_size=20, max_size=20), KINDS)
 def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kind):
@@ -197,7 +190,7 @@ def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kin
     assert found.tolist() == [int(cell) for cell in labels.to_pylist()]
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, database=None,
+@settings(max_examples=20, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
 @given(st.data())
 def test_a_parquet_file_with_other_bytes_is_read_or_refused(tmp_path, data):
