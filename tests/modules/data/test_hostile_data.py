@@ -4,6 +4,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import zipfile
 
 import numpy as np
 import pyarrow as pa
@@ -208,3 +210,29 @@ def test_a_parquet_file_with_other_bytes_is_read_or_refused(tmp_path, data):
         assert "\n" not in said
         return
     assert np.isin(found.labels, range(4)).all()
+
+
+@pytest.mark.parametrize("climb", ["../../escaped", "{outside}/escaped", "link"])
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_archives_that_a_download_may_be_unpack_into_their_folder_alone(kind, climb, tmp_path):
+    """Nothing here unpacks archives but `datasets`, in `featurelab data fetch`."""
+    from datasets.utils.extract import ExtractManager
+
+    outside, archive = tmp_path / "outside", tmp_path / f"a.{kind}"
+    outside.mkdir()
+    name = climb.format(outside=outside)
+    if kind == "zip":
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.writestr(name, b"x")
+    else:
+        with tarfile.open(archive, "w") as packed:
+            member = tarfile.TarInfo(name)
+            if climb == "link":
+                member.type, member.linkname = tarfile.SYMTYPE, str(outside)
+                packed.addfile(member)
+                member = tarfile.TarInfo("link/escaped")
+            packed.addfile(member)
+    ExtractManager(cache_dir=str(tmp_path / "cache")).extract(str(archive))
+    assert list(outside.iterdir()) == []
+    found = [path for path in tmp_path.rglob("*escaped*") if not path.is_relative_to(tmp_path / "cache" / "extracted")]
+    assert found == []
