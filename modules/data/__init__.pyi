@@ -71,6 +71,7 @@ from .public_rows import LabelledRows as LabelledRows
 from .public_rows import public_rows as public_rows
 from .public_rows import repeated as repeated
 from .public_sources import DatasetMissing as DatasetMissing
+from .public_sources import DatasetRefused as DatasetRefused
 from .public_sources import available as available
 from .public_sources import check as check
 from .public_sources import fetch as fetch

@@ -17,6 +17,7 @@ from .public_catalogue import Pixels, Source, Targets
 from .public_names import CIFAR100_TO_COARSE
 from .public_rows import public_rows, repeated
 from .public_sources import DatasetMissing as DatasetMissing
+from .public_sources import DatasetRefused as DatasetRefused
 from .public_sources import available as available
 from .public_sources import check as check
 from .public_sources import fetch as fetch
@@ -133,20 +134,26 @@ class PublicImages(TensorData):
 def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt8[Tensor, "n {channels} {size} {size}"]:
     """Decoded pictures, resized (bilinear, both sides) where they differ.
 
-    One channel is the luma of the picture, three are RGB. Filled chunk by chunk: no more than `chunk` decoded
-    pictures exist beside the result.
+    One channel is the luma of the picture, three are RGB. Read `chunk` rows at a time and decoded one by one: no more
+    than one decoded picture exists beside the result. Raises DatasetRefused, with the row, for what is no picture.
     """
+    from datasets import Image as Encoded
     from PIL import Image
 
+    from .public_pictures import decoded
+
     pixels = torch.empty(len(rows), channels, size, size, dtype=torch.uint8)
-    start = 0
-    for batch in rows.select_columns(["image"]).iter(batch_size=chunk):
-        for offset, picture in enumerate(batch["image"]):
-            shown = picture.convert("RGB" if channels == 3 else "L")
+    row = 0
+    for batch in rows.select_columns(["image"]).cast_column("image", Encoded(decode=False)).iter(batch_size=chunk):
+        for cell in batch["image"]:
+            try:
+                shown = decoded(cell).convert("RGB" if channels == 3 else "L")
+            except DatasetRefused as error:
+                raise DatasetRefused(f"row {row} of {len(rows)}: {error}") from error
             if shown.size != (size, size):
                 shown = shown.resize((size, size), Image.Resampling.BILINEAR)
-            pixels[start + offset] = torch.from_numpy(np.array(shown)).view(size, size, channels).permute(2, 0, 1)
-        start += len(batch["image"])
+            pixels[row] = torch.from_numpy(np.array(shown)).view(size, size, channels).permute(2, 0, 1)
+            row += 1
     return pixels
 
 

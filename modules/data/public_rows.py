@@ -24,10 +24,26 @@ class LabelledRows(NamedTuple):
     labels: Int64[Ids, " n"]
 
     def pictures(self, at_once: int = 256) -> Iterator[list[Any]]:
-        """Their pictures as PIL has them, in the order of the rows, so many decoded at once."""
-        chosen = self.table.select(self.rows).select_columns(["image"])
+        """Their pictures as PIL has them, in the order of the rows, so many decoded at once.
+
+        Fewer are where they have very many pixels. Raises DatasetRefused for what is no picture.
+        """
+        from datasets import Image
+
+        from .public_pictures import MOST_PIXELS, decoded
+
+        chosen = self.table.select(self.rows).select_columns(["image"]).cast_column("image", Image(decode=False))
+        some: list[Any] = []
+        pixels = 0
         for batch in chosen.iter(batch_size=at_once):
-            yield batch["image"]
+            for cell in batch["image"]:
+                some.append(decoded(cell))
+                pixels += some[-1].width * some[-1].height
+                if len(some) == at_once or pixels >= MOST_PIXELS:
+                    yield some
+                    some, pixels = [], 0
+        if some:
+            yield some
 
 
 def public_rows(

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from .public_catalogue import SOURCES as PICTURES
 from .public_catalogue import Source as Source
+from .public_files import DatasetMissing as DatasetMissing
+from .public_files import DatasetRefused as DatasetRefused
+from .public_files import check_columns, tables
 from .public_names import MISSPELT
 from .text_catalogue import TEXTS
 
 SOURCES = PICTURES | TEXTS
-
-
-class DatasetMissing(Exception):
-    """A public dataset is not on this machine (or `datasets` is not installed); one line says how to get it."""
 
 
 def available() -> list[Source]:
@@ -50,8 +49,9 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     Rows come from `<root>/<name>/<split>*.parquet` where there are such files (root: the argument, else the environment
     variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads. Texts without classes are also read from
     `<split>*.jsonl`, and where they have one column, from any `*.txt`, a row each.
-    Raises DatasetMissing if neither has it; ValueError for an unknown name or split, and for files without these
-    columns or whose classes are not ours in number, name or order.
+    Raises DatasetMissing if neither has it; ValueError for an unknown name or split; DatasetRefused, which is both, for
+    files that cannot be read, without these columns, with labels that are no classes, or whose classes are not ours in
+    number, name or order.
     """
     entry = source(name)
     if split not in entry.splits:
@@ -61,23 +61,16 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     folder = root or os.environ.get("FEATURELAB_DATA")
     kind, files = _files(entry, split, folder)
     if files:
-        options = {"sample_by": "document"} if kind == "text" else {}
-        rows = datasets.load_dataset(kind, data_files={split: files}, split=split, **options)
-        origin = f"{folder}/{name}"
+        rows, origin = tables(entry, split, kind, files, datasets), f"{folder}/{name}"
     elif entry.repo_id is None:
         raise _missing(entry)
     else:
-        try:
-            with _offline(datasets):
-                rows = datasets.load_dataset(entry.repo_id, entry.config, split=split)
-        except (OSError, ValueError) as error:
-            raise _missing(entry) from error
-        origin = entry.repo_id
-    if entry.image != "image" and entry.image in rows.column_names:
+        rows, origin = _cached(entry, split, datasets), entry.repo_id
+    if entry.image != "image" and entry.image in rows.column_names and "image" not in rows.column_names:
         rows = rows.rename_column(entry.image, "image")
     absent = [column for column in entry.columns if column not in rows.column_names]
     if absent:
-        raise ValueError(f"{origin} has no column {absent[0]!r}; its columns are {rows.column_names}")
+        raise DatasetRefused(f"{origin} has no column {absent[0]!r}; its columns are {rows.column_names[:20]}")
     if entry.label:
         _agree(rows.features[entry.label], entry.names, entry.classes, f"{origin}, {entry.label}", entry.known)
     if entry.coarse:
@@ -86,7 +79,21 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     if entry.domain:
         _agree(rows.features[entry.domain], entry.domains, len(entry.domains), f"{origin}, {entry.domain}")
     rows = rows.select_columns(entry.columns)
-    return rows if entry.texts else rows.cast_column("image", datasets.Image())
+    check_columns(rows, entry, split, origin)
+    if entry.texts:
+        return rows
+    from .public_pictures import Pictures
+
+    return rows.cast_column("image", Pictures())
+
+
+def _cached(entry: Source, split: str, datasets: ModuleType) -> Any:
+    """The rows of a split in the hub's cache; a folder of that name in the working directory does not stand for it."""
+    try:
+        with _offline(datasets):
+            return datasets.load_dataset(f"hf://datasets/{entry.repo_id}", entry.config, split=split)
+    except (OSError, ValueError) as error:
+        raise _missing(entry) from error
 
 
 def require(name: str, *, root: str | Path | None = None) -> None:
@@ -112,14 +119,15 @@ def fetch(name: str) -> None:
             f"dataset '{name}' cannot be fetched: {datasets.config.HF_ENDPOINT} is out of reach from this machine;"
             f" fetch it where there is a network, or put parquet files into $FEATURELAB_DATA/{name}/"
         ) from error
-    datasets.load_dataset(entry.repo_id, entry.config)
+    datasets.load_dataset(f"hf://datasets/{entry.repo_id}", entry.config)
 
 
 def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
     """What is on this machine: `present`, and of each split found `rows`, `columns` (name -> type) and `digest`.
 
     The digest is the SHA-256 over the encoded images, or the texts, and the labels, in order. Where nothing is found,
-    `missing` says how to get it.
+    `missing` says how to get it. Raises DatasetRefused for files that do not hold the dataset; of pictures, the header
+    of each is read.
     """
     entry = source(name)
     found: dict[str, Any] = {}
@@ -127,13 +135,32 @@ def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
     for split in entry.splits:
         try:
             rows = load(name, split, root=root)
+        except DatasetRefused:
+            raise
         except DatasetMissing as error:
             missing = str(error)
             continue
+        if not entry.texts:
+            _check_pictures(rows, f"{name}, {split}")
         columns = {column: str(feature) for column, feature in rows.features.items()}
         found[split] = {"rows": len(rows), "columns": columns, "digest": digest(rows, entry)}
     report: dict[str, Any] = {"name": name, "present": bool(found), "splits": found}
     return report if found else report | {"missing": missing}
+
+
+def _check_pictures(rows: Any, where: str) -> None:
+    from datasets import Image
+
+    from .public_pictures import opened
+
+    row = 0
+    try:
+        for batch in rows.select_columns(["image"]).cast_column("image", Image(decode=False)).iter(batch_size=1000):
+            for cell in batch["image"]:
+                opened(cell)
+                row += 1
+    except DatasetRefused as error:
+        raise DatasetRefused(f"{where}, row {row}: {error}") from error
 
 
 def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
@@ -234,15 +261,15 @@ def _agree(
     if found is None:
         return
     if len(found) != classes:
-        raise ValueError(f"{where}: {len(found)} classes where {classes} are expected")
+        raise DatasetRefused(f"{where}: {len(found)} classes where {classes} are expected")
     for index, ours in (known or {}).items():
         if _plain(found[index].split(",")[0]).rstrip("0123456789") != _plain(ours):
-            raise ValueError(f"{where}: class {index} is {found[index]!r} where {ours!r} is expected")
+            raise DatasetRefused(f"{where}: class {index} is {found[index]!r} where {ours!r} is expected")
     if names is None:
         return
     for index, (theirs, ours) in enumerate(zip(found, names, strict=True)):
         if _plain(MISSPELT.get(theirs, theirs)) != _plain(ours):
-            raise ValueError(f"{where}: class {index} is {theirs!r} where {ours!r} is expected")
+            raise DatasetRefused(f"{where}: class {index} is {theirs!r} where {ours!r} is expected")
 
 
 def _plain(name: str) -> str:

@@ -19,7 +19,8 @@ from .hub import LogitsOf as LogitsOf
 from .hub import llama as llama
 from .hub import load_model as load_model
 from .hub import sized_llama as sized_llama
-from .hub_files import ModelMissing as ModelMissing
+from .hub_checks import ModelMissing as ModelMissing
+from .hub_checks import ModelRefused as ModelRefused
 from .hub_files import find_model as find_model
 from .hub_files import model_digests as model_digests
 from .longbench import LONGBENCH as LONGBENCH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,9 @@ from torch import Tensor, nn
 
 from featurelab.modules.nets.pretrained import read_safetensors
 
-from .hub_files import ModelMissing, find_model, weight_files
+from .hub_checks import check_numbers, refused, settings
+from .hub_files import PICTURES, find_model, weight_files
+from .hub_tokenizers import check_tokenizer
 
 Weights = Literal["float32", "float16", "bfloat16"]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
@@ -96,21 +97,21 @@ def load_picture_encoder(
     """
     folder = find_model(name)
     transformers = _quiet()
-    settings = json.loads((folder / "config.json").read_text())
-    if "model_type" not in settings:
-        net, edge, width = _of_timm(folder, settings, transformers)
+    config = settings(folder / "config.json")
+    if "model_type" not in config:
+        with refused(folder):
+            net, edge, width = _of_timm(folder, config, transformers)
+            check_numbers(net, folder)
         return PictureEncoder(_frozen(net, weights, device), None, edge=edge, width=width, output="token").to(device)
     output, kind = "token", "AutoModel"
-    if settings["model_type"].startswith("clip"):
+    if config["model_type"].startswith("clip"):
         output, kind = ("image_embeds", "CLIPVisionModelWithProjection") if projected else (
             "pooler_output", "CLIPVisionModel")  # fmt: skip
     net = _read(folder, kind, name, transformers)
     seen: Any = getattr(net.config, "vision_config", net.config)
     width = int(seen.projection_dim if output == "image_embeds" else seen.hidden_size)
-    try:
+    with refused(folder / PICTURES):
         processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", **_OPTIONS)
-    except (OSError, ValueError) as error:
-        raise ModelMissing(f"model {name!r} says not how it wants pictures: {str(error).splitlines()[0]}") from error
     frozen = _frozen(net, weights, device)
     return PictureEncoder(frozen, processor, edge=int(seen.image_size), width=width, output=output).to(device)
 
@@ -124,10 +125,9 @@ def load_text_encoder(name: str, *, weights: Weights = "float32", device: str = 
     folder = find_model(name)
     transformers = _quiet()
     net = _read(folder, "AutoModel", name, transformers)
-    try:
+    with refused(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_OPTIONS)
-    except (OSError, ValueError) as error:
-        raise ModelMissing(f"model {name!r} lacks its tokenizer: {str(error).splitlines()[0]}") from error
+    check_tokenizer(tokenizer, folder)
     return TextEncoder(net.to(device, getattr(torch, weights)).eval(), tokenizer)
 
 
@@ -145,16 +145,15 @@ def _quiet() -> Any:
 
 def _read(folder: Path, kind: str, name: str, transformers: Any) -> nn.Module:
     safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
-    config = transformers.AutoConfig.from_pretrained(folder, **_OPTIONS)
-    bare = {"add_pooling_layer": False} if config.model_type in _WITHOUT_HEAD else {}
-    try:
+    with refused(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, **_OPTIONS)
+        bare = {"add_pooling_layer": False} if config.model_type in _WITHOUT_HEAD else {}
         net, said = getattr(transformers, kind).from_pretrained(
             folder, use_safetensors=safe, output_loading_info=True, dtype=torch.float32, **bare, **_OPTIONS
         )
-    except OSError as error:
-        raise ModelMissing(f"model {name!r} cannot be read from {folder}: {str(error).splitlines()[0]}") from error
     if lacking := sorted(said["missing_keys"]):
         raise ValueError(f"{name!r} is no {kind}: {lacking[0]} and {len(lacking) - 1} other weights are not in it")
+    check_numbers(net, folder)
     found: nn.Module = net
     return found
 
@@ -181,7 +180,7 @@ def _of_timm(folder: Path, settings: dict[str, Any], transformers: Any) -> tuple
     try:
         width, (*_, patch) = given["cls_token"].shape[-1], given["patch_embed.proj.weight"].shape
         edge = patch * round((given["pos_embed"].shape[1] - 1) ** 0.5)
-        depth = 1 + max(int(key.split(".")[1]) for key in given if key.startswith("blocks."))
+        depth = len({key.split(".")[1] for key in given if key.startswith("blocks.")})
         config = transformers.ViTConfig(
             hidden_size=width, num_hidden_layers=depth, num_attention_heads=settings.get("num_heads", width // 64),
             intermediate_size=len(given["blocks.0.mlp.fc1.bias"]), image_size=edge, patch_size=patch,

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from featurelab.modules.data import stream
 from featurelab.modules.dtypes import Dtype, dtype_name
 
-from .hub_files import ModelMissing, find_model, require_transformers, weight_files
+from .hub_checks import check_numbers, refused
+from .hub_files import find_model, require_transformers, weight_files
+from .hub_tokenizers import check_tokenizer
 from .model import Encoded, LanguageModel
 from .prompts import Template
 
@@ -93,7 +95,7 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     """The causal language model `name`, found as `find_model` does; no code of its own is run.
 
     `weights` is the type of its numbers, "auto": bfloat16 on a GPU, float32 elsewhere. Raises ModelMissing; ValueError
-    for files that hold no such model.
+    for files that hold no such model, among them ModelRefused.
     """
     folder = find_model(name)
     import transformers
@@ -103,13 +105,16 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
-    try:
+    with refused(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
-        net: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=getattr(torch, kind), use_safetensors=safe, **options
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=getattr(torch, kind), use_safetensors=safe, output_loading_info=True, **options
         )
-    except OSError as error:
-        raise ModelMissing(f"model {name!r} cannot be read from {folder}: {str(error).splitlines()[0]}") from error
+    net, said = loaded
+    if lacking := sorted(said["missing_keys"]):
+        raise ValueError(f"{name!r} lacks weights: {lacking[0]} and {len(lacking) - 1} others are not in its files")
+    check_numbers(net, folder)
+    check_tokenizer(tokenizer, folder, chat=chat)
     return HubModel(net.to(device), tokenizer, chat=chat)
 
 

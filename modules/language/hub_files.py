@@ -1,24 +1,22 @@
 """Published models on this machine: where their files are, and digests of them. Never touches the network."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from .hub_checks import PICKLED, ModelMissing, ModelRefused, check_folder, settings
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
 PICTURES = "preprocessor_config.json"  # how an encoder of pictures wants them
-INDEX, PICKLED = "model.safetensors.index.json", "pytorch_model.bin"
-
-
-class ModelMissing(Exception):
-    """A published model is not on this machine (or `transformers` is not installed); one line says how to get it."""
+INDEX = "model.safetensors.index.json"
 
 
 def find_model(name: str) -> Path:
@@ -29,13 +27,14 @@ def find_model(name: str) -> Path:
 
     `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub whose copy is
     in the hub's cache. Raises ModelMissing where there is none, where files of it are missing, and without the extra
-    `lm`.
+    `lm`; ModelRefused, which is a ValueError too, where `check_folder` refuses it.
     """
     require_transformers(f", then {_way(name)}")
     for folder in _places(name):
-        if (folder / "config.json").is_file():
+        if _is_file(folder / "config.json"):
             if lacking := _lacking(folder):
                 raise ModelMissing(f"model {name!r} lacks {lacking} in {folder}: {_way(name)}")
+            check_folder(folder, weight_files(folder))
             return folder
     raise ModelMissing(f"model {name!r} is not on this machine: {_way(name)}")
 
@@ -74,24 +73,36 @@ def _places(name: str) -> Iterable[Path]:
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and ".." not in name:
         from huggingface_hub import try_to_load_from_cache
 
-        cached = try_to_load_from_cache(name, "config.json")
-        if isinstance(cached, str):
-            yield Path(cached).parent
+        with suppress(ValueError):  # no name of a repository
+            cached = try_to_load_from_cache(name, "config.json")
+            if isinstance(cached, str):
+                yield Path(cached).parent
 
 
 def _lacking(folder: Path) -> str:
     """What of a model is not in its folder; empty where all is there."""
     if (folder / INDEX).is_file():
-        parts = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+        named = settings(folder / INDEX).get("weight_map")
+        parts = sorted({str(part) for part in named.values()}) if isinstance(named, dict) else []
+        if not parts or any(Path(part).name != part for part in parts):
+            raise ModelRefused(f"{folder / INDEX} must name files of this folder, got {str(parts)[:80]}")
         absent = [part for part in parts if not (folder / part).is_file()]
         if absent:
             return f"{absent[0]}, one of its {len(parts)} files of weights"
     elif not weight_files(folder):
         return "weights as safetensors"
-    named = "model_type" in json.loads((folder / "config.json").read_text())
+    named = "model_type" in settings(folder / "config.json")
     if not named or any((folder / part).is_file() for part in (*TOKENIZER, PICTURES)):
         return ""
     return f"its tokenizer, or of pictures {PICTURES}"
+
+
+def _is_file(path: Path) -> bool:
+    """Also of names that are too long, and in folders that are not ours to read."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _way(name: str) -> str:

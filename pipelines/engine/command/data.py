@@ -8,6 +8,7 @@ import typer
 from featurelab.pipelines.engine.command.settings import Json, showing
 from featurelab.pipelines.engine.errors import RequestError, tell, unknown
 from featurelab.pipelines.engine.lazy import lazy
+from featurelab.tracking.lines import line
 
 datasets = lazy("featurelab.modules.data.public")
 
@@ -64,6 +65,9 @@ def _described(source: Any) -> dict[str, Any]:
     try:
         datasets.require(source.name)
         here = True
+    except datasets.DatasetRefused as refused:
+        tell(f"featurelab: {line(str(refused))}")
+        here = False
     except datasets.DatasetMissing:
         here = False
     return {"name": source.name, "here": here, "repo": source.repo_id, "needs": source.needs, "url": source.url}
