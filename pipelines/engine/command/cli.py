@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -38,6 +39,7 @@ from featurelab.pipelines.engine.command.settings import (
     showing,
     sweeping,
     trying,
+    typed,
     watching,
     working,
 )
@@ -46,9 +48,9 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
 from featurelab.pipelines.engine.experiment.config import parse_overrides, read_settings
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
-from featurelab.pipelines.engine.trial.signals import Terminated
+from featurelab.pipelines.engine.trial.signals import Terminated, at_once, kill_descendants, parting
 from featurelab.tracking.errors import StoreError, disk_full
-from featurelab.tracking.lines import line
+from featurelab.tracking.lines import escaped, line, masked
 
 INTERRUPTED = 128 + signal.SIGINT  # an exit status as shells give it
 
@@ -188,6 +190,7 @@ def sweep(
         if idle := [option for option, value in given.items() if value]:
             raise RequestError(f"--resume {line(resume, 80)} runs what was planned: leave out {', '.join(idle)}")
         store = connect(create=False)
+        parting.command = typed()
         done = sweeping.resume_sweep(found, resume, store, outbox=kept, address=address, metric=metric, mode=mode)
         metric, direction = metric or found.metric, mode or found.mode
     else:
@@ -248,6 +251,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Run the grids of figures, judge their claims, draw them."""
+    parting.command = typed(without="--fresh")  # which would begin anew once more
     limit = deciding.seed_limit(decide, most_seeds)
     chosen = registry.select(names or [], headline)
     kept = outbox()
@@ -292,6 +296,11 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     """Run the command; a wrong request ends in one line and status 2, Ctrl-C in 130."""
     warnings.filterwarnings("ignore")
+    with at_once(_leaving()):
+        _main()
+
+
+def _main() -> None:
     try:
         code = app(standalone_mode=False)
     except (RequestError, StoreError) as error:
@@ -320,9 +329,23 @@ def main() -> None:
         else:
             raise
     if isinstance(code, int) and code > 128:
-        word = "interrupted" if code == INTERRUPTED else "terminated"
-        tell(f"featurelab: {word}; what was recorded is kept")
+        tell(f"featurelab: {parting.line(code - 128)}")
     sys.exit(code or 0)
+
+
+def _leaving() -> Callable[[int], NoReturn]:
+    """What ends this process at once: with its one line on what is standard error now, and its processes with it."""
+    stderr = os.dup(2)  # where Ray's lines are held back, 2 is another file
+
+    def leave(number: int) -> NoReturn:
+        shown = "\x1b[?25h" if os.isatty(stderr) else ""  # a bar hides the cursor
+        said = escaped(masked(f"featurelab: {parting.line(number)}"))
+        with suppress(OSError):
+            os.write(stderr, f"{shown}{said}\n".encode())
+        kill_descendants()
+        os._exit(128 + number)
+
+    return leave
 
 
 def script() -> None:
