@@ -33,6 +33,7 @@ from featurelab.pipelines.engine.command.settings import (
     describing,
     judging,
     planning,
+    ranking,
     reading,
     reproducing,
     resourcing,
@@ -192,7 +193,6 @@ def sweep(
         store = connect(create=False)
         parting.command = typed()
         done = sweeping.resume_sweep(found, resume, store, outbox=kept, address=address, metric=metric, mode=mode)
-        metric, direction = metric or found.metric, mode or found.mode
     else:
         axes = parse_axes(over or [], type(found.laptop))
         fixed = parse_overrides(settings or [], type(found.laptop))
@@ -213,11 +213,12 @@ def sweep(
             mode=mode or found.mode,
         )
         planning.require_data(found, [plan.config(index) for index in range(len(plan.configs))])
-        metric, direction = plan.metric, plan.mode
         sweeping.prepare(resources, connecting.resolve(), address)
         store = connect()
         done = sweeping.run_sweep(plan, store, outbox=kept, address=address)
-    said = done.as_dict(metric, direction)
+    by = (done.metric, done.mode) if done.metric else (found.metric, found.mode)
+    ranked = ranking.rank(done.trials, *by, store)
+    said = done.as_dict() | {"best": ranked.as_dict()}
     try:
         judging.judge(done.sweep_run_id, store)
     except StoreError as error:  # the trials are worth having without it
@@ -225,13 +226,8 @@ def sweep(
     if as_json:
         showing.emit(said)
     else:
-        showing.console().print(showing.sweep_table(done.trials, metric, direction))
-        best = said["best"]
-        tell(
-            f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}"
-            if best
-            else f"no trial recorded {metric}"
-        )
+        showing.console().print(showing.sweep_table(ranked))
+        tell(ranked.line())
         tell_links(store, found, done.name, done.sweep_run_id, done.trials)
     raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
 

@@ -13,7 +13,7 @@ from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.lazy import lazy
-from featurelab.pipelines.engine.trial.signals import parting
+from featurelab.pipelines.engine.trial.signals import parting, raised
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
 comparing = lazy("featurelab.pipelines.engine.verdict.compare")
@@ -27,6 +27,7 @@ linking = lazy("featurelab.pipelines.engine.verdict.links")
 paging = lazy("featurelab.pipelines.engine.command.mlflow_pages")
 placing = lazy("featurelab.tracking.store.places")
 planning = lazy("featurelab.pipelines.engine.experiment.needs")
+ranking = lazy("featurelab.pipelines.engine.sweep.best")
 reading = lazy("featurelab.pipelines.engine.sweep.records")
 repeating = lazy("featurelab.pipelines.engine.verdict.rerun")
 reporting = lazy("featurelab.tracking.report")
@@ -100,7 +101,8 @@ def working(command: Callable[..., None]) -> Callable[..., None]:
 
 def connect(*, create: bool = True) -> Any:
     """The store of this environment; it is said where it is a copy whose artifacts lie elsewhere."""
-    store = connecting.connect(create=create)
+    with raised():  # a store that is half made goes away again
+        store = connecting.connect(create=create)
     if store.uri.startswith("sqlite:") and (said := placing.copied_from(storing.sqlite_path(store.uri))):
         tell(f"featurelab: {said}")
     return store

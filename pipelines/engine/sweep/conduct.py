@@ -285,7 +285,7 @@ class Conducted:
         trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, self.told[part], **options)
         seconds = time.monotonic() - began + (sweep.seconds or 0.0)
         _close_sweep(sweep, trials, self.store, seconds, killed=bool(self.broken_off))
-        return Finished(sweep.run_id, sweep.name, trials, seconds)
+        return Finished(sweep.run_id, sweep.name, trials, seconds, sweep.plan.metric, sweep.plan.mode)
 
     def _results(self) -> list[Finished]:
         try:
