@@ -14,17 +14,19 @@ from warm import FEATURELAB
 
 CURVES = "stranger/curves"
 CONTINUE = re.compile(
-    r"featurelab: (interrupted|terminated); what was recorded is kept\. Continue with: (featurelab .*)\n"
+    r"featurelab: (interrupted|terminated); what was recorded is kept\. Continue with: (featurelab .*)"
 )
 
 
 def interrupted(process: "subprocess.Popen[str]", number: signal.Signals) -> list[str]:
-    """The arguments of the command that an interrupted one prints in its only line."""
+    """The arguments of the command that an interrupted one prints in its last line."""
     process.send_signal(number)
     said = ended(process)
     assert (said.code, said.out) == (128 + number, "")
-    found = CONTINUE.fullmatch(said.err)
+    *before, last = said.err.splitlines()
+    found = CONTINUE.fullmatch(last)
     assert found, said.err
+    assert not [line for line in before if line.startswith("featurelab: ")]
     assert found[1] == ("interrupted" if number == signal.SIGINT else "terminated")
     return shlex.split(found[2])[1:]
 

@@ -33,7 +33,7 @@ def test_asha_stops_poor_trials_and_keeps_the_best(lab: CommandLine) -> None:
 
 
 def test_a_trial_that_was_stopped_early_is_not_the_best_though_its_last_value_is(lab: CommandLine) -> None:
-    levels = ["--over", "level=0,0.001,0.002,0.003,0.004,0.005", "--over", "steps=40", "--over", "pause=0.02"]
+    levels = ["--over", "level=0.005,0.004,0.003,0.002,0.001,0", "--over", "steps=40", "--over", "pause=0.02"]
     asked = ["--scheduler", "asha", "--metric", "loss/val", "--mode", "max", "--cpus-per-trial", "0.5"]
     # the curves fall: what was stopped has the highest value
     said = lab("sweep", "stranger/curves", *levels, *asked, "--name", "falling")

@@ -292,11 +292,6 @@ app.add_typer(data_app, name="data")
 def main() -> None:
     """Run the command; a wrong request ends in one line and status 2, Ctrl-C in 130."""
     warnings.filterwarnings("ignore")
-    with at_once(_leaving()):
-        _main()
-
-
-def _main() -> None:
     try:
         code = app(standalone_mode=False)
     except (RequestError, StoreError) as error:
@@ -325,6 +320,7 @@ def _main() -> None:
         else:
             raise
     if isinstance(code, int) and code > 128:
+        parting.said = True
         tell(f"featurelab: {parting.line(code - 128)}")
     sys.exit(code or 0)
 
@@ -335,9 +331,9 @@ def _leaving() -> Callable[[int], NoReturn]:
 
     def leave(number: int) -> NoReturn:
         shown = "\x1b[?25h" if os.isatty(stderr) else ""  # a bar hides the cursor
-        said = escaped(masked(f"featurelab: {parting.line(number)}"))
+        said = "" if parting.said else escaped(masked(f"featurelab: {parting.line(number)}")) + "\n"
         with suppress(OSError):
-            os.write(stderr, f"{shown}{said}\n".encode())
+            os.write(stderr, f"{shown}{said}".encode())
         kill_descendants()
         os._exit(128 + number)
 
@@ -346,7 +342,7 @@ def _leaving() -> Callable[[int], NoReturn]:
 
 def script() -> None:
     """`main` in a process of its own, which ends at once: to take apart all that was imported would take a second."""
-    with ExitStack() as leaving:
+    with at_once(_leaving()), ExitStack() as leaving:
         try:
             main()
         except SystemExit as end:

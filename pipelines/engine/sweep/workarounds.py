@@ -61,7 +61,8 @@ def keeping_signal_handlers() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    known, CoreWorker = utils.set_sigterm_handler, _raylet.CoreWorker
+    raylet: Any = _raylet
+    known, CoreWorker = utils.set_sigterm_handler, raylet.CoreWorker
 
     def quietly(*args: Any, **options: Any) -> Any:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -72,11 +73,11 @@ def keeping_signal_handlers() -> Iterator[None]:
                 signal.signal(number, signal.getsignal(number))  # known to Python as ever, set anew for the process
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    utils.set_sigterm_handler, _raylet.CoreWorker = (lambda handler: None), quietly
+    utils.set_sigterm_handler, raylet.CoreWorker = (lambda handler: None), quietly
     try:
         yield
     finally:
-        utils.set_sigterm_handler, _raylet.CoreWorker = known, CoreWorker
+        utils.set_sigterm_handler, raylet.CoreWorker = known, CoreWorker
 
 
 def quieten() -> None:

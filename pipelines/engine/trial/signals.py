@@ -40,6 +40,7 @@ class Parting:
     kept: bool | None = None  # whether it has recorded anything; None where a command records nothing of its own
     run_id = ""  # the only run of the command
     command = ""  # continues what was begun
+    said = False
 
     def line(self, number: int) -> str:
         word = "interrupted" if number == signal.SIGINT else "terminated"
