@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, ended
+from commandline import CommandLine, ended, until
 from warm import FEATURELAB
 
 CURVES = "stranger/curves"
@@ -62,6 +62,25 @@ def test_an_interrupted_reproduction_prints_itself_but_does_not_begin_anew(lab: 
     said = here(*again, "--json")
     assert "resuming an interrupted reproduction" in said.err
     assert len(here.runs("verdicts")) == 1
+
+
+@pytest.mark.heavy
+def test_a_reproduction_that_is_interrupted_while_it_judges_is_closed_and_judges_when_it_continues(
+    lab: CommandLine,
+) -> None:
+    here = lab.desk("judging")
+    (here.home / "pondering").touch()
+    process = here.start("reproduce", "stranger/surprise")
+    until(lambda: [run for run in here.runs("verdicts") if run.data.tags["status"] == "judging"])
+    again = interrupted(process, signal.SIGTERM)
+    (sweep,) = here.runs("verdicts")
+    assert (sweep.info.status, sweep.data.tags["status"]) == ("KILLED", "killed")
+    (here.home / "pondering").unlink()
+    (judged,) = here(*again, "--json", code=1).document["experiments"]
+    assert [claim["status"] for claim in judged["claims"]] == ["fails"]
+    assert len(here.runs("stranger/surprise")) == 3, "nothing is trained again"
+    (sweep,) = here.runs("verdicts")
+    assert (sweep.info.status, sweep.data.tags["status"]) == ("FINISHED", "finished")
 
 
 def test_an_interrupted_run_names_its_run(lab: CommandLine) -> None:

@@ -64,7 +64,6 @@ def conduct(
     where trials do not record what they shall be ranked by, or where the store could not be told in the end what
     became of a sweep.
     """
-    # Ray lets only a KeyboardInterrupt through
     with _ended_by_signals(), held_back() as signals, ExitStack() as held:
         sweeps = opening()
         parting.kept = True
@@ -85,7 +84,7 @@ def conduct(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Inside, signals to end raise KeyboardInterrupt; what comes out of it says which it was."""
+    """Inside, signals to end raise KeyboardInterrupt, the only one that Tune lets through; outside, what they are."""
     with raised(lambda number: KeyboardInterrupt()) as came:
         try:
             yield

@@ -52,7 +52,7 @@ def _keep_to_ourselves(folder: Path) -> None:
         what = "belongs to another user" if stat.S_ISDIR(found.st_mode) else "is no folder"
         raise RequestError(f"{folder}, where Ray's sockets would lie, {what}: set RAY_TMPDIR to a folder of your own")
     if found.st_mode & 0o077:
-        os.chmod(folder, 0o700, follow_symlinks=os.chmod not in os.supports_follow_symlinks)
+        os.chmod(folder, 0o700)
 
 
 def _prune(sessions: Path) -> None:
