@@ -44,7 +44,9 @@ class Parting:
 
     def line(self, number: int) -> str:
         word = "interrupted" if number == signal.SIGINT else "terminated"
-        if self.kept is False:
+        if self.kept is None:
+            return word
+        if not self.kept:
             return f"{word} before anything was recorded"
         said = f"{word}; what was recorded is kept"
         if self.command:
