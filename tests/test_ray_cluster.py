@@ -133,6 +133,11 @@ def test_every_node_gets_the_token_and_asks_for_it(template: dict[str, Any], hom
             bash(f"export RAY_enable_autoscaler_v2=1 RAY_HEAD_IP=10.0.0.5; {command}")  # as `ray up` does
     started = [line for line in (tmp_path / "called").read_text().splitlines() if " ray start" in line]
     assert len(started) == 2
+    folders = [re.search(r"--temp-dir=(/tmp/ray\.\w{6})/ray( |$)", line) for line in started]
+    for folder in folders:
+        assert folder, started
+        assert Path(folder[1]).stat().st_mode & 0o777 == 0o700
+        Path(folder[1]).rmdir()
     assert all(line.startswith("token ray start ") for line in started), started
     assert "--dashboard-host=127.0.0.1" in started[0]
     assert "--address=10.0.0.5:6379 " in started[1]

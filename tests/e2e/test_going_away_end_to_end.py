@@ -4,6 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from commandline import CommandLine, below, ended, until
@@ -95,6 +97,24 @@ def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(
         points = featurelab.history(run.info.run_id, "loss/val")
         assert [step for step, _ in points] == list(range(1, len(points) + 1))
     assert list((featurelab.home / ".featurelab" / "outbox").iterdir()) == []
+    resumed = lab.elsewhere(featurelab.home)("sweep", CURVES, "--resume", "cut", "--json").document
+    assert {len(featurelab.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {80}
+
+
+@pytest.mark.heavy
+def test_a_sweep_whose_ray_session_folder_is_removed_says_so(featurelab: CommandLine, lab: CommandLine) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        process = started(featurelab.elsewhere(featurelab.home, RAY_TMPDIR=folder), TWO_AT_ONCE)
+        (session,) = [path for path in Path(folder).rglob("session_2*") if path.is_dir()]
+        shutil.rmtree(session, ignore_errors=True)
+        said = ended(process, timeout=60)
+    reason = f"Ray's session folder {session} was removed"
+    assert said.code == 1
+    assert said.err.splitlines()[-1] == (
+        f"featurelab: {reason}: what was recorded is kept, --resume cut runs what is missing"
+    )
+    assert "Traceback" not in said.err
+    assert {(run.info.status, run.data.tags["reason"]) for run in featurelab.runs(CURVES)} == {("KILLED", reason)}
     resumed = lab.elsewhere(featurelab.home)("sweep", CURVES, "--resume", "cut", "--json").document
     assert {len(featurelab.history(trial["run_id"], "loss/val")) for trial in resumed["trials"]} == {80}
 

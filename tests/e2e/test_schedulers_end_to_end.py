@@ -32,6 +32,23 @@ def test_asha_stops_poor_trials_and_keeps_the_best(lab: CommandLine) -> None:
         )
 
 
+def test_a_trial_that_was_stopped_early_is_not_the_best_though_its_last_value_is(lab: CommandLine) -> None:
+    levels = ["--over", "level=0.005,0.004,0.003,0.002,0.001,0", "--over", "steps=40", "--over", "pause=0.02"]
+    asked = ["--scheduler", "asha", "--metric", "loss/val", "--mode", "max", "--cpus-per-trial", "0.5"]
+    # the curves fall: what was stopped has the highest value
+    said = lab("sweep", "stranger/curves", *levels, *asked, "--name", "falling")
+    trials = [run for run in lab.runs("stranger/curves") if run.data.tags["sweep"] == "falling"]
+    last = {run.info.run_id: run.data.metrics["loss/val"] for run in trials}
+    finished = {run.info.run_id: last[run.info.run_id] for run in trials if run.data.tags["status"] == "finished"}
+    assert max(last.values()) > max(finished.values())
+    best = max(finished, key=lambda run_id: finished[run_id])
+    among = f"{len(finished)} finished trial{'s' * (len(finished) > 1)}"
+    assert f"best loss/val: {finished[best]:.4g} in {best} (among {among})\n" in said.err
+    shown = [run_id for run_id in re.findall(r"[0-9a-f]{32}", said.out) if run_id in last]
+    assert shown[: len(finished)] == sorted(finished, key=lambda run_id: -finished[run_id])
+    assert len(shown) == len(last) > len(finished)
+
+
 def test_fifo_runs_every_trial_to_its_end_and_ranks_as_told(lab: CommandLine) -> None:
     said = lab(*CURVES, "--mode", "max", "--json").document
     assert {trial["status"] for trial in said["trials"]} == {"finished"}

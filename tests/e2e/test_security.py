@@ -1,6 +1,7 @@
 """Secrets stay in the environment, pages are served to this machine alone, and hostile arguments do no harm."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,22 +127,24 @@ def test_hostile_arguments_are_refused_in_one_line(featurelab: CommandLine, argu
 def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_to_this_machine_alone(
     featurelab: CommandLine, tmp_path: Path
 ) -> None:
-    home = tmp_path / "home"
+    home, temporary = tmp_path / "home", Path(tempfile.mkdtemp(dir="/tmp"))
+    temporary.chmod(0o1777)  # as /tmp is
     (home / ".ray").mkdir(parents=True)
     token = home / ".ray" / "auth_token"
     token.write_text("0123456789abcdef" * 4)
     token.chmod(0o644)
-    here = featurelab.desk("desk", HOME=str(home), RAY_TMPDIR=tempfile.mkdtemp(dir="/tmp"), **SECRETS)
+    here = featurelab.desk("desk", HOME=str(home), RAY_TMPDIR=str(temporary), **SECRETS)
     del here.environment["RAY_AUTH_TOKEN"]
     process = here.start("sweep", "stranger/curves", "--over", "seed=0,1", "steps=100", "pause=0.05")
     here.wait_for_point("stranger/curves", "loss/val", runs=2)
     opened = listening(process.pid)
+    check_closed_to_others(temporary)
     assert ended(process).code == 0
     assert len(opened) >= 3, "those of Ray"
     loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
     assert {address for address, _ in opened} <= loopback
     assert token.stat().st_mode & 0o777 == 0o600
-    logs = Path(here.environment["RAY_TMPDIR"])
+    logs = temporary
     assert list(holding(logs, [b"env_vars"])), "what Ray tells its workers to set is in its logs"
     assert list(holding(logs, [word.encode() for word in SECRETS.values()])) == []
     assert not [path for path in logs.rglob("*.log") if path.stat().st_mode & 0o077]
@@ -149,6 +152,23 @@ def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_t
     written = [path for path in (here.home / "mlruns").rglob("*.json") if run.info.run_id in str(path)]
     assert written
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in written), "what trials write is as it was"
+
+
+def check_closed_to_others(temporary: Path) -> None:
+    """No other user can list, change or delete what a running Ray keeps below this folder."""
+    (session,) = [path for path in temporary.rglob("session_2*") if not path.is_symlink()]
+    assert (session / "sockets" / "plasma_store").is_socket()
+    (above,) = temporary.iterdir()
+    assert above.stat().st_mode & 0o777 == 0o700
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        return
+    for attempt in ('ls "$0"', 'ls "$0/logs"', 'touch "$0/logs/planted"', 'rm "$0/sockets/plasma_store"', 'mv "$0" x'):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", attempt, str(session)]
+        done = subprocess.run(nobody, check=False, capture_output=True, text=True)
+        assert done.returncode, attempt
+        assert "Permission denied" in done.stderr, done.stderr
+    assert not (session / "logs" / "planted").exists()
+    assert (session / "sockets" / "plasma_store").exists()
 
 
 def test_the_first_token_of_ray_is_made_for_this_user_alone(featurelab: CommandLine, tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ def test_a_sweep_says_its_trials_and_the_best(swept: Said) -> None:
     ]
     assert {trial["status"] for trial in said["trials"]} == {"finished"}
     assert all(set(trial["metrics"]) == METRICS for trial in said["trials"])
-    assert said["best"] == min(said["trials"], key=lambda trial: trial["metrics"]["loss/test"])
+    best = min(said["trials"], key=lambda trial: trial["metrics"]["loss/test"])
+    by = {"metric": "loss/test", "mode": "min", "value": best["metrics"]["loss/test"], "step": None}
+    among = f"{len(said['trials'])} finished trials"
+    assert said["best"] == best | {"ranked": by | {"among": among}}
 
 
 def test_away_from_a_terminal_a_sweep_says_now_and_then_how_far_it_is_and_nothing_else(swept: Said) -> None:

@@ -5,10 +5,11 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -32,12 +33,14 @@ from featurelab.pipelines.engine.command.settings import (
     describing,
     judging,
     planning,
+    ranking,
     reading,
     reproducing,
     resourcing,
     showing,
     sweeping,
     trying,
+    typed,
     watching,
     working,
 )
@@ -46,9 +49,9 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
 from featurelab.pipelines.engine.experiment.config import parse_overrides, read_settings
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
-from featurelab.pipelines.engine.trial.signals import Terminated
+from featurelab.pipelines.engine.trial.signals import Terminated, at_once, kill_descendants, parting
 from featurelab.tracking.errors import StoreError, disk_full
-from featurelab.tracking.lines import line
+from featurelab.tracking.lines import escaped, line, masked
 
 INTERRUPTED = 128 + signal.SIGINT  # an exit status as shells give it
 
@@ -188,8 +191,8 @@ def sweep(
         if idle := [option for option, value in given.items() if value]:
             raise RequestError(f"--resume {line(resume, 80)} runs what was planned: leave out {', '.join(idle)}")
         store = connect(create=False)
+        parting.command = typed()
         done = sweeping.resume_sweep(found, resume, store, outbox=kept, address=address, metric=metric, mode=mode)
-        metric, direction = metric or found.metric, mode or found.mode
     else:
         axes = parse_axes(over or [], type(found.laptop))
         fixed = parse_overrides(settings or [], type(found.laptop))
@@ -210,11 +213,12 @@ def sweep(
             mode=mode or found.mode,
         )
         planning.require_data(found, [plan.config(index) for index in range(len(plan.configs))])
-        metric, direction = plan.metric, plan.mode
         sweeping.prepare(resources, connecting.resolve(), address)
         store = connect()
         done = sweeping.run_sweep(plan, store, outbox=kept, address=address)
-    said = done.as_dict(metric, direction)
+    by = (done.metric, done.mode) if done.metric else (found.metric, found.mode)
+    ranked = ranking.rank(done.trials, *by, store)
+    said = done.as_dict() | {"best": ranked.as_dict()}
     try:
         judging.judge(done.sweep_run_id, store)
     except StoreError as error:  # the trials are worth having without it
@@ -222,13 +226,8 @@ def sweep(
     if as_json:
         showing.emit(said)
     else:
-        showing.console().print(showing.sweep_table(done.trials, metric, direction))
-        best = said["best"]
-        tell(
-            f"best {metric}: {best['metrics'][metric]:.4g} in {best['run_id']}"
-            if best
-            else f"no trial recorded {metric}"
-        )
+        showing.console().print(showing.sweep_table(ranked))
+        tell(ranked.line())
         tell_links(store, found, done.name, done.sweep_run_id, done.trials)
     raise typer.Exit(0 if all(trial["status"] in ("finished", "stopped") for trial in said["trials"]) else 1)
 
@@ -248,6 +247,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Run the grids of figures, judge their claims, draw them."""
+    parting.command = typed(without="--fresh")  # which would begin anew once more
     limit = deciding.seed_limit(decide, most_seeds)
     chosen = registry.select(names or [], headline)
     kept = outbox()
@@ -320,14 +320,29 @@ def main() -> None:
         else:
             raise
     if isinstance(code, int) and code > 128:
-        word = "interrupted" if code == INTERRUPTED else "terminated"
-        tell(f"featurelab: {word}; what was recorded is kept")
+        parting.said = True
+        tell(f"featurelab: {parting.line(code - 128)}")
     sys.exit(code or 0)
+
+
+def _leaving() -> Callable[[int], NoReturn]:
+    """What ends this process at once: with its one line on what is standard error now, and its processes with it."""
+    stderr = os.dup(2)  # where Ray's lines are held back, 2 is another file
+
+    def leave(number: int) -> NoReturn:
+        shown = "\x1b[?25h" if os.isatty(stderr) else ""  # a bar hides the cursor
+        said = "" if parting.said else escaped(masked(f"featurelab: {parting.line(number)}")) + "\n"
+        with suppress(OSError):
+            os.write(stderr, f"{shown}{said}".encode())
+        kill_descendants()
+        os._exit(128 + number)
+
+    return leave
 
 
 def script() -> None:
     """`main` in a process of its own, which ends at once: to take apart all that was imported would take a second."""
-    with ExitStack() as leaving:
+    with at_once(_leaving()), ExitStack() as leaving:
         try:
             main()
         except SystemExit as end:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from featurelab.pipelines.engine.trial.signals import raised
 from featurelab.tracking.pages import serving
 from featurelab.tracking.store.connect import Store
 
@@ -19,8 +20,7 @@ def serve(store: Store, port: int) -> int:
     # password, which a command line would show to everybody on this machine.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": store.uri}
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    with subprocess.Popen(command, env=os.environ | environment, process_group=0) as server:
+    with raised(), subprocess.Popen(command, env=os.environ | environment, process_group=0) as server:
         try:
             serving(store, port)
             return server.wait()

@@ -1,6 +1,7 @@
 """What the commands of `featurelab` have in common: arguments, which a shell completes, and how they begin and end."""
 
 import functools
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.lazy import lazy
+from featurelab.pipelines.engine.trial.signals import parting, raised
 
 # These bring torch, Ray, MLflow or pandas: a command loads what it uses, and a listing none of them.
 comparing = lazy("featurelab.pipelines.engine.verdict.compare")
@@ -25,6 +27,7 @@ linking = lazy("featurelab.pipelines.engine.verdict.links")
 paging = lazy("featurelab.pipelines.engine.command.mlflow_pages")
 placing = lazy("featurelab.tracking.store.places")
 planning = lazy("featurelab.pipelines.engine.experiment.needs")
+ranking = lazy("featurelab.pipelines.engine.sweep.best")
 reading = lazy("featurelab.pipelines.engine.sweep.records")
 repeating = lazy("featurelab.pipelines.engine.verdict.rerun")
 reporting = lazy("featurelab.tracking.report")
@@ -75,12 +78,18 @@ From = Annotated[Path | None, typer.Option("--config", help="YAML or JSON file o
 AtScale = Annotated[Scale, typer.Option("--scale", help="Which preset.")]
 
 
+def typed(without: str = "") -> str:
+    """This command as it was typed, but for one option: it can be pasted."""
+    return shlex.join(["featurelab", *(word for word in sys.argv[1:] if word != without)])
+
+
 def working(command: Callable[..., None]) -> Callable[..., None]:
     """Decorator of the commands that run trials: standard output is for what they say, and Ray ends with them."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **options: Any) -> None:
         with showing.keeping_stdout():
+            parting.kept = False
             try:
                 command(*args, **options)
             finally:
@@ -92,7 +101,8 @@ def working(command: Callable[..., None]) -> Callable[..., None]:
 
 def connect(*, create: bool = True) -> Any:
     """The store of this environment; it is said where it is a copy whose artifacts lie elsewhere."""
-    store = connecting.connect(create=create)
+    with raised():  # a store that is half made goes away again
+        store = connecting.connect(create=create)
     if store.uri.startswith("sqlite:") and (said := placing.copied_from(storing.sqlite_path(store.uri))):
         tell(f"featurelab: {said}")
     return store

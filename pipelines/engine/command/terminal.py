@@ -19,7 +19,7 @@ from featurelab.tracking.numbers import measurement, named, number
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.claims import Verdict
     from featurelab.pipelines.engine.experiment.experiment import Experiment
-    from featurelab.pipelines.engine.trial.record import TrialRecord  # a listing shall not wait for pydantic
+    from featurelab.pipelines.engine.sweep.best import Ranked  # a listing shall not wait for pandas
 
 COLOURS = {
     "holds": "green",
@@ -118,20 +118,20 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
     return _table(title, ["verdict", "claim"], rows, whole=["verdict", "claim"])
 
 
-def sweep_table(trials: "Sequence[TrialRecord]", metric: str, mode: str, most: int = 30) -> Table:
+def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
     """The trials of a sweep, best first, `most` of them."""
-    sign = 1 if mode == "min" else -1
-    ranked = sorted(trials, key=lambda trial: (metric not in trial.metrics, sign * trial.metrics.get(metric, 0)))
-    title = f"{len(ranked)} trials" + (f", the best {most}" if len(ranked) > most else "")
+    trials, metric = ranked.trials, ranked.metric
+    title = f"{len(trials)} trials" + (f", the best {most}" if len(trials) > most else "")
+    at = "" if ranked.step is None else f" at step {ranked.step}"
     rows = [
         [
             _cell(trial.status),
-            _cell(trial.metrics.get(metric)),
+            _cell(ranked.values.get(trial.run_id, trial.metrics.get(metric) if not at else None)),
             f"{_plain(trial.name)}\n[dim]{_plain(trial.run_id)}[/dim]",
         ]
-        for trial in ranked[:most]
+        for trial in trials[:most]
     ]
-    return _table(title, ["status", metric, "trial"], rows, whole=["status", "trial"])
+    return _table(title, ["status", f"{metric}{at}", "trial"], rows, whole=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:

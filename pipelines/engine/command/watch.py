@@ -1,11 +1,12 @@
-"""How far one trial is, for the person who waits for it: step, loss and time left, as a bar on a terminal."""
+"""How far one trial is, for the person who waits for it: step, loss, elapsed time and time left, as a bar."""
 
 from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
+from featurelab.pipelines.engine.sweep.times import Elapsed, Left
 from featurelab.tracking.lines import shortened
 
 
@@ -18,18 +19,19 @@ class TrialBar:
 
     def __init__(self, title: str, metric: str) -> None:
         self._metric, self._loss = metric, ""
+        self._fits, self._step = 0, 0
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=10),
-            TextColumn("step {task.fields[step]} {task.fields[loss]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[at]}"),
+            TextColumn("{task.fields[loss]}"),
+            Elapsed(),
+            Left(),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(shortened(title, 24), total=None, step=0, loss="")
+        self._task = self._bar.add_task(shortened(title, 24), total=None, at="starting", loss="", of="")
 
     def __enter__(self) -> "TrialBar":
         self._bar.start()
@@ -46,8 +48,16 @@ class TrialBar:
         name = self._metric if self._metric in metrics else next(iter(losses), "")
         if name and (name == self._metric or not self._loss.startswith(self._metric)):
             self._loss = f"{name} {metrics[name]:.4g}"
-        self._bar.update(self._task, step=step, loss=self._loss)
+        self._bar.update(self._task, loss=self._loss)
+        if not self._fits:
+            self._bar.update(self._task, at=f"step {step}")
 
-    def reached(self, step: int, share: float) -> None:
-        """A fit has taken `step` steps, which are this share, in [0, 1], of it."""
-        self._bar.update(self._task, total=1.0, completed=share, step=step)
+    def reached(self, step: int, steps: int) -> None:
+        """A fit has taken `step` of its `steps` optimiser steps; one that begins anew is the next fit of the trial."""
+        if not self._fits or step < self._step:
+            self._fits += 1
+            self._bar.reset(self._task, total=steps, completed=step) if self._fits > 1 else None
+        self._step = step
+        fit = f"fit {self._fits}, " if self._fits > 1 else ""
+        of = " of this fit" if self._fits > 1 else ""  # how many there will be, nobody says
+        self._bar.update(self._task, total=steps, completed=step, at=f"{fit}step {step}/{steps}", of=of)

@@ -1,5 +1,6 @@
 """Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
@@ -32,6 +33,7 @@ from featurelab.pipelines.engine.sweep.records import (
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
 from featurelab.pipelines.engine.sweep.sharing import require
+from featurelab.pipelines.engine.trial.signals import parting
 from featurelab.tracking.lines import quoted
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source
@@ -106,11 +108,23 @@ def run_sweeps(
                 f"a sweep called {name} exists: continue it with --resume {name}, or choose another --name"
             )
     prepare((resumed[0].plan if resumed else plans[0]).resources, store.uri, address)
-    opened = [
-        Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
-        for plan, name in zip(plans, names, strict=True)
-    ]
-    return conduct([*resumed, *opened], store, outbox, title=title, ended=ended)
+
+    def opening() -> list[Opened]:
+        opened = [
+            Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
+            for plan, name in zip(plans, names, strict=True)
+        ]
+        if opened:
+            parting.command = parting.command or _resuming(plans[0], names[0], address)
+        return [*resumed, *opened]
+
+    return conduct(opening, store, outbox, title=title, ended=ended)
+
+
+def _resuming(plan: Plan, name: str, address: str | None) -> str:
+    """The command that resumes a sweep."""
+    command = ["featurelab", "sweep", plan.experiment, "--resume", name]
+    return shlex.join(command + (["--address", address] if address else []))
 
 
 def open_reading(plan: Plan, sweep_run_id: str, store: Store) -> str:
@@ -145,7 +159,8 @@ def resume_sweep(
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
-    (finished,) = conduct([reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
+    parting.kept, parting.command = True, parting.command or _resuming(plan, name, address)
+    (finished,) = conduct(lambda: [reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
     return finished
 
 

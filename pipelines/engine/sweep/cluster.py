@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.sweep import workarounds
+from featurelab.pipelines.engine.sweep.reasons import cause
+from featurelab.pipelines.engine.sweep.session import session_folder
 from featurelab.pipelines.engine.trial.place import UMASK
 from featurelab.tracking.lines import line, quoted
 
@@ -36,19 +38,19 @@ def connect_ray(address: str | None) -> None:
     workarounds.quieten()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
-        with private():
-            ray.init(address="local", include_dashboard=False, **quiet)
+        with private(), workarounds.keeping_signal_handlers():
+            ray.init(address="local", include_dashboard=False, _temp_dir=session_folder(), **quiet)
         return
     if target != "auto":
         _check_listening(target)
     try:
-        with _one_line_at_most():
+        with _one_line_at_most(), workarounds.keeping_signal_handlers():
             ray.init(address=target, **quiet)
     except Exception as error:
         if isinstance(error, ray.exceptions.AuthenticationError) or "InvalidAuthToken" in str(error.__cause__):
             wanted = "the token of the Ray cluster is wanted in ~/.ray/auth_token or RAY_AUTH_TOKEN"
             raise RequestError(f"{wanted} (--address {line(target, 80)})") from None
-        raise RequestError(f"no Ray cluster at {line(target, 80)}: {line(str(error), 200)}") from None
+        raise RequestError(f"no Ray cluster at {line(target, 80)}: {cause(error, 200)}") from None
 
 
 @contextmanager

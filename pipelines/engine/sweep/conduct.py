@@ -2,12 +2,14 @@
 
 import logging
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from featurelab.pipelines.engine.sweep.cluster import alive, connect_ray
 from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
+from featurelab.pipelines.engine.sweep.reasons import cause
 from featurelab.pipelines.engine.sweep.records import JUDGING, end_sweep, how_trials_went
 from featurelab.pipelines.engine.sweep.settle import Told, settle
 from featurelab.pipelines.engine.sweep.sharing import at_once, requests
@@ -28,7 +31,7 @@ from featurelab.pipelines.engine.sweep.workarounds import fallen, survive_lack_o
 from featurelab.pipelines.engine.sweep.worker import Jobs
 from featurelab.pipelines.engine.trial.place import SETTINGS
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.trial.signals import Enough, Terminated, raised
+from featurelab.pipelines.engine.trial.signals import Enough, Held, as_exception, held_back, parting, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.bound import Bound
 from featurelab.tracking.outbox.journal import Busy
@@ -43,14 +46,14 @@ INTERRUPTED = "the sweep was interrupted"
 
 
 def conduct(
-    sweeps: Sequence[Opened],
+    opening: Callable[[], Sequence[Opened]],
     store: Store,
     outbox: Path,
     *,
     title: str = "",
     ended: Callable[[Finished], Any] = lambda finished: None,
 ) -> list[Finished]:
-    """Run the trials of these sweeps, one sweep after another but without a pause between them.
+    """Run the trials of the sweeps that `opening` opens, one sweep after another but without a pause between them.
 
     They share the scheduler and the resources of the first. Each is closed, and given to `ended`, as soon as its last
     trial is over, beside the others that still run; interrupted, those that were not over are closed as killed. Trials
@@ -61,7 +64,9 @@ def conduct(
     where trials do not record what they shall be ranked by, or where the store could not be told in the end what
     became of a sweep.
     """
-    with ExitStack() as held:
+    with _ended_by_signals(), held_back() as signals, ExitStack() as held:
+        sweeps = opening()
+        parting.kept = True
         for sweep in sweeps:
             try:
                 held.enter_context(exclusive_lock(outbox, sweep.run_id))
@@ -72,9 +77,19 @@ def conduct(
                 store.reopen_run(sweep.run_id)
                 store.set_tags(sweep.run_id, {"status": "running"} | introduction())
         held.enter_context(heartbeat(sweeps[0].run_id, store))
-        results = Conducted(sweeps, store, outbox, title, ended).run()
+        results = Conducted(sweeps, store, outbox, title, ended, signals).run()
         sync(outbox, known=store.uri)  # what earlier crashes left, once: a store that is away costs seconds
         return results
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Inside, signals to end raise KeyboardInterrupt, the only one that Tune lets through; outside, what they are."""
+    with raised(lambda number: KeyboardInterrupt()) as came:
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise as_exception(came[0] if came else signal.SIGINT) from None
 
 
 class Conducted:
@@ -87,33 +102,42 @@ class Conducted:
         outbox: Path,
         title: str,
         ended: Callable[[Finished], Any],
+        signals: Held,
     ) -> None:
+        self._signals = signals
         self.sweeps, self.store, self.outbox, self.ended = sweeps, store, outbox, ended
         self.title = title or sweeps[0].plan.experiment.partition("/")[2]
         self.told = [Told() for _ in sweeps]
         self.broken_off, self._advice = "", ""  # why the sweeps ended early, and what to do about it
         self._began = [0.0] * len(sweeps)
         self._closing: dict[int, Future[Finished]] = {}
+        self._closed = [threading.Event() for _ in sweeps]  # set before a sweep is given to `ended`
         self._machines: set[str] = set()
         self._aside = ThreadPoolExecutor(1)
         self._ranking = Ranking(store)
 
     def run(self) -> list[Finished]:
         error: BaseException | None = None
-        with self._aside:
-            # a SIGTERM Ray, once started, would answer with an abort, and only a KeyboardInterrupt comes out of it
-            with raised(lambda number: KeyboardInterrupt()) as signals:
-                try:
-                    if any(sweep.indices for sweep in self.sweeps):
-                        self._run_trials()
-                except BaseException as end:
-                    error = end
-                    self._break_off(end)
-            for part in range(len(self.sweeps)):
-                self._close(part)
-            results = self._results()
-        if signals:
-            raise Terminated(signals[0]) from None
+        try:
+            if any(sweep.indices for sweep in self.sweeps):
+                with self._signals.let_through():
+                    self._run_trials()
+        except BaseException as end:
+            error = end
+            self._break_off(end)
+        for part in range(len(self.sweeps)):
+            self._close(part)
+        try:
+            for closed in self._closed:
+                closed.wait()
+            with self._signals.let_through():
+                results = self._results()
+        except KeyboardInterrupt:
+            self._leave_unjudged()
+            raise
+        self._aside.shutdown()
+        if self._signals.passed:
+            raise KeyboardInterrupt from None
         if self.broken_off not in ("", INTERRUPTED):
             advice = self._advice or f"what was recorded is kept, {self._again()}"
             raise RunError(f"{self.broken_off}: {advice}") from error
@@ -218,8 +242,8 @@ class Conducted:
         import ray
 
         if not self.broken_off:
-            ours = not isinstance(error, Exception)
-            self.broken_off = INTERRUPTED if ours else f"Ray broke off: {line(str(error), 300)}"
+            ours = self._signals.passed or not isinstance(error, Exception)
+            self.broken_off = INTERRUPTED if ours else fallen() or f"Ray broke off: {cause(error)}"
         address = ray.get_runtime_context().gcs_address if len(self._machines) > 1 else ""
         ray.shutdown()
         if address:
@@ -231,21 +255,36 @@ class Conducted:
         again = "the same command" if first.plan.kind == "reproduce" else f"--resume {first.name}"
         return f"{again} runs what is missing"
 
+    def _leave_unjudged(self) -> None:
+        """Mark the reproductions that were interrupted between their last trial and their verdicts."""
+        self._aside.shutdown(wait=False, cancel_futures=True)
+        for part, sweep in enumerate(self.sweeps):
+            judged = self._closing[part].done() and not self._closing[part].cancelled()
+            if sweep.plan.kind == "reproduce" and not judged:
+                with suppress(StoreError, MlflowException):
+                    end_sweep(self.store, sweep.run_id, "killed")
+
     def _close(self, part: int) -> None:
         if part not in self._closing:
-            self._closing[part] = self._aside.submit(self._closed, part)
+            self._closing[part] = self._aside.submit(self._finished, part)
 
-    def _closed(self, part: int) -> Finished:
+    def _finished(self, part: int) -> Finished:
+        try:
+            finished = self._settled(part)
+        finally:
+            self._closed[part].set()
+        if not self.broken_off:
+            _tell_troubles(finished.trials)
+            self.ended(finished)
+        return finished
+
+    def _settled(self, part: int) -> Finished:
         sweep, began = self.sweeps[part], self._began[part] or time.monotonic()
         options = {"broken_off": self.broken_off}
         trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, self.told[part], **options)
         seconds = time.monotonic() - began + (sweep.seconds or 0.0)
         _close_sweep(sweep, trials, self.store, seconds, killed=bool(self.broken_off))
-        finished = Finished(sweep.run_id, sweep.name, trials, seconds)
-        if not self.broken_off:
-            _tell_troubles(trials)
-            self.ended(finished)
-        return finished
+        return Finished(sweep.run_id, sweep.name, trials, seconds, sweep.plan.metric, sweep.plan.mode)
 
     def _results(self) -> list[Finished]:
         try:

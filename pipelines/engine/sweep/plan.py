@@ -105,14 +105,13 @@ class Finished:
     name: str
     trials: list[TrialRecord]
     seconds: float
+    metric: str = ""  # which ranks them; empty where the plan leaves that to the experiment
+    mode: Mode = "min"
 
-    def as_dict(self, metric: str, mode: Mode) -> dict[str, Any]:
-        """The sweep as `featurelab sweep --json` prints it; `best` is None when no trial recorded the metric."""
-        ranked = [trial for trial in self.trials if trial.went_well and metric in trial.metrics]
-        best = (min if mode == "min" else max)(ranked, key=lambda trial: trial.metrics[metric], default=None)
+    def as_dict(self) -> dict[str, Any]:
+        """The sweep as `featurelab sweep --json` prints it, but for its best trial."""
         return {
             "sweep_run_id": self.sweep_run_id,
             "name": self.name,
             "trials": [trial.as_dict() for trial in self.trials],
-            "best": best.as_dict() if best else None,
         }

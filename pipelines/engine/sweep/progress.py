@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from ray.tune.progress_reporter import TrialProgressCallback
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from featurelab.pipelines.engine.errors import tell
 from featurelab.pipelines.engine.sweep.settle import Told
+from featurelab.pipelines.engine.sweep.times import Elapsed, Left
 
 EVERY = 30.0  # seconds between two lines where nobody watches a bar
 
@@ -64,9 +65,8 @@ class SweepProgress(TrialProgressCallback):
             BarColumn(bar_width=12),
             MofNCompleteColumn(),
             TextColumn("{task.fields[counts]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            Elapsed(),
+            Left(),
             console=console,
             disable=not console.is_terminal,
         )

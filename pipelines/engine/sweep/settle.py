@@ -1,6 +1,5 @@
 """Trials that could not say how they ended, brought into a final state."""
 
-import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -8,15 +7,13 @@ from pathlib import Path
 
 from featurelab.pipelines.engine.sweep.cluster import on_other_nodes
 from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.sweep.reasons import why
 from featurelab.pipelines.engine.sweep.records import read_trials
-from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import Store
 
 LEAVING = 20.0  # seconds that worker processes get to let go of their journals when a sweep is ended
-DIED = "its worker process died"
 DELETED = "its run was deleted from the store"
 STOPPED = "stopped early by the scheduler"
 
@@ -57,7 +54,7 @@ def settle(
                 status, reason = "killed", f"{broken_off} before it began"
             else:
                 status, reason = "failed", told.reasons.get(index, DELETED)
-                reason = _why(told.errors[index]) if index in told.errors else reason
+                reason = why(told.errors[index]) if index in told.errors else reason
             trials[index] = TrialRecord(
                 experiment=plan.experiment,
                 config=config,
@@ -81,8 +78,8 @@ def _end(trial: TrialRecord, store: Store, told: Told, broken_off: str, unsent: 
         elif unsent:
             tags["reason"] = f"what it recorded could not be sent: {unsent}"
         else:
-            why = told.reasons.get(trial.index) or _why(told.errors.get(trial.index, ""))
-            tags["reason"] = broken_off or why
+            own = told.reasons.get(trial.index) or why(told.errors.get(trial.index, ""))
+            tags["reason"] = broken_off or own
         store.set_tags(trial.run_id, tags)
     elif trial.went_well:
         mlflow_status = "FINISHED"
@@ -102,13 +99,3 @@ def send_rest(outbox: Path, run_ids: Collection[str], patience: float, uri: str)
     while set(run_ids) & set((sent := sync(outbox, known=uri)).busy) and time.monotonic() < deadline:
         time.sleep(0.2)
     return sent.failed
-
-
-def _why(error: str) -> str:
-    """Why a trial did not come to its end by itself, from what Ray says: the state of its process, or a traceback."""
-    if NO_MEMORY in error:
-        return NO_MEMORY
-    if not error or re.search("^The actor ", error, re.MULTILINE):
-        return DIED
-    last = [text for text in error.splitlines() if text.strip()][-1]
-    return line(re.sub(r"^[\w.]+\.StoreError: ", "", last), 300)

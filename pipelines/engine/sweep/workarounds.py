@@ -5,8 +5,13 @@ it.
 """
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from featurelab.pipelines.engine.trial.signals import ENDING
 from featurelab.tracking.lines import SECRET_NAME
 
 NO_MEMORY = "the memory of its machine ran out"
@@ -43,6 +48,38 @@ def keep_secrets() -> None:
     named.difference_update([name for name in named if SECRET_NAME.search(name)])
 
 
+@contextmanager
+def keeping_signal_handlers() -> Iterator[None]:
+    """Let Ray start or be joined without taking over this process's signals.
+
+    Its own handler for SIGTERM would exit with status 15, and the one that it sets in C++ would abort. While its C++
+    part starts, which holds Python up too, signals wait.
+    """
+    from ray import _raylet
+    from ray._private import utils
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    raylet: Any = _raylet
+    known, CoreWorker = utils.set_sigterm_handler, raylet.CoreWorker
+
+    def quietly(*args: Any, **options: Any) -> Any:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            return CoreWorker(*args, **options)
+        finally:
+            for number in ENDING:
+                signal.signal(number, signal.getsignal(number))  # known to Python as ever, set anew for the process
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    utils.set_sigterm_handler, raylet.CoreWorker = (lambda handler: None), quietly
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler, raylet.CoreWorker = known, CoreWorker
+
+
 def quieten() -> None:
     """Leave out what Ray prints, dumps of its state among it, where a process of its own dies: we say so."""
     from ray._private import worker
@@ -58,6 +95,8 @@ def fallen() -> str:
     from ray._private import worker
 
     node: Any = worker._global_node
+    if node and node.is_head() and not os.path.isdir(node.get_sockets_dir_path()):
+        return f"Ray's session folder {node.get_session_dir_path()} was removed"
     dead = sorted({kind for kind, _ in node.dead_processes()} & {"raylet", "gcs_server"}) if node else []
     return f"Ray's {' and '.join(dead)} died" if dead else ""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.sweep.plan import Opened
-from featurelab.tracking.lines import line
+from featurelab.pipelines.engine.sweep.reasons import cause
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,7 @@ def _data_parallel(index: int, sweep: Opened, jobs: Jobs) -> dict[str, Any]:
         try:
             trainer.fit()
         except Exception as error:  # the run itself says what happened; Ray's wrapping of it is not for the user
-            reason = line(str(error).partition("\n")[0] or type(error).__name__)
-            return {"run_id": "", "status": "failed", "reason": reason}
+            return {"run_id": "", "status": "failed", "reason": cause(str(error).partition("\n")[0] or error)}
     return {"run_id": "", "status": "finished", "reason": ""}
 
 

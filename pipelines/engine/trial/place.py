@@ -16,7 +16,7 @@ UMASK = "FEATURELAB_UMASK"  # of the process that started Ray, for its workers
 SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that trials elsewhere shall have too
 
 
-Reached = Callable[[int, float], None]
+Reached = Callable[[int, int], None]  # which step of how many
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""Signals that end a process, as exceptions, so that what runs can say what became of it."""
+"""Signals that end a process: as exceptions where something has to be closed first, and else at once."""
 
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-TELLING = (signal.SIGTERM, signal.SIGHUP)  # beside SIGINT, which Python raises as KeyboardInterrupt
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SAME = 1.0  # seconds within which a second signal is the first again: a closed terminal sends SIGHUP more than once
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -17,6 +22,7 @@ class Terminated(BaseException):
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
+        self.number = number
         self.status = 128 + number  # the exit status that shells give a process which the signal ended
 
 
@@ -28,29 +34,97 @@ class Enough(Exception):
         self.advice = advice
 
 
-@contextmanager
-def raised(error: Callable[[int], BaseException] = Terminated) -> Iterator[list[int]]:
-    """Inside, SIGTERM and SIGHUP raise `error` of their number, unless the process was started to ignore them (nohup).
+class Parting:
+    """What the last line of a command says when a signal ends it."""
 
-    Gives the list of those that came. Only a main thread can; in any other nothing is changed. The same holds for
-    `held_back`.
+    kept: bool | None = None  # whether it has recorded anything; None where a command records nothing of its own
+    run_id = ""  # the only run of the command
+    command = ""  # continues what was begun
+    said = False
+
+    def line(self, number: int) -> str:
+        word = "interrupted" if number == signal.SIGINT else "terminated"
+        if self.kept is None:
+            return word
+        if not self.kept:
+            return f"{word} before anything was recorded"
+        said = f"{word}; what was recorded is kept"
+        if self.command:
+            return f"{said}. Continue with: {self.command}"
+        return f"{said} in run {self.run_id}, which featurelab rerun {self.run_id} repeats" if self.run_id else said
+
+
+parting = Parting()
+_leave: Callable[[int], Any] | None = None
+
+
+def as_exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+@contextmanager
+def at_once(leave: Callable[[int], NoReturn]) -> Iterator[None]:
+    """Inside, signals to end call `leave(number)`, which ends this process.
+
+    An exception would not do: raised in a callback of a weak reference, as imports and Ray have them, it is ignored.
+    What was started to ignore a signal (nohup) still ignores it. Like `raised` and `held_back`, this changes nothing
+    outside the main thread.
+    """
+    global _leave
+    _leave = leave
+    try:
+        with _handled(ENDING, lambda number, before: lambda number, frame: leave(number)):
+            yield
+    finally:
+        _leave = None
+
+
+@contextmanager
+def raised(error: Callable[[int], BaseException] = as_exception) -> Iterator[list[int]]:
+    """Inside, signals to end raise `error` of their number. Gives the list of those that came.
+
+    A second signal ends the process at once: whoever sends it does not want to wait.
     """
     came: list[int] = []
+    since = 0.0
 
-    def end(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        raise error(number)
+    def handler(number: signal.Signals, before: Any) -> Handler:
+        def end(_: int, frame: FrameType | None) -> None:
+            nonlocal since
+            if came:
+                if time.monotonic() - since > SAME:
+                    _leave(number) if _leave else _as_before(number, before)
+                return
+            since = time.monotonic()
+            came.append(number)
+            raise error(number)
 
-    with _handled(TELLING, lambda number, before: end):
-        yield came
+        return end
+
+    def unheard(ignored: Any) -> None:
+        """Python has ignored our exception, raised where none can be: send the signal again."""
+        if came and isinstance(ignored.exc_value, (KeyboardInterrupt, Terminated)):
+            number = came.pop()
+            threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+        else:
+            known(ignored)
+
+    known = sys.unraisablehook
+    sys.unraisablehook = unheard
+    try:
+        with _handled(ENDING, handler):
+            yield came
+    finally:
+        sys.unraisablehook = known
 
 
 class Held:
-    """Signals that wait, but for the time in which they are let through."""
+    """Signals that wait, except while they are let through."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], Any]] = []
         self._through = False
+        self.passed = False  # whether one has got through
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
@@ -63,13 +137,16 @@ class Held:
 
     def pass_on(self) -> None:
         while self._waiting:
+            self.passed = True
             self._waiting.pop()()
 
     def handler(self, number: signal.Signals, before: Any) -> Handler:
         def handle(_: int, frame: FrameType | None) -> None:
-            if self._through or self._waiting:
+            if self._through or self._waiting or self.passed:
+                self.passed = True
                 _as_before(number, before)
-            self._waiting.append(lambda: _as_before(number, before))
+            else:
+                self._waiting.append(lambda: _as_before(number, before))
 
         return handle
 
@@ -78,9 +155,37 @@ class Held:
 def held_back() -> Iterator[Held]:
     """Inside, the first signal to end waits until what must not be cut in two is done; a second one does not."""
     held = Held()
-    with _handled((signal.SIGINT, *TELLING), held.handler):
+    with _handled(ENDING, held.handler):
         yield held
     held.pass_on()
+
+
+def kill_descendants() -> None:
+    """Kill all processes that this one has started, and those that they have."""
+    found: set[int] = set()
+    while fresh := _descendants() - found:
+        for pid in fresh:  # one that is stopped starts no further ones
+            _send(pid, signal.SIGSTOP)
+        found |= fresh
+    for pid in found:
+        _send(pid, signal.SIGKILL)
+
+
+def _descendants() -> set[int]:
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it may end meanwhile
+            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return set(found[1:])
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 @contextmanager

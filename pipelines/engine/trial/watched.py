@@ -8,18 +8,24 @@ from featurelab.pipelines.engine.trial.place import Reached
 
 
 class Watched(pl.Callback):
-    """Tells `reached(step, share)` after every batch; it changes nothing and keeps nothing."""
+    """Tells `reached(step, steps)`, in optimiser steps, as a fit begins and after every batch.
+
+    It changes nothing and keeps nothing. A fit without a last step tells nothing.
+    """
 
     def __init__(self, reached: Reached) -> None:
         self._reached = reached
+        self._steps = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._steps = trainer.estimated_stepping_batches
+        self._tell(trainer)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.max_steps > 0:
-            share = trainer.global_step / trainer.max_steps
-        elif trainer.max_epochs and trainer.max_epochs > 0:
-            share = (trainer.current_epoch + (batch_idx + 1) / float(trainer.num_training_batches)) / trainer.max_epochs
-        else:
-            return
-        self._reached(trainer.global_step, min(share, 1.0))
+        self._tell(trainer)
+
+    def _tell(self, trainer: pl.Trainer) -> None:
+        if 0 < self._steps < float("inf"):
+            self._reached(min(trainer.global_step, int(self._steps)), int(self._steps))

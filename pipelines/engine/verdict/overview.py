@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from featurelab.pipelines.engine.sweep.best import finished
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def overview(title: str, trials: Sequence[TrialRecord], axes: Sequence[str], met
     """The last value of the metric against each axis.
 
     Every trial is a point, hollow where it was stopped early; a bar marks the median of those that share a value, a
-    ring the best trial. Trials without a finite value are counted below.
+    ring the best of those that finished. Trials without a finite value are counted below.
     """
     from matplotlib.figure import Figure
 
@@ -28,7 +29,9 @@ def overview(title: str, trials: Sequence[TrialRecord], axes: Sequence[str], met
     rows, cols = math.ceil(len(varied) / COLUMNS), min(COLUMNS, len(varied))
     figure = Figure(figsize=(0.8 + 3.2 * max(cols, 2), 0.9 + 2.9 * rows), layout="constrained")
     panels = figure.subplots(rows, cols, squeeze=False, sharey=True)
-    best = (min if mode == "min" else max)(measured, key=lambda trial: trial.metrics[metric], default=None)
+    values = finished(measured, metric)
+    first = (min if mode == "min" else max)(values, key=lambda run_id: values[run_id], default=None)
+    best = next((trial for trial in measured if trial.run_id == first), None)
     for place, axis in enumerate(varied):
         _panel(panels.flat[place], measured, axis, metric, best)
         panels.flat[place].set(xlabel=axis, ylabel=metric if place % cols == 0 else "")

@@ -1,8 +1,11 @@
 """What is said of a sweep while it runs, where nobody looks at a terminal."""
 
+import io
+import re
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from featurelab.pipelines.engine.sweep import progress
 from featurelab.pipelines.engine.sweep.progress import SweepProgress
@@ -67,3 +70,25 @@ def test_what_became_of_each_trial_is_told_apart(clock, conducted):
         shown.on_trial_error(0, [], trial(3))
     assert (conducted.told[0].stopped, conducted.told[0].reasons) == ({1}, {2: "KeyError: 'x'"})
     assert conducted.calls == [("start", 0), ("ended", 0), ("over", 0)]
+
+
+def test_on_a_terminal_the_bar_says_which_time_is_elapsed_and_which_is_left(conducted, monkeypatch):
+    now = [50.0]
+    options = {"get_time": lambda: now[0]}
+    bar = progress.Progress
+    monkeypatch.setattr(progress, "Progress", lambda *columns, **given: bar(*columns, **given | options))
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=io.StringIO(), force_terminal=True))
+
+    def frame(shown):
+        page = Console(file=io.StringIO(), width=120)
+        page.print(shown._bar.get_renderable())
+        return " ".join(re.sub(r"[━╸╺]", "", page.file.getvalue()).split())
+
+    with SweepProgress("night", [(0, i) for i in range(4)], conducted) as shown:
+        now[0] += 5
+        shown.on_trial_start(0, [], trial(0))
+        assert frame(shown) == "night 0/4 1 running, 0 failed 0:00:05 elapsed"
+        for index in range(2):
+            now[0] += 10
+            shown.on_trial_complete(0, [], trial(index, status="finished"))
+        assert frame(shown) == "night 2/4 0 running, 0 failed 0:00:25 elapsed 0:00:20 left"

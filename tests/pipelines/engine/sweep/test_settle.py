@@ -90,7 +90,7 @@ def test_the_end_of_a_sweep_sends_what_an_earlier_crash_left(store, sweep, tmp_p
     for run_id in runs:
         store.set_tags(run_id, {"status": "finished"})
         store.end_run(run_id, "FINISHED")
-    conduct([Opened(plan, "cut", sweep_run_id, indices=[])], store, tmp_path)
+    conduct(lambda: [Opened(plan, "cut", sweep_run_id, indices=[])], store, tmp_path)
     assert store.get_run(earlier).data.metrics["loss/train"] == 0.5
     assert not journal.exists()
 

@@ -1,0 +1,32 @@
+"""Columns of a bar that say which time is which."""
+
+from datetime import timedelta
+
+from rich.progress import ProgressColumn, Task
+from rich.text import Text
+
+
+class Elapsed(ProgressColumn):
+    """`0:00:07 elapsed`, of the whole command even where the bar begins anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[int, float] = {}
+
+    def render(self, task: Task) -> Text:
+        first = self._before.setdefault(task.id, task.start_time or task.get_time())
+        return Text(f"{_shown(task.get_time() - first)} elapsed", style="progress.elapsed")
+
+
+class Left(ProgressColumn):
+    """`0:00:16 left`; nothing as long as that is unknown."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining if task.total and not task.finished else None
+        return Text(f"{_shown(left)} left{task.fields.get('of', '')}" if left is not None else "", style="cyan")
+
+
+def _shown(seconds: float) -> str:
+    return str(timedelta(seconds=max(0, round(seconds))))
