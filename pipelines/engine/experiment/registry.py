@@ -10,13 +10,11 @@ from types import ModuleType
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-
-GROUP = "featurelab.experiments"
-
+from featurelab.pipelines.engine.experiment.installing import GROUP, not_installed
 
 def systems() -> list[str]:
     """Names of all systems, ours first."""
-    theirs = {entry.name.partition("/")[0] for entry in entry_points(group=GROUP)}
+    theirs = {_system(entry) for entry in entry_points(group=GROUP)}
     return list(dict.fromkeys([*_our_systems(), *sorted(theirs)]))
 
 
@@ -26,7 +24,7 @@ def experiments(system: str | None = None) -> list[Experiment]:
     Raises `RequestError` for an unknown system.
     """
     if system is not None and system not in systems():
-        raise unknown("system", system, systems())
+        raise _not_installed(system) or unknown("system", system, systems())
     found: dict[str, Experiment] = {}
     for name in [system] if system else systems():
         for experiment in sorted([*_ours(name), *_theirs(name)], key=_place):
@@ -42,7 +40,7 @@ def find(name: str) -> Experiment:
         for experiment in experiments(system):
             if experiment.name == name:
                 return experiment
-    raise unknown("experiment", name, [experiment.name for experiment in experiments()])
+    raise _not_installed(name) or unknown("experiment", name, [experiment.name for experiment in experiments()])
 
 
 def select(names: list[str], headline: bool = False) -> list[Experiment]:
@@ -78,11 +76,22 @@ def _ours(system: str) -> Iterator[Experiment]:
 
 def _theirs(system: str) -> Iterator[Experiment]:
     for entry in entry_points(group=GROUP):
-        if entry.name.partition("/")[0] == system:
+        if _system(entry) == system:
             declared = [experiment for experiment in _loaded(entry) if experiment.system == system]
             if not declared:
                 raise RequestError(f"{entry.value} declares no experiment of {system}, which its entry point names")
             yield from declared
+
+
+def _not_installed(name: str) -> RequestError | None:
+    installed = {entry.name.replace("/", ".") for entry in entry_points(group=GROUP)}
+    hint = not_installed(name) if name.replace("/", ".") not in installed else ""
+    return RequestError(hint) if hint else None
+
+
+def _system(entry: EntryPoint) -> str:
+    """The system that an entry point names as `system`, `system.experiment` or `system/experiment`."""
+    return re.split(r"[./]", entry.name, maxsplit=1)[0]
 
 
 def _loaded(entry: EntryPoint) -> Iterator[Experiment]:
