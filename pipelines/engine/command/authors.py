@@ -96,4 +96,6 @@ def check(
         tell(f"{name}: {gap}")
     if gaps:
         raise RunError(f"{name} lacks {len(gaps)} thing{'s' * (len(gaps) > 1)}")
-    tell(f"{name}: {len(experiment.small_configs())} trials, {len(experiment.claims)} claims, figure drawn: all there")
+    trials, claims = len(experiment.small_configs()), len(experiment.claims)
+    said = f"{trials} trial{'s' * (trials > 1)}, {claims} claim{'s' * (claims > 1)}, figure drawn: all there"
+    tell(f"{name}: {said}")

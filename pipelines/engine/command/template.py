@@ -89,7 +89,7 @@ def train(config, recorder):
 def cost(config):
     sizes = {"dim": 16, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
     steps = config.epochs * -(-config.n_train // config.batch_size)
-    return mlp_cost(**sizes, steps=steps, measures=config.epochs // 2)
+    return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 
 
 # A sentence, and what to measure for it on the trials of one seed. `expect` says with which values it holds, `paper`

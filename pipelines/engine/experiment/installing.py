@@ -14,11 +14,13 @@ def not_installed(name: str) -> str:
         return ""
     entry = f'"{system}.{experiment}" = "{system}.{experiment}:figure"'
     points = entry_points(Path("pyproject.toml"))
-    named = {f"{system}/{experiment}", f"{system}.{experiment}", system} & points.keys()
-    if named:
+    if any(known.replace("/", ".") in (f"{system}.{experiment}", system) for known in points) or (
+        not experiment and any(known.replace("/", ".").startswith(f"{system}.") for known in points)
+    ):
         return f"{name} is not installed: pip install -e . (again after each change of entry points in pyproject.toml)"
     if experiment and any(Path(folder, system, f"{experiment}.py").is_file() for folder in (".", "src")):
-        return f'{name} is not installed: add {entry} to [project.entry-points."{GROUP}"] in pyproject.toml, then pip install -e .'
+        table = f'[project.entry-points."{GROUP}"]'
+        return f"{name} is not installed: add {entry} to {table} in pyproject.toml, then pip install -e ."
     return ""
 
 
