@@ -84,13 +84,18 @@ class Epochs:
         epoch = self.epoch
         seed = int(np.random.default_rng([self._seed, epoch, *b"loader"]).integers(2**63))
         generator = torch.Generator().manual_seed(seed)
-        for source in _drawing(self.loader):
-            source.generator = generator
         for sampler in (self.loader.sampler, self.loader.batch_sampler):
             if callable(set_epoch := getattr(sampler, "set_epoch", None)):
                 set_epoch(epoch)
-        for batch in self.loader:
-            yield apply_to_collection(batch, Tensor, self._given)
+        theirs = [(source, source.generator) for source in _drawing(self.loader)]
+        try:
+            for source, _ in theirs:
+                source.generator = generator
+            for batch in self.loader:
+                yield apply_to_collection(batch, Tensor, self._given)
+        finally:
+            for source, own in theirs:
+                source.generator = own
         self.epoch = epoch + 1
 
     def _given(self, part: Tensor) -> Tensor:

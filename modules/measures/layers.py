@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.parameter import is_lazy
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -47,7 +48,11 @@ def left_out(
     """
     known = layer_names(module)
     if measured is None:
-        measured = [name for name, layer in known.items() if isinstance(layer, kinds)]
+        # nn.MultiheadAttention never calls its output projection, which is of a type of its own
+        called = {
+            name: layer for name, layer in known.items() if not isinstance(layer, NonDynamicallyQuantizableLinear)
+        }
+        measured = [name for name, layer in called.items() if isinstance(layer, kinds)]
     covered = {id(param) for name in measured for param in known[name].parameters()}
     found = {}
     for name, param in module.named_parameters():

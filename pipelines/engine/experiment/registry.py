@@ -12,6 +12,7 @@ from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.installing import GROUP, not_installed
 
+
 def systems() -> list[str]:
     """Names of all systems, ours first."""
     theirs = {_system(entry) for entry in entry_points(group=GROUP)}

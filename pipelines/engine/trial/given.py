@@ -43,9 +43,7 @@ def as_data(data: Any, learner: pl.LightningModule, config: Config) -> Any:
             return TensorData(*parts, order_seed=config.streams.order, dtype=dtype or config.dtype)
     make = "torch.utils.data.DataLoader(dataset, batch_size=..., shuffle=True)"
     hint = f": give {make}" if isinstance(data, Dataset) or hasattr(data, "__getitem__") else ""
-    raise TypeError(
-        f"data must be a data module, a DataLoader or tensors (x, y), not {type(data).__name__}{hint}"
-    )
+    raise TypeError(f"data must be a data module, a DataLoader or tensors (x, y), not {type(data).__name__}{hint}")
 
 
 def _is_array(value: Any) -> bool:
@@ -104,4 +102,6 @@ def explained() -> Iterator[None]:
         if not MISMATCH.search(first):
             raise
         hint = "write dtype=config.dtype where data and networks are made, as in data.TensorData((x, y), dtype=config.dtype)"
-        raise TypeError(f"{first}: {hint}").with_traceback(error.__traceback__) from error  # which has the author's frame
+        raise TypeError(f"{first}: {hint}").with_traceback(
+            error.__traceback__
+        ) from error  # which has the author's frame
