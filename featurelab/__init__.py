@@ -1,8 +1,13 @@
 """The open laboratory for feature learning: published figures as judged, tracked, repeatable sweeps."""
 
+import sys
+
 import lazy_loader
 
 from featurelab import namesake
+from featurelab._families import Families
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+sys.meta_path.insert(0, Families(__name__, __all__))  # before what would look into folders and find a second copy
 namesake.warn()

@@ -25,6 +25,7 @@ from featurelab.tracking.store.connect import connect
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRANGER = "my_lab/weight_decay"
+THEIRS = "my_lab/"  # experiments of the packages that pages write
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -60,8 +61,10 @@ def test_every_documented_command_is_accepted(words: list[str]) -> None:
     name, said = parsed(words)
     names = [said["experiment"]] if said.get("experiment") else said.get("names") or []
     for experiment in names:
-        if experiment != STRANGER:
+        if not experiment.startswith(THEIRS):
             assert registry.select([experiment])
+    if names and names[0].startswith(THEIRS):
+        return
     if name == "run":
         experiment = registry.find(said["experiment"])
         experiment.preset(said["scale"]).but(**parse_overrides(said["settings"] or [], type(experiment.laptop)))
@@ -102,8 +105,8 @@ def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> N
         assert experiment.run_trial is not None
         kept: dict[str, float] = {}
         recorder = NullRecorder(listeners=[lambda metrics, step: kept.update(metrics)])
-        experiment.run_trial(experiment.laptop.but(steps=40), recorder)
-        assert {"loss/test", "effective_rank/0"} <= kept.keys()
+        experiment.run_trial(experiment.small_configs()[0], recorder)
+        assert experiment.metric in kept
 
 
 def install_stranger(site: Path) -> None:

@@ -31,6 +31,8 @@ from .linear_mixture import LinearMixture as LinearMixture
 from .linear_prompts import LinearPrompts as LinearPrompts
 from .linear_prompts import prompt as prompt
 from .linear_prompts import regressors as regressors
+from .loaders import LoaderData as LoaderData
+from .loaders import digest_of as digest_of
 from .metric_digits import digit_pictures as digit_pictures
 from .metric_digits import square_symmetry as square_symmetry
 from .metric_digits import symmetric_digits as symmetric_digits

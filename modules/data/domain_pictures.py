@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from featurelab.modules.dtypes import Dtype
+from featurelab.modules.dtypes import Dtype, dtype_name
 
 from .augment import Augmentation
 from .permuted import label_order
@@ -66,7 +66,7 @@ class HeldOutDomain(pl.LightningDataModule):
             raise ValueError(f"held_out must be one of at least two domains {list(domains)}, got {held_out!r}")
         self.held_out, self.training = held_out, tuple(known for known in domains if known != held_out)
         self.share, self.batch_size, self.augment = share, batch_size, augment
-        self.order_seed, self.name, self.floating = order_seed, name, getattr(torch, str(dtype))
+        self.order_seed, self.name, self.floating = order_seed, name, getattr(torch, dtype_name(dtype))
         self._pools = [x for x, _ in domains.values()]
         rows: dict[Part, list[NDArray[np.int64]]] = {"train": [], "validation": [], "test": []}
         for place, known in enumerate(domains):

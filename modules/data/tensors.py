@@ -110,8 +110,8 @@ class TensorData(pl.LightningDataModule):
 
     def __init__(
         self,
-        train: Pair,
-        test: Pair | None = None,
+        train: Pair | tuple[np.ndarray, np.ndarray],
+        test: Pair | tuple[np.ndarray, np.ndarray] | None = None,
         *,
         batch_size: int | None = None,
         order_seed: int = 0,
@@ -119,7 +119,9 @@ class TensorData(pl.LightningDataModule):
         name: str = "tensors",
         augment: Augmentation | None = None,
     ) -> None:
-        """Floating-point tensors are cast to `dtype`; integer ones (class labels) are kept.
+        """Tensors or arrays; floating-point ones are cast to `dtype`, integer ones (class labels) are kept.
+
+        In a trial write `dtype=config.dtype`, the type in which networks are trained unless `precision` says otherwise.
 
         `augment` changes training batches at random (`data.crop_and_flip`), never `train` itself or the test set.
 
@@ -192,6 +194,6 @@ class TensorData(pl.LightningDataModule):
         return pair[0].to(device), pair[1].to(device)
 
 
-def _cast(pair: Pair, dtype: torch.dtype) -> Pair:
-    x, y = (t.to(dtype) if t.is_floating_point() else t for t in pair)
+def _cast(pair: Pair | tuple[np.ndarray, np.ndarray], dtype: torch.dtype) -> Pair:
+    x, y = (t.to(dtype) if t.is_floating_point() else t for t in map(torch.as_tensor, pair))
     return x, y

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.parameter import is_lazy
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -31,8 +32,13 @@ def layer_names(module: nn.Module) -> dict[str, Layer]:
     return {".".join(path[shared:]) or "0": layer for path, layer in found.items()}
 
 
-def left_out(module: nn.Module, measured: Iterable[str], kinds: tuple[type[nn.Module], ...] = LAYERS) -> dict[str, str]:
+def left_out(
+    module: nn.Module, measured: Iterable[str] | None = None, kinds: tuple[type[nn.Module], ...] = LAYERS
+) -> dict[str, str]:
     """The weights that measuring the layers `measured`, names of `layer_names`, leaves out: {parameter: why}.
+
+    By default `measured` is every layer of these kinds. Without a forward pass a layer that is never called cannot be
+    told from the others: for these, pass what was measured.
 
     Weights are parameters of two or more dimensions, named as by `module.named_parameters()`, that belong to none of
     these layers: those of recurrent layers, attention, grouped and transposed convolutions and embeddings, matrices of
@@ -41,6 +47,12 @@ def left_out(module: nn.Module, measured: Iterable[str], kinds: tuple[type[nn.Mo
     layer.
     """
     known = layer_names(module)
+    if measured is None:
+        # nn.MultiheadAttention never calls its output projection, which is of a type of its own
+        called = {
+            name: layer for name, layer in known.items() if not isinstance(layer, NonDynamicallyQuantizableLinear)
+        }
+        measured = [name for name, layer in called.items() if isinstance(layer, kinds)]
     covered = {id(param) for name in measured for param in known[name].parameters()}
     found = {}
     for name, param in module.named_parameters():

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from authoring import installed
 from commandline import CommandLine
 
 NAME = "my_lab/rank"
@@ -15,18 +16,11 @@ def written(lab: CommandLine) -> CommandLine:
     here = lab.desk("written")
     said = here("new", NAME)
     assert said.err.splitlines()[:2] == ["wrote my_lab/rank.py", "wrote pyproject.toml"]
-    project = tomllib.loads((here.home / "pyproject.toml").read_text())["project"]
-    facts = here.home / "my_lab-0.1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    ((group, points),) = project["entry-points"].items()
-    lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
-    (facts / "entry_points.txt").write_text("\n".join(lines))
-    return here.elsewhere(here.home, PYTHONPATH=str(here.home))
+    return installed(here)
 
 
 def test_the_template_is_checked_run_judged_and_drawn_as_it_stands(written: CommandLine) -> None:
-    assert written("check", NAME).err == f"{NAME}: 6 trials, 1 claims, figure drawn: all there\n"
+    assert written("check", NAME).err == f"{NAME}: 6 trials, 1 claim, figure drawn: all there\n"
     (figure,) = written("reproduce", NAME, "--json").document["experiments"]
     assert (figure["name"], figure["trials"], figure["figure"]) == (NAME, 6, "figure.png")
     assert [claim["status"] for claim in figure["claims"]] == ["holds"]
@@ -36,14 +30,14 @@ def test_the_template_is_checked_run_judged_and_drawn_as_it_stands(written: Comm
 def test_check_names_what_a_figure_lacks(written: CommandLine) -> None:
     path = written.home / "my_lab" / "rank.py"
     whole = path.read_text()
-    constant = whole.replace('return runs.final("effective_rank/0", weight_decay=0.0) - ', "return 1 + 0 * ")
+    constant = whole.replace('return runs.final("accuracy/test", n_train=256) - ', "return 1 + 0 * ")
     path.write_text(constant.replace("@figure.cost\n", ""))
     try:
         said = written("check", NAME, code=1).err.splitlines()
     finally:
         path.write_text(whole)
     assert f"{NAME}: no cost is declared: @figure.cost" in said
-    assert f"{NAME}: claim rank_falls does not depend on what was measured" in said
+    assert f"{NAME}: claim more_samples_help does not depend on what was measured" in said
     assert said[-1] == f"featurelab: {NAME} lacks {len(said) - 1} things"
 
 
@@ -70,6 +64,12 @@ def test_a_file_that_exists_is_not_written_over(lab: CommandLine) -> None:
     file.write_text("mine")
     assert "exists already" in here("new", NAME, code=2).err
     assert file.read_text() == "mine"
-    said = here("new", "my_lab/other")
-    assert '"my_lab/other" = "my_lab.other:figure"' in said.out
+    assert "added an entry point to pyproject.toml" in here("new", "my_lab/other").err
+    points = tomllib.loads((here.home / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points == {
+        "featurelab.experiments": {"my_lab.other": "my_lab.other:figure", "my_lab.rank": "my_lab.rank:figure"}
+    }
+    (here.home / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    said = here("new", "my_lab/third")
+    assert '"my_lab.third" = "my_lab.third:figure"' in said.out
     assert "add to pyproject.toml" in said.err

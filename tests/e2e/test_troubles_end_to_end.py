@@ -3,11 +3,14 @@
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from commandline import CommandLine, Said, ended
 
+SOURCE = Path(__file__).with_name("stranger_lab.py").read_text().splitlines()
+BROKE = next(number for number, line in enumerate(SOURCE, 1) if "the trial broke" in line)
 RECORDED = [(0, 1.0), (1, 1 / 2), (2, 1 / 3)]
 
 
@@ -39,7 +42,7 @@ def test_a_sweep_goes_on_past_trials_that_end_badly(troubled: Said) -> None:
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
-        ("raise", "ZeroDivisionError: the trial broke"),
+        ("raise", f"ZeroDivisionError: the trial broke (stranger_lab.py:{BROKE} in trouble)"),
         ("nan", "loss/val is nan at step 3"),
         ("die", "its worker process died"),
         ("exit", "exit 3"),

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from featurelab.pipelines.engine.command.folders import folder
 from featurelab.pipelines.engine.command.settings import complete_experiments
 from featurelab.pipelines.engine.errors import RequestError, RunError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.lazy import lazy
-from featurelab.tracking.lines import quoted
+from featurelab.tracking.lines import escaped, masked, quoted
 
 checking = lazy("featurelab.pipelines.engine.verdict.check")
 
@@ -28,10 +29,8 @@ dependencies = ["feature-learning-lab"]
 [tool.setuptools]
 packages = ["{system}"]
 """
-ENTRY = """
-[project.entry-points."featurelab.experiments"]
-"{system}/{experiment}" = "{system}.{experiment}:figure"
-"""
+POINTS = '[project.entry-points."featurelab.experiments"]\n'
+ENTRY = '"{system}.{experiment}" = "{system}.{experiment}:figure"\n'  # setuptools warns of names with a slash
 
 
 def new(
@@ -55,19 +54,30 @@ def new(
     package.mkdir(parents=True, exist_ok=True)
     if not (package / "__init__.py").exists():
         (package / "__init__.py").write_text(f'"""The paper: authors, year, arXiv number. What {system} is about."""\n')
-    path.write_text(TEMPLATE.read_text().replace("template/weight_decay", name))
+    path.write_text(_named(TEMPLATE.read_text(), system, experiment))
     tell(f"wrote {path.relative_to(here)}")
     if ours:
         tell(f"next: featurelab check {name}")
         return
     entry = ENTRY.format(system=system, experiment=experiment)
-    if project.exists():
-        tell("add to pyproject.toml, so that it is found:")
-        typer.echo(entry.strip())
-    else:
-        project.write_text(PROJECT.format(system=system) + entry)
+    if not project.exists():
+        project.write_text(f"{PROJECT.format(system=system)}\n{POINTS}{entry}")
         tell("wrote pyproject.toml")
+    elif POINTS in (written := project.read_text()):
+        project.write_text(written.replace(POINTS, POINTS + entry, 1))
+        tell("added an entry point to pyproject.toml")
+    else:
+        tell("add to pyproject.toml, so that it is found:")
+        typer.echo(f"{POINTS}{entry}".strip())
     tell(f"next: pip install --editable . && featurelab check {name}")
+
+
+def _named(template: str, system: str, experiment: str) -> str:
+    """The template with the figure's name in place of its own, in each form in which it stands there."""
+    words = experiment.split("_")
+    template = template.replace("template/figure_name", f"{system}/{experiment}")
+    template = template.replace("FigureNameConfig", f"{''.join(word.capitalize() for word in words)}Config")
+    return template.replace("Figure name", " ".join(words).capitalize())
 
 
 def check(
@@ -75,9 +85,17 @@ def check(
 ) -> None:
     """Run a figure whole at its small size, and say what is missing: claims, drawing, cost, axes, seeds."""
     experiment = registry.find(name)
-    gaps = list(checking.missing(experiment))
+    try:
+        gaps = list(checking.missing(experiment))
+    except checking.Broken as broken:
+        kept = folder(".featurelab", "the folder") / "check.txt"
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(escaped(masked(broken.traceback), keep="\n\t"))
+        raise RunError(f"{name}: {broken} [traceback: {kept.relative_to(Path.cwd())}]") from None
     for gap in gaps:
         tell(f"{name}: {gap}")
     if gaps:
         raise RunError(f"{name} lacks {len(gaps)} thing{'s' * (len(gaps) > 1)}")
-    tell(f"{name}: {len(experiment.small_configs())} trials, {len(experiment.claims)} claims, figure drawn: all there")
+    trials, claims = len(experiment.small_configs()), len(experiment.claims)
+    said = f"{trials} trial{'s' * (trials > 1)}, {claims} claim{'s' * (claims > 1)}, figure drawn: all there"
+    tell(f"{name}: {said}")

@@ -82,12 +82,12 @@ def begin(
 
 @app.command("list")
 def list_(system: Annotated[str | None, typer.Argument(help="One system only.")] = None, as_json: Json = False) -> None:
-    """List the experiments."""
+    """List the experiments: a table; elsewhere than on a terminal one tab-separated line for each."""
     found = registry.experiments(system)
     if as_json:
         showing.emit([experiment.summary() for experiment in found])
     else:
-        showing.console().print(showing.experiment_table(found))
+        showing.list_experiments(found)
 
 
 @app.command()

@@ -1,6 +1,6 @@
-"""Weight decay lowers the rank of the first layer.
+"""Figure name: what it shows, in one line, which stands in listings.
 
-Say here what the figure shows, in which paper, with its formulas; the first line stands in listings.
+Say here what is trained on which data and what is measured, with its formulas, and which paper it is from.
 """
 
 # One import for all that an experiment is written in; libraries among it are loaded when they are first used.
@@ -17,71 +17,95 @@ from featurelab.pipelines import (
     loguniform,
     mlp_cost,
     nets,
+    np,
     probes,
 )
 
 
 # What a trial may vary. `seed`, `threads`, `device` and `precision` are there already.
-class RankConfig(Config):
-    dim: int = Field(16, ge=5, description="input coordinates")
-    n_train: int = Field(128, ge=1, description="training samples")
+class FigureNameConfig(Config):
+    n_train: int = Field(256, ge=1, description="training samples")
+    batch_size: int = Field(32, ge=1, description="samples in a batch")
     width: int = Field(64, ge=1, description="units of each hidden layer")
     lr: float = Field(0.05, gt=0, description="learning rate")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of every layer")
-    steps: int = Field(300, ge=1, description="optimiser steps")
+    epochs: int = Field(30, ge=1, description="passes over the training samples")
 
 
 # The figure is a sweep. `laptop` and `paper` are two presets of the same settings; `grid` makes the figure, seeds
 # included; `sweep_axes` are what one would search; `small` is a size at which the whole grid runs in seconds.
 figure = Experiment(
-    name="template/weight_decay",
+    name="template/figure_name",
     figure="Fig. 1",
-    title="Effective rank of the first layer against weight decay",
+    title="Figure name: test accuracy against the number of training samples",
     caption="Lines are means over seeds, bands their range.",
-    laptop=RankConfig(),
-    paper=RankConfig(width=1024, steps=3000),
-    grid={"weight_decay": [0.0, 0.1], "seed": [0, 1, 2]},
+    laptop=FigureNameConfig(),
+    paper=FigureNameConfig(width=1024, epochs=300),
+    grid={"n_train": [32, 256], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 256), "weight_decay": loguniform(1e-4, 1e-1)},
+    metric="accuracy/test",
+    mode="max",
     minutes=0.2,
-    small={"width": 16, "n_train": 32, "steps": 60},
+    small={"width": 16, "epochs": 10},
 )
 
 
-# One run. It knows neither Ray nor MLflow: a recorder takes what is measured. Data and initial weights have random
-# streams of their own, so that one can be changed without the other.
+# Your data: replace the body. Tensors or arrays; class labels are integers, other targets have shape (n, outputs).
+# What is random draws from `config.streams.data`, so that a wider network sees the same samples.
+#
+# From a torch.utils.data.Dataset or a dataset of Hugging Face, of which each sample fits into memory:
+#     x, y = next(iter(torch.utils.data.DataLoader(dataset, batch_size=len(dataset))))
+#     rows = datasets.load_dataset("name", split="train").with_format("numpy")
+#     x, y = rows["features"], rows["label"]
+# Data too large for that: give `fit` a DataLoader in place of `task`. See docs/own_data.md of featurelab.
+def samples(config):
+    rng = np.random.default_rng(config.streams.data)
+    y = rng.integers(2, size=1000)
+    x = rng.normal(size=(1000, 16))
+    x[:, 0] += 3 * y - 1.5
+    return x, y
+
+
+# One run. It knows neither Ray nor MLflow: a recorder takes what is measured.
 @figure.trial
 def train(config, recorder):
-    task = data.ChainMonomials(config.n_train, 500, config.dim, 4, seed=config.streams.data, dtype=config.dtype)
-    net = nets.mlp(config.dim, config.width, hidden=2, seed=config.streams.init, dtype=config.dtype)
-    optimizer = learners.gd(config.lr, weight_decay=config.weight_decay)
-    learner = learners.Supervised(net, optimizer=optimizer, steps_per_batch=20)
+    x, y = samples(config)
+    seen, unseen = (x[: config.n_train], y[: config.n_train]), (x[-500:], y[-500:])
+    order = config.streams.order
+    task = data.TensorData(seen, unseen, batch_size=config.batch_size, order_seed=order, dtype=config.dtype)
+    # A network of your own, of torch's layers: torch.manual_seed(config.streams.init), then make it.
+    net = nets.mlp(x.shape[1], config.width, hidden=2, outputs=2, seed=config.streams.init, dtype=config.dtype)
+    optimizer = learners.sgd(config.lr, momentum=0.9, weight_decay=config.weight_decay)
+    learner = learners.Supervised(net, loss="cross_entropy", optimizer=optimizer)
     watching = [
-        probes.LossProbe({"train": task.train, "test": task.test}, every=20),
-        probes.SpectrumProbe(every=20, layers=["0"], inputs=task.train[0]),
+        probes.LossProbe({"train": task.train, "test": task.test}, on="epoch", every=2),
+        probes.AnsatzProbe(on="epoch", every=2, layers=["0"], inputs=(task.train[0][:32], task.train[1][:32])),
     ]
-    fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+    fit(learner, task, config, recorder, epochs=config.epochs, probes=watching)
 
 
 # What a trial needs, before it runs: `run --dry-run` and `list` show it.
 @figure.cost
 def cost(config):
-    sizes = {"dim": config.dim, "width": config.width, "hidden": 2, "outputs": 1, "n_train": config.n_train}
-    return mlp_cost(**sizes, steps=config.steps, measures=config.steps // 20)
+    sizes = {"dim": 16, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
+    steps = config.epochs * -(-config.n_train // config.batch_size)
+    return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 
 
 # A sentence, and what to measure for it on the trials of one seed. `expect` says with which values it holds, `paper`
 # the published number; a sentence known not to hold says `fails="why"`. The verdict is on the mean over seeds.
-@figure.claim("rank_falls", says="with weight decay the final effective rank is lower", expect=above(0), origin="ours")
-def rank_falls(runs):
-    return runs.final("effective_rank/0", weight_decay=0.0) - runs.final("effective_rank/0", weight_decay=0.1)
+@figure.claim("more_samples_help", says="test accuracy is higher with 256 training samples than with 32 (difference)",
+              expect=above(0), origin="ours")  # fmt: skip
+def more_samples_help(runs):
+    return runs.final("accuracy/test", n_train=256) - runs.final("accuracy/test", n_train=32)
 
 
 # The figure, from what is stored: `axes` is an array of rows and columns.
 @figure.draw(cols=2, size=(8, 3.4))
 def panels(runs, axes):
-    rank, loss = axes[0]
-    curves(rank, runs, "effective_rank/0", across="weight_decay")
-    rank.set(xlabel="step", ylabel="effective rank, layer 1")
-    rank.legend()
-    curves(loss, runs, "loss/test", across="weight_decay")
-    loss.set(xlabel="step", ylabel="test loss", yscale="log")
+    accuracy, alignment = axes[0]
+    curves(accuracy, runs, "accuracy/test", across="n_train")
+    accuracy.set(xlabel="step", ylabel="test accuracy")
+    accuracy.legend()
+    curves(alignment, runs, "nfa/0", across="n_train")
+    alignment.set(xlabel="step", ylabel="NFA, layer 1")

@@ -72,6 +72,17 @@ def console() -> Console:
     return out if out.is_terminal else Console(file=out.file, width=160)
 
 
+def list_experiments(experiments: "Sequence[Experiment]") -> None:
+    """A table on a terminal; else a line for each: name, figure, title, minutes, headline or nothing, by tabs."""
+    out = console()
+    if out.is_terminal:
+        out.print(experiment_table(experiments))
+        return
+    for e in experiments:
+        cells = [e.name, e.figure, e.title, f"{e.minutes:g}", "headline" if e.headline else ""]
+        print(*(" ".join(escaped(cell).split()) for cell in cells), sep="\t", file=out.file)
+
+
 def experiment_table(experiments: "Sequence[Experiment]") -> Table:
     rows = [
         [

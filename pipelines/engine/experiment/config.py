@@ -5,12 +5,15 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.tracking.lines import quoted
+
+if TYPE_CHECKING:
+    import torch
 
 Scale = Literal["laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -48,9 +51,11 @@ class Config(BaseModel):
         return Streams(*(stream_seed(self.seed, name) for name in Streams._fields))
 
     @property
-    def dtype(self) -> str:
-        """The name of the floating-point type in which data and weights are kept."""
-        return "float64" if self.precision == "64-true" else "float32"
+    def dtype(self) -> "torch.dtype":
+        """The floating-point type in which data and weights are kept."""
+        import torch  # which the declaration of a figure must not wait for
+
+        return torch.float64 if self.precision == "64-true" else torch.float32
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:

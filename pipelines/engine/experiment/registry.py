@@ -9,16 +9,15 @@ from pathlib import Path
 from featurelab.pipelines.engine.errors import RequestError, tell, unknown
 from featurelab.pipelines.engine.experiment import strangers
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.installing import not_installed
 from featurelab.tracking.lines import line, quoted
-
-GROUP = strangers.GROUP
 
 _told: set[str] = set()
 
 
 def systems() -> list[str]:
     """Names of all systems, ours first."""
-    theirs = {entry.name.partition("/")[0] for entry in strangers.entries()}
+    theirs = {strangers.system_of(entry) for entry in strangers.entries()}
     return list(dict.fromkeys([*_our_systems(), *sorted(theirs)]))
 
 
@@ -29,7 +28,7 @@ def experiments(system: str | None = None) -> list[Experiment]:
     `RequestError` for an unknown system, and for one of which nothing is left.
     """
     if system is not None and system not in systems():
-        raise unknown("system", system, systems())
+        raise _not_installed(system) or unknown("system", system, systems())
     found, left_out = _load([system] if system else systems())
     if not found and left_out:
         raise RequestError(next(iter(left_out.values())))
@@ -49,7 +48,7 @@ def find(name: str) -> Experiment:
                 return experiment
         if left_out and system not in _our_systems():
             raise RequestError(f"unknown experiment {quoted(name)}: {next(iter(left_out.values()))}")
-    raise unknown("experiment", name, names())
+    raise _not_installed(name) or unknown("experiment", name, names())
 
 
 def names() -> list[str]:
@@ -96,7 +95,7 @@ def _load(systems: list[str]) -> tuple[list[Experiment], dict[str, str]]:
     for system in systems:
         own = {experiment.name: experiment for experiment in _ours(system)}
         for entry in theirs:
-            if entry.name.partition("/")[0] != system:
+            if strangers.system_of(entry) != system:
                 continue
             package = strangers.package_of(entry)
             try:
@@ -118,3 +117,9 @@ def _tell(left_out: Mapping[str, str]) -> None:
         if said not in _told:
             _told.add(said)
             tell(f"featurelab: {line(said)}")
+
+
+def _not_installed(name: str) -> RequestError | None:
+    installed = {entry.name.replace("/", ".") for entry in strangers.entries()}
+    hint = not_installed(name) if name.replace("/", ".") not in installed else ""
+    return RequestError(hint) if hint else None

@@ -1,13 +1,13 @@
 """What a sweep measured, read back from the store: the view that claims and drawings work on."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.errors import Missing, nearest
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -21,12 +21,14 @@ class Results:
         read: `read(metric)` fetches what all trials recorded of it, one value a row: `run_id`, `step`, `value`.
         load: `load(run_id, name)` fetches the named arrays a trial kept.
         looked_at: where given, gets the run ids of all trials that are looked at.
+        names: where given, `names()` are the metrics that were recorded, for messages about one that was not.
     """
 
     trials: pd.DataFrame
     read: Callable[[str], pd.DataFrame]
     load: Callable[[str, str], Arrays]
     looked_at: set[str] | None = None
+    names: Callable[[], Collection[str]] | None = None
 
     def where(self, **config: Any) -> "Results":
         """The trials with these config values."""
@@ -107,8 +109,12 @@ class Results:
         points = self.read(metric)
         points = points[points.run_id.isin(chosen.trials.run_id)]
         if points.empty:
-            raise Missing(f"no {metric}{_written(where)}")
+            raise Missing(f"no {metric}{_written(where)}{self._instead_of(metric)}")
         return points
+
+    def _instead_of(self, metric: str) -> str:
+        known = self.names() if self.names is not None else ()
+        return f": {nearest(metric, known, most=3)}" if metric not in known and known else ""
 
 
 def _written(where: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Other people's experiments, through the entry points of their packages; a package that does not load is left out."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -13,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.installing import GROUP
 
-GROUP = "featurelab.experiments"
 LIMIT = "FEATURELAB_IMPORT_SECONDS"
 
 _entries: WeakKeyDictionary[Experiment, EntryPoint] = WeakKeyDictionary()
@@ -50,6 +51,11 @@ def load(entry: EntryPoint, system: str) -> list[Experiment]:
                 return declared
             _broken[key] = f"{entry.value} declares no experiment of {system}, which its entry point names"
     raise LeftOut(f"the package {package_of(entry)} is left out: {_broken[key]}")
+
+
+def system_of(entry: EntryPoint) -> str:
+    """The system that an entry point names as `system`, `system.experiment` or `system/experiment`."""
+    return re.split(r"[./]", entry.name, maxsplit=1)[0]
 
 
 def package_of(entry: EntryPoint) -> str:

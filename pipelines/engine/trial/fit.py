@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import pytorch_lightning as pl
     from pytorch_lightning.callbacks import Callback
 
-    from featurelab.modules.data import TensorData
-    from featurelab.modules.language import FewShotPrompts
+    from featurelab.pipelines.engine.trial.given import Given
     from featurelab.tracking import Recorder
 else:
     pl = lazy("pytorch_lightning")
@@ -57,7 +56,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
 
 def fit(
     learner: "pl.LightningModule",
-    data: "TensorData",
+    data: "Given",
     config: Config,
     recorder: "Recorder",
     *,
@@ -68,28 +67,39 @@ def fit(
 ) -> "pl.Trainer":
     """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
 
+    `data` is one of `featurelab.data`, a torch `DataLoader`, any LightningDataModule, or tensors or arrays (x, y), which
+    make one full batch; `((x, y), (x_test, y_test))` brings a test set. A loader's order is drawn from the config's
+    stream `order`; its floating-point tensors, and a pair's, are cast to the type of the learner's weights.
+
     A resumed trial trains from its last checkpoint: see `checkpoint.py`.
     Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
     """
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
     from featurelab.pipelines.engine.trial.checkpoint import keeper
     from featurelab.pipelines.engine.trial.checkpoint_callback import begin
+    from featurelab.pipelines.engine.trial.given import Naming, as_data, explained, identity, name_data
 
-    digest = _name_data(data, recorder)
-    owner = keeper()
-    saving, resumed = begin(owner, f"{digest} {steps} {epochs}") if owner else (None, None)
-    callbacks = [*([saving] if saving else []), *probes, *further()]
+    given = as_data(data, learner, config)
+    digest = name_data(given, recorder) or identity(given)
+    naming = [Naming(recorder)] if not hasattr(given, "digest") else []
+    owner, saving, resumed = keeper(), None, None
+    if owner and (inexact := getattr(given, "inexact", "")):
+        owner.begin("")
+        owner.note(resumable=f"no: {inexact}")
+    elif owner:
+        saving, resumed = begin(owner, f"{digest} {steps} {epochs}")
+    callbacks = [*([saving] if saving else []), *probes, *further(), *naming]
     if reached := current().reached:
         from featurelab.pipelines.engine.trial.watched import Watched
 
         callbacks.append(Watched(reached))
     trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, explained():
             last = _written(resumed, Path(folder) / "from.ckpt")
             if last:  # Lightning converts the weights after it has restored them, which would round them
                 trainer.precision_plugin.convert_module(learner)
-            trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True if last else None)
+            trainer.fit(learner, datamodule=given, ckpt_path=last, weights_only=True if last else None)
     except SystemExit as end:  # Lightning turns Ctrl-C into it; any other one is a scheduler's or the trial's own
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -107,23 +117,27 @@ def fit(
 
 def evaluate(
     learner: "pl.LightningModule",
-    data: "TensorData | FewShotPrompts",
+    data: "Given",
     config: Config,
     recorder: "Recorder",
     *,
     step: int = 0,
 ) -> None:
-    """Run the learner's test step on the training data and record, at `step`, what it logs."""
+    """Run the learner's test step on the training data, which is what `fit` takes, and record what it logs at `step`."""
+    from featurelab.pipelines.engine.trial.given import as_data, explained, name_data, name_loader
+
+    given = as_data(data, learner, config)
+    named = name_data(given, recorder)
     trainer = trainer_for(config, inference_mode=False)
-    _name_data(data, recorder)
-    (values,) = trainer.test(learner, dataloaders=data.train_dataloader(), verbose=False)
+    if not named:  # a data module of somebody else's, whose loader is made in its setup
+        given.prepare_data()
+        given.setup("fit")
+    loader = given.train_dataloader()
+    if not named:
+        name_loader(type(given).__name__, loader, recorder)
+    with explained():
+        (values,) = trainer.test(learner, dataloaders=loader, verbose=False)
     recorder.log(values, step=step)
-
-
-def _name_data(data: "TensorData | FewShotPrompts", recorder: "Recorder") -> str:
-    digest = data.digest()[:32]  # MLflow takes at most 36 characters
-    recorder.dataset(data.name or type(data).__name__, digest, data.describe())
-    return digest
 
 
 def _written(content: bytes | None, path: Path) -> Path | None:

@@ -28,6 +28,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, kept_by, newest
 from featurelab.pipelines.engine.trial.inputs import digests
 from featurelab.pipelines.engine.trial.isolation import dispatch
+from featurelab.pipelines.engine.trial.mistakes import mistake
 from featurelab.pipelines.engine.trial.origin import OURS, declared_by, sources
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.record import TrialRecord
@@ -111,7 +112,7 @@ def run_trial(
             if ending(end)[0] == "failed" and end is not recorder.broken:
                 with suppress(OSError):
                     recorder.text("traceback", escaped(masked(traceback.format_exc()), keep="\n\t"))
-        status, reason = ending(error)
+        status, reason = ending(error, experiment.run_trial)
         seconds = f"{time.monotonic() - began:.3f}"
         # what keeps it from being recorded is no fault of the trial's: it can be resumed
         cut_short = {"cut_short": "true"} if error is not None and error is recorder.broken else {}
@@ -124,8 +125,8 @@ def run_trial(
         return Outcome(run_id, status, reason)
 
 
-def ending(error: BaseException | None) -> tuple[str, str]:
-    """How a trial has ended that raised this, and why, in one line."""
+def ending(error: BaseException | None, trial: Callable[..., None] | None = None) -> tuple[str, str]:
+    """How a trial has ended that raised this, and why, in one line: with the place in the package that declares it."""
     match error:
         case None:
             return "finished", ""
@@ -140,7 +141,7 @@ def ending(error: BaseException | None) -> tuple[str, str]:
     known = disk_full(error) or out_of_gpu_memory(error)
     if isinstance(error, StoreError | JournalRemoved):
         known = known or str(error)
-    return "failed", line(known or f"{type(error).__name__}: {error}".splitlines()[0])
+    return "failed", line(known) if known else mistake(error, trial)
 
 
 def start(

@@ -1,6 +1,8 @@
 """Run a figure whole at its small sizes, in this process and without a store, and say what is missing of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,33 @@ import torch
 from matplotlib.figure import Figure
 
 from featurelab.modules.learners import Diverged
-from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.errors import Missing, RunError
 from featurelab.pipelines.engine.experiment.config import SCALES, Config
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
+from featurelab.pipelines.engine.trial.mistakes import mistake
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.outbox.record import Diverged as NotFinite
+
+
+class Broken(RunError):
+    """A function of the figure raised an error: one line that says where, and its traceback."""
+
+    def __init__(self, said: str, traceback: str) -> None:
+        super().__init__(said)
+        self.traceback = traceback
+
+
+@contextmanager
+def _running(part: str, function: Callable[..., Any] | None) -> Iterator[None]:
+    try:
+        yield
+    except Missing:
+        raise
+    except Exception as error:
+        raise Broken(f"{part}: {mistake(error, function)}", traceback.format_exc()) from None
 
 
 class MemoryRecorder(NullRecorder):
@@ -82,7 +103,8 @@ def performed(experiment: Experiment, configs: Iterable[Config]) -> Results:
             name: {part: np.asarray(value) for part, value in parts.items()} for name, parts in recorder.arrays.items()
         }
     table = Table(pd.DataFrame(points, columns=["run_id", "metric", "step", "value"]))
-    return Results(pd.DataFrame(rows, dtype=object), table, lambda run_id, name: arrays[run_id][name])
+    frame = pd.DataFrame(rows, dtype=object)
+    return Results(frame, table, lambda run_id, name: arrays[run_id][name], names=lambda: set(table.points.metric))
 
 
 def recorded(results: Results) -> pd.DataFrame:
@@ -118,18 +140,27 @@ def drawn(experiment: Experiment, results: Results) -> Figure:
 
 
 def missing(experiment: Experiment) -> Iterator[str]:
-    """Run the figure at its small sizes; yields what is missing of it, one line each, and nothing for a whole one."""
+    """Run the figure at its small sizes; yields what is missing of it, one line each, and nothing for a whole one.
+
+    Raises `Broken` where its trial, a claim, its cost or its drawing raises an error.
+    """
     if experiment.run_trial is None:
         yield "no trial is declared: @figure.trial"
         return
     yield from _undeclared(experiment)
-    results = performed(experiment, experiment.small_configs())
+    configs = experiment.small_configs()
+    with _running("the cost", experiment.estimate):
+        if experiment.estimate is not None:
+            experiment.estimate(configs[0])
+    with _running("a trial", experiment.run_trial):
+        results = performed(experiment, configs)
     for status, number in results.trials.status.value_counts().items():
         if status != "finished":
             yield f"{number} of {len(results.trials)} small trials {status}"
     others = [shuffled(results, seed) for seed in range(3)]  # a measure of few values may meet its own by chance
     for claim in experiment.claims:
-        verdict = claim.judge(results)
+        with _running(f"claim {claim.id}", claim.measure):
+            verdict = claim.judge(results)
         if verdict.status == "untested":
             if not claim.untested:
                 yield f"claim {claim.id} cannot be measured: {verdict.reason}"
@@ -137,7 +168,8 @@ def missing(experiment: Experiment) -> Iterator[str]:
             yield f"claim {claim.id} does not depend on what was measured"
     if experiment.drawing is not None:
         try:
-            drawn(experiment, results)
+            with _running("the drawing", experiment.drawing.draw):
+                drawn(experiment, results)
         except Missing as gap:
             yield f"the figure cannot be drawn: {gap}"
 

@@ -155,7 +155,7 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
         with np.load(store.download(run_id, f"arrays/{name}.npz"), allow_pickle=False) as file:
             return dict(file)
 
-    return Results(frame, read, load)
+    return Results(frame, read, load, names=lambda: {name for trial in trials for name in trial.metrics})
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
