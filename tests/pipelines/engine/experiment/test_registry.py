@@ -14,7 +14,7 @@ import pytest
 
 from featurelab.pipelines import neural_feature_ansatz
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment import installing, registry
 
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 MINE = """
@@ -38,7 +38,7 @@ def install(tmp_path, monkeypatch):
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{entry} = {module}\n")
+        (info / "entry_points.txt").write_text(f"[{installing.GROUP}]\n{entry} = {module}\n")
         return tmp_path
 
     yield add
@@ -114,7 +114,7 @@ def test_a_stranger_s_module_adds_a_system(install):
 def test_a_stranger_s_single_experiment_can_be_the_entry_point(install):
     folder = install("strangers_object", "mine/first", MINE)
     info = folder / "strangers_object-1.0.dist-info" / "entry_points.txt"
-    info.write_text(f"[{registry.GROUP}]\nmine/first = strangers_object:first\n")
+    info.write_text(f"[{installing.GROUP}]\nmine/first = strangers_object:first\n")
     assert registry.find("mine/first").title == "mine"
 
 
@@ -249,7 +249,7 @@ def test_a_time_limit_that_is_none_is_refused(install, monkeypatch, text):
 def test_an_entry_point_that_is_no_experiment_is_refused(install):
     folder = install("strangers_number", "mine", "number = 3")
     info = folder / "strangers_number-1.0.dist-info" / "entry_points.txt"
-    info.write_text(f"[{registry.GROUP}]\nmine = strangers_number:number\n")
+    info.write_text(f"[{installing.GROUP}]\nmine = strangers_number:number\n")
     assert "neither an Experiment nor a module" in refused(registry.experiments, "mine")
 
 
