@@ -107,7 +107,10 @@ class PublicImages(TensorData):
             fine.append(torch.from_numpy(np.searchsorted(np.sort(kept), y[chosen])))
             fine[-1] = torch.from_numpy(np.argsort(kept))[fine[-1]]  # from sorted classes to the order given
             coarse.append(fine[-1] if super_classes is None else torch.from_numpy(super_classes[chosen]))
-            x = images(table.select(chosen), entry.size, channels=entry.channels)
+            try:
+                x = images(table.select(chosen), entry.size, channels=entry.channels)
+            except DatasetRefused as error:
+                raise DatasetRefused(f"{name}, {split}, {error}") from error
             x = (x.flatten(1) if flatten else x).to(kind).div_(255.0)
             pairs.append((x, _targets(self.targets, fine[-1], coarse[-1], len(kept), kind)))
         train, test = pairs

@@ -1,5 +1,7 @@
 """Hostile data and models through the command line: status 2, one line, and nothing is run or written."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +13,7 @@ for part in ("data", "language"):
     sys.path.append(str(Path(__file__).parents[2] / "modules" / part))
 
 from hostilefolders import FOLDERS, spoiled  # noqa: E402
-from hostiletables import CANARY, TABLES  # noqa: E402
+from hostiletables import CANARY, TABLES, pictures, png  # noqa: E402
 from tinyllama import save_llama  # noqa: E402
 
 
@@ -69,3 +71,17 @@ def test_a_run_with_a_hostile_model_is_refused_in_one_line(wrong, commands, tmp_
     line = commands.refusal("run", "icl_scale/sentiment", "--scale", "paper", f"model={folder}")
     assert str(folder) in line
     assert not (tmp_path / CANARY).exists()
+
+
+@pytest.mark.heavy
+def test_a_run_that_meets_a_damaged_picture_fails_with_that_reason(tmp_path):
+    pictures(tmp_path / "data", [png(90, 90, empty=True)] * 20)
+    done = subprocess.run(
+        [sys.executable, "-m", "featurelab.pipelines.engine.command.cli", "run", "deep_neural_collapse/mlp", "--scale",
+            "paper", "n_train=20", "n_test=20", "epochs=1"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"FEATURELAB_DATA": str(tmp_path / "data"), "HF_DATASETS_CACHE": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "failed: DatasetRefused: mnist, train, row 0 of 20: a picture cannot be decoded" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
