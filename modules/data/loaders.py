@@ -1,4 +1,4 @@
-"""Somebody's own torch `DataLoader` as data of a trial: repeatable order, dtypes that agree, a digest for the record."""
+"""Somebody's own torch `DataLoader` as data of a trial: with repeatable order, dtypes that agree, and a digest."""
 
 import hashlib
 import random

@@ -134,15 +134,13 @@ class TensorData(pl.LightningDataModule):
             raise ValueError(f"dtype must be a floating-point type such as 'float64' or 'float32', got {dtype!r}")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, or None for the full batch, got {batch_size}")
-        test = (train[0][:0], train[1][:0]) if test is None else test
-        for part, (x, y) in {"train": train, "test": test}.items():
-            if len(x) != len(y):
-                raise ValueError(f"{part} set has {len(x)} inputs but {len(y)} targets")
-        self.labelled: Pair = _cast(train, kind)
-        order = label_order(len(train[0]))
-        x, y = self.labelled
+        x, y = self.labelled = _cast(train, kind)
+        self.test: Pair = (x[:0], y[:0]) if test is None else _cast(test, kind)
+        for part, (inputs, targets) in {"train": self.labelled, "test": self.test}.items():
+            if len(inputs) != len(targets):
+                raise ValueError(f"{part} set has {len(inputs)} inputs but {len(targets)} targets")
+        order = label_order(len(x))
         self.train: Pair = (x, y) if order is None else (x, y[torch.from_numpy(order)])
-        self.test: Pair = _cast(test, kind)
         self.batch_size = batch_size
         self.order_seed = order_seed
         self.name = name

@@ -61,7 +61,7 @@ figure = Experiment(
 def samples(config):
     rng = np.random.default_rng(config.streams.data)
     y = rng.integers(2, size=1000)
-    x = rng.normal(size=(1000, 16))
+    x = rng.normal(size=(1000, 64))
     x[:, 0] += 3 * y - 1.5
     return x, y
 
@@ -87,7 +87,7 @@ def train(config, recorder):
 # What a trial needs, before it runs: `run --dry-run` and `list` show it.
 @figure.cost
 def cost(config):
-    sizes = {"dim": 16, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
+    sizes = {"dim": 64, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 

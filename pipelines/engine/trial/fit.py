@@ -67,9 +67,9 @@ def fit(
 ) -> "pl.Trainer":
     """Train for `steps` optimiser steps or `epochs` passes, then keep the weights and name the data in the record.
 
-    `data` is one of `featurelab.data`, a torch `DataLoader`, any LightningDataModule, or tensors or arrays (x, y), which
-    make one full batch; `((x, y), (x_test, y_test))` brings a test set. A loader's order is drawn from the config's
-    stream `order`; its floating-point tensors, and a pair's, are cast to the type of the learner's weights.
+    `data` is one of `featurelab.data`, a torch `DataLoader`, any LightningDataModule, or a pair (x, y) of tensors or
+    arrays, which makes one full batch; `((x, y), (x_test, y_test))` brings a test set. A loader's order is drawn from
+    the config's stream `order`; its floating-point tensors, and those of a pair, are cast to the type of the weights.
 
     A resumed trial trains from its last checkpoint: see `checkpoint.py`.
     Raises KeyboardInterrupt where Lightning would swallow it, so that the run ends as killed and not as done.
@@ -123,7 +123,7 @@ def evaluate(
     *,
     step: int = 0,
 ) -> None:
-    """Run the learner's test step on the training data, which is what `fit` takes, and record what it logs at `step`."""
+    """Run the learner's test step on the training data, given as to `fit`, and record what it logs at `step`."""
     from featurelab.pipelines.engine.trial.given import as_data, explained, name_data, name_loader
 
     given = as_data(data, learner, config)

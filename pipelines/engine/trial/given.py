@@ -101,7 +101,8 @@ def explained() -> Iterator[None]:
         first = str(error).partition("\n")[0]
         if not MISMATCH.search(first):
             raise
-        hint = "write dtype=config.dtype where data and networks are made, as in data.TensorData((x, y), dtype=config.dtype)"
+        example = "data.TensorData((x, y), dtype=config.dtype)"
+        hint = f"write dtype=config.dtype where data and networks are made, as in {example}"
         raise TypeError(f"{first}: {hint}").with_traceback(
             error.__traceback__
         ) from error  # which has the author's frame

@@ -10,7 +10,7 @@ from featurelab.tracking.lines import line
 
 
 def mistake(error: BaseException, function: Callable[..., Any] | None) -> str:
-    """An error in one line, with the last frame in the package of `function`: "KeyError: 'x' (lab/f.py:12 in train)"."""
+    """An error in one line with the last frame in the package of `function`: "KeyError: 'x' (lab/f.py:1 in train)"."""
     said = f"{type(error).__name__}: {error}".splitlines()[0]
     place = own_frame(error, function) if function is not None else ""
     return line(f"{said} ({place})" if place else said)

@@ -45,7 +45,7 @@ def test_the_order_of_an_epoch_depends_on_the_seed_and_the_epoch_alone():
     second = data.LoaderData(loader(), order_seed=7).train_dataloader()
     assert (seen(second, 1), seen(second, 0)) == both[::-1]
     assert both[0] != both[1] != seen(data.LoaderData(loader(), order_seed=8).train_dataloader(), 1)
-    assert sorted(sum(both[0], [])) == Y.tolist()
+    assert sorted(number for batch in both[0] for number in batch) == Y.tolist()
 
 
 def test_epochs_follow_one_another_without_a_trainer():
