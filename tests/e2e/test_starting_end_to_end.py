@@ -46,7 +46,7 @@ def processes(folder: Path) -> list[bytes]:
     return [command for command in found if os.fsencode(folder) in command]
 
 
-@pytest.mark.parametrize("server", ["gcs_server", "raylet/raylet"])
+@pytest.mark.parametrize("server", ["gcs_server", pytest.param("raylet/raylet", marks=pytest.mark.heavy)])
 def test_a_signal_while_ray_starts_ends_the_command_at_once(
     featurelab: CommandLine, sessions: Path, tmp_path: Path, server: str
 ) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from featurelab.pipelines.engine.command import terminal
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.sweep.best import Ranked
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 EXPERIMENTS = registry.experiments()
@@ -79,6 +80,7 @@ def test_a_sweep_keeps_run_ids_and_settings_whole():
         )
         for i in range(3)
     ]
-    text = shown(terminal.sweep_table(trials, "loss/test", "min"))
+    values = {trial.run_id: 0.1 for trial in trials}
+    text = shown(terminal.sweep_table(Ranked(trials, values, "loss/test", "min", "3 finished trials")))
     assert whole(text, [trial.run_id for trial in trials])
     assert whole(text, ["lr=0.0011", "width=256", "seed=2"])
