@@ -1,0 +1,44 @@
+"""What is derived from all points of a run: the last and the best value of each metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlflow.entities import Metric
+
+from featurelab.tracking.values import DERIVED
+
+DIRECTION = {"loss": min, "error": min, "accuracy": max}  # by the first part of a metric's name: which value is best
+
+
+@dataclass
+class Summary:
+    """The last and the best value of each metric, which every run carries as `final/<name>` and `best/<name>`."""
+
+    last: dict[str, tuple[int, int, float]] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """Take in one line of metrics."""
+        for name, value in entry["m"].items():
+            if name.startswith(DERIVED):
+                continue
+            self.last[name] = (entry["t"], entry["s"], value)
+            better = DIRECTION.get(name.split("/", 1)[0])
+            if better and math.isfinite(value):
+                self.best[name] = better(value, self.best.get(name, value))
+
+    def metrics(self) -> list[Metric]:
+        """Return the derived metrics, each at the time and step of the last point."""
+        final = [metric(f"final/{name}", value, t, step) for name, (t, step, value) in self.last.items()]
+        best = [metric(f"best/{name}", value, *self.last[name][:2]) for name, value in self.best.items()]
+        return final + best
+
+
+def metric(name: str, value: float, t: int, step: int) -> Metric:
+    """A point as MLflow takes it."""
+    # MLflow turns inf into 1.8e308, which would be plotted; the tag `nonfinite/<name>` says where it happened
+    return Metric(name, value if math.isfinite(value) else math.nan, t, step)
