@@ -52,7 +52,7 @@ def require_own_folder(path: Path) -> None:
 
 
 def require_plain_tree(root: Path) -> None:
-    """Raise Planted unless all below a folder, and itself, are plain files with one name, or folders, of this user's."""
+    """Raise Planted unless a folder and all below it are folders, or plain files with one name, of this user's."""
     for path in (root, *root.rglob("*")):
         found = path.lstat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):

@@ -25,6 +25,7 @@ import os
 import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -71,8 +72,8 @@ class Journal:
         self._damage: set[int] = set()  # where each line begins that cannot be read
         self._one = threading.Lock()
         self._file = open_own(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if header else 0))
-        self._lock(time.monotonic() + patience)
         self._identity = _identity(os.fstat(self._file))
+        self._lock(time.monotonic() + patience)
         try:
             self._end_cut_line()
             self._end = self.size()
@@ -131,9 +132,11 @@ class Journal:
         if not self._damage:
             return None
         number = f"{len(self._damage)} line{'s' * (len(self._damage) > 1)}"
-        return JournalDamaged(
-            f"{number} of the journal of run {self.spool.name} cannot be read: another process wrote there"
-        )
+        return JournalDamaged(f"{number} of the journal of run {self.spool.name} cannot be read: cut or overwritten")
+
+    def read_through(self) -> None:
+        """Look at each line, so that `damaged` speaks of all of them."""
+        deque(self.lines(), maxlen=0)
 
     def reject(self, entry: Mapping[str, Any]) -> None:
         """Keep what the store refuses for good."""

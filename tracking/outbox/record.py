@@ -24,7 +24,7 @@ from featurelab.tracking.outbox.bound import Bound, size_of
 from featurelab.tracking.outbox.delivery import Sender
 from featurelab.tracking.outbox.earlier import Earlier, same
 from featurelab.tracking.outbox.elsewhere import send_from_another_process
-from featurelab.tracking.outbox.journal import TRAINING, Journal, JournalRemoved
+from featurelab.tracking.outbox.journal import TRAINING, HandleClosed, Journal, JournalRemoved
 from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.outbox.sync import Synced, sync
 from featurelab.tracking.store import artifacts
@@ -123,8 +123,9 @@ class Recorder:
         """Record the values of some metrics at one step.
 
         Values are numbers (numpy and torch scalars too); anything else raises TypeError, an impossible name or a step
-        beyond 64 bits ValueError, and then nothing is recorded. A value that is not finite is stored as nan, with the first step at which this
-        happened in the tag `nonfinite/<name>`; if the metric is a loss, Diverged is raised after it was recorded.
+        beyond 64 bits ValueError, and then nothing is recorded. A value that is not finite is stored as nan, with the
+        first step at which this happened in the tag `nonfinite/<name>`; if the metric is a loss, Diverged is raised
+        after it was recorded.
         """
         values = {name: self._number(name, value) for name, value in metrics.items()}
         if type(step) is not int:
@@ -206,6 +207,7 @@ class Recorder:
 
     def check(self) -> None:
         """Raise `broken`: whoever passed over it shall not go on regardless."""
+        self._guarded(self._journal.require_in_place)
         if self.broken is not None:
             raise self.broken
 
@@ -228,10 +230,15 @@ class Recorder:
         if self.broken is not None and status == "FINISHED":
             status = "FAILED"
         end = {"end": status, "t": now(), "tags": {name: str(value) for name, value in (tags or {}).items()}}
-        try:
-            self._journal.append(end)
-        except OSError:
-            self._delivery.unwritten = end
+        for _ in range(2):  # where the trial has closed the handle of the journal, it is open again
+            try:
+                self._journal.append(end)
+                break
+            except HandleClosed:
+                continue
+            except OSError:
+                self._delivery.unwritten = end
+                break
         atexit.unregister(self._leave)
         finished = self._sender.close(timeout)
         if finished and (damaged := self._journal.damaged):
@@ -269,6 +276,7 @@ class Recorder:
         if attempt == 1:
             return Delivery(sender, self._journal, self.run_id)
         stored = Earlier.read(store, self.run_id)
+        self._journal.read_through()
         if self._journal.damaged:
             Delivery(store, self._journal, self.run_id, stored=stored).merge()
             self._journal = Journal(self._journal.path, header=header)
@@ -311,7 +319,8 @@ class Recorder:
     def _append(self, entry: Mapping[str, Any]) -> None:
         if self._sender.closed:
             raise ValueError(f"run {self.run_id} is closed")
-        self.check()
+        if self.broken is not None:
+            raise self.broken
         self._guarded(self._journal.append, entry)
 
     def _guarded(self, write: Callable[..., None], *arguments: Any) -> None:
