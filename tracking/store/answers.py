@@ -80,9 +80,9 @@ def require_own(response: requests.Response, endpoint: str) -> None:
 
 
 def require_stored(response: requests.Response) -> None:
-    """Raise what is repeated unless the answer to an upload is that of MLflow, which is empty JSON."""
+    """Raise what is repeated unless the answer to an upload is that of MLflow, which is empty."""
     request = response.request
-    if request.method == "PUT" and UPLOADS in str(request.url) and response.text.strip() != "{}":
+    if request.method == "PUT" and UPLOADS in str(request.url) and response.text.strip() not in ("", "{}"):
         raise _not_mlflow(UPLOADS, f"(status {response.status_code}) is not MLflow's")
 
 
