@@ -80,7 +80,8 @@ class Delivery:
         tags: dict[str, Any] = {}
         params: dict[str, Any] = {}
         taken: list[dict[str, Any]] = []
-        self.read = int(min(self.read, self.journal.shortest))
+        cut, self.journal.shortest = self.journal.shortest, math.inf
+        self.read = int(min(self.read, cut))
         self._confirmed = min(self._confirmed, self.read)
         end, full = self.read, False
         for byte, entry in self.journal.lines(self.read):
