@@ -9,6 +9,8 @@ from pathlib import Path
 
 from featurelab.tracking.lines import quoted
 
+SECOND_NAME = "has a second name elsewhere"  # a hard link: it may be any file of this user's
+
 
 class Planted(OSError):
     """A file or folder is not one that this user's processes make; the message is one line that says what it is."""
@@ -29,13 +31,18 @@ def open_own(path: Path, flags: int) -> int:
     wrong = (
         "is no plain file"
         if not stat.S_ISREG(found.st_mode)
-        else _of_another(found)
-        or ("has a second name elsewhere" if found.st_nlink > 1 else "")  # none is one just deleted
+        else _of_another(found) or (SECOND_NAME if found.st_nlink > 1 else "")  # none is one just deleted
     )
     if wrong:
         os.close(handle)
         raise _planted(path, wrong)
     return handle
+
+
+def read_own(path: Path) -> str:
+    """The text of a plain file of this user's. Raises Planted for anything else."""
+    with os.fdopen(open_own(path, os.O_RDONLY), encoding="utf-8") as file:
+        return file.read()
 
 
 def require_own_folder(path: Path) -> None:
@@ -45,12 +52,12 @@ def require_own_folder(path: Path) -> None:
 
 
 def require_plain_tree(root: Path) -> None:
-    """Raise Planted unless everything below a folder, and itself, is a plain file or folder of this user's."""
+    """Raise Planted unless a folder and all below it are folders, or plain files with one name, of this user's."""
     for path in (root, *root.rglob("*")):
         found = path.lstat()
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
             raise _planted(path, "is a symbolic link, or no plain file")
-        if wrong := _of_another(found):
+        if wrong := _of_another(found) or (SECOND_NAME if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 else ""):
             raise _planted(path, wrong)
 
 

@@ -2,8 +2,12 @@
 
 import numbers
 import re
+from collections.abc import Iterable
 from typing import Any
 
+from featurelab.tracking.lines import quoted
+
+LARGEST = 2**63 - 1  # step or time that a store holds
 # Of metrics that are made from others, for sorting. Without a slash, their charts come last in MLflow's pages. The
 # others are those of earlier versions.
 BEST = "best."
@@ -32,3 +36,10 @@ def integer(step: Any) -> int:
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
         raise TypeError(f"step must be an integer, not {type(step).__name__} ({step!r:.60})")
     return int(step)
+
+
+def check_step(step: int, names: Iterable[str]) -> None:
+    """Raise ValueError for a step that no store has room for."""
+    if not -LARGEST - 1 <= step <= LARGEST:
+        metrics = ", ".join(map(repr, names)) or "no metric"
+        raise ValueError(f"step {quoted(step)} of {metrics:.200} is out of range: steps are integers of 64 bits")

@@ -11,7 +11,8 @@ import time
 from mlflow.exceptions import MlflowException
 
 from featurelab.tracking.errors import RunGone, StoreGone
-from featurelab.tracking.outbox.journal import Delivery
+from featurelab.tracking.outbox.journal import HandleClosed
+from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.store import first_line
 
@@ -29,7 +30,7 @@ class Sender:
     """
 
     def __init__(self, delivery: Delivery, flush_seconds: float, flush_points: int) -> None:
-        self.gone: StoreGone | RunGone | None = None
+        self.gone: StoreGone | RunGone | HandleClosed | None = None
         self._delivery, self._flush_seconds, self._flush_points = delivery, flush_seconds, flush_points
         self._wake, self._stop = threading.Event(), threading.Event()
         self._everything = False  # whether it is woken to send what there is
@@ -76,7 +77,7 @@ class Sender:
     def _run(self) -> None:
         failures = 0
         woken = self._wake.wait(self._flush_seconds)  # a short trial is sent in one request
-        while time.monotonic() < self._deadline:
+        while time.monotonic() < self._deadline and not self._delivery.journal.handle_closed:
             try:
                 if self._stop.is_set():
                     return self._delivery.finish("KILLED", running=True)
@@ -111,6 +112,15 @@ class Sender:
     def _is_gone(self, error: Exception) -> bool:
         """Whether the store does not take this because what it belongs to is not there any more."""
         store, run_id = self._delivery.store, self._delivery.run_id
+        try:
+            self._delivery.journal.require_in_place()
+        except HandleClosed as closed:  # those of a database too: another process must send it
+            self.gone = closed
+        except OSError:
+            pass
+        if self._delivery.journal.handle_closed:
+            self.gone = self._delivery.journal.handle_closed
+            return True
         try:
             store.require_in_place()
             if isinstance(error, MlflowException) and not is_transient(error):

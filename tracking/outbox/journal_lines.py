@@ -48,7 +48,10 @@ class JournalLine(BaseModel):
 
 
 def checked(journal: Journal) -> str:
-    """The address of the store that a journal is for, if all of it is as a recorder writes it. Raises StoreError."""
+    """The address of the store that a journal is for, if all of it is as a recorder writes it. Raises StoreError.
+
+    It is empty where the journal has no header, as on a disk that was full when it was opened.
+    """
     uri: str | None = None
     for byte, entry in journal.lines():
         try:
@@ -65,6 +68,4 @@ def checked(journal: Journal) -> str:
             raise StoreError(f"it is of another run: {line(str(found.run_id), 80)}")
     if not RUN_ID.fullmatch(journal.path.stem):
         raise StoreError("its name is not that of a run")
-    if uri is None:
-        raise StoreError("it does not say which store it is for")
-    return uri
+    return uri or ""

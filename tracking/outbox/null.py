@@ -22,6 +22,9 @@ class NullRecorder(Recorder):
     def broken(self) -> None:
         return None
 
+    def check(self) -> None:
+        pass
+
     def flush(self, timeout: float = 30.0) -> bool:
         return True
 

@@ -23,11 +23,13 @@ from featurelab.tracking.lines import without_credentials
 from featurelab.tracking.outbox.bound import Bound, size_of
 from featurelab.tracking.outbox.delivery import Sender
 from featurelab.tracking.outbox.earlier import Earlier, same
-from featurelab.tracking.outbox.journal import TRAINING, Delivery, Journal, JournalRemoved
+from featurelab.tracking.outbox.elsewhere import send_from_another_process
+from featurelab.tracking.outbox.journal import TRAINING, HandleClosed, Journal, JournalRemoved
+from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.outbox.sync import Synced, sync
 from featurelab.tracking.store import artifacts
 from featurelab.tracking.store.store import POINTS_PER_REQUEST, Store
-from featurelab.tracking.values import check_name, integer, number
+from featurelab.tracking.values import check_name, check_step, integer, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +100,7 @@ class Recorder:
         self._bound = Bound(outbox)
         self._journal = Journal(outbox / f"{run_id}.jsonl", header=header, patience=PATIENCE)
         try:
-            self._delivery = self._going_on(store, attempt)
+            self._delivery = self._going_on(store, attempt, header)
         except BaseException:
             self._journal.close()
             raise
@@ -120,13 +122,15 @@ class Recorder:
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the values of some metrics at one step.
 
-        Values are numbers (numpy and torch scalars too); anything else raises TypeError, an impossible name ValueError,
-        and then nothing is recorded. A value that is not finite is stored as nan, with the first step at which this
-        happened in the tag `nonfinite/<name>`; if the metric is a loss, Diverged is raised after it was recorded.
+        Values are numbers (numpy and torch scalars too); anything else raises TypeError, an impossible name or a step
+        beyond 64 bits ValueError, and then nothing is recorded. A value that is not finite is stored as nan, with the
+        first step at which this happened in the tag `nonfinite/<name>`; if the metric is a loss, Diverged is raised
+        after it was recorded.
         """
         values = {name: self._number(name, value) for name, value in metrics.items()}
         if type(step) is not int:
             step = integer(step)
+        check_step(step, values)
         self._keep(values, step)
         diverged: Diverged | None = None
         for name, value in values.items():
@@ -199,10 +203,11 @@ class Recorder:
     @property
     def broken(self) -> OSError | StoreError | None:
         """What keeps more from being recorded: a full disk, a journal, a run or a store that was removed."""
-        return self._gap or self._sender.gone
+        return self._gap or self._sender.gone or self._journal.damaged
 
     def check(self) -> None:
         """Raise `broken`: whoever passed over it shall not go on regardless."""
+        self._guarded(self._journal.require_in_place)
         if self.broken is not None:
             raise self.broken
 
@@ -225,13 +230,22 @@ class Recorder:
         if self.broken is not None and status == "FINISHED":
             status = "FAILED"
         end = {"end": status, "t": now(), "tags": {name: str(value) for name, value in (tags or {}).items()}}
-        try:
-            self._journal.append(end)
-        except OSError:
-            self._delivery.unwritten = end
+        for _ in range(2):  # where the trial has closed the handle of the journal, it is open again
+            try:
+                self._journal.append(end)
+                break
+            except HandleClosed:
+                continue
+            except OSError:
+                self._delivery.unwritten = end
+                break
         atexit.unregister(self._leave)
         finished = self._sender.close(timeout)
+        if finished and (damaged := self._journal.damaged):
+            logger.warning("run %s: %s; it is kept in %s", self.run_id, damaged, self._journal.path.parent)
         self._journal.close()
+        if self._journal.handle_closed:
+            finished = send_from_another_process(self._journal.path, self._delivery.store.uri)
         if not finished:
             kept = f"kept in {self._journal.path} until `featurelab sync`"
             lost = isinstance(self.broken, JournalRemoved)
@@ -256,12 +270,17 @@ class Recorder:
         self._not_kept: list[str] = []
         self._gap: OSError | None = None  # what kept something from being recorded
 
-    def _going_on(self, store: Store, attempt: int) -> Delivery:
+    def _going_on(self, store: Store, attempt: int, header: Mapping[str, Any]) -> Delivery:
         """What sends the journal, which may hold what earlier attempts left there."""
         sender = replace(store, patience=0.0)
         if attempt == 1:
             return Delivery(sender, self._journal, self.run_id)
         stored = Earlier.read(store, self.run_id)
+        self._journal.read_through()
+        if self._journal.damaged:
+            Delivery(store, self._journal, self.run_id, stored=stored).merge()
+            self._journal = Journal(self._journal.path, header=header)
+            stored = Earlier.read(store, self.run_id)
         self._earlier = stored.joined_by(self._journal)
         self._nonfinite = self._earlier.nonfinite()
         delivery = Delivery(sender, self._journal, self.run_id, stored=stored, stale=self._journal.size())
@@ -300,7 +319,8 @@ class Recorder:
     def _append(self, entry: Mapping[str, Any]) -> None:
         if self._sender.closed:
             raise ValueError(f"run {self.run_id} is closed")
-        self.check()
+        if self.broken is not None:
+            raise self.broken
         self._guarded(self._journal.append, entry)
 
     def _guarded(self, write: Callable[..., None], *arguments: Any) -> None:

@@ -10,10 +10,11 @@ from featurelab.tracking.files import Planted, require_own_folder
 from featurelab.tracking.lines import quoted, without_credentials
 from featurelab.tracking.outbox.bound import FULL
 from featurelab.tracking.outbox.earlier import Earlier
-from featurelab.tracking.outbox.journal import Busy, Delivery, Journal
+from featurelab.tracking.outbox.journal import DAMAGED, Busy, Journal
 from featurelab.tracking.outbox.journal_lines import checked
+from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.store.connect import connect, resolve
-from featurelab.tracking.store.store import Store, first_line, shown
+from featurelab.tracking.store.store import RUN_ID, Store, first_line, shown
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Synced:
     sent: list[str] = field(default_factory=list)
     busy: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # run id: reason
+    rejected: dict[str, str] = field(default_factory=dict)  # run id: what the store refuses of a run that was sent
 
 
 def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, timeout: float = 15.0) -> Synced:
@@ -41,6 +43,8 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
     result = Synced()
     stores: dict[str, Store | StoreError] = {}
     for path in sorted(outbox.glob("*.jsonl")):
+        if DAMAGED in path.name:
+            continue
         try:
             journal = Journal(path)
         except Busy:
@@ -54,20 +58,27 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
         try:
             recorded = checked(journal)
             store = _opened(uri or _address(recorded, known), stores, timeout)
-            (result.sent if _deliver(store, journal, path.stem) else result.busy).append(path.stem)
+            delivery = _deliver(store, journal, path.stem)
+            (result.sent if delivery else result.busy).append(path.stem)
+            if delivery and delivery.rejected:
+                result.rejected[path.stem] = delivery.rejected
         except RunGone as error:
             result.failed[path.stem] = f"{error}; featurelab sync --discard {path.stem} lets go of what it recorded"
         except Exception as error:  # one broken journal must not keep the others back
             result.failed[path.stem] = _strerror(error)
         finally:
             journal.close()
+    for path in sorted(outbox.glob(f"*{DAMAGED}*.jsonl")):
+        run_id = path.name.partition(".")[0]
+        kept = f"not all of its journal could be read, the rest was sent; it is kept in {quoted(path.name)}"
+        result.failed.setdefault(run_id, f"{kept} until featurelab sync --discard {run_id}")
     if not (result.busy or result.failed):
         (outbox / FULL).unlink(missing_ok=True)
     return result
 
 
-def _deliver(store: Store, journal: Journal, run_id: str) -> bool:
-    """Send a journal, or say that a later attempt at its run is still going on."""
+def _deliver(store: Store, journal: Journal, run_id: str) -> Delivery | None:
+    """Send a journal; None where a later attempt at its run is still going on."""
     store.require_active(run_id)
     run, ours = store.get_run(run_id), journal.attempt
     latest = int(run.data.tags.get("attempt", "1"))
@@ -76,20 +87,27 @@ def _deliver(store: Store, journal: Journal, run_id: str) -> bool:
     if latest <= ours:
         delivery.finish("KILLED")
     elif run.info.status == "RUNNING":
-        return False
+        return None
     else:
         delivery.merge()
-    return True
+    return delivery
 
 
 def discard(outbox: Path, run_id: str) -> None:
     """Let go of what a run recorded and no store will take. Raises StoreError where there is no such journal, or it is
     still being written."""
+    if not RUN_ID.fullmatch(run_id):
+        raise StoreError(f"{quoted(run_id)} is not the id of a run: featurelab sync names those that wait")
     path = outbox / f"{run_id}.jsonl"
-    if path.parent != outbox or not path.is_file():
-        raise StoreError(f"nothing of a run {quoted(run_id)} waits in {outbox}")
     try:
-        Journal(path).delete()
+        damaged = list(outbox.glob(f"{run_id}{DAMAGED}*.jsonl"))
+        if not (path.is_file() or damaged):
+            raise StoreError(f"nothing of a run {quoted(run_id)} waits in {outbox}")
+        if path.is_file():
+            Journal(path).delete()
+            damaged = list(outbox.glob(f"{run_id}{DAMAGED}*.jsonl"))
+        for kept in damaged:
+            kept.unlink()
     except (Busy, OSError) as error:
         raise StoreError(_strerror(error)) from None
 
@@ -100,7 +118,9 @@ def _address(recorded: str, known: str | None) -> str:
         here = known or resolve()
     except StoreError:
         here = ""
-    if without_credentials(here) == recorded:
+    if not recorded and not here:
+        raise StoreError("it does not say which store it is for: set MLFLOW_TRACKING_URI to that")
+    if recorded in ("", without_credentials(here)):
         return here
     if not recorded.startswith("sqlite:"):
         raise StoreError(f"it is for the store at {shown(recorded)}: set MLFLOW_TRACKING_URI to that, to send it there")

@@ -6,9 +6,10 @@ import logging
 import os
 from typing import Any
 
-from mlflow.exceptions import MlflowException
-from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+from mlflow.store.artifact import http_artifact_repo
 from mlflow.utils import rest_utils
+
+from featurelab.tracking.store.answers import BULK, require_own, require_stored
 
 API = "/api/2.0/mlflow/"
 ENVIRONMENT = {
@@ -22,6 +23,7 @@ ENVIRONMENT = {
 }
 
 _verify = rest_utils.verify_rest_response
+_raise_for_status = rest_utils.augmented_raise_for_status
 
 
 def apply() -> None:
@@ -32,6 +34,7 @@ def apply() -> None:
     logging.getLogger("mlflow.store.db.utils").addFilter(_warnings_alone)
     logging.getLogger("mlflow.utils.databricks_utils").setLevel(logging.ERROR)  # that no credentials are there we say
     rest_utils.verify_rest_response = _verified
+    http_artifact_repo.augmented_raise_for_status = _uploaded
 
 
 def _warnings_alone(record: logging.LogRecord) -> bool:
@@ -39,7 +42,12 @@ def _warnings_alone(record: logging.LogRecord) -> bool:
 
 
 def _verified(response: Any, endpoint: str, *args: Any, **options: Any) -> Any:
-    # it takes an empty answer for a success, so that points which nobody has stored would count as sent
-    if response.status_code == 200 and not response.text.strip() and endpoint.startswith(API):
-        raise MlflowException(f"the answer to {endpoint} is empty", error_code=TEMPORARILY_UNAVAILABLE)
+    # it takes an empty answer, and any JSON object, for a success: points which nobody has stored would count as sent
+    if endpoint.startswith(API) or endpoint == BULK:
+        require_own(response, endpoint)
     return _verify(response, endpoint, *args, **options)
+
+
+def _uploaded(response: Any) -> None:
+    _raise_for_status(response)  # and any status 200 as well
+    require_stored(response)

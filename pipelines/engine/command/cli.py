@@ -136,8 +136,11 @@ def run(
         outcome = trying.run_trial(found, config, store, scale=scale, outbox=kept, listeners=[bar.heard])
     try:
         metrics, away = reading.last_values(replace(store, patience=5.0).get_run(outcome.run_id).data.metrics), None
-    except StoreError as error:
-        metrics, away = {}, error
+    except Exception as error:  # a trial that closed its file descriptors closed those of the store
+        if outcome.status == "finished" and not isinstance(error, StoreError):
+            raise
+        metrics, away = {}, error if isinstance(error, StoreError) else None
+    unsent = (kept / f"{outcome.run_id}.jsonl").exists()
     said = {
         "run_id": outcome.run_id,
         "experiment": found.name,
@@ -150,9 +153,10 @@ def run(
     else:
         showing.console().print(showing.pairs_table("", ["metric", "last value"], list(said["metrics"].items())))
         tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
-    if away:
-        tell(f"featurelab: {away}; what was recorded is kept until featurelab sync")
-    raise typer.Exit(0 if outcome.status == "finished" and not away else 1)
+    if away or unsent:
+        why = away or "not everything that was recorded has reached the store"
+        tell(f"featurelab: {why}; what was recorded is kept until featurelab sync")
+    raise typer.Exit(0 if outcome.status == "finished" and not (away or unsent) else 1)
 
 
 @app.command()

@@ -127,6 +127,8 @@ def sync(
     tell(f"{len(summary.sent)} runs sent, {len(summary.busy)} still being recorded, {len(summary.failed)} left unsent")
     for run_id, reason in summary.failed.items():
         tell(f"  {run_id}: {reason}")
+    for run_id, refused in summary.rejected.items():
+        tell(f"  {run_id}: sent, without what the store refuses, now its artifact rejected.jsonl: {refused}")
     raise typer.Exit(1 if summary.failed else 0)
 
 

@@ -79,6 +79,9 @@ def conduct(
         held.enter_context(heartbeat(sweeps[0].run_id, store))
         results = Conducted(sweeps, store, outbox, title, ended, signals).run()
         sync(outbox, known=store.uri)  # what earlier crashes left, once: a store that is away costs seconds
+        ran = [trial.run_id for finished in results for trial in finished.trials if trial.run_id]
+        if unsent := [run_id for run_id in ran if (outbox / f"{run_id}.jsonl").exists()]:
+            raise RunError(f"not everything that {len(unsent)} trials recorded has reached the store: featurelab sync")
         return results
 
 

@@ -35,7 +35,7 @@ from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.trial.signals import Terminated, held_back, parting, raised
 from featurelab.tracking.errors import StoreError, disk_full
 from featurelab.tracking.lines import escaped, line, masked
-from featurelab.tracking.outbox.journal import TRAINING, JournalRemoved
+from featurelab.tracking.outbox.journal import TRAINING, HandleClosed, JournalDamaged, JournalRemoved
 from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.outbox.record import Diverged, Recorder
 from featurelab.tracking.pages import source
@@ -97,6 +97,8 @@ def run_trial(
             store.set_tags(run_id, {"status": "failed", "reason": reason, "cut_short": "true"})
             store.end_run(run_id, "FAILED")
             return Outcome(run_id, "failed", reason)
+        if checkpoint and "damaged" in store.get_run(run_id).data.tags:
+            checkpoint = None  # what is missing may have been recorded before it
         keeper = Keeper(recorder, checkpoint)
         began = time.monotonic() - (reopen(store, run_id, attempt, recorder) if attempt > 1 else 0.0)
         error: BaseException | None = None
@@ -120,6 +122,8 @@ def run_trial(
             with suppress(OSError):
                 recorder.discard(TRAINING)
         recorder.close(MLFLOW[status], tags={"status": status, "reason": reason, "seconds": seconds, **cut_short})
+        if error is None and recorder.broken is not None:  # noticed only as the last lines were read
+            status, reason = ending(recorder.broken)
         if isinstance(error, KeyboardInterrupt | Terminated):
             raise error
         return Outcome(run_id, status, reason)
@@ -139,7 +143,7 @@ def ending(error: BaseException | None, trial: Callable[..., None] | None = None
         case Terminated():
             return "killed", "terminated"
     known = disk_full(error) or out_of_gpu_memory(error)
-    if isinstance(error, StoreError | JournalRemoved):
+    if isinstance(error, StoreError | JournalRemoved | JournalDamaged | HandleClosed):
         known = known or str(error)
     return "failed", line(known) if known else mistake(error, trial)
 

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mlflow.entities import Metric, Run, RunData, RunInfo
 
-from featurelab.tracking.outbox.journal import DIRECTION, Busy, Delivery, Journal, Summary
+from featurelab.tracking.outbox.journal import Busy, Journal
+from featurelab.tracking.outbox.sending import Delivery
+from featurelab.tracking.outbox.summary import DIRECTION, Summary
 from featurelab.tracking.store.store import Store
 
 HEADER = {"uri": "sqlite:///x.db", "run_id": "r", "experiment": "system/figure"}
@@ -40,6 +43,13 @@ class Sink:
         self.params |= {param.key: param.value for param in params}
         for m in metrics:
             self.points[m.key, m.step, m.timestamp, repr(m.value)] = m.value
+
+    def get_run(self, run_id):
+        points = [Metric(key, value, t, step) for (key, step, t, _), value in self.points.items()]
+        data = RunData(metrics=sorted(points, key=lambda m: (m.step, m.timestamp)))
+        data.tags.update(self.tags)
+        data.params.update(self.params)
+        return Run(RunInfo(run_id, "0", "user", "RUNNING", 0, None, "active"), data)
 
 
 def _write(path, entries):

@@ -23,6 +23,10 @@ GARBLED = {
     "cut short": (200, b'{"run": {"info": {"run_i', 0),
     "connection cut": (200, b'{"run": {', 100),
     "no object": (200, b'"ok"', 0),
+    "another's object": (200, b'{"hello": 1}', 0),
+    "another's error": (200, b'{"error": "maintenance"}', 0),
+    "a list": (200, b"[]", 0),
+    "another's not found": (404, b'{"detail": "Not Found"}', 0),
     "unauthorised": (401, PAGE, 0),
     "forbidden": (403, b"no", 0),
     "not found": (404, PAGE, 0),
@@ -95,6 +99,21 @@ def test_what_another_answers_in_the_servers_place_is_asked_again(between, tmp_p
     run = store.get_run(run_id)
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
     assert len(store.client.get_metric_history(run_id, "loss/train")) == 300
+
+
+def test_a_batch_that_a_proxy_swallows_with_the_right_answer_is_sent_again(between, tmp_path):
+    store = attach(between.uri)
+    run_id = store.start_run("system/garbled", "swallowed")
+    recorder = Recorder(store, run_id, outbox=tmp_path, flush_seconds=0.05)
+    for part in range(3):
+        between.garbled = [(200, b"{}", 0)]
+        for step in range(100 * part, 100 * part + 100):
+            recorder.log({"loss/train": float(step)}, step)
+        assert recorder.flush()
+    between.garbled = [(200, b"{}", 0)] * 2
+    assert recorder.close(tags={"status": "finished"})
+    assert len(store.client.get_metric_history(run_id, "loss/train")) == 300
+    assert store.get_run(run_id).info.status == "FINISHED"
 
 
 @pytest.mark.parametrize("kind", GARBLED)
