@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from featurelab.tracking.lines import quoted
-
 LARGEST = 2**63 - 1  # step or time that a store holds
 # Of metrics that are made from others, for sorting. Without a slash, their charts come last in MLflow's pages. The
 # others are those of earlier versions.
@@ -42,4 +40,5 @@ def check_step(step: int, names: Iterable[str]) -> None:
     """Raise ValueError for a step that no store has room for."""
     if not -LARGEST - 1 <= step <= LARGEST:
         metrics = ", ".join(map(repr, names)) or "no metric"
-        raise ValueError(f"step {quoted(step)} of {metrics:.200} is out of range: steps are integers of 64 bits")
+        shown = str(step) if step.bit_length() < 200 else f"of {step.bit_length()} bits"
+        raise ValueError(f"step {shown} of {metrics:.200} is out of range: steps are integers of 64 bits")

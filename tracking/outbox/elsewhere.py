@@ -20,9 +20,9 @@ def send_from_another_process(journal: Path, uri: str) -> bool:
     """Send what waits in the outbox of a journal, and say whether this journal has arrived."""
     command = [sys.executable, "-c", SENDING, str(journal.parent)]
     known = os.environ | {"MLFLOW_TRACKING_URI": uri}  # not an argument: it may hold a password
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    null = subprocess.DEVNULL
     try:
-        subprocess.run(command, env=known, timeout=LONGEST, check=False, **quiet)
+        subprocess.run(command, env=known, timeout=LONGEST, check=False, stdin=null, stdout=null, stderr=null)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return not journal.exists()
