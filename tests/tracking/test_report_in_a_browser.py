@@ -53,6 +53,24 @@ def claim(says, **given):
 
 
 @pytest.mark.skipif(not BROWSER, reason="no browser here")
+def test_the_page_as_a_browser_shows_it_leads_to_no_machine_of_the_author(tmp_path):
+    claims = [claim("first", measured=10.0)]
+    damaged = {"name": "a/damaged", "left_out": "verdicts.json of run 0 is not JSON"}
+    shown = {"name": "a/figure", "sweep_run_id": "5" * 32, "claims": claims, "not_drawn": "figure.png is a link"}
+    render([shown, damaged], tmp_path)
+    command = [BROWSER, *ALONE, f"--user-data-dir={tmp_path}/browser", "--dump-dom", f"file://{tmp_path}/index.html"]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "first" in page
+    links = re.findall(r'href="([^"]*)"', page)
+    assert links
+    assert [link for link in links if not link.startswith("#")] == []
+    assert not re.search("127\\.0\\.0\\.1|localhost", page)
+    assert "Left out: verdicts.json of run 0 is not JSON" in page
+    assert "Without its drawing: figure.png is a link" in page
+    assert "1 of 2 figures is left out" in page
+
+
+@pytest.mark.skipif(not BROWSER, reason="no browser here")
 def test_the_table_sorts_filters_and_searches(tmp_path):
     claims = [
         claim("first", measured=10.0),
