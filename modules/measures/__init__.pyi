@@ -110,6 +110,8 @@ from .gradients import TangentCovariance as TangentCovariance
 from .gradients import agop as agop
 from .gradients import layer_agop as layer_agop
 from .gradients import layer_inputs as layer_inputs
+from .gradients import relative_error as relative_error
+from .gradients import standard_errors as standard_errors
 from .gradients import tangent_covariance as tangent_covariance
 from .gradients import tangent_features as tangent_features
 from .gram import centred_cosines as centred_cosines

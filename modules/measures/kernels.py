@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 from .compiled import as_written
-from .gradients import layer_inputs, prepared, tangent_features
+from .gradients import layer_inputs, tangent_features
 from .layers import layer_names
+from .passes import prepared
 
 
 def ptk(J: Float[Tensor, "n outputs ..."]) -> Float[Tensor, "n n"]:
@@ -70,7 +71,8 @@ def ntk(
     `chunk` samples are differentiated at a time. Raises ValueError for an unknown parameter and for BatchNorm on batch
     statistics.
     """
-    inputs = prepared(module, inputs, chunk)
+    inputs = prepared(module, inputs, chunk).inputs
+    assert isinstance(inputs, Tensor)
     state = {name: tensor.detach() for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
     trained = dict(module.named_parameters())
     names = list(trained) if parameters is None else list(parameters)
