@@ -71,8 +71,7 @@ def ntk(
     `chunk` samples are differentiated at a time. Raises ValueError for an unknown parameter and for BatchNorm on batch
     statistics.
     """
-    inputs = prepared(module, inputs, chunk).inputs
-    assert isinstance(inputs, Tensor)
+    rows = prepared(module, inputs, chunk).inputs
     state = {name: tensor.detach() for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
     trained = dict(module.named_parameters())
     names = list(trained) if parameters is None else list(parameters)
@@ -84,5 +83,5 @@ def ntk(
         return outputs.flatten()
 
     theta = {name: state[name] for name in names}
-    gradients = vmap(jacrev(outputs_of), in_dims=(None, 0), chunk_size=chunk)(theta, inputs)
+    gradients = vmap(jacrev(outputs_of), in_dims=(None, 0), chunk_size=chunk)(theta, rows)
     return torch.stack([ptk(gradient) for gradient in gradients.values()]).sum(0)

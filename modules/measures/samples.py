@@ -40,7 +40,8 @@ class Samples:
         self, inputs: Inputs | Samples, outputs: Outputs | None = None, *, padded: Bool[Tensor, "n T"] | None = None
     ) -> None:
         if isinstance(inputs, Samples):
-            inputs, outputs, padded = inputs.inputs, inputs._outputs, inputs.padded
+            outputs, padded = inputs._outputs, inputs.padded
+            inputs = inputs.inputs
         self.inputs: Tensor | dict[str, Any]
         if isinstance(inputs, Tensor):
             self.inputs = inputs

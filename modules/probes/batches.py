@@ -86,13 +86,13 @@ def joined(parts: Iterable[tuple[Inputs, Any]]) -> tuple[Inputs, Any]:
     y = torch.cat(together) if isinstance(targets, Tensor) else None
     if isinstance(first, Tensor):
         return torch.cat([x for x, _ in several if isinstance(x, Tensor)]), y
-    counts = [len(Samples(x)) for x, _ in several]
-    names = [
+    named = [dict(x) for x, _ in several if not isinstance(x, Tensor)]
+    rows = [
         name
         for name, value in first.items()
-        if isinstance(value, Tensor) and all(len(x[name]) == n for (x, _), n in zip(several, counts, strict=True))
+        if isinstance(value, Tensor) and all(len(x[name]) == len(Samples(x)) for x in named)
     ]
-    return dict(first) | {name: torch.cat([x[name] for x, _ in several]) for name in names}, y
+    return dict(first) | {name: torch.cat([x[name] for x in named]) for name in rows}, y
 
 
 class Stream:
