@@ -209,6 +209,7 @@ from .pattern_theory import extreme_cosine as extreme_cosine
 from .pattern_theory import fixed_feature_bound as fixed_feature_bound
 from .pattern_theory import predicted_cosine as predicted_cosine
 from .pattern_theory import queries_needed as queries_needed
+from .samples import Samples as Samples
 from .signal_noise import cubic_signal as cubic_signal
 from .signal_noise import horizon as horizon
 from .signal_noise import mixture_msdr as mixture_msdr

@@ -39,10 +39,12 @@ class Samples:
     def __init__(
         self, inputs: Inputs | Samples, outputs: Outputs | None = None, *, padded: Bool[Tensor, "n T"] | None = None
     ) -> None:
+        self.inputs: Tensor | dict[str, Any]
+        self.padded: Tensor | None
+        self._outputs: Outputs | None
         if isinstance(inputs, Samples):
             outputs, padded = inputs._outputs, inputs.padded
             inputs = inputs.inputs
-        self.inputs: Tensor | dict[str, Any]
         if isinstance(inputs, Tensor):
             self.inputs = inputs
             rows = inputs if inputs.ndim else None

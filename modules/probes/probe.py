@@ -326,11 +326,12 @@ def undisturbed(*networks: nn.Module) -> Iterator[None]:
     modules = {id(part): part for network in networks for part in network.modules()}.values()
     modes = [(part, part.training) for part in modules]
     gradients = [(param, param.grad) for network in networks for param in network.parameters()]
-    configs = {id(c): c for part in modules if getattr(c := getattr(part, "config", None), "use_cache", None) is True}
+    configs: dict[int, Any] = {id(config): config for part in modules if (config := getattr(part, "config", None))}
+    caching = [config for config in configs.values() if getattr(config, "use_cache", None) is True]
     with isolate_rng(), torch.enable_grad():
         for network in networks:
             network.eval()
-        for config in configs.values():
+        for config in caching:
             config.use_cache = False
         for param, _ in gradients:
             param.grad = None
@@ -341,7 +342,7 @@ def undisturbed(*networks: nn.Module) -> Iterator[None]:
                 param.grad = gradient
             for part, training in modes:
                 part.training = training
-            for config in configs.values():
+            for config in caching:
                 config.use_cache = True
 
 

@@ -64,7 +64,9 @@ class UnseenClassProbe(Probe):
             raise ValueError(
                 f"a permutation and an evaluation set are needed, got {permutations} and {len(evaluation)}"
             )
-        self.evaluation = {name: joined(map(split, batches_of(given))) for name, given in evaluation.items()}
+        self.evaluation: dict[str, Any] = {
+            name: joined(map(split, batches_of(given))) for name, given in evaluation.items()
+        }
         n = len(train[0])
         generator = torch.Generator().manual_seed(seed)
         self.permuted = balanced_labels(train[1].reshape(n, -1)[:, 0], permutations, generator)
