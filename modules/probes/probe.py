@@ -326,7 +326,7 @@ def undisturbed(*networks: nn.Module) -> Iterator[None]:
     modules = {id(part): part for network in networks for part in network.modules()}.values()
     modes = [(part, part.training) for part in modules]
     gradients = [(param, param.grad) for network in networks for param in network.parameters()]
-    configs: dict[int, Any] = {id(config): config for part in modules if (config := getattr(part, "config", None))}
+    configs: dict[int, Any] = {id(part.config): part.config for part in modules if hasattr(part, "config")}
     caching = [config for config in configs.values() if getattr(config, "use_cache", None) is True]
     with isolate_rng(), torch.enable_grad():
         for network in networks:
