@@ -110,6 +110,8 @@ from .gradients import TangentCovariance as TangentCovariance
 from .gradients import agop as agop
 from .gradients import layer_agop as layer_agop
 from .gradients import layer_inputs as layer_inputs
+from .gradients import relative_error as relative_error
+from .gradients import standard_errors as standard_errors
 from .gradients import tangent_covariance as tangent_covariance
 from .gradients import tangent_features as tangent_features
 from .gram import centred_cosines as centred_cosines
@@ -207,6 +209,7 @@ from .pattern_theory import extreme_cosine as extreme_cosine
 from .pattern_theory import fixed_feature_bound as fixed_feature_bound
 from .pattern_theory import predicted_cosine as predicted_cosine
 from .pattern_theory import queries_needed as queries_needed
+from .samples import Samples as Samples
 from .signal_noise import cubic_signal as cubic_signal
 from .signal_noise import horizon as horizon
 from .signal_noise import mixture_msdr as mixture_msdr

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 from .compiled import as_written
-from .gradients import layer_inputs, prepared, tangent_features
+from .gradients import layer_inputs, tangent_features
 from .layers import layer_names
+from .passes import prepared
 
 
 def ptk(J: Float[Tensor, "n outputs ..."]) -> Float[Tensor, "n n"]:
@@ -70,7 +71,7 @@ def ntk(
     `chunk` samples are differentiated at a time. Raises ValueError for an unknown parameter and for BatchNorm on batch
     statistics.
     """
-    inputs = prepared(module, inputs, chunk)
+    rows = prepared(module, inputs, chunk).inputs
     state = {name: tensor.detach() for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
     trained = dict(module.named_parameters())
     names = list(trained) if parameters is None else list(parameters)
@@ -82,5 +83,5 @@ def ntk(
         return outputs.flatten()
 
     theta = {name: state[name] for name in names}
-    gradients = vmap(jacrev(outputs_of), in_dims=(None, 0), chunk_size=chunk)(theta, inputs)
+    gradients = vmap(jacrev(outputs_of), in_dims=(None, 0), chunk_size=chunk)(theta, rows)
     return torch.stack([ptk(gradient) for gradient in gradients.values()]).sum(0)

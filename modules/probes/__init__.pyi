@@ -10,6 +10,7 @@ from .early_gradients import EarlyGradients as EarlyGradients
 from .features import FeatureProbe as FeatureProbe
 from .instruments import InstrumentsProbe as InstrumentsProbe
 from .loss import LossProbe as LossProbe
+from .probe import CannotMeasure as CannotMeasure
 from .probe import Measure as Measure
 from .probe import Probe as Probe
 from .reference import ReferenceProbe as ReferenceProbe

@@ -1,11 +1,11 @@
 """How features move together during any fit: alignment, local elasticity, retrieval, similarity to the start."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import nn
 
 from featurelab.modules.measures import (
     ClassMoments,
@@ -14,7 +14,10 @@ from featurelab.modules.measures import (
     elasticity_by_class,
     recall_by_class,
 )
+from featurelab.modules.measures.labels import Labels
+from featurelab.modules.measures.samples import Outputs
 
+from .batches import Data, Names
 from .features import FeatureProbe
 from .reference import ReferenceProbe
 
@@ -34,13 +37,27 @@ class AlignmentProbe(FeatureProbe, ReferenceProbe):
         every: int = 1,
         layer: str | None = None,
         similarity: Literal["cosine", "inner"] = "cosine",
-        **options: Any,
+        *,
+        reference: Literal["init"] | nn.Module = "init",
+        labels: Labels | None = None,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, layers=None if layer is None else [layer], **options)
+        super().__init__(
+            every=every, layers=None if layer is None else [layer], labels=labels, on=on, at=at, inputs=inputs,
+            targets=targets, outputs=outputs, data=data, prefix=prefix, strict=strict,
+        )  # fmt: skip
+        self.compare_with(reference)
         self.similarity = similarity
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         (layer,) = layers = self.chosen(module, inputs)
         found = self.gathered([module, self.reference], layers, inputs, targets)
         labels = self.labelled(found)
@@ -68,11 +85,30 @@ class CKAProbe(FeatureProbe, ReferenceProbe):
     of samples. Further options and errors are those of `FeatureProbe`.
     """
 
-    def __init__(self, every: int = 1, layers: Sequence[str] | None = None, **options: Any) -> None:
-        super().__init__(every=every, layers=layers, **options)
+    def __init__(
+        self,
+        every: int = 1,
+        layers: Sequence[str] | None = None,
+        *,
+        reference: Literal["init"] | nn.Module = "init",
+        labels: Labels | None = None,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
+    ) -> None:
+        super().__init__(
+            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
+            data=data, prefix=prefix, strict=strict,
+        )  # fmt: skip
+        self.compare_with(reference)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         moments = {layer: CrossMoments() for layer in layers}
         for found in self.passes([module, self.reference], layers, inputs, targets):

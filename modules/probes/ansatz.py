@@ -1,7 +1,7 @@
 """The neural feature ansatz and the spectra behind it, layer by layer, during any fit."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence, Sized
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -15,10 +15,17 @@ from featurelab.modules.measures import (
     eigenvalue_dispersion,
     layer_names,
     left_out,
+    relative_error,
     stable_rank,
+    standard_errors,
     tangent_covariance,
 )
+from featurelab.modules.measures.effort import part
+from featurelab.modules.measures.gradients import pooled
+from featurelab.modules.measures.passes import called_weights
+from featurelab.modules.measures.samples import Outputs
 
+from .batches import Data, Names
 from .probe import Probe
 from .reference import ReferenceProbe
 
@@ -42,7 +49,14 @@ class AnsatzProbe(ReferenceProbe):
     calls; `skipped` names the weights that are left out by `measures.left_out`). Beaglehole, Mitliagkas, Agarwala 2024,
     arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first measurement for an
     unknown layer. Further options are those of `Probe`.
+
+    The exact K is a sum over all outputs, for a language model positions x vocabulary. `n_outputs` = N takes N of them
+    for each sample, at random by `seed`, the same at every step: K and Kbar are unbiased estimates, the scores
+    nearly so. Their standard errors are logged as `<quantity>_se/<layer>`, and that of K, relative to K and in the
+    Frobenius norm, as `K_se/<layer>`: see `measures.standard_errors`. With `data`, K is that of all its samples.
     """
+
+    streams = True
 
     def __init__(
         self,
@@ -50,32 +64,78 @@ class AnsatzProbe(ReferenceProbe):
         layers: Sequence[str] | None = None,
         quantities: Sequence[str] = QUANTITIES,
         reference: Literal["init"] | nn.Module = "init",
-        **options: Any,
+        *,
+        n_outputs: int | None = None,
+        seed: int = 0,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, reference=reference, **options)
-        for name in quantities:
-            if name not in QUANTITIES:
-                nearest = difflib.get_close_matches(name, QUANTITIES, n=1, cutoff=0.0)[0]
-                raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {QUANTITIES}")
+        super().__init__(
+            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            strict=strict,
+        )  # fmt: skip
+        self.compare_with(reference)
+        self.n_outputs, self.seed = sampled(n_outputs), seed
+        refuse_unknown_quantities(quantities, QUANTITIES)
         self.layers = layers
         self.quantities = tuple(quantities)
 
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         initial = layer_names(self.reference)
         kbar = self.reference if _NEED_KBAR & set(self.quantities) else None
-        found = tangent_covariance(module, inputs, layers=self.layers, reference=kbar)
+        found = tangents(self, module, self.stream(inputs, targets), kbar)
         if self.layers is None:
             self.leave_out(left_out(module, found))
         values: dict[str, float] = {}
         for layer, now in found.items():
-            scores = decomposition(now.W, initial[layer].weight.detach().flatten(1), now.K, now.Kbar)
-            trivial = trivial_scores(now)
+            W0 = initial[layer].weight.detach().flatten(1)
+
+            def scored(K: TangentCovariance, W0: Tensor = W0) -> dict[str, float]:
+                return decomposition(K.W, W0, K.K, K.Kbar)
+
+            scores, errors, trivial = scored(now), standard_errors(now, scored), trivial_scores(now)
             for name in self.quantities:
                 if name in trivial and name in scores:
                     self.skipped[f"{name}/{layer}"] = trivial[name]
                 elif name in scores:
                     values[f"{name}/{layer}"] = scores[name]
+                    if name in errors:
+                        values[f"{name}_se/{layer}"] = errors[name]
+            if now.without:
+                values[f"K_se/{layer}"] = relative_error(now)
         return values
+
+
+def sampled(n_outputs: int | None) -> int | None:
+    """The number of outputs to sample. Raises ValueError below 2, where nothing is known of the error."""
+    if n_outputs is not None and n_outputs < 2:
+        raise ValueError(f"n_outputs must be at least 2, got {n_outputs}")
+    return n_outputs
+
+
+def tangents(
+    probe: "AnsatzProbe | SpectrumProbe",
+    module: nn.Module,
+    batches: Iterable[tuple[Any, Any]],
+    reference: nn.Module | None,
+) -> dict[str, TangentCovariance]:
+    """W, K and Kbar over all batches of a probe."""
+    found, total = [], len(batches) if isinstance(batches, Sized) else 0
+    for index, (inputs, _) in enumerate(batches):
+        samples = probe.samples(inputs)
+        with part(index, total):
+            K = tangent_covariance(
+                module, samples, layers=probe.layers, reference=reference, n_outputs=probe.n_outputs,
+                seed=probe.seed + index,
+            )  # fmt: skip
+        found.append((len(samples), K))
+    return pooled(found) if len(found) > 1 else found[0][1]
 
 
 def trivial_scores(layer: TangentCovariance) -> dict[str, str]:
@@ -96,6 +156,9 @@ def _is_multiple_of_identity(M: Tensor) -> bool:
     return bool(deviation.abs().amax() <= torch.finfo(M.dtype).eps ** 0.5 * c)
 
 
+SPECTRA = ("effective_rank", "stable_rank", "ptk_dispersion")
+
+
 class SpectrumProbe(Probe):
     """Spectra of weights W and tangent covariances K, by layer.
 
@@ -103,20 +166,66 @@ class SpectrumProbe(Probe):
     - `stable_rank/<layer>`: |W|_F^2 / |W|_2^2, in [1, rank W];
     - `ptk_dispersion/<layer>`: std / mean of the eigenvalues of K, 0 for K = c I (fig. 1 of arXiv:2402.05271).
 
-    `layers` as in `AnsatzProbe`; further options are those of `Probe`.
+    `quantities` (default: all) are those wanted: without `ptk_dispersion` no output is differentiated, which costs next
+    to nothing. `layers`, `n_outputs` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its dispersion.
+    Further options are those of `Probe`. Raises ValueError for an unknown quantity.
     """
 
-    def __init__(self, every: int = 1, layers: Sequence[str] | None = None, **options: Any) -> None:
-        super().__init__(every=every, **options)
-        self.layers = layers
+    streams = True
 
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
-        found = tangent_covariance(module, inputs, layers=self.layers)
+    def __init__(
+        self,
+        every: int = 1,
+        layers: Sequence[str] | None = None,
+        quantities: Sequence[str] = SPECTRA,
+        *,
+        n_outputs: int | None = None,
+        seed: int = 0,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
+    ) -> None:
+        super().__init__(
+            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            strict=strict,
+        )  # fmt: skip
+        refuse_unknown_quantities(quantities, SPECTRA)
+        self.layers, self.quantities = layers, tuple(quantities)
+        self.n_outputs, self.seed = sampled(n_outputs), seed
+
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+        K: dict[str, TangentCovariance] = {}
+        if "ptk_dispersion" in self.quantities:
+            K = tangents(self, module, self.stream(inputs, targets), None)
+        weights = {name: found.W for name, found in K.items()} or called_weights(
+            module, self.samples(inputs), self.layers
+        )
         if self.layers is None:
-            self.leave_out(left_out(module, found))
+            self.leave_out(left_out(module, weights))
         values = {}
-        for layer, now in found.items():
-            values[f"effective_rank/{layer}"] = effective_rank(now.W).item()
-            values[f"stable_rank/{layer}"] = stable_rank(now.W).item()
-            values[f"ptk_dispersion/{layer}"] = eigenvalue_dispersion(now.K).item()
+        for layer, W in weights.items():
+            if "effective_rank" in self.quantities:
+                values[f"effective_rank/{layer}"] = effective_rank(W).item()
+            if "stable_rank" in self.quantities:
+                values[f"stable_rank/{layer}"] = stable_rank(W).item()
+            if layer in K:
+                values[f"ptk_dispersion/{layer}"] = eigenvalue_dispersion(K[layer].K).item()
+                for name, error in standard_errors(K[layer], _dispersion).items():
+                    values[f"{name}_se/{layer}"] = error
         return values
+
+
+def _dispersion(layer: TangentCovariance) -> dict[str, float]:
+    return {"ptk_dispersion": eigenvalue_dispersion(layer.K).item()}
+
+
+def refuse_unknown_quantities(wanted: Sequence[str], known: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {known}")

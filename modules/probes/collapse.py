@@ -1,8 +1,7 @@
 """Neural collapse during any fit: contraction of classes, geometry of their means, distances, Gram matrices."""
 
-import difflib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -26,7 +25,11 @@ from featurelab.modules.measures import (
     nc4,
 )
 from featurelab.modules.measures.distances import Groups
+from featurelab.modules.measures.labels import Labels
+from featurelab.modules.measures.samples import Inputs, Outputs
 
+from .ansatz import refuse_unknown_quantities
+from .batches import Data, Names
 from .features import FeatureProbe, linear_calls
 from .probe import begins
 
@@ -50,17 +53,26 @@ class CollapseProbe(FeatureProbe):
         every: int = 1,
         layers: Sequence[str] | None = None,
         quantities: Sequence[str] = QUANTITIES,
-        **options: Any,
+        *,
+        labels: Labels | None = None,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, layers=layers, **options)
-        for name in quantities:
-            if name not in QUANTITIES:
-                nearest = difflib.get_close_matches(name, QUANTITIES, n=1, cutoff=0.0)[0]
-                raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {QUANTITIES}")
+        super().__init__(
+            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
+            data=data, prefix=prefix, strict=strict,
+        )  # fmt: skip
+        refuse_unknown_quantities(quantities, QUANTITIES)
         self.quantities = frozenset(quantities)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         passes = self.passes([module], layers, inputs, targets)
         gathered = {layer: ClassMoments.empty() for layer in layers}
@@ -89,10 +101,14 @@ class CollapseProbe(FeatureProbe):
                 values |= {f"{name}/{layer}": value for name, value in wanted.values().items()}
         return values
 
-    def _readout(self, module: nn.Module, inputs: Tensor, layer: str, m: ClassMoments) -> nn.Linear | None:
+    def _readout(self, module: nn.Module, inputs: Inputs, layer: str, m: ClassMoments) -> nn.Linear | None:
         """The layer, if it is the last linear one and has an output a class."""
         found = layer_names(module)[layer]
-        if self.labels is not None or not isinstance(found, nn.Linear) or linear_calls(module, inputs)[-1] != layer:
+        if (
+            self.labels is not None
+            or not isinstance(found, nn.Linear)
+            or linear_calls(module, self.samples(inputs))[-1] != layer
+        ):
             return None
         fits = found.in_features == m.means.shape[1] and 1 < len(m.counts) <= found.out_features
         return found if fits else None
@@ -138,8 +154,26 @@ class DistanceProbe(FeatureProbe):
     Further options and errors are those of `FeatureProbe`.
     """
 
-    def __init__(self, groups: Groups, every: int = 1, layer: str | None = None, **options: Any) -> None:
-        super().__init__(every=every, layers=None if layer is None else [layer], **options)
+    def __init__(
+        self,
+        groups: Groups,
+        every: int = 1,
+        layer: str | None = None,
+        *,
+        labels: Labels | None = None,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
+    ) -> None:
+        super().__init__(
+            every=every, layers=None if layer is None else [layer], labels=labels, on=on, at=at, inputs=inputs,
+            targets=targets, outputs=outputs, data=data, prefix=prefix, strict=strict,
+        )  # fmt: skip
         self.groups = torch.as_tensor(groups)
         self.matrices: dict[int, Tensor] = {}
 
@@ -149,7 +183,7 @@ class DistanceProbe(FeatureProbe):
             self.matrices = {}
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         (layer,) = layers = self.chosen(module, inputs)
         everything = ClassMoments.empty(len(self.groups))
         for found in self.passes([module], layers, inputs, targets):
@@ -158,7 +192,7 @@ class DistanceProbe(FeatureProbe):
         D, groups = class_distances(m), self.groups.to(present.device)[present]
         whole = D.new_full((len(self.groups), len(self.groups)), torch.nan)
         whole[present[:, None], present] = D
-        self.matrices[module.global_step] = whole.cpu()
+        self.matrices[self._step] = whole.cpu()
         values = {f"class_distance/{block}": value for block, value in distance_blocks(D, groups).items()}
         return values | {f"msdr/{layer}": msdr(D, groups)}
 
@@ -177,7 +211,7 @@ class GramProbe(FeatureProbe):
     """
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         found = self.gathered([module], layers, inputs, targets)
         labels = self.labelled(found)
@@ -206,20 +240,32 @@ class AttributionProbe(FeatureProbe):
         every: int = 1,
         layers: Sequence[str] | None = None,
         activation: Callable[[Tensor], Tensor] = torch.relu,
-        **options: Any,
+        *,
+        labels: Labels | None = None,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, layers=layers, **options)
+        super().__init__(
+            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
+            data=data, prefix=prefix, strict=strict,
+        )  # fmt: skip
         self.activation = activation
 
-    def chosen(self, module: nn.Module, inputs: Tensor) -> list[str]:
+    def chosen(self, module: nn.Module, inputs: Inputs) -> list[str]:
         if self.layers is not None:
             return list(self.layers)
-        called = linear_calls(module, inputs)
+        called = linear_calls(module, self.samples(inputs))
         self.leave_out(left_out(module, called, (nn.Linear,)))
         return called[:-1]
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         known, layers = layer_names(module), self.chosen(module, inputs)
         if not layers:
             return {}

@@ -1,7 +1,7 @@
 """What the probes of features share: the inputs of named layers, on the probe's batch or streamed over a dataset."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
+from typing import Any, Literal, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -9,8 +9,11 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor, nn
 
 from featurelab.modules.measures import class_indices, layer_inputs, layer_names
+from featurelab.modules.measures.effort import progress
 from featurelab.modules.measures.labels import Labels
+from featurelab.modules.measures.samples import Inputs, Outputs, Samples
 
+from .batches import Data, Names, by_token, shifts_targets, tokens
 from .probe import Probe
 
 CHUNK = 256  # samples in one forward pass over the probe's own batch
@@ -28,46 +31,58 @@ class FeatureProbe(Probe):
 
     - `layers`: names of `measures.layer_names`; by default the last linear layer that the forward pass calls, whose
       input is usually called the last-layer features. Inputs of more than two dimensions are flattened by sample.
-    - `data`: what to measure on in place of the batch: batches (x, labels), any iterable that can be gone through
-      again and again, such as a DataLoader. One batch is held at a time.
+    - `data`: what to measure on in place of the batch: (x, labels), a DataLoader or any other iterable of batches that
+      can be gone through again and again, or a LightningDataModule. One batch is held at a time.
     - `labels`: class indices (n,) that replace the targets, in the order of the samples; for example the original
       classes where training is on coarser ones. With `data`, that must keep its order.
+
+    Where named inputs come with labels (n, T), one for each token, a token is a sample: without those labelled -100 and
+    those at padding, and in a causal language model with the label of the next one. Otherwise positions (n, T) that
+    are padding are set to 0.
 
     Labels are what `measures.class_indices` takes: class indices (n,), rows that mark the class (one-hot, +-1), or a
     column of +-1. Further options are those of `Probe`. At the first measurement raises ValueError for an unknown
     layer, one that is called several times, and where labels are needed and there are none, or continuous targets.
     """
 
+    streams = True
+
     def __init__(
         self,
         every: int = 1,
         layers: Sequence[str] | None = None,
         *,
-        data: Iterable[tuple[Tensor, Tensor]] | None = None,
         labels: Labels | None = None,
-        **options: Any,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, **options)
+        super().__init__(
+            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            strict=strict,
+        )  # fmt: skip
         self.layers = layers
-        self.data = data
         self.labels = None if labels is None else class_indices(labels)
 
     @property
     def state_key(self) -> str:
         return self._generate_state_key(every=self.every, on=self.on, prefix=self.prefix, layers=self.layers)
 
-    def chosen(self, module: nn.Module, inputs: Tensor) -> list[str]:
+    def chosen(self, module: nn.Module, inputs: Inputs) -> list[str]:
         """The names of the layers to measure."""
-        return list(self.layers) if self.layers is not None else linear_calls(module, inputs)[-1:]
+        return list(self.layers) if self.layers is not None else linear_calls(module, self.samples(inputs))[-1:]
 
     def passes(
-        self, networks: Sequence[nn.Module], layers: Sequence[str], inputs: Tensor, targets: Any
+        self, networks: Sequence[nn.Module], layers: Sequence[str], inputs: Inputs, targets: Any
     ) -> Iterable[Pass]:
         """The samples' features in each network, batch by batch, as often as they are gone through."""
-        if self.data is not None:
-            return _Streamed(self.data, self.labels, networks, layers, inputs.device)
-        labels = targets if self.labels is None else self.labels
-        return [Pass(_features(networks, layers, inputs, CHUNK), _tensor(labels))]
+        streamed = _Streamed(self.stream(inputs, targets), self.samples, self.labels, networks, layers)
+        return streamed if self.data is not None else list(streamed)
 
     def labelled(self, found: Pass) -> Int64[Tensor, " n"]:
         """The class indices of a pass. Raises ValueError if it has none, not one a sample, or no classes."""
@@ -79,7 +94,7 @@ class FeatureProbe(Probe):
         return class_indices(found.labels).to(features.device)
 
     def gathered(
-        self, networks: Sequence[pl.LightningModule | nn.Module], layers: Sequence[str], inputs: Tensor, targets: Any
+        self, networks: Sequence[pl.LightningModule | nn.Module], layers: Sequence[str], inputs: Inputs, targets: Any
     ) -> Pass:
         """All samples' features at once."""
         parts = list(self.passes(networks, layers, inputs, targets))
@@ -92,29 +107,51 @@ class FeatureProbe(Probe):
 
 
 class _Streamed:
-    """Goes through batches (x, labels) anew each time."""
+    """Goes through batches of inputs and labels anew each time."""
 
     def __init__(
         self,
-        data: Iterable[tuple[Tensor, Tensor]],
+        batches: Iterable[tuple[Inputs, Any]],
+        samples: Callable[[Inputs], Samples],
         labels: Tensor | None,
         networks: Sequence[nn.Module],
         layers: Sequence[str],
-        device: torch.device,
     ) -> None:
-        self.data, self.labels, self.networks, self.layers, self.device = data, labels, networks, layers, device
+        self.batches, self.samples, self.labels = batches, samples, labels
+        self.networks, self.layers = networks, layers
 
     def __iter__(self) -> Iterator[Pass]:
-        seen = 0
-        for x, y in self.data:
-            x = x.to(self.device)
-            labels = y if self.labels is None else self.labels[seen : seen + len(x)]
-            seen += len(x)
-            yield Pass(_features(self.networks, self.layers, x, len(x)), _tensor(labels))
+        seen, total = 0, len(self.batches) if isinstance(self.batches, Sized) else 0
+        progress(0, total)
+        for done, (inputs, targets) in enumerate(self.batches, 1):
+            samples = self.samples(inputs)
+            # without a data set, all labels given are for the one batch there is
+            given = self.labels if self.labels is None or total == 1 else self.labels[seen : seen + len(samples)]
+            seen += len(samples)
+            labels = targets if given is None else given
+            features = [layer_inputs(network, samples, layers=self.layers, chunk=CHUNK) for network in self.networks]
+            yield _pass(features, labels if isinstance(labels, Tensor) else None, samples, self.networks[0])
+            if total:
+                progress(done, total)
+
+
+def _pass(features: list[dict[str, Tensor]], labels: Tensor | None, samples: Samples, network: nn.Module) -> Pass:
+    """Tokens as samples if each has a label, and else padding set to 0."""
+    every = [values for found in features for values in found.values()]
+    if labels is not None and every and all(by_token(values, labels, samples) for values in every):
+        shifted, whole = shifts_targets(network), labels
+        rows = [
+            {name: tokens(values, whole, samples, shifted=shifted)[0] for name, values in found.items()}
+            for found in features
+        ]
+        return Pass(rows, tokens(every[0], whole, samples, shifted=shifted)[1])
+    if samples.padded is not None:
+        features = [{name: samples.blank(values) for name, values in found.items()} for found in features]
+    return Pass(features, labels)
 
 
 @torch.no_grad()
-def linear_calls(module: nn.Module, inputs: Tensor) -> list[str]:
+def linear_calls(module: nn.Module, samples: Samples) -> list[str]:
     """Names of the linear layers in the order in which the forward pass first calls them.
 
     Raises ValueError if it calls none.
@@ -126,20 +163,10 @@ def linear_calls(module: nn.Module, inputs: Tensor) -> list[str]:
         if isinstance(layer, nn.Linear)
     ]
     try:
-        module(inputs[:2])
+        samples[:2].returned(module)
     finally:
         for handle in handles:
             handle.remove()
     if not called:
         raise ValueError(f"{type(module).__name__} calls no linear layer: name the layers to measure")
     return list(called)
-
-
-def _features(
-    networks: Sequence[nn.Module], layers: Sequence[str], inputs: Tensor, chunk: int
-) -> list[dict[str, Tensor]]:
-    return [layer_inputs(network, inputs, layers=layers, chunk=max(1, chunk)) for network in networks]
-
-
-def _tensor(labels: Any) -> Tensor | None:
-    return labels if isinstance(labels, Tensor) else None

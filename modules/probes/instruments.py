@@ -1,9 +1,8 @@
 """Every instrument that carries over to a network, whatever the network is, during any fit."""
 
-import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
@@ -19,10 +18,14 @@ from featurelab.modules.measures import (
     layer_inputs,
     layer_names,
     nc1,
+    standard_errors,
     tangent_covariance,
 )
+from featurelab.modules.measures.gradients import TangentCovariance
+from featurelab.modules.measures.samples import Outputs, Samples
 
-from .ansatz import trivial_scores
+from .ansatz import refuse_unknown_quantities, sampled, trivial_scores
+from .batches import Data, Names, by_token, shifts_targets, tokens
 from .features import linear_calls
 from .reference import ReferenceProbe
 
@@ -44,7 +47,8 @@ class InstrumentsProbe(ReferenceProbe):
     `measures.layer_names`; `readout=""` stands for the network's outputs, and the weights are those before its last
     linear layer then too. `view` makes the inputs of the network from those of a batch. What does not carry over is
     absent, and `skipped` says why: inputs that are whole numbers have no gradient, continuous targets no classes.
-    `quantities` (default: all) are those wanted. Raises ValueError for an unknown one. Further options are those of
+    `quantities` (default: all) are those wanted; `n_outputs` and `seed` as in `AnsatzProbe`. Raises ValueError for an
+    unknown one. Further options are those of
     `Probe`.
     """
 
@@ -55,53 +59,70 @@ class InstrumentsProbe(ReferenceProbe):
         *,
         readout: str | None = None,
         hidden: str | None = None,
-        view: Callable[[Tensor], Tensor] | None = None,
-        **options: Any,
+        view: Callable[[Any], Any] | None = None,
+        reference: Literal["init"] | nn.Module = "init",
+        n_outputs: int | None = None,
+        seed: int = 0,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, **options)
-        for name in quantities:
-            if name not in QUANTITIES:
-                nearest = difflib.get_close_matches(name, QUANTITIES, n=1, cutoff=0.0)[0]
-                raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {QUANTITIES}")
+        super().__init__(
+            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            strict=strict,
+        )  # fmt: skip
+        refuse_unknown_quantities(quantities, QUANTITIES)
+        self.compare_with(reference)
+        self.n_outputs, self.seed = sampled(n_outputs), seed
         self.quantities = frozenset(quantities)
         self.readout, self.hidden, self.view = readout, hidden, view
 
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
-        x = self.view(inputs) if self.view else inputs
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+        samples = self.samples(self.view(inputs) if self.view else inputs)
         values: dict[str, float] = {}
-        readout, hidden = self._places(module, x)
+        readout, hidden = self._places(module, samples)
         with self._reasons("nc1", "feature_rank"):
-            features = self._features(module, x, readout)
+            features, labels = self._features(module, samples, readout, targets)
             centred = features - features.mean(0)
             values["feature_rank"] = (effective_rank(centred) / min(centred.shape)).item()
             with self._reasons("nc1"):
                 moments = ClassMoments.empty()
-                moments.update(features, _classes(targets))
+                moments.update(features, _classes(labels))
                 values["nc1"] = nc1(moments.occurring()[0]).item()
-        with self._reasons("weight_rank", "nfa", "cnfa", "ptk_dispersion"):
-            values |= self._weights(module, x, hidden)
-        with self._reasons("input_agop_rank"):
-            if not x.is_floating_point():
-                raise ValueError("the inputs are whole numbers, along which nothing is differentiable")
-            M = agop(module, x)
-            values["input_agop_rank"] = (effective_rank(M) / len(M)).item()
-        self.skipped = {name: why for name, why in self.skipped.items() if name in self.quantities}
-        return {name: values[name] for name in QUANTITIES if name in values and name in self.quantities}
+        if {"weight_rank", "nfa", "cnfa", "ptk_dispersion"} & self.quantities:
+            with self._reasons("weight_rank", "nfa", "cnfa", "ptk_dispersion"):
+                values |= self._weights(module, samples, hidden)
+        if "input_agop_rank" in self.quantities:
+            with self._reasons("input_agop_rank"):
+                M = agop(*_function_of_inputs(module, samples))
+                values["input_agop_rank"] = (effective_rank(M) / len(M)).item()
+        self.skipped = {name: why for name, why in self.skipped.items() if name in {*self.quantities, "float32"}}
+        return {name: values[name] for name in values if name.partition("_se")[0] in self.quantities}
 
-    def _weights(self, module: nn.Module, x: Tensor, hidden: str | None) -> dict[str, float]:
+    def _weights(self, module: nn.Module, samples: Samples, hidden: str | None) -> dict[str, float]:
         if hidden is None:
             raise ValueError("no linear layer comes before the features")
-        (now,) = tangent_covariance(module, x, layers=[hidden]).values()
+        (now,) = tangent_covariance(module, samples, layers=[hidden], n_outputs=self.n_outputs, seed=self.seed).values()
         before = layer_names(self.reference)[hidden].weight.detach().flatten(1)
-        scores, trivial = decomposition(now.W, before, now.K), trivial_scores(now)
-        self.skipped |= {name: why for name, why in trivial.items() if name in ("nfa", "cnfa")}
-        aligned = {name: float(scores[name]) for name in ("nfa", "cnfa") if name in scores and name not in trivial}
-        rank = (effective_rank(now.W) / min(now.W.shape)).item()
-        return {"weight_rank": rank, "ptk_dispersion": eigenvalue_dispersion(now.K).item()} | aligned
 
-    def _places(self, module: nn.Module, x: Tensor) -> tuple[str | None, str | None]:
+        def scored(K: TangentCovariance) -> dict[str, float]:
+            scores = decomposition(K.W, before, K.K)
+            aligned = {name: scores[name] for name in ("nfa", "cnfa") if name in scores and name not in trivial}
+            return aligned | {"ptk_dispersion": eigenvalue_dispersion(K.K).item()}
+
+        trivial = trivial_scores(now)
+        self.skipped |= {name: why for name, why in trivial.items() if name in ("nfa", "cnfa")}
+        errors = {f"{name}_se": error for name, error in standard_errors(now, scored).items()}
+        return {"weight_rank": (effective_rank(now.W) / min(now.W.shape)).item()} | scored(now) | errors
+
+    def _places(self, module: nn.Module, samples: Samples) -> tuple[str | None, str | None]:
         try:
-            called = linear_calls(module, x)
+            called = linear_calls(module, samples)
         except ValueError:
             return self.readout, self.hidden
         readout = called[-1] if self.readout is None else self.readout
@@ -109,11 +130,13 @@ class InstrumentsProbe(ReferenceProbe):
         return readout, self.hidden or (before[-1] if before else None)
 
     @torch.no_grad()
-    def _features(self, module: nn.Module, x: Tensor, readout: str | None) -> Tensor:
+    def _features(self, module: nn.Module, samples: Samples, readout: str | None, targets: Any) -> tuple[Tensor, Any]:
         if readout is None:
             raise ValueError("no linear layer reads features: name one, or readout='' for the outputs")
-        found: Tensor = layer_inputs(module, x, layers=[readout])[readout] if readout else module(x)
-        return found.flatten(1)
+        found = layer_inputs(module, samples, layers=[readout])[readout] if readout else samples.outputs(module)
+        if by_token(found, targets, samples):
+            return tokens(found, targets, samples, shifted=shifts_targets(module))
+        return samples.blank(found).flatten(1), targets
 
     @contextmanager
     def _reasons(self, *names: str) -> Iterator[None]:
@@ -121,6 +144,18 @@ class InstrumentsProbe(ReferenceProbe):
             yield
         except (ValueError, TypeError) as error:
             self.skipped |= dict.fromkeys(names, str(error).splitlines()[0])
+
+
+def _function_of_inputs(module: nn.Module, samples: Samples) -> tuple[Callable[[Tensor], Any], Tensor]:
+    """The network as a function of its only input. Raises ValueError where nothing is differentiable along it."""
+    given = samples.inputs
+    names = [] if isinstance(given, Tensor) else [name for name, value in given.items() if isinstance(value, Tensor)]
+    x = given if isinstance(given, Tensor) else given[names[0]]
+    if not x.is_floating_point():
+        raise ValueError("the inputs are whole numbers, along which nothing is differentiable")
+    if len(names) > 1:
+        raise ValueError(f"the network takes several inputs, {', '.join(names)}: name one in inputs=")
+    return (lambda leaf: samples.like(leaf if not names else {names[0]: leaf}).outputs(module)), x
 
 
 def _classes(targets: Any) -> Tensor:

@@ -1,10 +1,12 @@
 """The probe: a measure taken on a fixed batch at chosen steps of any fit, leaving the fit as it would be without it."""
 
 import math
+import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -13,6 +15,17 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from featurelab.modules.measures.compiled import as_written
+from featurelab.modules.measures.effort import listening
+from featurelab.modules.measures.passes import refuse_unknown
+from featurelab.modules.measures.samples import Inputs, Outputs, Samples, described, moved
+
+from .batches import Data, Names, Stream, is_batch, is_names, joined, split
+from .cost import Cost, StepClock
+from .precision import in_float32, widened
+
+
+class CannotMeasure(ValueError):
+    """A measurement that failed in a probe with `strict=True`: which probe, which module, on what."""
 
 
 class Probe(pl.Callback, ABC):
@@ -22,22 +35,40 @@ class Probe(pl.Callback, ABC):
       takes several optimiser steps; a fit that counts its steps otherwise is measured at the first batch past each
       multiple.
     - `at`: further optimiser steps at which to measure, with `on="step"`.
-    - `inputs`: the batch to measure on, a tensor x or a pair (x, y); by default the first training batch, which is
-      kept. With several workers the first one measures, and that default is its share of the batch.
+    - `inputs`: what to measure on, a tensor x, a pair (x, y), a mapping of tensors, a DataLoader or a
+      LightningDataModule; by default the first training batch, which is kept. With several workers the first one
+      measures, and that default is its share of the batch. Or where the inputs are in a batch: a name, several names,
+      or a function of the batch.
+    - `targets`: where the targets are, a name or a function of the batch.
+    - `outputs`: which of the results of the network counts, a name or a function of what it returns.
+    - `data`: as `inputs`, but gone through batch by batch where a probe can; others hold all of it at once.
     - `prefix` is put before every name.
+    - `strict`: whether a measurement that fails ends training, with CannotMeasure. By default it does not: it gives one
+      warning a fit, and its reason is in `skipped`. The figures of this package are strict.
+
+    Without `inputs`, `targets` and `outputs` they are guessed. The targets of a mapping are its `labels`, `label`,
+    `targets`, `target` or `y`, the inputs all its other tensors; outputs are a tensor, its `logits`, or its only
+    tensor. `measures.Samples` says how a network is called. Outputs (n, T, ...) where `attention_mask` is 0 do not
+    count.
 
     Values go to all loggers of the trainer, at step `trainer.global_step`, and to `history`, a list of (step, values);
     what is not finite is left out. While measuring, the module is in evaluation mode without gradients in its
-    parameters; modes, gradients and all random states are put back, so that training is the same with and without
-    the probe. The history and a batch that was not given are kept in checkpoints: a resumed fit starts from them.
-    Under torch.compile the network is measured as it was written, by the same names.
+    parameters and without a cache of keys and values; modes, gradients and all random states are put back, so that
+    training is the same with and without the probe. Half-precision weights are float32 while measuring, and autocast is
+    off. The history and a batch that was not given are kept in checkpoints: a resumed fit starts from them. Under
+    torch.compile the network is measured as it was written, by the same names.
 
     `skipped` holds what the last measurement left out, name -> why, where it was meant to cover everything of a kind;
-    empty if it left out nothing. The fit's first measurement with weights left out also warns (UserWarning).
+    empty if it left out nothing. The fit's first measurement with weights left out also warns (UserWarning). A
+    measurement that will take longer than ten training steps says so before, once a fit, and shows a bar on a terminal.
 
-    A subclass gives `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError at the first batch if
-    that is neither a tensor nor a sequence that begins with inputs and targets.
+    A subclass gives `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError for given inputs that hold
+    no tensor, and at the first measurement ValueError for unknown layers.
     """
+
+    streams = False  # whether `measure` goes through `data` by itself
+    layers: Sequence[str] | None = None
+    n_outputs: int | None = None
 
     def __init__(
         self,
@@ -45,41 +76,70 @@ class Probe(pl.Callback, ABC):
         every: int = 1,
         on: Literal["step", "epoch"] = "step",
         at: Collection[int] = (),
-        inputs: Tensor | tuple[Tensor, Tensor] | None = None,
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
         prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}")
         if on not in ("step", "epoch"):
             raise ValueError(f"on must be 'step' or 'epoch', got {on!r}")
-        self.every, self.on, self.at, self.prefix = every, on, frozenset(at), prefix
+        self.every, self.on, self.at, self.prefix, self.strict = every, on, frozenset(at), prefix, strict
         self.history: list[tuple[int, dict[str, float]]] = []
         self.skipped: dict[str, str] = {}
-        self._warned = False
-        self._given = None if inputs is None else _split(inputs)
-        self._batch: tuple[Tensor, Any] | None = self._given
+        self._where = inputs if inputs is not None and is_names(inputs) else None
+        self._targets, self._outputs = targets, outputs
+        self.data = data
+        self._source = data if inputs is None or self._where is not None else inputs
+        given = self._source is not None and is_batch(self._source)
+        self._given = split(self._source, self._where, targets) if given else None
+        self._batch: tuple[Inputs, Any] | None = self._given
+        self._step, self._clock = 0, StepClock()
+        self._said: set[str] = set()
 
     @abstractmethod
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> Mapping[str, float]:
-        """The values to log, by name. `targets` is None where the batch has none."""
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> Mapping[str, float]:
+        """The values to log, by name. Inputs are a tensor or a mapping; `targets` is None where the batch has none."""
 
     def latest(self) -> dict[str, float]:
         """The values measured last; empty before the first time."""
         return self.history[-1][1] if self.history else {}
 
+    def samples(self, inputs: Inputs) -> Samples:
+        """The inputs with the way in which networks are run on them."""
+        return Samples(inputs, self._outputs)
+
+    def stream(self, inputs: Inputs, targets: Any) -> Iterable[tuple[Inputs, Any]]:
+        """The batches to measure on: those of `data`, as often as they are gone through, or the one batch."""
+        if self.data is None or is_batch(self.data):
+            return [(inputs, targets)]
+        return _Widened(Stream(self.data, Samples(inputs).device, self._where, self._targets))
+
+    def networks(self, module: nn.Module) -> list[nn.Module]:
+        """All networks that are run in a measurement, the one in training first."""
+        return [module]
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.skipped, self._warned = {}, False
+        self.skipped, self._said, self._clock = {}, set(), StepClock()
         if begins(trainer):
             self.history, self._batch = [], self._given
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        if self._batch is None:
-            inputs, targets = _split(batch)  # copies: training may reuse the batch's memory
-            self._batch = inputs.clone(), targets.clone() if isinstance(targets, Tensor) else targets
+        if self._batch is None and self._source is None:
+            try:
+                inputs, targets = split(batch, self._where, self._targets)
+            except Exception as error:
+                self._batchless(trainer, pl_module, batch, error)
+            else:
+                self._batch = kept(inputs), kept(targets)  # copies: training may reuse the batch's memory
         if not self.history:
             self._take(trainer, pl_module)
+        self._clock.begin(trainer.global_step)
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
@@ -90,6 +150,7 @@ class Probe(pl.Callback, ABC):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        self._clock.end(trainer.global_step)
         if self.on == "step" and self._due(trainer.global_step):
             self._take(trainer, pl_module)
 
@@ -98,13 +159,14 @@ class Probe(pl.Callback, ABC):
             self._take(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._batch is not None:
+        if self._batch is not None or self._source is not None:
             self._take(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"history": list(self.history)}
         if self._given is None and self._batch is not None:
-            state["batch"] = [part.cpu() if isinstance(part, Tensor) else None for part in self._batch]
+            parts = [part if isinstance(part, Tensor | dict) else None for part in self._batch]
+            state["batch"] = moved(parts, torch.device("cpu"))
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -125,8 +187,8 @@ class Probe(pl.Callback, ABC):
     def leave_out(self, weights: Mapping[str, str]) -> None:
         """Put weights that a measurement could not cover, name -> why, into `skipped`, and warn once a fit."""
         self.skipped |= weights
-        if weights and not self._warned:
-            self._warned = True
+        if weights and "leaves out" not in self._said:
+            self._said.add("leaves out")
             names: dict[str, list[str]] = {}
             for name, why in weights.items():
                 names.setdefault(why, []).append(name)
@@ -138,39 +200,108 @@ class Probe(pl.Callback, ABC):
         step = trainer.global_step
         if not trainer.is_global_zero or (self.history and self.history[-1][0] == step):
             return
-        assert self._batch is not None
-        inputs, targets = self._batch = _on_device(self._batch, module.device)
-        self.skipped = {}
-        with _undisturbed(module), trainer.precision_plugin.forward_context():
-            found = self.measure(module, inputs, targets)
+        self._step, self.skipped = step, {}
+        begun = time.perf_counter()
+        if self.layers is not None:
+            refuse_unknown(module, self.layers)
+        try:
+            found = self._measured(trainer, module)
+        except Exception as error:
+            inputs, targets = self._batch or (None, None)
+            self._fail(module, f"inputs {described(inputs)}, targets {described(targets)}", error)
+            found = {}
         values = {f"{self.prefix}{name}": float(value) for name, value in found.items()}
         values = {name: value for name, value in values.items() if math.isfinite(value)}
         self.history.append((step, values))
         if values:
             for logger in trainer.loggers:
                 logger.log_metrics(values, step=step)
+        StepClock.measuring += time.perf_counter() - begun
+
+    def _measured(self, trainer: pl.Trainer, module: pl.LightningModule) -> Mapping[str, float]:
+        networks = self.networks(module)
+        with undisturbed(*networks), in_float32(trainer, networks, self._half):
+            if self._batch is None:
+                self._batch = self._gathered(module.device)
+            self._batch = moved(self._batch, module.device)
+            inputs, targets = (widened(part) for part in self._batch)
+            samples = self.samples(inputs)
+            hint = "; n_outputs= estimates it from a sample of the outputs" if self._samples_outputs() else ""
+            cost = Cost(
+                type(self).__name__,
+                lambda: self._clock.known_or_tried(module, samples),
+                partial(self._once, "cost"),
+                hint=hint,
+            )
+            with listening(cost):
+                try:
+                    return self.measure(module, inputs, targets)
+                finally:
+                    cost.close()
+
+    def _gathered(self, device: torch.device) -> tuple[Inputs, Any]:
+        found = Stream(self._source, device, self._where, self._targets)
+        if self.streams and self._source is self.data:
+            return next(iter(found))  # for the shapes
+        return joined(found)
+
+    def _samples_outputs(self) -> bool:
+        return "n_outputs" in vars(self) and self.n_outputs is None
+
+    def _batchless(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, error: Exception) -> None:
+        if trainer.is_global_zero and not self.history:
+            self._fail(module, described(batch), error)
+            self.history.append((trainer.global_step, {}))
+
+    def _fail(self, module: nn.Module, what: str, error: Exception) -> None:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        line = f"{type(self).__name__} could not measure {type(module).__name__} on {what}: {reason}"
+        if self.strict:
+            raise CannotMeasure(line) from error
+        self.skipped = {"measurement": f"{what}: {reason}"}
+        self._once("failed", f"{line}. Training continues; say in inputs=, targets= or outputs= what to measure")
+
+    def _half(self, reason: str) -> None:
+        self.skipped["float32"] = reason
+        self._once("float32", f"{type(self).__name__}: {reason}")
+
+    def _once(self, kind: str, line: str) -> None:
+        """Warn, at most once a fit of each kind of trouble."""
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(line, stacklevel=2)
 
 
 class Measure(Probe):
     """Any function of (module, inputs) as a probe: `Measure(lambda module, x: module(x).std(), every=10)`.
 
-    The function returns a number, logged as `name` (default: the function's own), or numbers by name. Further
-    options are those of `Probe`.
+    The function returns a number, logged as `name` (default: the function's own), or numbers by name. Its inputs are
+    as the batch has them: a tensor, or a mapping for `module(**inputs)`. Further options are those of `Probe`.
     """
 
     def __init__(
         self,
-        function: Callable[[pl.LightningModule, Tensor], Mapping[str, float] | float | Tensor],
+        function: Callable[[pl.LightningModule, Any], Mapping[str, float] | float | Tensor],
         every: int = 1,
         *,
         name: str | None = None,
-        **options: Any,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        inputs: Data | Names | None = None,
+        targets: Names | None = None,
+        outputs: Outputs | None = None,
+        data: Data | None = None,
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, **options)
+        super().__init__(
+            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            strict=strict,
+        )  # fmt: skip
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
 
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> Mapping[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> Mapping[str, float]:
         value = self.function(module, inputs)
         if isinstance(value, Tensor):
             value = value.item()
@@ -187,12 +318,21 @@ def begins(trainer: pl.Trainer) -> bool:
 
 
 @contextmanager
-def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients in the parameters inside; modes, gradients and random states as before after."""
-    modes = [(part, part.training) for part in module.modules()]
-    gradients = [(param, param.grad) for param in module.parameters()]
+def undisturbed(*networks: nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients in the parameters and no caches inside; everything as before after.
+
+    Random states too, those of Python, NumPy and PyTorch.
+    """
+    modules = {id(part): part for network in networks for part in network.modules()}.values()
+    modes = [(part, part.training) for part in modules]
+    gradients = [(param, param.grad) for network in networks for param in network.parameters()]
+    configs: dict[int, Any] = {id(part.config): part.config for part in modules if hasattr(part, "config")}
+    caching = [config for config in configs.values() if getattr(config, "use_cache", None) is True]
     with isolate_rng(), torch.enable_grad():
-        module.eval()
+        for network in networks:
+            network.eval()
+        for config in caching:
+            config.use_cache = False
         for param, _ in gradients:
             param.grad = None
         try:
@@ -202,23 +342,30 @@ def _undisturbed(module: nn.Module) -> Iterator[None]:
                 param.grad = gradient
             for part, training in modes:
                 part.training = training
+            for config in caching:
+                config.use_cache = True
+
+
+class _Widened:
+    """A stream whose half-precision inputs are float32."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.whole = stream
+
+    def __iter__(self) -> Iterator[tuple[Inputs, Any]]:
+        for inputs, targets in self.whole:
+            yield widened(inputs), widened(targets)
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+
+def kept(value: Any) -> Any:
+    """Copies of the tensors in inputs or targets."""
+    if isinstance(value, dict):
+        return {name: kept(part) for name, part in value.items()}
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _split(batch: Any) -> tuple[Tensor, Any]:
-    """Inputs and targets, None if there are none."""
-    if isinstance(batch, Tensor):
-        return batch.detach(), None
-    if isinstance(batch, list | tuple) and batch and isinstance(batch[0], Tensor):
-        return batch[0].detach(), batch[1] if len(batch) > 1 else None
-    raise TypeError(
-        f"a batch of type {type(batch).__name__} does not begin with a tensor of inputs: give inputs=(x, y)"
-    )
-
-
-def _on_device(batch: tuple[Tensor, Any], device: torch.device) -> tuple[Tensor, Any]:
-    inputs, targets = batch
-    return inputs.to(device), targets.to(device) if isinstance(targets, Tensor) else targets

@@ -16,14 +16,20 @@ class ReferenceProbe(Probe):
     """Keeps a frozen copy of the module as the fit begins, in `reference`; or takes a module that is given.
 
     The copy is in evaluation mode, without gradients, and is kept in checkpoints, so that a resumed fit is compared
-    with where the first one began. Further options are those of `Probe`.
+    with where the first one began. A subclass calls `compare_with`.
     """
 
-    def __init__(self, *, reference: Literal["init"] | nn.Module = "init", **options: Any) -> None:
-        super().__init__(**options)
-        self._reference = reference if isinstance(reference, nn.Module) else None
+    _reference: nn.Module | None = None
+    _given_reference = False
+    _restored: Mapping[str, Any] | None = None
+
+    def compare_with(self, reference: Literal["init"] | nn.Module) -> None:
+        """Set what to compare with: "init", the network as the fit begins, or a module."""
         self._given_reference = isinstance(reference, nn.Module)
-        self._restored: Mapping[str, Any] | None = None
+        self._reference = reference if isinstance(reference, nn.Module) else None
+
+    def networks(self, module: nn.Module) -> list[nn.Module]:
+        return [module, self.reference]
 
     @property
     def reference(self) -> nn.Module:

@@ -1,11 +1,11 @@
 """Classes that training never sees: how similar they are to the training set, how aligned, how far they have moved."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from jaxtyping import Float64, Integer, Real, Shaped
+from jaxtyping import Float64, Real
 from torch import Tensor
 
 from featurelab.modules.measures.alignment_scores import (
@@ -18,6 +18,7 @@ from featurelab.modules.measures.ansatz import pearson
 from featurelab.modules.measures.collapse import ClassMoments
 from featurelab.modules.measures.concordance import pearson_p, spearman
 
+from .batches import Data, Stream, batches_of, is_batch, joined, split
 from .probe import Probe, begins
 
 
@@ -25,7 +26,8 @@ class UnseenClassProbe(Probe):
     """Train-unseen similarity, Alignment and Elasticity of unseen classes, and how alike they rank the classes.
 
     The network is one with `representation(x)` h (n, d) and `transform(h)` F (n, N), such as `nets.TrunkFeature`;
-    `train` is (x, y) with y (n,) or (n, heads), y_1 = +-1 its first column. With beta = h^T y_1 / (n sqrt N), for each
+    `train` is (x, y) with y (n,) or (n, heads), y_1 = +-1 its first column, or batches of such
+    pairs. With beta = h^T y_1 / (n sqrt N), for each
     set of `evaluation`, name -> (x, labels 0..K-1), and each of its classes k, mean representation mu_k:
 
         similarity/<set>/<k>    |beta^T mu_k|
@@ -45,20 +47,26 @@ class UnseenClassProbe(Probe):
 
     def __init__(
         self,
-        train: tuple[Shaped[Tensor, "n ..."], Real[Tensor, "n ..."]],
-        evaluation: Mapping[str, tuple[Shaped[Tensor, "_n ..."], Integer[Tensor, " _n"]]],
+        train: Data,
+        evaluation: Mapping[str, Data],
         every: int = 1,
         *,
         permutations: int = 20,
         seed: int,
-        **options: Any,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, inputs=train, **options)
+        train = joined(map(split, batches_of(train)))
+        super().__init__(every=every, on=on, at=at, inputs=train, prefix=prefix, strict=strict)
         if permutations < 1 or not evaluation:
             raise ValueError(
                 f"a permutation and an evaluation set are needed, got {permutations} and {len(evaluation)}"
             )
-        self.evaluation = dict(evaluation)
+        self.evaluation: dict[str, Any] = {
+            name: joined(map(split, batches_of(given))) for name, given in evaluation.items()
+        }
         n = len(train[0])
         generator = torch.Generator().manual_seed(seed)
         self.permuted = balanced_labels(train[1].reshape(n, -1)[:, 0], permutations, generator)
@@ -74,7 +82,7 @@ class UnseenClassProbe(Probe):
         super().on_train_start(trainer, pl_module)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         net: Any = getattr(module, "net", module)
         h = net.representation(inputs)
         F = net.transform(h)
@@ -161,20 +169,24 @@ class RetrievalProbe(Probe):
 
     def __init__(
         self,
-        unseen: tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]],
+        unseen: Data,
         every: int = 1,
         *,
         ks: Sequence[int] = (1, 2, 4, 8),
         name: str = "unseen",
         chunk: int = 512,
-        **options: Any,
+        on: Literal["step", "epoch"] = "step",
+        at: Collection[int] = (),
+        prefix: str = "",
+        strict: bool | None = None,
     ) -> None:
-        super().__init__(every=every, **options)
+        given = unseen if is_batch(unseen) else None  # what the probe is on; the training batch is not looked at
+        super().__init__(every=every, on=on, at=at, inputs=given, prefix=prefix, strict=strict)
         self.unseen, self.ks, self.name, self.chunk = unseen, tuple(ks), name, chunk
         self.by_class: dict[str, Tensor] = {}
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Tensor, targets: Any) -> dict[str, float]:
+    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         net: Any = getattr(module, "net", module)
         found = [(net.features(x.to(module.device)).float(), labels.to(module.device)) for x, labels in self._batches()]
         features, labels = torch.cat([f for f, _ in found]), torch.cat([y for _, y in found])
@@ -193,8 +205,8 @@ class RetrievalProbe(Probe):
             values["pearson_p/recall_alignment"] = float(pearson_p(r, C))
         return values
 
-    def _batches(self) -> Iterable[tuple[Tensor, Tensor]]:
+    def _batches(self) -> Iterable[tuple[Any, Any]]:
         if isinstance(self.unseen, tuple) and isinstance(self.unseen[0], Tensor):
             x, labels = self.unseen
             return zip(x.split(self.chunk), labels.split(self.chunk), strict=True)
-        return self.unseen  # type: ignore[return-value]
+        return Stream(self.unseen, torch.device("cpu"))

@@ -93,6 +93,9 @@ def fit(
         from featurelab.pipelines.engine.trial.watched import Watched
 
         callbacks.append(Watched(reached))
+    for probe in callbacks:
+        if getattr(probe, "strict", True) is None:
+            probe.strict = True  # type: ignore[attr-defined]  # no figure loses a measurement without a word
     trainer = trainer_for(config, recorder, callbacks=callbacks, **(limits | options))
     try:
         with tempfile.TemporaryDirectory() as folder, explained():

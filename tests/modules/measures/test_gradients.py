@@ -141,7 +141,8 @@ def test_how_the_work_is_cut_does_not_change_the_result(chunk, n, outputs, budge
     start = nets.mlp(4, 6, 2, outputs=outputs, seed=3)
     whole, total = measures.tangent_covariance(net, x, reference=start), measures.agop(net, x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("featurelab.modules.measures.gradients._budget", lambda inputs: budget)
+        patch.setattr("featurelab.modules.measures.passes.budget", lambda device: budget)
+        patch.setattr("featurelab.modules.measures.gradients.budget", lambda device: budget)
         cut = measures.tangent_covariance(net, x, chunk=chunk, reference=start)
         automatic = measures.tangent_covariance(net, x, reference=start)
         torch.testing.assert_close(measures.agop(net, x, chunk=chunk), total, **exactly)
@@ -162,7 +163,7 @@ def test_a_pass_holds_no_more_than_its_budget(monkeypatch):
         return found
 
     monkeypatch.setattr(torch.autograd, "grad", watched)
-    monkeypatch.setattr("featurelab.modules.measures.gradients._budget", lambda inputs: 500)
+    monkeypatch.setattr("featurelab.modules.measures.passes.budget", lambda device: 500)
     net = nets.mlp(4, 16, 2, outputs=8, seed=0)
     measures.tangent_covariance(net, draw(64, 4))
     assert max(sizes) <= 500

@@ -1,0 +1,93 @@
+"""What a long measurement costs, said before it is paid, and how far it has come."""
+
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from featurelab.modules.measures.samples import Samples
+
+STEPS = 10  # a measurement that takes as long as more training steps is told of
+SECONDS = 0.5  # unless it is over before anybody wonders
+
+
+class Cost:
+    """Listens to a measurement: tells once what it will cost, and shows a bar on a terminal.
+
+    `step` gives the seconds of a training step, `tell` gets the line.
+    """
+
+    def __init__(self, name: str, step: Callable[[], float], tell: Callable[[str], None], *, hint: str = "") -> None:
+        self.name, self.step, self.tell, self.hint = name, step, tell, hint
+        self.begun, self.bar, self.told = time.perf_counter(), None, False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.perf_counter()
+        if done == 0:
+            self.close()
+            self.begun = now
+            return
+        if done >= total:
+            self.close()
+            return
+        expected = (now - self.begun) * total / done
+        if expected <= SECONDS:
+            return
+        if not self.told:
+            step = self.step()
+            if expected <= STEPS * step:
+                return
+            self.told = True
+            self.tell(
+                f"{self.name}: a measurement takes about {_seconds(expected)}, as long as "
+                f"{expected / max(step, 1e-9):,.0f} training steps{self.hint}"
+            )
+        if self.bar is None and sys.stderr.isatty():
+            self.bar = tqdm(total=total, desc=self.name, leave=False, unit="", file=sys.stderr)
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class StepClock:
+    """Seconds of a training step: the least that one took, without what probes measured in it."""
+
+    measuring = 0.0  # seconds that all probes of this process have measured
+
+    def __init__(self) -> None:
+        self.seconds = float("inf")
+        self._begun: tuple[float, float, int] | None = None
+
+    def begin(self, step: int) -> None:
+        self._begun = time.perf_counter(), StepClock.measuring, step
+
+    def end(self, step: int) -> None:
+        if self._begun is not None and step > self._begun[2]:
+            begun, measuring, first = self._begun
+            spent = time.perf_counter() - begun - (StepClock.measuring - measuring)
+            self.seconds = min(self.seconds, spent / (step - first))
+
+    def known_or_tried(self, module: nn.Module, samples: Samples) -> float:
+        """Seconds of a step; before the first one, of a forward and a backward pass, tried out."""
+        if self.seconds == float("inf"):
+            begun = time.perf_counter()
+            with torch.enable_grad():
+                loss = samples.outputs(module).sum()
+                weights = [weight for weight in module.parameters() if weight.requires_grad]
+                if weights and loss.requires_grad:
+                    torch.autograd.grad(loss, weights, allow_unused=True)
+            if samples.device.type == "cuda":
+                torch.cuda.synchronize(samples.device)
+            self.seconds = time.perf_counter() - begun
+        return self.seconds
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
