@@ -59,9 +59,11 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
 
     episodes = planned(options.seed, options.faults, kinds, options.only)
     say(f"{sum(len(episode.faults) for episode in episodes)} faults in {len(episodes)} episodes, seed {options.seed}")
-    undisturbed = _undisturbed(root)
-    say("the undisturbed sweep is recorded")
-    lanes = Lanes(root, episodes, undisturbed, say, began + 60 * options.minutes)
+    install_lab(root / "site")
+    _make_template(root / "template.db")
+    undisturbed = _undisturbed(root) if any(episode.trained for episode in episodes) else {}
+    say("what an undisturbed sweep records is known")
+    lanes = Lanes(root, episodes, undisturbed, say, began + 60 * options.minutes, keep=options.keep)
     outcomes = lanes.run(options.lanes)
     seconds = time.monotonic() - began
     failed = [text for outcome in outcomes for text in outcome.untrue]
@@ -79,8 +81,7 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def _undisturbed(root: Path) -> dict[Trial, Points]:
-    """What the trials that train record when nothing happens to them; leaves an empty store as a template beside."""
-    install_lab(root / "site")
+    """What the trials that train record when nothing happens to them."""
     home = Home(root / "undisturbed", root / "site")
     over = ["kind=trained", f"level={','.join(map(str, LEVELS))}", f"seed={','.join(map(str, SEEDS))}"]
     request = ["sweep", "chaos/curves", f"points={POINTS}", f"pause={PAUSE}", "--name", "undisturbed"]
@@ -88,9 +89,7 @@ def _undisturbed(root: Path) -> dict[Trial, Points]:
     if said.code:
         raise SystemExit(f"an undisturbed sweep ended with status {said.code}:\n{said.err}")
     store = stores.SqliteStore(home.folder, home.folder / "none")
-    points = {run.trial: run.points for run in audit.runs_beside(store, ()) if run.trial}
-    _make_template(root / "template.db")
-    return points
+    return {run.trial: run.points for run in audit.runs_beside(store, ()) if run.trial}
 
 
 def _make_template(path: Path) -> None:

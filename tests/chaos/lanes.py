@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.chaos import processes
 from tests.chaos.audit import Points, Trial
 from tests.chaos.home import Home
 from tests.chaos.outcome import Outcome
@@ -25,7 +26,10 @@ class Lanes:
         undisturbed: Mapping[Trial, Points],
         say: Callable[[str], None],
         deadline: float,
+        *,
+        keep: bool = False,
     ) -> None:
+        self.keep = keep  # what the sweeps leave behind
         self.root, self.undisturbed, self.say, self.deadline = root, undisturbed, say, deadline
         self.waiting = list(episodes)
         self.outcomes: list[Outcome] = []
@@ -90,10 +94,8 @@ class Lanes:
             if sweeper.driver.runs:
                 sweeper.driver.process.kill()
         finally:
-            from tests.chaos import processes
-
             processes.end_all(home.folder)
-            home.close()
+            home.close(keep=self.keep)
         if not self.stop.is_set():
             with self._lock:
                 self.outcomes.append(sweeper.outcome)

@@ -141,7 +141,7 @@ class PostgresStore(ServerStore):
 
     @property
     def backend(self) -> str:
-        return f"postgresql://chaos@127.0.0.1:{self.postgres_port}/postgres"
+        return f"postgresql+psycopg2://chaos@127.0.0.1:{self.postgres_port}/postgres"
 
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class PostgresStore(ServerStore):
     def connect(self) -> Any:
         import psycopg2
 
-        return psycopg2.connect(self.backend, connect_timeout=10)
+        return psycopg2.connect(self.backend.replace("+psycopg2", ""), connect_timeout=10)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with closing(self.connect()) as connection, connection.cursor() as cursor:

@@ -13,10 +13,11 @@ BROKEN = (r"^Ray's raylet died", r"^Ray's GCS server died", r"^Ray broke off: ",
 
 
 def _of_ray(victim: Victim, name: str) -> list[int]:
-    found = processes.started_in(victim.home.folder, name)
-    if not found:
-        raise Impossible(f"no process {name} was there")
-    return found
+    for _ in range(50):
+        if found := processes.started_in(victim.home.folder, name):
+            return found
+        time.sleep(0.2)
+    raise Impossible(f"no process {name} was there")
 
 
 @fault("Ray", codes=(1,), reasons=DIED, weight=3)
