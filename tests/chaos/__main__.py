@@ -1,0 +1,123 @@
+"""`python -m tests.chaos`: cause faults while sweeps run, and audit what is stored."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos import audit, processes, report, stores
+from tests.chaos.audit import Points, Trial
+from tests.chaos.faults import CATALOGUE
+from tests.chaos.home import Home, install_lab
+from tests.chaos.lanes import Lanes
+from tests.chaos.plan import planned
+from tests.chaos.sweeper import LEVELS, PAUSE, POINTS, SEEDS
+
+
+def main() -> int:
+    options = _options()
+    if options.list:
+        print("\n".join(f"{fault.group:8} {name}: {', '.join(fault.stores)}" for name, fault in CATALOGUE.items()))
+        return 0
+    kinds = []
+    for kind in options.stores:
+        if lacking := stores.missing(kind):
+            print(lacking, file=sys.stderr)
+        else:
+            kinds.append(kind)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    root = Path(tempfile.mkdtemp(prefix="chaos-"))
+    try:
+        return _run(root, kinds, options)
+    except KeyboardInterrupt:
+        print("interrupted: cleaning up", file=sys.stderr)
+        return 130
+    finally:
+        processes.end_all(root)
+        for mounted in sorted(root.glob("*/.featurelab")):
+            if mounted.is_mount():
+                Home.unmount(mounted)
+        if options.keep:
+            print(f"kept: {root}", file=sys.stderr)
+        else:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(f"{time.monotonic() - began:6.0f} s  {text}")
+        print(said[-1], file=sys.stderr, flush=True)
+
+    episodes = planned(options.seed, options.faults, kinds, options.only)
+    say(f"{sum(len(episode.faults) for episode in episodes)} faults in {len(episodes)} episodes, seed {options.seed}")
+    install_lab(root / "site")
+    _make_template(root / "template.db")
+    undisturbed = _undisturbed(root) if any(episode.trained for episode in episodes) else {}
+    say("what an undisturbed sweep records is known")
+    lanes = Lanes(root, episodes, undisturbed, say, began + 60 * options.minutes, keep=options.keep)
+    outcomes = lanes.run(options.lanes)
+    seconds = time.monotonic() - began
+    failed = [text for outcome in outcomes for text in outcome.untrue]
+    parts = [report.summary(outcomes, seconds, options.seed), report.table(outcomes), *failed]
+    if lanes.waiting:
+        parts.append(f"no time was left for {sum(len(episode.faults) for episode in lanes.waiting)} faults")
+    parts.append(report.skipped(outcomes))
+    print("\n\n".join(part for part in parts if part))
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "outcomes.json").write_text(json.dumps([o.as_dict() for o in outcomes], indent=1))
+        (options.out / "table.md").write_text(f"{parts[0]}\n\n{parts[1]}\n")
+        (options.out / "log").write_text("\n".join(said))
+    return int(not all(outcome.clean for outcome in outcomes))
+
+
+def _undisturbed(root: Path) -> dict[Trial, Points]:
+    """What the trials that train record when nothing happens to them."""
+    home = Home(root / "undisturbed", root / "site")
+    over = ["kind=trained", f"level={','.join(map(str, LEVELS))}", f"seed={','.join(map(str, SEEDS))}"]
+    request = ["sweep", "chaos/curves", f"points={POINTS}", f"pause={PAUSE}", "--name", "undisturbed"]
+    said = home.run(*request, *(part for domain in over for part in ("--over", domain)), patience=300)
+    if said.code:
+        raise SystemExit(f"an undisturbed sweep ended with status {said.code}:\n{said.err}")
+    store = stores.SqliteStore(home.folder, home.folder / "none")
+    return {run.trial: run.points for run in audit.runs_beside(store, ()) if run.trial}
+
+
+def _make_template(path: Path) -> None:
+    from featurelab.tracking.store.connect import connect
+
+    connect(f"sqlite:///{path}", timeout=60)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="decides which faults meet which sweeps, and when")
+    parser.add_argument("--faults", type=int, default=200, help="how many faults are caused")
+    parser.add_argument("--stores", type=lambda text: text.split(","), default=list(stores.KINDS))
+    parser.add_argument("--minutes", type=float, default=30.0, help="after which no more are caused")
+    parser.add_argument("--lanes", type=int, default=2, help="sweeps at the same time")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of faults, see --list")
+    parser.add_argument("--list", action="store_true", help="print the faults")
+    parser.add_argument("--out", type=Path, help="a folder for the table and all details")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
+    options = parser.parse_args()
+    for name in options.only:
+        if name not in CATALOGUE:
+            parser.error(f"there is no fault {name!r}: --list prints all")
+    for kind in options.stores:
+        if kind not in stores.KINDS:
+            parser.error(f"there is no store {kind!r}: {', '.join(stores.KINDS)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Answers that are not those of the MLflow server: of a proxy in front of it."""
+
+import time
+
+from tests.chaos.faults.catalogue import Impossible, Victim, fault
+from tests.chaos.proxy import ANSWERS
+
+SECONDS = 12.0  # for which the proxy waits for requests to answer
+
+
+def _answer(victim: Victim, kind: str) -> None:
+    proxy = victim.store.proxy
+    assert proxy
+    proxy.disturb(kind, times=victim.random.randint(3, 10), seconds=SECONDS, writes_only=victim.random.random() < 0.7)
+    while proxy.disturbed and victim.driver.runs:
+        time.sleep(0.2)
+    proxy.calm()
+    if not proxy.given:
+        raise Impossible("nothing was asked of the server")
+
+
+for _kind in ANSWERS:
+    _weight = 2 if _kind == "json" else 1
+    _act = lambda victim, kind=_kind: _answer(victim, kind)  # noqa: E731
+    fault("answers", f"answer_{_kind}", stores=("server", "postgres"), weight=_weight)(_act)
+
+
+@fault("answers", stores=("server", "postgres"), moment="closing", weight=2)
+def answer_json_at_the_end(victim: Victim) -> None:
+    _answer(victim, "json")

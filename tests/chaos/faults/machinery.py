@@ -1,0 +1,58 @@
+"""What Ray runs for a sweep: workers, raylet, GCS server, the folder of its session."""
+
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from tests.chaos import processes
+from tests.chaos.faults.catalogue import Impossible, Victim, fault
+
+DIED = (r"^its worker process died$",)
+BROKEN = (r"^Ray's raylet died", r"^Ray's GCS server died", r"^Ray broke off: ", *DIED)
+
+
+def _of_ray(victim: Victim, name: str) -> list[int]:
+    for _ in range(50):
+        if found := processes.started_in(victim.home.folder, name):
+            return found
+        time.sleep(0.2)
+    raise Impossible(f"no process {name} was there")
+
+
+@fault("Ray", codes=(1,), reasons=DIED, weight=3)
+def worker_killed(victim: Victim) -> None:
+    processes.send(signal.SIGKILL, [victim.random.choice(_of_ray(victim, "ray::Trial"))])
+
+
+@fault("Ray", codes=(1,), reasons=DIED, weight=2)
+def all_workers_killed(victim: Victim) -> None:
+    processes.send(signal.SIGKILL, _of_ray(victim, "ray::"))
+
+
+@fault("Ray", weight=2)
+def worker_stopped_for_seconds(victim: Victim) -> None:
+    worker = victim.random.choice(_of_ray(victim, "ray::Trial"))
+    processes.send(signal.SIGSTOP, [worker])
+    time.sleep(victim.random.uniform(2, 5))
+    processes.send(signal.SIGCONT, [worker])
+
+
+@fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray's raylet died")
+def raylet_killed(victim: Victim) -> None:
+    processes.send(signal.SIGKILL, _of_ray(victim, "raylet"))
+
+
+@fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray")
+def gcs_server_killed(victim: Victim) -> None:
+    processes.send(signal.SIGKILL, _of_ray(victim, "gcs_server"))
+
+
+@fault("Ray", codes=(1,), reasons=BROKEN)
+def session_folder_removed(victim: Victim) -> None:
+    named = [part for pid in _of_ray(victim, "raylet") for part in processes.command_of(pid)]
+    folders = {Path(part.partition("=")[2]) for part in named if part.startswith("--session_dir=")}
+    if not folders:
+        raise Impossible("the folder of Ray's session is not known")
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

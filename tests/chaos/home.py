@@ -1,0 +1,150 @@
+"""The folder of one series of sweeps: its environment, the commands run in it, the disk below its outbox."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FEATURELAB = Path(sys.executable).with_name("featurelab")
+OTHERS = ("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_", "CHAOS_")  # settings that would point the command elsewhere
+
+
+def install_lab(site: Path) -> None:
+    """Install the experiment under test into a folder, as a package that featurelab finds by its entry point."""
+    facts = site / "chaos_lab-1.0.dist-info"
+    facts.mkdir(parents=True)
+    shutil.copy(Path(__file__).with_name("lab.py"), site / "chaos_lab.py")
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: chaos-lab\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[featurelab.experiments]\nchaos = chaos_lab\n")
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def last_line(self) -> str:
+        return next((text for text in reversed(self.err.splitlines()) if text.strip()), "")
+
+
+@dataclass
+class Command:
+    """A command that runs."""
+
+    process: "subprocess.Popen[bytes]"
+    out: Path
+    err: Path
+    arguments: tuple[str, ...]
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def runs(self) -> bool:
+        return self.process.poll() is None
+
+    def ended(self, patience: float) -> Said:
+        """Wait for its end; one that does not end in time is killed, and has the status -99."""
+        try:
+            code = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            code = -99
+        out, err = (path.read_text(errors="replace") for path in (self.out, self.err))
+        return Said(code, out, err, time.monotonic() - self.began)
+
+
+class Home:
+    """A folder with the lab's experiment at hand."""
+
+    def __init__(self, folder: Path, site: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.truth, self.clock, self.ponder = folder / "truth", folder / "clock", folder / "ponder"
+        self.truth.mkdir()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
+        self.environment = kept | {
+            "PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "CHAOS_TRUTH": str(self.truth),
+            "CHAOS_CLOCK": str(self.clock),
+            "CHAOS_PONDER": str(self.ponder),
+            "CHAOS_HOME": f"{folder}/",
+            "FEATURELAB_CHECKPOINT_SECONDS": "0.5",
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TERM": "dumb",
+        }
+        self._number = 0
+        self.mounted = False
+
+    def start(self, *arguments: str) -> Command:
+        self._number += 1
+        out, err = (self.folder / f"{name}-{self._number}" for name in ("out", "err"))
+        with open(out, "wb") as out_file, open(err, "wb") as err_file:
+            process = subprocess.Popen(
+                [str(FEATURELAB), *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=out_file,
+                stderr=err_file,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return Command(process, out, err, arguments)
+
+    def run(self, *arguments: str, patience: float = 180) -> Said:
+        return self.start(*arguments).ended(patience)
+
+    @property
+    def outbox(self) -> Path:
+        return self.folder / ".featurelab" / "outbox"
+
+    def journals(self) -> list[Path]:
+        return sorted(self.outbox.glob("*.jsonl"))
+
+    def noted(self) -> dict[str, set[int]]:
+        """By trial, the steps whose log() has returned."""
+        steps: dict[str, set[int]] = defaultdict(set)
+        for path in self.truth.iterdir():
+            with suppress(OSError):
+                steps[path.name] |= {int(text) for text in path.read_text().split()}
+        return steps
+
+    def forget_notes(self) -> None:
+        for path in self.truth.iterdir():
+            path.unlink()
+
+    def mount_outbox(self, size: str = "6m") -> str:
+        """Put what is below `.featurelab` on a small disk of its own; returns why that is impossible, if it is."""
+        place = self.folder / ".featurelab"
+        place.mkdir(exist_ok=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "none", str(place)], capture_output=True
+        )
+        self.mounted = done.returncode == 0
+        return "" if self.mounted else "mounting a small disk is not permitted here"
+
+    def remount(self, access: str) -> bool:
+        options = f"remount,{access},size=6m"
+        place = str(self.folder / ".featurelab")
+        return subprocess.run(["mount", "-o", options, place], capture_output=True).returncode == 0
+
+    @staticmethod
+    def unmount(place: Path) -> None:
+        subprocess.run(["umount", "-l", str(place)], capture_output=True)
+
+    def close(self, *, keep: bool = False) -> None:
+        if self.mounted:
+            self.unmount(self.folder / ".featurelab")
+            self.mounted = False
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
