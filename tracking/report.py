@@ -143,8 +143,8 @@ def _anchor(name: str, taken: set[str], otherwise: str = "") -> str:
 
 
 def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
-    fields = ("figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source")
-    fields = (*fields, "left_out", "not_drawn")
+    fields = ["figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source"]
+    fields += ["left_out", "not_drawn"]
     anchor, png = _anchor(entry["name"], anchors, entry.get("scale") or ""), entry.get("png")
     claims = [_claim(claim) for claim in entry.get("claims") or []]
     for claim in claims:
