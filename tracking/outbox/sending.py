@@ -295,7 +295,8 @@ class Delivery:
 
 
 def _in_range(entry: Mapping[str, Any]) -> bool:
-    return -LARGEST - 1 <= entry["s"] <= LARGEST and 0 <= entry["t"] <= LARGEST
+    step, time = int(entry["s"]), int(entry["t"])
+    return -LARGEST - 1 <= step <= LARGEST and 0 <= time <= LARGEST
 
 
 def _halves(items: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

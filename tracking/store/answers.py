@@ -62,7 +62,7 @@ def require_own(response: requests.Response, endpoint: str) -> None:
 
     A proxy, a gateway or a login page may answer in its place, with status 200 and JSON too.
     """
-    fields = _fields().get((endpoint, response.request.method))
+    fields = _fields().get((endpoint, str(response.request.method)))
     if response.status_code == 200 and fields and len(response.content) > LONG:
         answer: Any = dict.fromkeys(name for name in fields if f'"{name}"' in response.text[:200])
         fields = [*fields, "*"]
@@ -117,7 +117,7 @@ def _fields() -> dict[tuple[str, str], Sequence[str]]:
     """The fields of the answer to each request, as MLflow's own client declares them."""
     from mlflow.store.tracking.rest_store import RestStore
 
-    declared = {
+    declared: dict[tuple[str, str], Sequence[str]] = {
         asked: [field.name for field in api.Response.DESCRIPTOR.fields]
         for api, asked in RestStore._METHOD_TO_INFO.items()
     }
