@@ -295,8 +295,8 @@ class Delivery:
 
 
 def _in_range(entry: Mapping[str, Any]) -> bool:
-    step, time = entry["s"], entry["t"]
-    return bool(-LARGEST - 1 <= step <= LARGEST and 0 <= time <= LARGEST)
+    step, time = int(entry["s"]), int(entry["t"])
+    return -LARGEST - 1 <= step <= LARGEST and 0 <= time <= LARGEST
 
 
 def _halves(items: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
