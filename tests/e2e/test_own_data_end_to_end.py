@@ -68,7 +68,7 @@ def mistaken(written: CommandLine) -> CommandLine:
 def test_a_mistake_in_a_trial_is_one_line_with_the_authors_own_place(mistaken: CommandLine) -> None:
     source = (mistaken.home / "my_lab" / "noise_levels.py").read_text().splitlines()
     number = next(number for number, text in enumerate(source, 1) if "x[:, 99]" in text)
-    told = f"IndexError: index 99 is out of bounds for axis 1 with size 16 (my_lab/noise_levels.py:{number} in samples)"
+    told = f"IndexError: index 99 is out of bounds for axis 1 with size 64 (my_lab/noise_levels.py:{number} in samples)"
     said = mistaken("check", NAME, code=1).err
     assert said == f"featurelab: {NAME}: a trial: {told} [traceback: .featurelab/check.txt]\n"
     assert "Traceback (most recent call last)" in (mistaken.home / ".featurelab" / "check.txt").read_text()

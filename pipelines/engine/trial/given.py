@@ -97,7 +97,7 @@ def explained() -> Iterator[None]:
     """Say of tensors of two floating-point types what to write."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # the latter of a probe
         first = str(error).partition("\n")[0]
         if not MISMATCH.search(first):
             raise
