@@ -66,10 +66,11 @@ class Sender:
         self._deadline = time.monotonic() + timeout
         self._stop.set()
         self._wake.set()
+        arrived = self._delivery.read
         while self._thread.is_alive() and time.monotonic() < self._deadline:
-            arrived = self._delivery.read
             self._thread.join(0.1)
-            if self._delivery.read > arrived:
+            if self._delivery.read > arrived:  # farther than ever: what is only sent again is no progress
+                arrived = self._delivery.read
                 self._deadline = time.monotonic() + timeout
         self._thread.join(1.0)
         return self._delivery.finished
