@@ -40,9 +40,10 @@ def patient(environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running MLflow server; a test that stops it starts it again."""
     running = Server(tmp_path_factory.mktemp("server"))
+    shutil.copy(template, running.home / "mlflow.db")
     running.start()
     yield running
     running.stop()
