@@ -57,14 +57,15 @@ def test_writes_that_a_proxy_answers_with_an_object_of_its_own_are_sent_again(
 ) -> None:
     asked: list[str] = []
 
-    def every_second_write(method: str, path: str) -> bool:
-        if writes(method, path):
+    def every_second(method: str, path: str) -> bool:
+        if path.endswith(("/log-batch", "/update", "/create")):
             asked.append(path)
-        return writes(method, path) and len(asked) % 2 == 1
+            return len(asked) % 2 == 1
+        return False
 
-    between.garbled, between.chosen = [FOREIGN] * 8, every_second_write
+    between.garbled, between.chosen = [FOREIGN] * 5, every_second
     said = over_http("run", CURVES, "steps=120", "pause=0.01", "--json").document
-    assert len(between.garbled) <= 4, f"answered too few of {asked}"
+    assert between.garbled == [], f"answered too few of {asked}"
     run = over_http.client.get_run(said["run_id"])
     assert (said["status"], run.info.status, run.data.tags["status"]) == ("finished", "FINISHED", "finished")
     assert over_http.history(run.info.run_id, "loss/val") == [(step, 1 / step) for step in range(1, 121)]
