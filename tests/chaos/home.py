@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+TREE = Path(__file__).parents[2]  # whose code is run: another tree may be installed
 FEATURELAB = Path(sys.executable).with_name("featurelab")
 OTHERS = ("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_", "CHAOS_")  # settings that would point the command elsewhere
 
@@ -73,7 +74,7 @@ class Home:
         self.truth.mkdir()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
         self.environment = kept | {
-            "PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join([str(TREE), str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "CHAOS_TRUTH": str(self.truth),
             "CHAOS_CLOCK": str(self.clock),
             "CHAOS_PONDER": str(self.ponder),

@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from commandline import CommandLine
+from commandline import CommandLine, import_path
 
 
 def installed(here: CommandLine) -> CommandLine:
@@ -15,7 +15,7 @@ def installed(here: CommandLine) -> CommandLine:
     ((group, points),) = project["entry-points"].items()
     lines = [f"[{group}]", *(f"{name} = {target}" for name, target in points.items())]
     (facts / "entry_points.txt").write_text("\n".join(lines))
-    return here.elsewhere(here.home, PYTHONPATH=str(here.home))
+    return here.elsewhere(here.home, PYTHONPATH=import_path(here.home))
 
 
 def changed(file: Path, old: str, new: str) -> None:

@@ -20,6 +20,7 @@ from warm import FEATURELAB, Warm
 TINY = ["n_train=32", "n_test=16", "dim=8", "width=16", "rank=3", "steps=20", "measure_every=10"]
 OVER_TINY = [part for setting in TINY for part in ("--over", setting)]
 SECRET = "hunter2-xyz"
+TREE = Path(__file__).parents[2]
 
 T = TypeVar("T")
 
@@ -143,10 +144,16 @@ def below(pid: int, name: str = "") -> list[int]:
     return found
 
 
+def import_path(*folders: Path) -> str:
+    """PYTHONPATH of these folders and of the tree that this file is in: another one may be installed."""
+    return os.pathsep.join(map(str, (TREE, *folders)))
+
+
 def clean_environment(**changes: str) -> dict[str, str]:
     """This process's environment without what would point the command elsewhere."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_"))}
-    return kept | {"OMP_NUM_THREADS": "1", "FEATURELAB_TEST_SECRET": SECRET, "HF_HUB_OFFLINE": "1"} | changes
+    ours = {"PYTHONPATH": import_path(), "FEATURELAB_TEST_SECRET": SECRET}
+    return kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | ours | changes
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, clean_environment
+from commandline import CommandLine, clean_environment, import_path
 from machines import end
 from mlflow_server import Server, free_port
 
@@ -30,7 +30,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     site = tmp_path_factory.mktemp("site")
     for name in ("stranger", "patient"):
         installed(site, name)
-    return clean_environment(PYTHONPATH=str(site))
+    return clean_environment(PYTHONPATH=import_path(site))
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +40,10 @@ def patient(environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running MLflow server; a test that stops it starts it again."""
     running = Server(tmp_path_factory.mktemp("server"))
+    shutil.copy(template, running.home / "mlflow.db")
     running.start()
     yield running
     running.stop()

@@ -97,7 +97,7 @@ def ends_at_zero(runs: Any) -> float:
 
 
 class TroubleConfig(Config):
-    ending: Literal["well", "raise", "tell", "nan", "die", "exit", "hang", "eat"] = Field(
+    ending: Literal["well", "raise", "tell", "nan", "die", "exit", "hang", "eat", "beyond", "close"] = Field(
         "well", description="how it ends"
     )
     points: int = Field(3, ge=0, description="points recorded before it does")
@@ -132,6 +132,10 @@ def trouble(config: TroubleConfig, recorder: Any) -> None:
             raise SystemExit(3)
         case "hang":
             time.sleep(600)
+        case "beyond":
+            recorder.log({"loss/val": 0.0}, step=2**70)
+        case "close":
+            os.closerange(3, 4096)
         case "eat":
             eaten = []
             for _ in range(40):  # 5 GiB

@@ -1,12 +1,13 @@
 """`rerun` names a change of the package that declares a figure, and tells a changed record from its repetition."""
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import CommandLine, Said
+from commandline import CommandLine, Said, import_path
 
 NAME = "stranger/curves"
 POINTS = 24  # of two metrics at 12 steps
@@ -30,11 +31,12 @@ def run_id(here: CommandLine) -> str:
 def edited(here: CommandLine, tmp_path: Path, old: str, new: str) -> CommandLine:
     """The command where somebody has edited the stranger's package."""
     site = tmp_path / "site"
-    shutil.copytree(here.environment["PYTHONPATH"], site, ignore=shutil.ignore_patterns("__pycache__"))
+    packages = here.environment["PYTHONPATH"].split(os.pathsep)[-1]
+    shutil.copytree(packages, site, ignore=shutil.ignore_patterns("__pycache__"))
     source = (site / "stranger_lab.py").read_text()
     assert old in source
     (site / "stranger_lab.py").write_text(source.replace(old, new))
-    return here.elsewhere(here.home, PYTHONPATH=str(site))
+    return here.elsewhere(here.home, PYTHONPATH=import_path(site))
 
 
 def test_a_change_of_the_package_that_declares_it_is_named(here: CommandLine, run_id: str, tmp_path: Path) -> None:

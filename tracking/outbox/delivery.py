@@ -66,10 +66,11 @@ class Sender:
         self._deadline = time.monotonic() + timeout
         self._stop.set()
         self._wake.set()
+        arrived = self._delivery.read
         while self._thread.is_alive() and time.monotonic() < self._deadline:
-            arrived = self._delivery.read
             self._thread.join(0.1)
-            if self._delivery.read > arrived:
+            if self._delivery.read > arrived:  # farther than ever: what is only sent again is no progress
+                arrived = self._delivery.read
                 self._deadline = time.monotonic() + timeout
         self._thread.join(1.0)
         return self._delivery.finished
@@ -84,13 +85,13 @@ class Sender:
                 self._drain(everything=not woken or self._everything)
                 failures = 0
             except Exception as error:
-                if self._is_gone(error):
+                if self._delivery.journal.closed or self._is_gone(error):
                     return None
                 if not failures:
                     run_id = self._delivery.run_id
                     logger.warning("run %s: the store does not take its data yet (%s)", run_id, first_line(error))
                 failures += 1
-                pause = min(LONGEST_PAUSE, 0.25 * 2**failures) * random.uniform(0.5, 1.0)
+                pause = min(LONGEST_PAUSE, 0.25 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0)
                 if self._stop.wait(pause):
                     time.sleep(min(pause, 0.5))
                 continue

@@ -162,6 +162,11 @@ class Journal:
         """When it was last written to, in milliseconds since the epoch."""
         return int(os.fstat(self._file).st_mtime * 1000)
 
+    @property
+    def closed(self) -> bool:
+        """Whether this process has let go of it."""
+        return self._file < 0
+
     def close(self) -> None:
         """Let go, so that another process can take the journal up."""
         file, self._file = self._file, -1
@@ -205,7 +210,7 @@ class Journal:
             raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
         if found.st_size != self._end:
             self.shortest = min(self.shortest, found.st_size)
-            self._damage.add(min(found.st_size, self._end))
+            self._damage.add(self._begin_of_line(min(found.st_size, self._end)))
             self._end_cut_line()
             self._end = self.size()
             raise JournalDamaged(f"the journal {self.path} was cut or written to by another process")
@@ -242,9 +247,12 @@ class Journal:
             try:
                 os.write(self._file, b"\n")
             except OSError:  # a full disk
-                begin = os.pread(self._file, size, 0).rfind(b"\n") + 1
+                begin = self._begin_of_line(size)
                 os.ftruncate(self._file, begin)
                 self._damage.add(begin)
+
+    def _begin_of_line(self, byte: int) -> int:
+        return os.pread(self._file, byte, 0).rfind(b"\n") + 1
 
     def _lock(self, deadline: float) -> None:
         while True:

@@ -8,22 +8,20 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow.entities import Metric, Run
 
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.files import read_own, require_plain_tree
 from featurelab.tracking.lines import line, quoted
+from featurelab.tracking.outbox.earlier import Earlier, same
 from featurelab.tracking.outbox.journal import GENERATIONS, TRAINING, Journal
 from featurelab.tracking.outbox.summary import Summary, metric
 from featurelab.tracking.store import artifacts
 from featurelab.tracking.store.answers import is_refused
 from featurelab.tracking.store.store import POINTS_PER_REQUEST, Store
 from featurelab.tracking.values import LARGEST
-
-if TYPE_CHECKING:
-    from featurelab.tracking.outbox.earlier import Earlier
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +59,10 @@ class Delivery:
         self._confirmed = 0  # up to here the journal was read back
         self._latest: dict[str, tuple[int, int]] = {}  # the last step and time of each metric sent since then
         self._labels: set[str] = set()  # tags and params sent since then
+        self._alone: dict[str, str] = {}  # tags sent since then in requests without points
+        self._proofs: list[Metric] = []  # the last point of each request to a server since then
+        self._datasets: set[str] = set()  # digests of the data named since then
+        self._on_server = store.uri.startswith("http")  # what answers for a server may be something else
         for entry in stored.entries() if stored is not None else ():
             self.summary.add(entry)
         sent = max((entry["sent"] for _, entry in journal.lines() if "sent" in entry), default=0)
@@ -111,7 +113,7 @@ class Delivery:
             self._notice(entry)
         self.read = end
         self.derived = self.derived or last
-        if self.store.uri.startswith("http"):  # what answers for a server may be something else
+        if self._on_server:
             if last:
                 return True  # `finish` reads it back
             self._read_back()
@@ -177,7 +179,7 @@ class Delivery:
             pass
         self.send_artifacts()
         if self.journal.damaged:
-            self.store.set_tags(self.run_id, {"damaged": str(self.journal.damaged)})
+            self._send([], {"damaged": str(self.journal.damaged)}, {})
         self._read_back()
         self._let_go()
 
@@ -200,8 +202,12 @@ class Delivery:
                 self._send([], {}, dict(settings))
             return
         for m in metrics:
-            self._latest[m.key] = max(self._latest.get(m.key, (m.step, m.timestamp)), (m.step, m.timestamp))
+            self._latest[m.key] = max(self._latest.get(m.key, _place(m)), _place(m))
         self._labels |= tags.keys() | params.keys()
+        if self._on_server:
+            self._proofs += [*metrics[POINTS_PER_REQUEST - 1 : -1 : POINTS_PER_REQUEST], *metrics[-1:]]
+            if not metrics:
+                self._alone |= {name: str(value) for name, value in tags.items()}
 
     def _name_dataset(self, dataset: dict[str, Any]) -> None:
         try:
@@ -210,6 +216,8 @@ class Delivery:
             if not is_refused(error):
                 raise
             self._reject({"dataset": dataset}, str(error))
+        else:
+            self._datasets.add(dataset["digest"])
 
     def _reject(self, entry: Mapping[str, Any], reason: str) -> None:
         """Set aside what the store refuses, and say so in a tag: a store that takes that is not away."""
@@ -239,22 +247,40 @@ class Delivery:
         if status == "FINISHED":
             status = "FAILED"
             tags |= {"status": "failed", "reason": str(damaged), "cut_short": "true"}
-        self.store.set_tags(self.run_id, tags)
+        self._send([], tags, {})
         return status
 
     def _read_back(self) -> Run:
-        """Return the run. Raises NotStored where it lacks points, tags or params that were sent, to be sent again."""
+        """Return the run. Raises NotStored where it lacks what was sent, which is then sent again."""
         run = self.store.get_run(self.run_id)
-        known = {m.key: (m.step, m.timestamp) for m in run.data._metric_objs}
-        missing = [name for name, last in self._latest.items() if name not in known or known[name] < last]
-        missing += self._labels - run.data.tags.keys() - run.data.params.keys()
+        missing = self._lacking(run)
+        for sent in (self._latest, self._labels, self._alone, self._proofs, self._datasets):
+            sent.clear()
         if missing:
             self.read, self.derived = self._confirmed, False
             raise NotStored(f"the store lacks what it was sent: {', '.join(missing):.200}")
         self._confirmed = self.read
-        self._latest.clear()
-        self._labels.clear()
         return run
+
+    def _lacking(self, run: Run) -> list[str]:
+        """Name what was sent and is not in the run.
+
+        A request is stored as a whole, so that its last point stands for all of it. Where that is not the latest of
+        its metric, all points of the metric are read.
+        """
+        known = {m.key: m for m in run.data._metric_objs}
+        missing = [name for name, last in self._latest.items() if name not in known or _place(known[name]) < last]
+        missing += self._labels - run.data.tags.keys() - run.data.params.keys()
+        # a store may cut a long text
+        missing += [name for name, value in self._alone.items() if value[:250] != run.data.tags.get(name, "")[:250]]
+        named = run.inputs.dataset_inputs if run.inputs else []
+        missing += self._datasets - {one.dataset.digest for one in named}
+        doubtful = [m for m in self._proofs if m.key not in missing and not _equal(known[m.key], m)]
+        for name in dict.fromkeys(m.key for m in doubtful):
+            points = self.store.patiently(self.store.client.get_metric_history, self.run_id, name)
+            if not all(any(_equal(point, m) for point in points) for m in doubtful if m.key == name):
+                missing.append(name)
+        return missing
 
     def _let_go(self) -> None:
         self._keep_rejected()
@@ -292,6 +318,14 @@ class Delivery:
     def _last_time(self) -> int:
         times = [t for t, _ in self.summary.last.values()]
         return max(times, default=self.journal.changed)
+
+
+def _place(point: Metric) -> tuple[int, int]:
+    return point.step, point.timestamp
+
+
+def _equal(one: Metric, other: Metric) -> bool:
+    return _place(one) == _place(other) and same(one.value, other.value)
 
 
 def _in_range(entry: Mapping[str, Any]) -> bool:

@@ -44,6 +44,9 @@ class Sink:
         for m in metrics:
             self.points[m.key, m.step, m.timestamp, repr(m.value)] = m.value
 
+    def get_metric_history(self, run_id, name):
+        return [Metric(key, value, t, step) for (key, step, t, _), value in self.points.items() if key == name]
+
     def get_run(self, run_id):
         points = [Metric(key, value, t, step) for (key, step, t, _), value in self.points.items()]
         data = RunData(metrics=sorted(points, key=lambda m: (m.step, m.timestamp)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
-import requests
+from between import Between
 from tenacity import wait_fixed
 
 from featurelab.tracking.errors import StoreError
@@ -34,49 +32,10 @@ GARBLED = {
 }
 
 
-@dataclass
-class Between:
-    """A proxy that answers the next requests itself, while `garbled` holds answers (status, body, bytes missing)."""
-
-    target: str
-    garbled: list[tuple[int, bytes, int]] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
-    port: int = 0
-
-    @property
-    def uri(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-
 @pytest.fixture
 def between(server) -> Iterator[Between]:
-    state = Between(server.uri)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            if state.garbled:
-                status, content, missing = state.garbled.pop()
-            else:
-                state.passed.append(self.path)
-                kind = {"content-type": self.headers.get("content-type", "")}
-                reply = requests.request(self.command, state.target + self.path, data=body, headers=kind, timeout=30)
-                status, content, missing = reply.status_code, reply.content, 0
-            self.send_response(status)
-            self.send_header("content-length", str(len(content) + missing))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = do_PUT = answer
-
-        def log_message(self, *args) -> None:
-            pass
-
-    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.port = site.server_port
-    threading.Thread(target=site.serve_forever, daemon=True).start()
-    yield state
-    site.shutdown()
+    with Between(server.uri) as proxy:
+        yield proxy
 
 
 @pytest.fixture(autouse=True)

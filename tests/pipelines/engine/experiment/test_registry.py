@@ -176,10 +176,15 @@ def test_a_package_that_exits_hangs_or_raises_at_import_is_left_out_with_one_lin
     assert capsys.readouterr().err == ""
 
 
+def import_path(folder):
+    """PYTHONPATH of a folder and of the tree that this file is in: another one may be installed."""
+    return os.pathsep.join([str(Path(__file__).parents[4]), str(folder)])
+
+
 def command(folder, *arguments, **variables):
     return subprocess.run(
         [FEATURELAB, *arguments],
-        env={"PYTHONPATH": str(folder), "PATH": "", **variables},
+        env={"PYTHONPATH": import_path(folder), "PATH": "", **variables},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -207,7 +212,11 @@ def test_ctrl_c_during_a_slow_import_ends_the_command(install):
     ticks = "import pathlib, time\npathlib.Path('importing').touch()\nfor _ in range(600): time.sleep(0.1)"
     folder = install("strangers_slow", "mine", ticks)
     process = subprocess.Popen(
-        [FEATURELAB, "list"], env={"PYTHONPATH": str(folder), "PATH": ""}, cwd=folder, stderr=subprocess.PIPE, text=True
+        [FEATURELAB, "list"],
+        env={"PYTHONPATH": import_path(folder), "PATH": ""},
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not (folder / "importing").exists():
         assert process.poll() is None
