@@ -61,7 +61,7 @@ class Sweeper:
     def arguments(self) -> list[str]:
         settings = [f"points={POINTS}", f"pause={PAUSE}"]
         if self.episode.what == "reproduce":
-            return ["reproduce", "chaos/curves", *settings]
+            return ["reproduce", "chaos/curves"]  # with the same settings, which are the figure's own
         kinds = "closed,trained" if self.episode.trained else "closed"
         over = [f"kind={kinds}", f"level={','.join(map(str, LEVELS))}", f"seed={','.join(map(str, self._seeds()))}"]
         request = ["sweep", "chaos/curves", *settings, "--name", self.name()]
@@ -186,6 +186,8 @@ class Sweeper:
         codes = {0, *(code for fault in self._since_launch for code in fault.codes)}
         if resuming and any(fault.destroys or 1 in fault.codes for fault in self._in_this_sweep):
             codes.add(1)
+        if "unknown experiment" in said.err:
+            raise RuntimeError(_shown(said))
         if said.code not in codes:
             self.notice(f"status {said.code}, not one of {sorted(codes)}, after {after}: {_shown(said)}")
         last = self._since_launch[-1] if self._since_launch else None
