@@ -63,7 +63,9 @@ def all_ids(store: SqliteStore) -> set[str]:
 
 def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
     """Every run that the store holds now and did not hold before, with all rows of its points."""
-    status = {row[0]: row[1] for row in store.rows("SELECT run_uuid, status FROM runs WHERE lifecycle_stage = 'active'")}
+    status = {
+        row[0]: row[1] for row in store.rows("SELECT run_uuid, status FROM runs WHERE lifecycle_stage = 'active'")
+    }
     new = set(status) - set(earlier)
     if not new:
         return []
@@ -90,9 +92,7 @@ def expected_points(trial: Trial, points: int, undisturbed: Mapping[Trial, Point
     }
 
 
-def audit(
-    runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]
-) -> Found:
+def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]) -> Found:
     """Compare the runs of a sweep with the trials that it had to run, each once and to its end."""
     found = Found()
     by_trial: dict[Any, list[Run]] = defaultdict(list)

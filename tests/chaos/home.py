@@ -109,7 +109,12 @@ class Home:
         return self.folder / ".featurelab" / "outbox"
 
     def journals(self) -> list[Path]:
-        return sorted(self.outbox.glob("*.jsonl"))
+        """Those that are written, or wait to be sent."""
+        return sorted(path for path in self.outbox.glob("*.jsonl") if path.suffixes == [".jsonl"])
+
+    def kept(self) -> set[str]:
+        """The ids of the runs of which the outbox holds anything, damaged journals too."""
+        return {path.name.partition(".")[0] for path in self.outbox.glob("*.jsonl")}
 
     def noted(self) -> dict[str, set[int]]:
         """By trial, the steps whose log() has returned."""

@@ -13,7 +13,15 @@ def table(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         for fault in outcome.met:
             met[fault.name].append((fault, outcome))
-    head = ["fault", *(f"on {kind}" for kind in KINDS), "status of the command", "lost", "doubled", "different", "untrue"]
+    head = [
+        "fault",
+        *(f"on {kind}" for kind in KINDS),
+        "status of the command",
+        "lost",
+        "doubled",
+        "different",
+        "untrue",
+    ]
     rows = [head, ["---"] * len(head)]
     for name, cases in sorted(met.items(), key=lambda item: (item[1][0][0].group, item[0])):
         caused = [(fault, outcome) for fault, outcome in cases if not fault.skipped]
@@ -41,8 +49,9 @@ def summary(outcomes: Sequence[Outcome], seconds: float, seed: int) -> str:
     caused = Counter(fault.store for fault in met if not fault.skipped)
     total = {name: sum(getattr(outcome, name) for outcome in outcomes) for name in _COUNTS}
     places = ", ".join(f"{caused[kind]} on {label}" for kind, label in _LABELS.items() if caused[kind])
+    faults = f"{sum(caused.values())} faults ({places})"
     return (
-        f"Seed {seed}, {seconds / 60:.0f} minutes: {sum(caused.values())} faults ({places}) in {total['sweeps']} sweeps, "
+        f"Seed {seed}, {seconds / 60:.0f} minutes: {faults} in {total['sweeps']} sweeps, "
         f"resumed {total['resumed']} times. Of {total['expected']:,} points {total['lost']} were lost, "
         f"{total['doubled']} stored twice, {total['different']} different from those of an undisturbed sweep; "
         f"{total['lost_and_said']} were destroyed by the fault itself, in runs that say so. "
@@ -58,8 +67,8 @@ def skipped(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(f"{name} on {store}: {reason}" for (name, store, reason), _ in sorted(why.items()))
 
 
-_COUNTS = (
-    "sweeps resumed expected lost lost_and_said doubled different running checked_before_resuming".split()
+_COUNTS = ("sweeps", "resumed", "expected", "lost", "lost_and_said", "doubled", "different", "running") + (
+    "checked_before_resuming",
 )
 _LABELS = {
     "sqlite": "an SQLite file",

@@ -213,7 +213,9 @@ class Sweeper:
         if said.code == 0:
             return True
         trials = {run.trial for run in runs if run.trial and self._is_ours(run)}
-        ended = all(run.tags.get("status") in ("finished", "stopped") for run in runs if self._is_ours(run) and run.trial)
+        ended = all(
+            run.tags.get("status") in ("finished", "stopped") for run in runs if self._is_ours(run) and run.trial
+        )
         closed = all(run.status != "RUNNING" for run in runs)
         return said.code in (1, 2) and closed and ended and trials >= set(self._trials())
 
@@ -254,17 +256,19 @@ class Sweeper:
             self.say(f"  {self.name()}: {left} processes were left and have been ended")
 
     def _empty_outbox(self, runs: list[Run], faults: str) -> None:
-        if not self.home.journals():
+        """Nothing is left but the journals of damaged runs, which `sync` names until it is told to discard them."""
+        if not self.home.kept():
             return
         said = self.home.run("sync")
-        kept = {path.stem for path in self.home.journals()}
-        damaged = {run.run_id for run in runs if run.damaged}
+        kept, damaged = self.home.kept(), {run.run_id for run in runs if run.damaged}
         if kept - damaged:
             self.notice(f"in the end, after {faults}: {len(kept - damaged)} journals are left: {_shown(said)}")
         if kept & damaged and said.code != 1:
             self.notice(f"in the end, after {faults}: sync ended with {said.code} though a journal is damaged")
         for run_id in kept:
             self.home.run("sync", "--discard", run_id)
+        if self.home.kept():
+            self.notice(f"in the end, after {faults}: sync --discard leaves journals of {self.home.kept()}")
 
     # What the sweep is
 
@@ -341,7 +345,7 @@ class Sweeper:
             self._met(fault)
             self._check_ending(ending, runs.get(f"ending={ending}"))
         pending.clear()
-        for run_id in (path.stem for path in self.home.journals()):
+        for run_id in self.home.kept():
             self.notice(f"a journal is left of {run_id}")
         processes.end_all(self.home.folder, patience=15)
 
