@@ -86,7 +86,7 @@ class Lanes:
     def _run(self, episode: Episode, store: SqliteStore | ServerStore, lane: int) -> None:
         self.say(f"lane {lane}: {episode}")
         home = Home(self.root / f"e{episode.number}", self.root / "site")
-        sweeper = Sweeper(episode, home, store, self.undisturbed, self.say, self.stop)  # type: ignore[arg-type]
+        sweeper = Sweeper(episode, home, store, self.undisturbed, self.say, self.stop, self.deadline - LAST)  # type: ignore[arg-type]
         try:
             sweeper.run()
         except Exception as error:

@@ -42,7 +42,9 @@ class Sweeper:
         undisturbed: Mapping[Trial, Points],
         say: Callable[[str], None],
         stop: threading.Event,
+        deadline: float,
     ) -> None:
+        self.deadline = deadline  # after which no fault is caused any more
         self.episode, self.home, self.store = episode, home, store
         self.undisturbed, self.say, self.stop = undisturbed, say, stop
         self.random = random.Random(episode.seed)
@@ -136,6 +138,8 @@ class Sweeper:
                 break
         deadline = time.monotonic() + PATIENCE
         while self.driver.runs and time.monotonic() < deadline and not self.stop.is_set():
+            if time.monotonic() > self.deadline:
+                self._no_time_for(pending)
             moment = pending[0].moment if pending else ""
             if (
                 (moment == "running" and self._recorded() > last + wait)
@@ -171,6 +175,10 @@ class Sweeper:
             self._met(fault)
         if fault.moment == "judging":
             self.home.ponder.unlink(missing_ok=True)
+
+    def _no_time_for(self, pending: deque[Fault]) -> None:
+        while pending:
+            self._met(pending.popleft(), skipped="no time was left")
 
     def _met(self, fault: Fault, skipped: str = "") -> None:
         self.outcome.met.append(Met(fault.name, fault.group, self.episode.store, self.name(), skipped))
