@@ -100,8 +100,6 @@ class Sweeper:
         self.home.forget_notes()
         self._in_this_sweep = []
         earlier = audit.all_ids(self.store)
-        if any(fault.moment == "judging" for fault in pending):
-            self.home.ponder.touch()
         resuming = False
         for number in range(MOST_RESUMES + 1):
             said = self._run_command(resuming, pending, earlier)
@@ -141,6 +139,10 @@ class Sweeper:
             if time.monotonic() > self.deadline:
                 self._no_time_for(pending)
             moment = pending[0].moment if pending else ""
+            if moment == "judging":
+                self.home.ponder.touch()
+            else:
+                self.home.ponder.unlink(missing_ok=True)
             if (
                 (moment == "running" and self._recorded() > last + wait)
                 or (moment == "closing" and not complete and self._noted_all())
@@ -149,8 +151,6 @@ class Sweeper:
                 self._cause(pending.popleft())
                 last, wait = self._recorded(), self._next_wait()
                 deadline = time.monotonic() + PATIENCE
-            if moment != "judging":
-                self.home.ponder.unlink(missing_ok=True) if not self._awaits_judging(pending) else None
             time.sleep(0.2)
         if self.driver.runs and not self.stop.is_set():
             self.notice(f"hung for {PATIENCE:g} s after {self._names()}")
@@ -303,10 +303,6 @@ class Sweeper:
 
     def _judges(self, earlier: set[str]) -> bool:
         return any(run.tags.get("status") == "judging" for run in audit.runs_beside(self.store, earlier))
-
-    @staticmethod
-    def _awaits_judging(pending: deque[Fault]) -> bool:
-        return any(fault.moment == "judging" for fault in pending)
 
     def _recorded(self) -> int:
         """How much trials have recorded, again too: bytes of their notes."""
