@@ -37,6 +37,10 @@ class Said:
         return next((text for text in reversed(self.err.splitlines()) if text.strip()), "")
 
 
+def shown(said: Said) -> str:
+    return f"{said.code} {said.last_line[:300]}"
+
+
 @dataclass
 class Command:
     """A command that runs."""

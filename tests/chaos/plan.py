@@ -71,10 +71,9 @@ def _groups(faults: Sequence[Fault], judging: int) -> list[list[Fault]]:
     """Faults that can meet one series of sweeps: those that need a disk of their own apart from those that must not."""
     with_disk = [fault for fault in faults if fault.disk]
     rest = [fault for fault in faults if not fault.disk]
-    free = [fault for fault in rest if fault.disk is None]
+    free = [place for place, fault in enumerate(rest) if fault.disk is None]
     while free and len(with_disk) % TOGETHER:
-        with_disk.append(free.pop())
-    rest = [fault for fault in rest if fault not in with_disk or fault.disk is False]
+        with_disk.append(rest.pop(free.pop()))
     cut = [with_disk[i : i + TOGETHER] for i in range(0, len(with_disk), TOGETHER)]
     return cut + [rest[i : i + TOGETHER] for i in range(0, len(rest), TOGETHER)]
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 
 from tests.chaos import audit, processes
 from tests.chaos.audit import Points, Run, Trial
+from tests.chaos.endings import trials_end
 from tests.chaos.faults import CATALOGUE, Fault, Impossible
-from tests.chaos.faults.trials import ENDINGS, TRIAL_TIMEOUT
-from tests.chaos.home import Command, Home, Said
-from tests.chaos.lab import closed_form
+from tests.chaos.home import Command, Home, Said, shown
 from tests.chaos.outcome import Met, Outcome
 from tests.chaos.plan import Episode
 from tests.chaos.stores import SqliteStore
@@ -76,6 +75,11 @@ class Sweeper:
         self.outcome.untrue.append(f"{self.name()}: {what}")
         self.say(f"  ! {self.name()}: {what}")
 
+    @staticmethod
+    def own_lines(said: Said) -> list[str]:
+        """What a command said beside its progress and its results."""
+        return [text for text in said.err.splitlines() if not PROGRESS.match(text)]
+
     # The episode
 
     def run(self) -> Outcome:
@@ -84,15 +88,16 @@ class Sweeper:
         pending = deque(CATALOGUE[name] for name in self.episode.faults)
         if self.episode.own_disk and (refused := self.home.mount_outbox()):
             for fault in [fault for fault in pending if fault.disk]:
-                self._met(fault, skipped=refused)
+                self.met(fault, skipped=refused)
                 pending.remove(fault)
         if self.episode.what == "endings":
-            self._trials_end(pending)
+            trials_end(self, list(pending))
+            pending.clear()
         while pending and not self.stop.is_set() and self._sweep < 4:
             self._sweep += 1
             self._run_sweep(pending)
         for fault in pending:
-            self._met(fault, skipped="the sweeps were over before")
+            self.met(fault, skipped="the sweeps were over before")
         self.outcome.seconds = time.monotonic() - began
         return self.outcome
 
@@ -167,37 +172,37 @@ class Sweeper:
         try:
             fault.act(self)
         except Impossible as why:
-            self._met(fault, skipped=str(why))
+            self.met(fault, skipped=str(why))
         except Exception as error:  # of the harness itself: said, and not taken for a finding
-            self._met(fault, skipped=f"the harness: {type(error).__name__}: {error}")
+            self.met(fault, skipped=f"the harness: {type(error).__name__}: {error}")
             self.say(f"  {self.name()} {fault.name} could not be caused: {error!r}")
         else:
-            self._met(fault)
+            self.met(fault)
         if fault.moment == "judging":
             self.home.ponder.unlink(missing_ok=True)
 
     def _no_time_for(self, pending: deque[Fault]) -> None:
         while pending:
-            self._met(pending.popleft(), skipped="no time was left")
+            self.met(pending.popleft(), skipped="no time was left")
 
-    def _met(self, fault: Fault, skipped: str = "") -> None:
+    def met(self, fault: Fault, skipped: str = "") -> None:
         self.outcome.met.append(Met(fault.name, fault.group, self.episode.store, self.name(), skipped))
 
     # After a command has ended
 
     def _check_end(self, said: Said, resuming: bool) -> None:
-        own = [text for text in said.err.splitlines() if not PROGRESS.match(text)]
+        own = self.own_lines(said)
         self.outcome.lines += own
         after = self._names() or ("resuming" if resuming else "nothing")
         if "Traceback" in said.err + said.out:
-            self.notice(f"a traceback after {after}: {_shown(said)}")
+            self.notice(f"a traceback after {after}: {shown(said)}")
         codes = {0, *(code for fault in self._since_launch for code in fault.codes)}
         if resuming and any(fault.destroys or 1 in fault.codes for fault in self._in_this_sweep):
             codes.add(1)
         if "unknown experiment" in said.err:
-            raise RuntimeError(_shown(said))
+            raise RuntimeError(shown(said))
         if said.code not in codes:
-            self.notice(f"status {said.code}, not one of {sorted(codes)}, after {after}: {_shown(said)}")
+            self.notice(f"status {said.code}, not one of {sorted(codes)}, after {after}: {shown(said)}")
         last = self._since_launch[-1] if self._since_launch else None
         if last and last.said and said.code in last.codes:
             if last.said == "promised" and len(own) != 1:
@@ -232,13 +237,13 @@ class Sweeper:
         for _ in range(6):
             said = self.home.run("sync")
             if "Traceback" in said.err:
-                self.notice(f"sync printed a traceback: {_shown(said)}")
+                self.notice(f"sync printed a traceback: {shown(said)}")
             if said.code == 0 or not BUSY.search(said.err):
                 break
             time.sleep(2)
         destroyed = any(fault.destroys or fault.name == "outbox_removed" for fault in self._in_this_sweep)
         if said.code != 0 and not destroyed:
-            self.notice(f"sync ended with {said.code} after {self._names()}: {_shown(said)}")
+            self.notice(f"sync ended with {said.code} after {self._names()}: {shown(said)}")
         if not destroyed:
             self.outcome.checked_before_resuming += 1
             missing = audit.lacking(audit.runs_beside(self.store, earlier), self.home.noted())
@@ -270,7 +275,7 @@ class Sweeper:
         said = self.home.run("sync")
         kept, damaged = self.home.kept(), {run.run_id for run in runs if run.damaged}
         if kept - damaged:
-            self.notice(f"in the end, after {faults}: {len(kept - damaged)} journals are left: {_shown(said)}")
+            self.notice(f"in the end, after {faults}: {len(kept - damaged)} journals are left: {shown(said)}")
         if kept & damaged and said.code != 1:
             self.notice(f"in the end, after {faults}: sync ended with {said.code} though a journal is damaged")
         for run_id in kept:
@@ -321,57 +326,3 @@ class Sweeper:
 
     def _names(self) -> str:
         return ", ".join(fault.name for fault in self._since_launch)
-
-    # Trials that end in every way
-
-    def _trials_end(self, pending: deque[Fault]) -> None:
-        """One sweep, each of whose trials meets one fault of its own; and one that meets none."""
-        endings = [fault.name.removeprefix("trial_") for fault in pending]
-        earlier = audit.all_ids(self.store)
-        request = ["sweep", "chaos/endings", "--over", f"ending={','.join([*endings, 'well'])}", "--name", self.name()]
-        request += ["--trial-timeout", str(TRIAL_TIMEOUT)]
-        self.outcome.sweeps += 1
-        self.driver = self.home.start(*request)
-        while self.driver.runs and not self.stop.is_set() and time.monotonic() < self.driver.began + PATIENCE:
-            time.sleep(0.2)
-        said = self.driver.ended(1)
-        if self.stop.is_set():
-            return
-        if said.code != 1 or "Traceback" in said.err:
-            self.notice(f"status {said.code}: {_shown(said)}")
-        self.outcome.lines += [text for text in said.err.splitlines() if not PROGRESS.match(text)]
-        synced = self.home.run("sync")
-        if synced.code != 0:
-            self.notice(f"sync ended with {synced.code}: {_shown(synced)}")
-        runs = {run.tags.get("mlflow.runName", ""): run for run in audit.runs_beside(self.store, earlier)}
-        for fault in pending:
-            ending = fault.name.removeprefix("trial_")
-            self._met(fault)
-            self._check_ending(ending, runs.get(f"ending={ending}"))
-        pending.clear()
-        for run_id in self.home.kept():
-            self.notice(f"a journal is left of {run_id}")
-        processes.end_all(self.home.folder, patience=15)
-
-    def _check_ending(self, ending: str, run: Run | None) -> None:
-        if run is None:
-            self.notice(f"the trial that meets {ending} has no run")
-            return
-        status, pattern = ENDINGS[ending]
-        reason = run.tags.get("reason", "")
-        self.outcome.reasons.append(reason)
-        if run.tags.get("status") != status or not re.search(pattern, reason) or "Traceback" in reason:
-            self.notice(f"{ending}: {run.tags.get('status')}, {reason[:300]!r}, instead of {status}, {pattern!r}")
-        self.outcome.running += run.status == "RUNNING"
-        self.outcome.expected += 5
-        values = {step: run.points.get(("loss/val", step), []) for step in range(1, 6)}
-        self.outcome.lost += sum(not found for found in values.values())
-        self.outcome.doubled += sum(len(found) > 1 for found in values.values())
-        wrong = [step for step, found in values.items() if found and set(found) != {closed_form(0.0, 0, step)}]
-        self.outcome.different += len(wrong)
-        if wrong or not all(values.values()) or run.status == "RUNNING":
-            self.notice(f"{ending}: {run.status}, points {values}")
-
-
-def _shown(said: Said) -> str:
-    return f"{said.code} {said.last_line[:300]}"
