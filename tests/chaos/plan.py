@@ -58,8 +58,9 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
             episodes.append(Episode(len(episodes), store, trials, "endings", draw.getrandbits(32)))
         judging = [fault for fault in here if fault.moment == "judging"]
         others = [fault for fault in here if fault.moment not in ("trial", "judging")]
-        for group in _groups(others, len(judging)):
-            what = "reproduce" if judging and all(fault.group != "rivals" for fault in group) else "sweep"
+        for group in _groups(others):
+            needs_a_sweep = any(fault.group == "rivals" or fault.environment for fault in group)
+            what = "sweep" if needs_a_sweep or not judging else "reproduce"
             if what == "reproduce":
                 group = [*group, judging.pop()]
             episodes.append(_episode(len(episodes), store, group, what, draw))
@@ -67,7 +68,7 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
     return episodes
 
 
-def _groups(faults: Sequence[Fault], judging: int) -> list[list[Fault]]:
+def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
     """Faults that can meet one series of sweeps: those that need a disk of their own apart from those that must not."""
     with_disk = [fault for fault in faults if fault.disk]
     rest = [fault for fault in faults if not fault.disk]
