@@ -13,7 +13,7 @@ Point = tuple[str, int]  # metric and step
 Points = dict[Point, list[float]]
 Trial = tuple[str, float, int]  # kind, level, seed
 
-DERIVED = ("final/", "best/", "trials/", "claims/")
+DERIVED = ("final.", "best.")  # what a recorder computes from the others
 
 
 @dataclass

@@ -84,6 +84,7 @@ class Home:
             "CHAOS_HOME": f"{folder}/",
             "FEATURELAB_CHECKPOINT_SECONDS": "0.5",
             "OMP_NUM_THREADS": "1",
+            "RAY_worker_niceness": "0",
             "HF_HUB_OFFLINE": "1",
             "TERM": "dumb",
         }
