@@ -93,7 +93,7 @@ class Sweeper:
         if self.episode.what == "endings":
             trials_end(self, list(pending))
             pending.clear()
-        while pending and not self.stop.is_set() and self._sweep < 4:
+        while pending and not self.stop.is_set() and self._sweep < len(self.episode.faults):
             self._sweep += 1
             self._run_sweep(pending)
         for fault in pending:
