@@ -24,7 +24,7 @@ def chaos(monkeypatch: pytest.MonkeyPatch) -> Any:
 def stored(chaos: Any, points: int, **tags: str) -> Any:
     """A run that holds the first points of a trial."""
     config = '{"kind": "closed", "level": 1.0, "seed": 0}'
-    run = chaos.audit.Run("r", "FINISHED", {"config": config, "status": "finished"} | tags)
+    run = chaos.audit.Run("r", "FINISHED", 0, {"config": config, "status": "finished"} | tags)
     for point, value in chaos.audit.expected_points(("closed", 1.0, 0), points, {}).items():
         run.points[point].append(value)
     return run

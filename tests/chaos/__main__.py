@@ -58,6 +58,7 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
         print(said[-1], file=sys.stderr, flush=True)
 
     episodes = planned(options.seed, options.faults, kinds, options.only)
+    episodes = [episode for episode in episodes if not options.episodes or episode.number in options.episodes]
     say(f"{sum(len(episode.faults) for episode in episodes)} faults in {len(episodes)} episodes, seed {options.seed}")
     install_lab(root / "site")
     _make_template(root / "template.db")
@@ -106,6 +107,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=30.0, help="after which no more are caused")
     parser.add_argument("--lanes", type=int, default=2, help="sweeps at the same time")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of faults, see --list")
+    parser.add_argument(
+        "--episodes",
+        type=lambda text: [int(part) for part in text.split(",")],
+        default=[],
+        help="only these of the plan, by number",
+    )
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--out", type=Path, help="a folder for the table and all details")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder")

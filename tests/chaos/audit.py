@@ -22,6 +22,7 @@ class Run:
 
     run_id: str
     status: str
+    began: int  # in milliseconds
     tags: dict[str, str]
     points: Points = field(default_factory=lambda: defaultdict(list))
 
@@ -73,7 +74,7 @@ def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
     tags: dict[str, dict[str, str]] = defaultdict(dict)
     for run_id, name, value in store.rows(f"SELECT run_uuid, key, value FROM tags WHERE {among}"):
         tags[run_id][name] = value
-    runs = {run_id: Run(run_id, status[run_id], tags[run_id]) for run_id in new}
+    runs = {run_id: Run(run_id, *facts[run_id], tags[run_id]) for run_id in new}
     query = f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE {among}"
     for run_id, name, step, value, is_nan in store.rows(query):
         if not name.startswith(DERIVED):
@@ -93,11 +94,20 @@ def expected_points(trial: Trial, points: int, undisturbed: Mapping[Trial, Point
 
 
 def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]) -> Found:
-    """Compare the runs of a sweep with the trials that it had to run, each once and to its end."""
+    """Compare the runs of a sweep with the trials that it had to run, each once and to its end.
+
+    Of several sweeps it is the latest that had to: the runs of those before, which failed and were begun anew, shall
+    hold everything up to where they ended.
+    """
     found = Found()
+    latest = max(runs, key=lambda run: run.began).tags.get("sweep_run_id") if runs else None
+    before = [run for run in runs if not run.replaced and run.tags.get("sweep_run_id") != latest]
+    for run in before:
+        if run.trial:
+            _compare(run, expected_points(run.trial, points, undisturbed), found, to_its_end=False)
     by_trial: dict[Any, list[Run]] = defaultdict(list)
     for run in runs:
-        if not run.replaced:
+        if not run.replaced and run not in before:
             by_trial[run.trial].append(run)
     for trial in trials:
         wanted = expected_points(trial, points, undisturbed)
@@ -118,8 +128,8 @@ def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undistu
     return found
 
 
-def _compare(run: Run, wanted: Mapping[Point, float], found: Found) -> None:
-    if run.tags.get("status") == "stopped":  # by the scheduler: at any step, but without a gap
+def _compare(run: Run, wanted: Mapping[Point, float], found: Found, *, to_its_end: bool = True) -> None:
+    if run.tags.get("status") == "stopped" or not to_its_end:  # by the scheduler: at any step, but without a gap
         last = max((step for _, step in run.points), default=0)
         wanted = {point: value for point, value in wanted.items() if point[1] <= last}
     found.expected += len(wanted)
