@@ -64,10 +64,9 @@ def all_ids(store: SqliteStore) -> set[str]:
 
 def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
     """Every run that the store holds now and did not hold before, with all rows of its points."""
-    status = {
-        row[0]: row[1] for row in store.rows("SELECT run_uuid, status FROM runs WHERE lifecycle_stage = 'active'")
-    }
-    new = set(status) - set(earlier)
+    active = store.rows("SELECT run_uuid, status, start_time FROM runs WHERE lifecycle_stage = 'active'")
+    facts = {run_id: (status, int(began or 0)) for run_id, status, began in active}
+    new = set(facts) - set(earlier)
     if not new:
         return []
     among = f"run_uuid IN ({', '.join(repr(run_id) for run_id in sorted(new))})"

@@ -24,7 +24,8 @@ SEEDS = (0, 1, 2)
 PATIENCE = 240.0  # seconds after which a command hangs that nobody disturbs
 MOST_RESUMES = 7
 PROGRESS = re.compile(
-    r"curves: |endings: |best |charts: |parallel coordinates: |MLflow: |\d+ trials? |the trials of |\d+ figure|resuming |\s*$"
+    r"curves: |endings: |best |charts: |parallel coordinates: |MLflow: |\d+ trials? |the trials of |\d+ figure|"
+    r"resuming |featurelab: the outbox .* holds |\s*$"
 )
 ALWAYS = r"^stopped early by the scheduler$"
 BUSY = re.compile(r"in use|still being recorded|is being run|still being run|being recorded")
