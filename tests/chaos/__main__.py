@@ -73,6 +73,8 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
         parts.append(f"no time was left for {sum(len(episode.faults) for episode in lanes.waiting)} faults")
     parts.append(report.skipped(outcomes))
     print("\n\n".join(part for part in parts if part))
+    if options.page:
+        report.insert(options.page, f"{parts[0]}\n\n{parts[1]}")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "outcomes.json").write_text(json.dumps([o.as_dict() for o in outcomes], indent=1))
@@ -115,6 +117,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--out", type=Path, help="a folder for the table and all details")
+    parser.add_argument("--page", type=Path, help="a page that gets the table, as docs/reliability.md")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
     options = parser.parse_args()
     for name in options.only:

@@ -1,7 +1,7 @@
 """What a store holds of some sweeps, compared with what their trials had to record."""
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,16 +148,12 @@ def _compare(run: Run, wanted: Mapping[Point, float], found: Found, *, to_its_en
         found.notes.append(f"run {run.run_id} {run.trial} has other values at {wrong[:3]}, {len(wrong)} in all")
 
 
-def lacking(runs: Collection[Run], noted: Mapping[str, set[int]]) -> list[str]:
-    """Points whose log() has returned, and which the store has not got, by trial of a closed form."""
+def lacking(runs: Collection[Run], noted: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    """Steps whose log() has returned, and which the store has not got, by trial of a closed form."""
     stored: dict[str, set[int]] = defaultdict(set)
     for run in runs:
         if run.trial:
             kind, level, seed = run.trial
             stored[f"{kind}-{level}-{seed}"] |= {step for name, step in run.points if name == "loss/val"}
     missing = {name: steps - stored[name] for name, steps in noted.items() if name.startswith("closed")}
-    return [f"{name}: {len(steps)} steps, first {min(steps)}" for name, steps in missing.items() if steps]
-
-
-def status_counts(runs: Collection[Run]) -> Counter[tuple[str, str | None]]:
-    return Counter((run.status, run.tags.get("status")) for run in runs)
+    return {name: steps for name, steps in missing.items() if steps}

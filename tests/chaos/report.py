@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.chaos.outcome import Met, Outcome
 from tests.chaos.stores import KINDS
@@ -60,6 +61,15 @@ def summary(outcomes: Sequence[Outcome], seconds: float, seed: int) -> str:
         f"other expectations were not met. {checked} times all that trials had recorded was "
         "in the store before anything was resumed."
     )
+
+
+def insert(page: Path, text: str) -> None:
+    """Put a text between the two marks of a page, in place of what was there."""
+    before, begin, rest = page.read_text().partition("<!-- chaos: begin -->\n")
+    _, end, after = rest.partition("<!-- chaos: end -->")
+    if not end:
+        raise ValueError(f"{page} has no marks for the table")
+    page.write_text(f"{before}{begin}{text}\n{end}{after}")
 
 
 def skipped(outcomes: Sequence[Outcome]) -> str:

@@ -3,10 +3,12 @@
 import itertools
 import random
 import re
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tests.chaos import audit, processes
 from tests.chaos.audit import Points, Run, Trial
@@ -179,6 +181,9 @@ class Sweeper:
             self.say(f"  {self.name()} {fault.name} could not be caused: {error!r}")
         else:
             self.met(fault)
+        if any(code < 0 or code > 128 for code in fault.codes):  # no other fault shall meet a driver that is ending
+            with suppress(subprocess.TimeoutExpired):
+                self.driver.process.wait(90)
         if fault.moment == "judging":
             self.home.ponder.unlink(missing_ok=True)
 
@@ -249,8 +254,8 @@ class Sweeper:
             self.outcome.checked_before_resuming += 1
             missing = audit.lacking(audit.runs_beside(self.store, earlier), self.home.noted())
             if missing:
-                self.outcome.lost += len(missing)
-                self.notice(f"recorded before {self._names()}, and not stored after sync: {missing[:4]}")
+                self.outcome.lost += sum(map(len, missing.values()))
+                self.notice(f"recorded before {self._names()}, and not stored after sync: {missing}")
 
     def _audit(self, earlier: set[str]) -> None:
         runs = audit.runs_beside(self.store, earlier)
