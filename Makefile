@@ -3,13 +3,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
-.PHONY: help reproduce reproduce-all test test-heavy lint bench demo-cluster clean
+.PHONY: help reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
 	@echo "make bench          our cost beside what one would otherwise run"
+	@echo "make chaos          200 faults while sweeps run, and whether anything is lost: 30 minutes, SEED=1"
 	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, beside one left alone"
 
 $(READY): pyproject.toml constraints.txt
@@ -42,6 +43,11 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
+
+# on PostgreSQL too where it is installed; mounting small disks takes root
+chaos: $(READY)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[chaos]'
+	@$(BIN)/python -m tests.chaos --seed $(or $(SEED),1)
 
 demo-cluster: $(READY)
 	@$(BIN)/python examples/cluster_demo.py

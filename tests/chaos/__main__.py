@@ -58,6 +58,7 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
         print(said[-1], file=sys.stderr, flush=True)
 
     episodes = planned(options.seed, options.faults, kinds, options.only)
+    episodes = [episode for episode in episodes if not options.episodes or episode.number in options.episodes]
     say(f"{sum(len(episode.faults) for episode in episodes)} faults in {len(episodes)} episodes, seed {options.seed}")
     install_lab(root / "site")
     _make_template(root / "template.db")
@@ -72,6 +73,8 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
         parts.append(f"no time was left for {sum(len(episode.faults) for episode in lanes.waiting)} faults")
     parts.append(report.skipped(outcomes))
     print("\n\n".join(part for part in parts if part))
+    if options.page:
+        report.insert(options.page, f"{parts[0]}\n\n{parts[1]}")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "outcomes.json").write_text(json.dumps([o.as_dict() for o in outcomes], indent=1))
@@ -106,8 +109,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=30.0, help="after which no more are caused")
     parser.add_argument("--lanes", type=int, default=2, help="sweeps at the same time")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of faults, see --list")
+    parser.add_argument(
+        "--episodes",
+        type=lambda text: [int(part) for part in text.split(",")],
+        default=[],
+        help="only these of the plan, by number",
+    )
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--out", type=Path, help="a folder for the table and all details")
+    parser.add_argument("--page", type=Path, help="a page that gets the table, as docs/reliability.md")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
     options = parser.parse_args()
     for name in options.only:

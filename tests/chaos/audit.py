@@ -1,7 +1,7 @@
 """What a store holds of some sweeps, compared with what their trials had to record."""
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ Point = tuple[str, int]  # metric and step
 Points = dict[Point, list[float]]
 Trial = tuple[str, float, int]  # kind, level, seed
 
-DERIVED = ("final/", "best/", "trials/", "claims/")
+DERIVED = ("final.", "best.")  # what a recorder computes from the others
 
 
 @dataclass
@@ -22,6 +22,7 @@ class Run:
 
     run_id: str
     status: str
+    began: int  # in milliseconds
     tags: dict[str, str]
     points: Points = field(default_factory=lambda: defaultdict(list))
 
@@ -63,15 +64,16 @@ def all_ids(store: SqliteStore) -> set[str]:
 
 def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
     """Every run that the store holds now and did not hold before, with all rows of its points."""
-    status = {row[0]: row[1] for row in store.rows("SELECT run_uuid, status FROM runs WHERE lifecycle_stage = 'active'")}
-    new = set(status) - set(earlier)
+    active = store.rows("SELECT run_uuid, status, start_time FROM runs WHERE lifecycle_stage = 'active'")
+    facts = {run_id: (status, int(began or 0)) for run_id, status, began in active}
+    new = set(facts) - set(earlier)
     if not new:
         return []
     among = f"run_uuid IN ({', '.join(repr(run_id) for run_id in sorted(new))})"
     tags: dict[str, dict[str, str]] = defaultdict(dict)
     for run_id, name, value in store.rows(f"SELECT run_uuid, key, value FROM tags WHERE {among}"):
         tags[run_id][name] = value
-    runs = {run_id: Run(run_id, status[run_id], tags[run_id]) for run_id in new}
+    runs = {run_id: Run(run_id, *facts[run_id], tags[run_id]) for run_id in new}
     query = f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE {among}"
     for run_id, name, step, value, is_nan in store.rows(query):
         if not name.startswith(DERIVED):
@@ -90,14 +92,21 @@ def expected_points(trial: Trial, points: int, undisturbed: Mapping[Trial, Point
     }
 
 
-def audit(
-    runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]
-) -> Found:
-    """Compare the runs of a sweep with the trials that it had to run, each once and to its end."""
+def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]) -> Found:
+    """Compare the runs of a sweep with the trials that it had to run, each once and to its end.
+
+    Of several sweeps it is the latest that had to: the runs of those before, which failed and were begun anew, shall
+    hold everything up to where they ended.
+    """
     found = Found()
+    latest = max(runs, key=lambda run: run.began).tags.get("sweep_run_id") if runs else None
+    before = [run for run in runs if not run.replaced and run.tags.get("sweep_run_id") != latest]
+    for run in before:
+        if run.trial:
+            _compare(run, expected_points(run.trial, points, undisturbed), found, to_its_end=False)
     by_trial: dict[Any, list[Run]] = defaultdict(list)
     for run in runs:
-        if not run.replaced:
+        if not run.replaced and run not in before:
             by_trial[run.trial].append(run)
     for trial in trials:
         wanted = expected_points(trial, points, undisturbed)
@@ -118,8 +127,8 @@ def audit(
     return found
 
 
-def _compare(run: Run, wanted: Mapping[Point, float], found: Found) -> None:
-    if run.tags.get("status") == "stopped":  # by the scheduler: at any step, but without a gap
+def _compare(run: Run, wanted: Mapping[Point, float], found: Found, *, to_its_end: bool = True) -> None:
+    if run.tags.get("status") == "stopped" or not to_its_end:  # by the scheduler: at any step, but without a gap
         last = max((step for _, step in run.points), default=0)
         wanted = {point: value for point, value in wanted.items() if point[1] <= last}
     found.expected += len(wanted)
@@ -139,16 +148,12 @@ def _compare(run: Run, wanted: Mapping[Point, float], found: Found) -> None:
         found.notes.append(f"run {run.run_id} {run.trial} has other values at {wrong[:3]}, {len(wrong)} in all")
 
 
-def lacking(runs: Collection[Run], noted: Mapping[str, set[int]]) -> list[str]:
-    """Points whose log() has returned, and which the store has not got, by trial of a closed form."""
+def lacking(runs: Collection[Run], noted: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    """Steps whose log() has returned, and which the store has not got, by trial of a closed form."""
     stored: dict[str, set[int]] = defaultdict(set)
     for run in runs:
         if run.trial:
             kind, level, seed = run.trial
             stored[f"{kind}-{level}-{seed}"] |= {step for name, step in run.points if name == "loss/val"}
     missing = {name: steps - stored[name] for name, steps in noted.items() if name.startswith("closed")}
-    return [f"{name}: {len(steps)} steps, first {min(steps)}" for name, steps in missing.items() if steps]
-
-
-def status_counts(runs: Collection[Run]) -> Counter[tuple[str, str | None]]:
-    return Counter((run.status, run.tags.get("status")) for run in runs)
+    return {name: steps for name, steps in missing.items() if steps}

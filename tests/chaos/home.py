@@ -38,6 +38,10 @@ class Said:
         return next((text for text in reversed(self.err.splitlines()) if text.strip()), "")
 
 
+def shown(said: Said) -> str:
+    return f"{said.code} {said.last_line[:300]}"
+
+
 @dataclass
 class Command:
     """A command that runs."""
@@ -81,6 +85,7 @@ class Home:
             "CHAOS_HOME": f"{folder}/",
             "FEATURELAB_CHECKPOINT_SECONDS": "0.5",
             "OMP_NUM_THREADS": "1",
+            "RAY_worker_niceness": "0",
             "HF_HUB_OFFLINE": "1",
             "TERM": "dumb",
         }
@@ -110,7 +115,12 @@ class Home:
         return self.folder / ".featurelab" / "outbox"
 
     def journals(self) -> list[Path]:
-        return sorted(self.outbox.glob("*.jsonl"))
+        """Those that are written, or wait to be sent."""
+        return sorted(path for path in self.outbox.glob("*.jsonl") if path.suffixes == [".jsonl"])
+
+    def kept(self) -> set[str]:
+        """The ids of the runs of which the outbox holds anything, damaged journals too."""
+        return {path.name.partition(".")[0] for path in self.outbox.glob("*.jsonl")}
 
     def noted(self) -> dict[str, set[int]]:
         """By trial, the steps whose log() has returned."""

@@ -44,7 +44,7 @@ if MOVED_CLOCK:
 class ChaosConfig(Config):
     kind: Literal["closed", "trained"] = Field("closed", description="a closed form, or a network with checkpoints")
     level: float = Field(0.0, ge=0, description="what the curve falls to")
-    points: int = Field(40, ge=1, description="points of the curve, or epochs of the training")
+    points: int = Field(30, ge=1, description="points of the curve, or epochs of the training")
     pause: float = Field(0.04, ge=0, description="seconds between them")
 
 

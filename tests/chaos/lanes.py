@@ -86,7 +86,7 @@ class Lanes:
     def _run(self, episode: Episode, store: SqliteStore | ServerStore, lane: int) -> None:
         self.say(f"lane {lane}: {episode}")
         home = Home(self.root / f"e{episode.number}", self.root / "site")
-        sweeper = Sweeper(episode, home, store, self.undisturbed, self.say, self.stop)  # type: ignore[arg-type]
+        sweeper = Sweeper(episode, home, store, self.undisturbed, self.say, self.stop, self.deadline - LAST)  # type: ignore[arg-type]
         try:
             sweeper.run()
         except Exception as error:
@@ -99,9 +99,4 @@ class Lanes:
         if not self.stop.is_set():
             with self._lock:
                 self.outcomes.append(sweeper.outcome)
-            counts = sweeper.outcome
-            self.say(
-                f"lane {lane}: {episode.number} took {counts.seconds:.0f} s: {counts.expected} points, {counts.lost} lost, "
-                f"{counts.lost_and_said} lost and said, {counts.doubled} doubled, {counts.different} different, "
-                f"{counts.running} running, {len(counts.untrue)} untrue"
-            )
+            self.say(f"lane {lane}: {episode.number} took {sweeper.outcome}")

@@ -42,5 +42,11 @@ class Outcome:
     def clean(self) -> bool:
         return not (self.lost or self.doubled or self.different or self.running or self.untrue)
 
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:.0f} s: {self.expected} points, {self.lost} lost, {self.lost_and_said} lost and said, "
+            f"{self.doubled} doubled, {self.different} different, {self.running} running, {len(self.untrue)} untrue"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -58,8 +58,9 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
             episodes.append(Episode(len(episodes), store, trials, "endings", draw.getrandbits(32)))
         judging = [fault for fault in here if fault.moment == "judging"]
         others = [fault for fault in here if fault.moment not in ("trial", "judging")]
-        for group in _groups(others, len(judging)):
-            what = "reproduce" if judging and all(fault.group != "rivals" for fault in group) else "sweep"
+        for group in _groups(others):
+            needs_a_sweep = any(fault.group == "rivals" or fault.environment for fault in group)
+            what = "sweep" if needs_a_sweep or not judging else "reproduce"
             if what == "reproduce":
                 group = [*group, judging.pop()]
             episodes.append(_episode(len(episodes), store, group, what, draw))
@@ -67,14 +68,13 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
     return episodes
 
 
-def _groups(faults: Sequence[Fault], judging: int) -> list[list[Fault]]:
+def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
     """Faults that can meet one series of sweeps: those that need a disk of their own apart from those that must not."""
     with_disk = [fault for fault in faults if fault.disk]
     rest = [fault for fault in faults if not fault.disk]
-    free = [fault for fault in rest if fault.disk is None]
+    free = [place for place, fault in enumerate(rest) if fault.disk is None]
     while free and len(with_disk) % TOGETHER:
-        with_disk.append(free.pop())
-    rest = [fault for fault in rest if fault not in with_disk or fault.disk is False]
+        with_disk.append(rest.pop(free.pop()))
     cut = [with_disk[i : i + TOGETHER] for i in range(0, len(with_disk), TOGETHER)]
     return cut + [rest[i : i + TOGETHER] for i in range(0, len(rest), TOGETHER)]
 

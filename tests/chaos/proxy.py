@@ -12,6 +12,15 @@ ANSWERS = ("json", "html", "empty", "list", "cut", "reset", "slow", *STATUSES)
 NOT_PASSED_ON = ("transfer-encoding", "connection", "content-length", "keep-alive", "host")
 
 
+class Quiet(ThreadingHTTPServer):
+    """Says nothing of clients that are killed while they ask."""
+
+    daemon_threads = True
+
+    def handle_error(self, *arguments: Any) -> None:
+        pass
+
+
 class Proxy:
     """Passes requests on to a server at a port of this machine. `disturb` makes it answer some itself."""
 
@@ -38,8 +47,7 @@ class Proxy:
             def log_message(self, *arguments: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = Quiet(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property

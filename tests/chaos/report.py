@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.chaos.outcome import Met, Outcome
 from tests.chaos.stores import KINDS
@@ -13,7 +14,15 @@ def table(outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         for fault in outcome.met:
             met[fault.name].append((fault, outcome))
-    head = ["fault", *(f"on {kind}" for kind in KINDS), "status of the command", "lost", "doubled", "different", "untrue"]
+    head = [
+        "fault",
+        *(f"on {kind}" for kind in KINDS),
+        "status of the command",
+        "lost",
+        "doubled",
+        "different",
+        "untrue",
+    ]
     rows = [head, ["---"] * len(head)]
     for name, cases in sorted(met.items(), key=lambda item: (item[1][0][0].group, item[0])):
         caused = [(fault, outcome) for fault, outcome in cases if not fault.skipped]
@@ -39,17 +48,28 @@ def summary(outcomes: Sequence[Outcome], seconds: float, seed: int) -> str:
     """The totals, as one paragraph."""
     met = [fault for outcome in outcomes for fault in outcome.met]
     caused = Counter(fault.store for fault in met if not fault.skipped)
+    checked = sum(outcome.checked_before_resuming for outcome in outcomes)
     total = {name: sum(getattr(outcome, name) for outcome in outcomes) for name in _COUNTS}
     places = ", ".join(f"{caused[kind]} on {label}" for kind, label in _LABELS.items() if caused[kind])
+    faults = f"{sum(caused.values())} faults ({places})"
     return (
-        f"Seed {seed}, {seconds / 60:.0f} minutes: {sum(caused.values())} faults ({places}) in {total['sweeps']} sweeps, "
+        f"Seed {seed}, {seconds / 60:.0f} minutes: {faults} in {total['sweeps']} sweeps, "
         f"resumed {total['resumed']} times. Of {total['expected']:,} points {total['lost']} were lost, "
         f"{total['doubled']} stored twice, {total['different']} different from those of an undisturbed sweep; "
         f"{total['lost_and_said']} were destroyed by the fault itself, in runs that say so. "
         f"{total['running']} runs were left RUNNING, and {sum(len(outcome.untrue) for outcome in outcomes)} "
-        f"other expectations were not met. {total['checked_before_resuming']} times all that trials had recorded was "
+        f"other expectations were not met. {checked} times all that trials had recorded was "
         "in the store before anything was resumed."
     )
+
+
+def insert(page: Path, text: str) -> None:
+    """Put a text between the two marks of a page, in place of what was there."""
+    before, begin, rest = page.read_text().partition("<!-- chaos: begin -->\n")
+    _, end, after = rest.partition("<!-- chaos: end -->")
+    if not end:
+        raise ValueError(f"{page} has no marks for the table")
+    page.write_text(f"{before}{begin}{text}\n{end}{after}")
 
 
 def skipped(outcomes: Sequence[Outcome]) -> str:
@@ -58,9 +78,7 @@ def skipped(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(f"{name} on {store}: {reason}" for (name, store, reason), _ in sorted(why.items()))
 
 
-_COUNTS = (
-    "sweeps resumed expected lost lost_and_said doubled different running checked_before_resuming".split()
-)
+_COUNTS = ("sweeps", "resumed", "expected", "lost", "lost_and_said", "doubled", "different", "running")
 _LABELS = {
     "sqlite": "an SQLite file",
     "server": "a server over SQLite",

@@ -80,7 +80,12 @@ class ServerStore:
         """Start the server and wait until it answers."""
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--workers", "1", "--backend-store-uri", self.backend]
-        command += ["--default-artifact-root", "mlflow-artifacts:/", "--artifacts-destination", str(self.home / "files")]
+        command += [
+            "--default-artifact-root",
+            "mlflow-artifacts:/",
+            "--artifacts-destination",
+            str(self.home / "files"),
+        ]
         environment = os.environ | {
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "OMP_NUM_THREADS": "1",

@@ -3,17 +3,18 @@
 import itertools
 import random
 import re
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from tests.chaos import audit, processes
 from tests.chaos.audit import Points, Run, Trial
+from tests.chaos.endings import trials_end
 from tests.chaos.faults import CATALOGUE, Fault, Impossible
-from tests.chaos.faults.trials import ENDINGS, TRIAL_TIMEOUT
-from tests.chaos.home import Command, Home, Said
-from tests.chaos.lab import closed_form
+from tests.chaos.home import Command, Home, Said, shown
 from tests.chaos.outcome import Met, Outcome
 from tests.chaos.plan import Episode
 from tests.chaos.stores import SqliteStore
@@ -25,7 +26,8 @@ SEEDS = (0, 1, 2)
 PATIENCE = 240.0  # seconds after which a command hangs that nobody disturbs
 MOST_RESUMES = 7
 PROGRESS = re.compile(
-    r"curves: |endings: |best |charts: |parallel coordinates: |MLflow: |\d+ trials? |the trials of |reproduce: |\s*$"
+    r"curves: |endings: |best |charts: |parallel coordinates: |MLflow: |\d+ trials? |the trials of |\d+ figure|"
+    r"resuming |featurelab: the outbox .* holds |\s*$"
 )
 ALWAYS = r"^stopped early by the scheduler$"
 BUSY = re.compile(r"in use|still being recorded|is being run|still being run|being recorded")
@@ -42,7 +44,9 @@ class Sweeper:
         undisturbed: Mapping[Trial, Points],
         say: Callable[[str], None],
         stop: threading.Event,
+        deadline: float,
     ) -> None:
+        self.deadline = deadline  # after which no fault is caused any more
         self.episode, self.home, self.store = episode, home, store
         self.undisturbed, self.say, self.stop = undisturbed, say, stop
         self.random = random.Random(episode.seed)
@@ -61,7 +65,7 @@ class Sweeper:
     def arguments(self) -> list[str]:
         settings = [f"points={POINTS}", f"pause={PAUSE}"]
         if self.episode.what == "reproduce":
-            return ["reproduce", "chaos/curves", *settings]
+            return ["reproduce", "chaos/curves"]  # with the same settings, which are the figure's own
         kinds = "closed,trained" if self.episode.trained else "closed"
         over = [f"kind={kinds}", f"level={','.join(map(str, LEVELS))}", f"seed={','.join(map(str, self._seeds()))}"]
         request = ["sweep", "chaos/curves", *settings, "--name", self.name()]
@@ -74,6 +78,11 @@ class Sweeper:
         self.outcome.untrue.append(f"{self.name()}: {what}")
         self.say(f"  ! {self.name()}: {what}")
 
+    @staticmethod
+    def own_lines(said: Said) -> list[str]:
+        """What a command said beside its progress and its results."""
+        return [text for text in said.err.splitlines() if not PROGRESS.match(text)]
+
     # The episode
 
     def run(self) -> Outcome:
@@ -82,15 +91,16 @@ class Sweeper:
         pending = deque(CATALOGUE[name] for name in self.episode.faults)
         if self.episode.own_disk and (refused := self.home.mount_outbox()):
             for fault in [fault for fault in pending if fault.disk]:
-                self._met(fault, skipped=refused)
+                self.met(fault, skipped=refused)
                 pending.remove(fault)
         if self.episode.what == "endings":
-            self._trials_end(pending)
-        while pending and not self.stop.is_set() and self._sweep < 4:
+            trials_end(self, list(pending))
+            pending.clear()
+        while pending and not self.stop.is_set() and self._sweep < len(self.episode.faults):
             self._sweep += 1
             self._run_sweep(pending)
         for fault in pending:
-            self._met(fault, skipped="the sweeps were over before")
+            self.met(fault, skipped="the sweeps were over before")
         self.outcome.seconds = time.monotonic() - began
         return self.outcome
 
@@ -98,8 +108,6 @@ class Sweeper:
         self.home.forget_notes()
         self._in_this_sweep = []
         earlier = audit.all_ids(self.store)
-        if any(fault.moment == "judging" for fault in pending):
-            self.home.ponder.touch()
         resuming = False
         for number in range(MOST_RESUMES + 1):
             said = self._run_command(resuming, pending, earlier)
@@ -136,7 +144,13 @@ class Sweeper:
                 break
         deadline = time.monotonic() + PATIENCE
         while self.driver.runs and time.monotonic() < deadline and not self.stop.is_set():
+            if time.monotonic() > self.deadline:
+                self._no_time_for(pending)
             moment = pending[0].moment if pending else ""
+            if moment == "judging":
+                self.home.ponder.touch()
+            else:
+                self.home.ponder.unlink(missing_ok=True)
             if (
                 (moment == "running" and self._recorded() > last + wait)
                 or (moment == "closing" and not complete and self._noted_all())
@@ -145,8 +159,6 @@ class Sweeper:
                 self._cause(pending.popleft())
                 last, wait = self._recorded(), self._next_wait()
                 deadline = time.monotonic() + PATIENCE
-            if moment != "judging":
-                self.home.ponder.unlink(missing_ok=True) if not self._awaits_judging(pending) else None
             time.sleep(0.2)
         if self.driver.runs and not self.stop.is_set():
             self.notice(f"hung for {PATIENCE:g} s after {self._names()}")
@@ -163,31 +175,40 @@ class Sweeper:
         try:
             fault.act(self)
         except Impossible as why:
-            self._met(fault, skipped=str(why))
+            self.met(fault, skipped=str(why))
         except Exception as error:  # of the harness itself: said, and not taken for a finding
-            self._met(fault, skipped=f"the harness: {type(error).__name__}: {error}")
+            self.met(fault, skipped=f"the harness: {type(error).__name__}: {error}")
             self.say(f"  {self.name()} {fault.name} could not be caused: {error!r}")
         else:
-            self._met(fault)
+            self.met(fault)
+        if any(code < 0 or code > 128 for code in fault.codes):  # no other fault shall meet a driver that is ending
+            with suppress(subprocess.TimeoutExpired):
+                self.driver.process.wait(90)
         if fault.moment == "judging":
             self.home.ponder.unlink(missing_ok=True)
 
-    def _met(self, fault: Fault, skipped: str = "") -> None:
+    def _no_time_for(self, pending: deque[Fault]) -> None:
+        while pending:
+            self.met(pending.popleft(), skipped="no time was left")
+
+    def met(self, fault: Fault, skipped: str = "") -> None:
         self.outcome.met.append(Met(fault.name, fault.group, self.episode.store, self.name(), skipped))
 
     # After a command has ended
 
     def _check_end(self, said: Said, resuming: bool) -> None:
-        own = [text for text in said.err.splitlines() if not PROGRESS.match(text)]
+        own = self.own_lines(said)
         self.outcome.lines += own
         after = self._names() or ("resuming" if resuming else "nothing")
         if "Traceback" in said.err + said.out:
-            self.notice(f"a traceback after {after}: {_shown(said)}")
+            self.notice(f"a traceback after {after}: {shown(said)}")
         codes = {0, *(code for fault in self._since_launch for code in fault.codes)}
         if resuming and any(fault.destroys or 1 in fault.codes for fault in self._in_this_sweep):
             codes.add(1)
+        if "unknown experiment" in said.err:
+            raise RuntimeError(shown(said))
         if said.code not in codes:
-            self.notice(f"status {said.code}, not one of {sorted(codes)}, after {after}: {_shown(said)}")
+            self.notice(f"status {said.code}, not one of {sorted(codes)}, after {after}: {shown(said)}")
         last = self._since_launch[-1] if self._since_launch else None
         if last and last.said and said.code in last.codes:
             if last.said == "promised" and len(own) != 1:
@@ -211,7 +232,9 @@ class Sweeper:
         if said.code == 0:
             return True
         trials = {run.trial for run in runs if run.trial and self._is_ours(run)}
-        ended = all(run.tags.get("status") in ("finished", "stopped") for run in runs if self._is_ours(run) and run.trial)
+        ended = all(
+            run.tags.get("status") in ("finished", "stopped") for run in runs if self._is_ours(run) and run.trial
+        )
         closed = all(run.status != "RUNNING" for run in runs)
         return said.code in (1, 2) and closed and ended and trials >= set(self._trials())
 
@@ -220,19 +243,19 @@ class Sweeper:
         for _ in range(6):
             said = self.home.run("sync")
             if "Traceback" in said.err:
-                self.notice(f"sync printed a traceback: {_shown(said)}")
+                self.notice(f"sync printed a traceback: {shown(said)}")
             if said.code == 0 or not BUSY.search(said.err):
                 break
             time.sleep(2)
         destroyed = any(fault.destroys or fault.name == "outbox_removed" for fault in self._in_this_sweep)
         if said.code != 0 and not destroyed:
-            self.notice(f"sync ended with {said.code} after {self._names()}: {_shown(said)}")
+            self.notice(f"sync ended with {said.code} after {self._names()}: {shown(said)}")
         if not destroyed:
             self.outcome.checked_before_resuming += 1
             missing = audit.lacking(audit.runs_beside(self.store, earlier), self.home.noted())
             if missing:
-                self.outcome.lost += len(missing)
-                self.notice(f"recorded before {self._names()}, and not stored after sync: {missing[:4]}")
+                self.outcome.lost += sum(map(len, missing.values()))
+                self.notice(f"recorded before {self._names()}, and not stored after sync: {missing}")
 
     def _audit(self, earlier: set[str]) -> None:
         runs = audit.runs_beside(self.store, earlier)
@@ -252,17 +275,19 @@ class Sweeper:
             self.say(f"  {self.name()}: {left} processes were left and have been ended")
 
     def _empty_outbox(self, runs: list[Run], faults: str) -> None:
-        if not self.home.journals():
+        """Nothing is left but the journals of damaged runs, which `sync` names until it is told to discard them."""
+        if not self.home.kept():
             return
         said = self.home.run("sync")
-        kept = {path.stem for path in self.home.journals()}
-        damaged = {run.run_id for run in runs if run.damaged}
+        kept, damaged = self.home.kept(), {run.run_id for run in runs if run.damaged}
         if kept - damaged:
-            self.notice(f"in the end, after {faults}: {len(kept - damaged)} journals are left: {_shown(said)}")
+            self.notice(f"in the end, after {faults}: {len(kept - damaged)} journals are left: {shown(said)}")
         if kept & damaged and said.code != 1:
             self.notice(f"in the end, after {faults}: sync ended with {said.code} though a journal is damaged")
         for run_id in kept:
             self.home.run("sync", "--discard", run_id)
+        if self.home.kept():
+            self.notice(f"in the end, after {faults}: sync --discard leaves journals of {self.home.kept()}")
 
     # What the sweep is
 
@@ -290,10 +315,6 @@ class Sweeper:
     def _judges(self, earlier: set[str]) -> bool:
         return any(run.tags.get("status") == "judging" for run in audit.runs_beside(self.store, earlier))
 
-    @staticmethod
-    def _awaits_judging(pending: deque[Fault]) -> bool:
-        return any(fault.moment == "judging" for fault in pending)
-
     def _recorded(self) -> int:
         """How much trials have recorded, again too: bytes of their notes."""
         total = 0
@@ -311,57 +332,3 @@ class Sweeper:
 
     def _names(self) -> str:
         return ", ".join(fault.name for fault in self._since_launch)
-
-    # Trials that end in every way
-
-    def _trials_end(self, pending: deque[Fault]) -> None:
-        """One sweep, each of whose trials meets one fault of its own; and one that meets none."""
-        endings = [fault.name.removeprefix("trial_") for fault in pending]
-        earlier = audit.all_ids(self.store)
-        request = ["sweep", "chaos/endings", "--over", f"ending={','.join([*endings, 'well'])}", "--name", self.name()]
-        request += ["--trial-timeout", str(TRIAL_TIMEOUT)]
-        self.outcome.sweeps += 1
-        self.driver = self.home.start(*request)
-        while self.driver.runs and not self.stop.is_set() and time.monotonic() < self.driver.began + PATIENCE:
-            time.sleep(0.2)
-        said = self.driver.ended(1)
-        if self.stop.is_set():
-            return
-        if said.code != 1 or "Traceback" in said.err:
-            self.notice(f"status {said.code}: {_shown(said)}")
-        self.outcome.lines += [text for text in said.err.splitlines() if not PROGRESS.match(text)]
-        synced = self.home.run("sync")
-        if synced.code != 0:
-            self.notice(f"sync ended with {synced.code}: {_shown(synced)}")
-        runs = {run.tags.get("mlflow.runName", ""): run for run in audit.runs_beside(self.store, earlier)}
-        for fault in pending:
-            ending = fault.name.removeprefix("trial_")
-            self._met(fault)
-            self._check_ending(ending, runs.get(f"ending={ending}"))
-        pending.clear()
-        for run_id in (path.stem for path in self.home.journals()):
-            self.notice(f"a journal is left of {run_id}")
-        processes.end_all(self.home.folder, patience=15)
-
-    def _check_ending(self, ending: str, run: Run | None) -> None:
-        if run is None:
-            self.notice(f"the trial that meets {ending} has no run")
-            return
-        status, pattern = ENDINGS[ending]
-        reason = run.tags.get("reason", "")
-        self.outcome.reasons.append(reason)
-        if run.tags.get("status") != status or not re.search(pattern, reason) or "Traceback" in reason:
-            self.notice(f"{ending}: {run.tags.get('status')}, {reason[:300]!r}, instead of {status}, {pattern!r}")
-        self.outcome.running += run.status == "RUNNING"
-        self.outcome.expected += 5
-        values = {step: run.points.get(("loss/val", step), []) for step in range(1, 6)}
-        self.outcome.lost += sum(not found for found in values.values())
-        self.outcome.doubled += sum(len(found) > 1 for found in values.values())
-        wrong = [step for step, found in values.items() if found and set(found) != {closed_form(0.0, 0, step)}]
-        self.outcome.different += len(wrong)
-        if wrong or not all(values.values()) or run.status == "RUNNING":
-            self.notice(f"{ending}: {run.status}, points {values}")
-
-
-def _shown(said: Said) -> str:
-    return f"{said.code} {said.last_line[:300]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from pathlib import Path
@@ -44,3 +45,12 @@ def copied_from(path: Path) -> str:
         return ""
     places = ", ".join(str(home / FOLDER) for home in sorted(homes))
     return line(f"the store {path} is a copy: artifacts of its experiments are read and written in {places}")
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at a path: its device and inode, or None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

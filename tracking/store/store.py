@@ -32,7 +32,7 @@ from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.artifacts import checked
 from featurelab.tracking.store.bookkeeping import stored, with_plain_tags
 from featurelab.tracking.store.checkpoint import checkpoint
-from featurelab.tracking.store.places import artifact_folder, local
+from featurelab.tracking.store.places import artifact_folder, identity, local
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -290,20 +290,28 @@ class Store:
         """Raise StoreGone where the SQLite file is not the one that this process has opened: what it takes is lost."""
         if self.uri.startswith("sqlite:"):
             path = _file_of(self.uri)
-            found = _identity(path)
-            if found is not None and self.uri not in _files:
-                _files[self.uri] = found
-                # what recorders send at exit comes before it: functions that are registered later run earlier
-                atexit.register(_at_exit, self, os.getpid())
+            found = identity(path)
+            self.expect(found)
             if found is None or _files[self.uri] != found:
                 raise StoreGone(f"the store {line(str(path), 200)} was removed or replaced while it was in use")
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """Which file the SQLite store was when this process opened it: for `expect` in another process."""
+        return _files.get(self.uri)
+
+    def expect(self, file: tuple[int, int] | None) -> None:
+        """Take no other file for the store, unless this process has opened one already: the path may lead elsewhere."""
+        if file is not None and self.uri not in _files:
+            _files[self.uri] = file
+            atexit.register(_at_exit, self, os.getpid())  # later registrations run earlier: recorders send before it
 
     def close(self) -> None:
         """Let go of a SQLite file, so that a copy of it alone is the whole store; the next call opens it again.
 
         While another process writes, some of what it wrote stays in the write-ahead log beside the file.
         """
-        if not self.uri.startswith("sqlite:") or _files.get(self.uri) != _identity(_file_of(self.uri)):
+        if not self.uri.startswith("sqlite:") or _files.get(self.uri) != identity(_file_of(self.uri)):
             return
         with suppress(SQLAlchemyError):
             self.client._tracking_client.store.engine.dispose()
@@ -351,14 +359,6 @@ def _require_run(run_id: str) -> None:
 @cache
 def _file_of(uri: str) -> Path:
     return sqlite_path(uri)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def is_full(error: BaseException) -> bool:

@@ -213,7 +213,7 @@ class Conducted:
         first = next(iter(sweeps.values()))
         plan, resources = first.plan, first.plan.resources
         settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
-        jobs = Jobs(sweeps, self.store.uri, str(self.outbox), settings)
+        jobs = Jobs(sweeps, self.store.uri, str(self.outbox), settings, self.store.file)
         share = requests({part: sweep.plan for part, sweep in sweeps.items()})
         chosen = [(part, index) for part, sweep in sweeps.items() for index in sweep.indices]
         assignments = iter(chosen)

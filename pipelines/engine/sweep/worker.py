@@ -22,6 +22,7 @@ class Jobs:
     uri: str
     outbox: str
     settings: Mapping[str, str]  # environment variables of ours
+    file: tuple[int, int] | None = None  # what the store is where it is a file: not another that replaced it meanwhile
 
 
 def work(
@@ -64,6 +65,7 @@ def _run(
     plan = sweep.plan
     experiment, config, gpus = plan.declared, plan.config(index), plan.gpus_of(index)
     store = attach(jobs.uri)
+    store.expect(jobs.file)
     details: dict[str, Any] = {"scale": plan.scale, "name": plan.label(index), "axes": plan.axes}
     run_id, attempt = "", 1
     if current().rank == 0 and index in sweep.resumed:

@@ -26,9 +26,11 @@ def outbox_disk_full(victim: Victim) -> None:
 
 @fault("outbox", codes=(1,), reasons=READ_ONLY, disk=True, weight=2)
 def outbox_disk_read_only(victim: Victim) -> None:
-    if not victim.home.remount("ro"):  # refused while a file is open for writing
-        victim.home.remount("rw")
-        raise Impossible("the disk is in use: the kernel does not make it read-only")
+    deadline = time.monotonic() + 10
+    while not victim.home.remount("ro"):  # refused while a journal is open: it takes a moment between two trials
+        if time.monotonic() > deadline:
+            raise Impossible("a journal was open all the time, and the kernel refused")
+        time.sleep(0.02)
     time.sleep(2)
     victim.home.remount("rw")
 

@@ -2,19 +2,23 @@
 
 import shutil
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos import processes
 from tests.chaos.faults.catalogue import Impossible, Victim, fault
 
 DIED = (r"^its worker process died$",)
-BROKEN = (r"^Ray's raylet died", r"^Ray's GCS server died", r"^Ray broke off: ", *DIED)
+AGENTS = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")  # of Ray itself
+BROKEN = (r"^Ray's \w+ died", r"^Ray's session folder .* was removed", r"^Ray broke off: ", *DIED)
 
 
 def _of_ray(victim: Victim, name: str) -> list[int]:
     for _ in range(50):
-        if found := processes.started_in(victim.home.folder, name):
+        found = processes.started_in(victim.home.folder, name)
+        if found := [pid for pid in found if not processes.named(pid).startswith(AGENTS)]:
             return found
         time.sleep(0.2)
     raise Impossible(f"no process {name} was there")
@@ -22,7 +26,7 @@ def _of_ray(victim: Victim, name: str) -> list[int]:
 
 @fault("Ray", codes=(1,), reasons=DIED, weight=3)
 def worker_killed(victim: Victim) -> None:
-    processes.send(signal.SIGKILL, [victim.random.choice(_of_ray(victim, "ray::Trial"))])
+    processes.send(signal.SIGKILL, [victim.random.choice(_of_ray(victim, "ray::"))])
 
 
 @fault("Ray", codes=(1,), reasons=DIED, weight=2)
@@ -32,7 +36,7 @@ def all_workers_killed(victim: Victim) -> None:
 
 @fault("Ray", weight=2)
 def worker_stopped_for_seconds(victim: Victim) -> None:
-    worker = victim.random.choice(_of_ray(victim, "ray::Trial"))
+    worker = victim.random.choice(_of_ray(victim, "ray::"))
     processes.send(signal.SIGSTOP, [worker])
     time.sleep(victim.random.uniform(2, 5))
     processes.send(signal.SIGCONT, [worker])
@@ -41,11 +45,13 @@ def worker_stopped_for_seconds(victim: Victim) -> None:
 @fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray's raylet died")
 def raylet_killed(victim: Victim) -> None:
     processes.send(signal.SIGKILL, _of_ray(victim, "raylet"))
+    _wait_for_the_end(victim)
 
 
 @fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray")
 def gcs_server_killed(victim: Victim) -> None:
     processes.send(signal.SIGKILL, _of_ray(victim, "gcs_server"))
+    _wait_for_the_end(victim)
 
 
 @fault("Ray", codes=(1,), reasons=BROKEN)
@@ -56,3 +62,10 @@ def session_folder_removed(victim: Victim) -> None:
         raise Impossible("the folder of Ray's session is not known")
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+    _wait_for_the_end(victim)
+
+
+def _wait_for_the_end(victim: Victim) -> None:
+    """So that no other fault comes before Ray has noticed this one."""
+    with suppress(subprocess.TimeoutExpired):
+        victim.driver.process.wait(60)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -129,6 +131,22 @@ def test_what_nobody_will_take_can_be_let_go_of(store, run_id, outbox):
 def rows(path: Path) -> int:
     with closing(sqlite3.connect(path)) as database:
         return database.execute("SELECT count(*) FROM metrics WHERE key = 'loss/train'").fetchone()[0]
+
+
+def test_a_process_that_starts_after_the_file_was_replaced_records_nothing_into_the_new_one(template, tmp_path):
+    path = Path(shutil.copy(template, tmp_path / "mlflow.db"))
+    store = attach(f"sqlite:///{path}")
+    store.start_run("system/figure", "run")
+    path.rename(tmp_path / "kept.db")
+    shutil.copy(template, path)
+    late = f"""
+from featurelab.tracking.store.connect import attach
+store = attach({store.uri!r})
+store.expect({store.file!r})
+store.start_run("system/figure", "late")
+"""
+    said = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
+    assert said.stderr.splitlines()[-1].endswith("was removed or replaced while it was in use")
 
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])

@@ -1,0 +1,95 @@
+"""The chaos run's own judgement: what it plans, and that it would notice what is lost, doubled or different."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STORES = ("sqlite", "server", "postgres")
+
+
+@pytest.fixture
+def chaos(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The package, which is run from the root of the repository."""
+    monkeypatch.syspath_prepend(ROOT)
+    import tests.chaos.audit
+    import tests.chaos.plan
+
+    return tests.chaos
+
+
+def stored(chaos: Any, points: int, **tags: str) -> Any:
+    """A run that holds the first points of a trial."""
+    config = '{"kind": "closed", "level": 1.0, "seed": 0}'
+    run = chaos.audit.Run("r", "FINISHED", 0, {"config": config, "status": "finished"} | tags)
+    for point, value in chaos.audit.expected_points(("closed", 1.0, 0), points, {}).items():
+        run.points[point].append(value)
+    return run
+
+
+def audited(chaos: Any, *runs: Any) -> Any:
+    return chaos.audit.audit(runs, [("closed", 1.0, 0)], 10, {})
+
+
+def test_a_seed_decides_the_faults_and_each_meets_each_store_once(chaos: Any) -> None:
+    from tests.chaos.faults import CATALOGUE
+
+    each = {(name, store) for name, fault in CATALOGUE.items() for store in fault.stores}
+    assert len(each) >= 200
+    episodes = chaos.plan.planned(1, len(each), STORES)
+    assert episodes == chaos.plan.planned(1, len(each), STORES)
+    assert episodes != chaos.plan.planned(2, len(each), STORES)
+    met = Counter((name, episode.store) for episode in episodes for name in episode.faults)
+    assert set(met) == each
+    assert max(met.values()) == 1
+    more = chaos.plan.planned(1, len(each) + 50, STORES)
+    assert sum(len(episode.faults) for episode in more) == len(each) + 50
+
+
+def test_faults_that_need_a_disk_of_their_own_are_kept_from_those_that_must_not_have_it(chaos: Any) -> None:
+    from tests.chaos.faults import CATALOGUE
+
+    for seed in range(20):
+        for episode in chaos.plan.planned(seed, 200, STORES):
+            wanted = {CATALOGUE[name].disk for name in episode.faults}
+            assert not {True, False} <= wanted
+
+
+def test_a_point_that_is_lost_doubled_or_different_is_counted(chaos: Any) -> None:
+    assert audited(chaos, stored(chaos, 10)).clean
+    assert audited(chaos, stored(chaos, 9)).lost == 2
+    assert audited(chaos).lost == 20
+    doubled = stored(chaos, 10)
+    doubled.points["twice", 3].append(doubled.points["twice", 3][0])
+    assert audited(chaos, doubled).doubled == 1
+    assert audited(chaos, stored(chaos, 10), stored(chaos, 10)).doubled == 20
+    different = stored(chaos, 10)
+    different.points["twice", 3][0] += 2**-51
+    assert audited(chaos, different).different == 1
+
+
+def test_points_that_the_fault_destroyed_count_apart_only_where_their_run_says_so(chaos: Any) -> None:
+    found = audited(chaos, stored(chaos, 9, damaged="1 line"))
+    assert (found.lost, found.lost_and_said) == (0, 2)
+
+
+def test_a_trial_that_the_scheduler_stopped_lacks_nothing_before_its_last_step(chaos: Any) -> None:
+    assert audited(chaos, stored(chaos, 4, status="stopped")).clean
+    gap = stored(chaos, 4, status="stopped")
+    del gap.points["loss/val", 2]
+    assert audited(chaos, gap).lost == 1
+
+
+def test_processes_are_found_by_the_folder_that_their_environment_names(chaos: Any, tmp_path: Path) -> None:
+    import subprocess
+
+    from tests.chaos import processes
+
+    with subprocess.Popen(["sleep", "60"], env=os.environ | {"CHAOS_HOME": f"{tmp_path}/"}) as sleeper:
+        assert processes.started_in(tmp_path, "sleep") == [sleeper.pid]
+        assert processes.started_in(tmp_path / "other") == []
+        assert processes.end_all(tmp_path) == 1
+    assert processes.started_in(tmp_path) == []
