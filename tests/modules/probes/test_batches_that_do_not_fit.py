@@ -129,6 +129,7 @@ def test_a_figure_never_loses_a_measurement_without_a_word(monkeypatch):
     """Our own experiments are strict, unless they say otherwise."""
     import featurelab.pipelines.engine.trial.fit as engine
     from featurelab.pipelines.engine.experiment.config import Config
+    from featurelab.tracking.outbox.null import NullRecorder
 
     class Stop(Exception):
         pass
@@ -137,12 +138,11 @@ def test_a_figure_never_loses_a_measurement_without_a_word(monkeypatch):
         raise Stop(*[getattr(callback, "strict", "none") for callback in callbacks])
 
     monkeypatch.setattr(engine, "trainer_for", caught)
-    monkeypatch.setattr(engine, "_name_data", lambda *_: "digest")
     task = TensorData((torch.randn(8, 3), torch.randn(8, 1)), dtype="float32")
     watching = [LossProbe({"train": task.train}), AnsatzProbe(strict=False), pl.Callback()]
     learner = Supervised(mlp(3, 4, 1, seed=0), optimizer=sgd(0.1))
     with pytest.raises(Stop) as stopped:
-        engine.fit(learner, task, Config(device="cpu"), None, steps=1, probes=watching)
+        engine.fit(learner, task, Config(device="cpu"), NullRecorder(), steps=1, probes=watching)
     assert stopped.value.args == (True, False, "none")
 
 
