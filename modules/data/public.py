@@ -143,7 +143,7 @@ def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt
     from datasets import Image as Encoded
     from PIL import Image
 
-    from .public_pictures import decoded
+    from .picture_files import decoded
 
     pixels = torch.empty(len(rows), channels, size, size, dtype=torch.uint8)
     row = 0

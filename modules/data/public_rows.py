@@ -30,7 +30,7 @@ class LabelledRows(NamedTuple):
         """
         from datasets import Image
 
-        from .public_pictures import MOST_PIXELS, decoded
+        from .picture_files import MOST_PIXELS, decoded
 
         chosen = self.table.select(self.rows).select_columns(["image"]).cast_column("image", Image(decode=False))
         some: list[Any] = []

@@ -82,7 +82,7 @@ def load(name: str, split: str, *, root: str | Path | None = None) -> Any:
     check_columns(rows, entry, split, origin)
     if entry.texts:
         return rows
-    from .public_pictures import Pictures
+    from .picture_files import Pictures
 
     return rows.cast_column("image", Pictures())
 
@@ -151,7 +151,7 @@ def check(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
 def _check_pictures(rows: Any, where: str) -> None:
     from datasets import Image
 
-    from .public_pictures import opened
+    from .picture_files import opened
 
     row = 0
     try:

@@ -63,7 +63,7 @@ def test_writes_that_a_proxy_answers_with_an_object_of_its_own_are_sent_again(
             return len(asked) % 2 == 1
         return False
 
-    between.garbled, between.chosen = [FOREIGN] * 5, every_second
+    between.garbled, between.chosen = [FOREIGN] * 4, every_second
     said = over_http("run", CURVES, "steps=120", "pause=0.01", "--json").document
     assert between.garbled == [], f"answered too few of {asked}"
     run = over_http.client.get_run(said["run_id"])

@@ -95,16 +95,17 @@ def test_a_run_shows_step_loss_and_time_left_on_a_terminal(lab: CommandLine) -> 
     long = [*TINY[:3], "rank=3", "steps=3000", "measure_every=50"]
     shown, code = on_a_terminal(here, "run", SCALE, *long)
     assert code == 0
-    bars = re.findall(
-        r"step (\d+) loss/test (\S+) (\d+:\d+:\d+) left (\d+:\d+:\d+)", re.sub(r"\x1b\[[\d;?]*\w", "", shown)
-    )
+    plain = re.sub(r"\x1b\[[\d;?]*\w", "", shown)
+    bars = re.findall(r"step (\d+)/3000 loss/test \S+ \d+:\d+:\d+ elapsed \d+:\d+:\d+ left", plain)
     assert len(bars) >= 2
-    steps = [int(step) for step, *_ in bars]
+    steps = [int(step) for step in bars]
     assert steps == sorted(steps)
     assert steps[-1] <= 3000
     shown, code = on_a_terminal(here, "run", CURVES, "steps=30", "pause=0.05")
     assert code == 0
-    assert re.search(r"step \d+ loss/val 0\.\d+", shown), "a trial that does not train has no measure of what is left"
+    assert re.search(r"step \d+ loss/val 0\.\d+ .*elapsed", shown), (
+        "a trial that does not train has no measure of what is left"
+    )
 
 
 def test_ids_are_whole_at_80_columns(lab: CommandLine) -> None:

@@ -76,7 +76,7 @@ class Journal:
         self._lock(time.monotonic() + patience)
         try:
             self._end_cut_line()
-            self._end = self.size()
+            self._end, self._adding = self.size(), 0
             if header and not any("uri" in entry for _, entry in self.lines()):
                 self.append(header)
         except BaseException:
@@ -93,6 +93,7 @@ class Journal:
         line = _encode(entry).encode() + b"\n"
         with self._one:  # what was cut can be taken back only while it is the end
             self._require_whole()
+            self._adding = len(line)  # a signal may raise as soon as it is written
             try:
                 written = os.write(self._file, line)
             except OSError as error:
@@ -100,7 +101,7 @@ class Journal:
             if written < len(line):
                 os.ftruncate(self._file, self._end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-            self._end += written
+            self._end, self._adding = self._end + written, 0
 
     def require_in_place(self) -> None:
         """Raise JournalRemoved where the file that we hold is no longer the one at the path."""
@@ -208,6 +209,9 @@ class Journal:
         found = self._held()
         if not self._in_place():
             raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
+        if found.st_size == self._end + self._adding:
+            self._end = found.st_size
+        self._adding = 0
         if found.st_size != self._end:
             self.shortest = min(self.shortest, found.st_size)
             self._damage.add(self._begin_of_line(min(found.st_size, self._end)))

@@ -332,6 +332,7 @@ def main() -> None:
 def _leaving() -> Callable[[int], NoReturn]:
     """What ends this process at once: with its one line on what is standard error now, and its processes with it."""
     stderr = os.dup(2)  # where Ray's lines are held back, 2 is another file
+    end = os._exit  # while somebody else's package is imported, it is another
 
     def leave(number: int) -> NoReturn:
         shown = "\x1b[?25h" if os.isatty(stderr) else ""  # a bar hides the cursor
@@ -339,7 +340,7 @@ def _leaving() -> Callable[[int], NoReturn]:
         with suppress(OSError):
             os.write(stderr, f"{shown}{said}".encode())
         kill_descendants()
-        os._exit(128 + number)
+        end(128 + number)
 
     return leave
 

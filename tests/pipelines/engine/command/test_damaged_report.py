@@ -61,8 +61,7 @@ def lab(tmp_path, monkeypatch, template):
         monkeypatch.delenv(name, raising=False)
     figures = [made("whole"), made("other")]
     monkeypatch.setattr(registry, "systems", lambda: ["madeup"])
-    monkeypatch.setattr(registry, "experiments", lambda system=None: figures)
-    monkeypatch.setattr(registry, "find", lambda name: next(one for one in figures if one.name == name))
+    monkeypatch.setattr(registry, "_load", lambda systems: (figures, {}))
     shutil.copy(template, home / "mlflow.db")
     store = attach(f"sqlite:///{home / 'mlflow.db'}")
     return Commands(home), *(judged(store, figure, tmp_path) for figure in figures)
