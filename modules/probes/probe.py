@@ -23,7 +23,6 @@ from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
 from .precision import in_float32, widened
 
-
 # what a network raises on inputs that it does not take; exceptions of others, such as signals to stop, pass through
 MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, ArithmeticError)
 
