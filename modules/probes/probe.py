@@ -23,6 +23,9 @@ from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
 from .precision import in_float32, widened
 
+# what a network raises on inputs that it does not take; exceptions of others, such as signals to stop, pass through
+MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, ArithmeticError)
+
 
 class CannotMeasure(ValueError):
     """A measurement that failed in a probe with `strict=True`: which probe, which module, on what."""
@@ -133,7 +136,7 @@ class Probe(pl.Callback, ABC):
         if self._batch is None and self._source is None:
             try:
                 inputs, targets = split(batch, self._where, self._targets)
-            except Exception as error:
+            except MISFITS as error:
                 self._batchless(trainer, pl_module, batch, error)
             else:
                 self._batch = kept(inputs), kept(targets)  # copies: training may reuse the batch's memory
@@ -206,7 +209,7 @@ class Probe(pl.Callback, ABC):
             refuse_unknown(module, self.layers)
         try:
             found = self._measured(trainer, module)
-        except Exception as error:
+        except MISFITS as error:
             inputs, targets = self._batch or (None, None)
             self._fail(module, f"inputs {described(inputs)}, targets {described(targets)}", error)
             found = {}
@@ -257,7 +260,7 @@ class Probe(pl.Callback, ABC):
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         line = f"{type(self).__name__} could not measure {type(module).__name__} on {what}: {reason}"
         if self.strict:
-            raise CannotMeasure(line) from error
+            raise CannotMeasure(line).with_traceback(error.__traceback__) from error  # ends where the mistake is
         self.skipped = {"measurement": f"{what}: {reason}"}
         self._once("failed", f"{line}. Training continues; say in inputs=, targets= or outputs= what to measure")
 

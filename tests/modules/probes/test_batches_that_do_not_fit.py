@@ -120,6 +120,27 @@ def test_a_later_measurement_that_works_leaves_nothing_in_skipped():
     assert watching.skipped == {}
 
 
+@pytest.mark.parametrize("strict", [None, True])
+def test_a_signal_of_ones_own_passes_through(strict):
+    class Stop(Exception):
+        pass
+
+    def stop(module, x):
+        raise Stop
+
+    with pytest.raises(Stop):
+        fit(Gan(), Measure(stop, strict=strict))
+
+
+def test_the_traceback_of_a_strict_error_ends_where_the_mistake_is():
+    def mistaken(module, x):
+        return {}["no such key"]
+
+    with pytest.raises(CannotMeasure) as refused:
+        fit(Gan(), Measure(mistaken, strict=True))
+    assert refused.traceback[-1].name == "mistaken"
+
+
 def test_a_layer_that_does_not_exist_is_refused_before_training():
     with pytest.raises(ValueError, match="no linear or ungrouped convolutional layer 'generatr'"):
         fit(Gan(), AnsatzProbe(layers=["generatr"]))
