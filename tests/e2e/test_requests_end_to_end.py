@@ -96,7 +96,7 @@ def test_a_run_shows_step_loss_and_time_left_on_a_terminal(lab: CommandLine) -> 
     shown, code = on_a_terminal(here, "run", SCALE, *long)
     assert code == 0
     plain = re.sub(r"\x1b\[[\d;?]*\w", "", shown)
-    bars = re.findall(r"step (\d+)/3000 loss/test \S+ \d+:\d+:\d+ elapsed \d+:\d+:\d+ left", plain)
+    bars = re.findall(r"step (\d+)/3000 loss/test \S+ \d+:\d\d elapsed \d+:\d\d left", plain)
     assert len(bars) >= 2
     steps = [int(step) for step in bars]
     assert steps == sorted(steps)

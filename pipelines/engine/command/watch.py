@@ -23,7 +23,7 @@ class TrialBar:
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
+            BarColumn(bar_width=6),
             TextColumn("{task.fields[at]}"),
             TextColumn("{task.fields[loss]}"),
             Elapsed(),
@@ -31,7 +31,8 @@ class TrialBar:
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task(shortened(title, 24), total=None, at="starting", loss="", of="")
+        short = shortened(title, max(10, min(24, console.width - 66)))  # all of it fits into 80 columns
+        self._task = self._bar.add_task(short, total=None, at="starting", loss="", of="")
 
     def __enter__(self) -> "TrialBar":
         self._bar.start()

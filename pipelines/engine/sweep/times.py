@@ -7,7 +7,7 @@ from rich.text import Text
 
 
 class Elapsed(ProgressColumn):
-    """`0:00:07 elapsed`, of the whole command even where the bar begins anew."""
+    """`0:07 elapsed`, of the whole command even where the bar begins anew."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Elapsed(ProgressColumn):
 
 
 class Left(ProgressColumn):
-    """`0:00:16 left`; nothing as long as that is unknown."""
+    """`0:16 left`; nothing as long as that is unknown."""
 
     max_refresh = 0.5
 
@@ -29,4 +29,6 @@ class Left(ProgressColumn):
 
 
 def _shown(seconds: float) -> str:
-    return str(timedelta(seconds=max(0, round(seconds))))
+    """`0:07`, or from an hour on `1:00:07`: a bar has to fit into 80 columns."""
+    text = str(timedelta(seconds=max(0, round(seconds))))
+    return text.removeprefix("0:").removeprefix("0") if seconds < 3600 else text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from pathlib import Path
 
@@ -162,3 +163,19 @@ def test_a_journal_belongs_to_one_holder_at_a_time(tmp_path):
     second = Journal(tmp_path / "r.jsonl")
     second.delete()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_that_a_signal_interrupted_after_it_was_written_is_no_damage(tmp_path, monkeypatch):
+    journal, write = Journal(tmp_path / "r.jsonl", header=HEADER), os.write
+
+    def interrupted(handle, content):
+        write(handle, content)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        journal.append({"tags": {"a": "1"}})
+    monkeypatch.undo()
+    journal.append({"tags": {"b": "2"}})
+    assert [entry for _, entry in journal.lines()][1:] == [{"tags": {"a": "1"}}, {"tags": {"b": "2"}}]
+    assert journal.damaged is None

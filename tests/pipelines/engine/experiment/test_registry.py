@@ -223,7 +223,7 @@ def test_ctrl_c_during_a_slow_import_ends_the_command(install):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=15)[1]
-    assert (process.returncode, said) == (130, "featurelab: interrupted; what was recorded is kept\n")
+    assert (process.returncode, said) == (130, "featurelab: interrupted\n")
 
 
 def test_what_a_package_prints_at_import_stays_out_of_the_document(install):

@@ -87,8 +87,8 @@ def test_on_a_terminal_the_bar_says_which_time_is_elapsed_and_which_is_left(cond
     with SweepProgress("night", [(0, i) for i in range(4)], conducted) as shown:
         now[0] += 5
         shown.on_trial_start(0, [], trial(0))
-        assert frame(shown) == "night 0/4 1 running, 0 failed 0:00:05 elapsed"
+        assert frame(shown) == "night 0/4 1 running, 0 failed 0:05 elapsed"
         for index in range(2):
             now[0] += 10
             shown.on_trial_complete(0, [], trial(index, status="finished"))
-        assert frame(shown) == "night 2/4 0 running, 0 failed 0:00:25 elapsed 0:00:20 left"
+        assert frame(shown) == "night 2/4 0 running, 0 failed 0:25 elapsed 0:20 left"

@@ -35,7 +35,7 @@ def figure(monkeypatch, request):
     """A figure of this test alone, in the store of all."""
     made_up = made(f"madeup/{request.node.name}")
     monkeypatch.setattr(registry, "systems", lambda: ["madeup"])
-    monkeypatch.setattr(registry, "experiments", lambda system=None: [made_up])
+    monkeypatch.setattr(registry, "_load", lambda systems: ([made_up], {}))
     return made_up
 
 
@@ -100,7 +100,7 @@ def test_links_lead_to_the_address_that_is_given_and_there_are_none_without(stor
 
 def test_a_figure_that_reads_the_trials_of_another_links_to_their_charts(store, figure, monkeypatch):
     reader = figure.variant("reader", figure="Fig. 2", title="the same lines", reads=figure)
-    monkeypatch.setattr(registry, "experiments", lambda system=None: [figure, reader])
+    monkeypatch.setattr(registry, "_load", lambda systems: ([figure, reader], {}))
     theirs = judged(store, figure, "theirs", "holds")
     mine = judged(store, reader, "mine", "holds")
     store.set_tags(mine, {TRIALS_OF: theirs})
