@@ -107,7 +107,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=200, help="how many faults are caused")
     parser.add_argument("--stores", type=lambda text: text.split(","), default=list(stores.KINDS))
     parser.add_argument("--minutes", type=float, default=30.0, help="after which no more are caused")
-    parser.add_argument("--lanes", type=int, default=2, help="sweeps at the same time")
+    parser.add_argument("--lanes", type=int, default=4, help="sweeps at the same time")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of faults, see --list")
     parser.add_argument(
         "--episodes",

@@ -247,7 +247,9 @@ class Sweeper:
             if said.code == 0 or not BUSY.search(said.err):
                 break
             time.sleep(2)
-        destroyed = any(fault.destroys or fault.name == "outbox_removed" for fault in self._in_this_sweep)
+        destroyed = any(
+            fault.destroys or fault.spoils or fault.name == "outbox_removed" for fault in self._in_this_sweep
+        )
         if said.code != 0 and not destroyed:
             self.notice(f"sync ended with {said.code} after {self._names()}: {shown(said)}")
         if not destroyed:

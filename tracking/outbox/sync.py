@@ -70,8 +70,9 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
             journal.close()
     for path in sorted(outbox.glob(f"*{DAMAGED}*.jsonl")):
         run_id = path.name.partition(".")[0]
-        kept = f"not all of its journal could be read, the rest was sent; it is kept in {quoted(path.name)}"
-        result.failed.setdefault(run_id, f"{kept} until featurelab sync --discard {run_id}")
+        damage = "its journal was cut, overwritten or written to by another process; what could be read was sent"
+        kept = f"{damage}, and it is kept in {quoted(path.name)} until featurelab sync --discard {run_id}"
+        result.failed.setdefault(run_id, kept)
     if not (result.busy or result.failed):
         (outbox / FULL).unlink(missing_ok=True)
     return result

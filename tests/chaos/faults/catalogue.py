@@ -40,7 +40,8 @@ class Fault:
     """A fault and what is expected of it: which statuses the command may end with, which reasons its trials may state.
 
     `said` is promised as the command's only message of its own. `destroys` is for a fault that itself destroys recorded
-    points: their run must be tagged as damaged.
+    points: their run must be tagged as damaged. One that `spoils` writes to a journal that a trial holds, which counts as
+    damage though nothing is lost.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Fault:
     reasons: tuple[str, ...] = ()
     said: str = ""
     destroys: bool = False
+    spoils: bool = False
     replaces: bool = False  # runs of a trial may be begun anew
     disk: bool | None = None  # the outbox must be on a disk of its own, or must not
     weight: int = 1

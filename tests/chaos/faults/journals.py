@@ -72,7 +72,7 @@ def driver_killed_and_header_lost(victim: Victim) -> None:
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
 
 
-@fault("journal", codes=(1,), reasons=(*DAMAGED, r"step"))
+@fault("journal", codes=(1,), reasons=(*DAMAGED, r"step"), spoils=True)
 def journal_gets_an_impossible_step(victim: Victim) -> None:
     line = {"t": time.time_ns() // 1_000_000, "s": 2**80, "m": {"twice": 1.0}}
     _add(_live(victim), json.dumps(line).encode() + b"\n")
