@@ -40,8 +40,8 @@ class Fault:
     """A fault and what is expected of it: which statuses the command may end with, which reasons its trials may state.
 
     `said` is promised as the command's only message of its own. `destroys` is for a fault that itself destroys recorded
-    points: their run must be tagged as damaged. One that `spoils` writes to a journal that a trial holds, which counts as
-    damage though nothing is lost.
+    points: their run must be tagged as damaged. One that `spoils` writes to a journal that a trial holds, which counts
+    as damage though nothing is lost.
     """
 
     name: str
