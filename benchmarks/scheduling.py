@@ -150,7 +150,7 @@ def measure(numbers: list[int]) -> dict[str, Any]:
 def _alone(side: str, trials: int) -> dict[str, float]:
     import ray
 
-    from featurelab.pipelines.engine.sweep.cluster import connect_ray  # our settings for Ray, for all sides
+    from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray  # our settings for Ray, for all sides
 
     os.environ["RAY_ADDRESS"] = "local"
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

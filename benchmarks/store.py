@@ -36,7 +36,7 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
     from featurelab.pipelines.engine.sweep.begin import open_sweep
     from featurelab.pipelines.engine.sweep.plan import plan_search
-    from featurelab.pipelines.engine.trial.run import start
+    from featurelab.pipelines.engine.trial.record import open_run
     from featurelab.tracking.store.connect import connect
 
     experiment = registry.find("nothing/at_all")
@@ -47,7 +47,7 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     sweep = open_sweep(plan, f"sweep-{number}", store)
     tags = {"sweep": f"sweep-{number}", "sweep_run_id": sweep, "kind": "reproduce", "workers": "1", "trial": "0"}
     details: Any = {"scale": "laptop", "name": "first", "axes": plan.axes, "tags": tags}
-    first = start(experiment, plan.configs[0], store, **details)
+    first = open_run(experiment, plan.configs[0], store, **details)
     ids = _copies(store, first, plan)
     store.set_tags(sweep, {"status": "finished", "seconds": "1.0"})
     store.end_run(sweep)

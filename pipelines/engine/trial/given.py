@@ -1,4 +1,4 @@
-"""What `fit` and `evaluate` take as data, made into data modules that the record can name."""
+"""The data that `fit` and `evaluate` accept, turned into data modules, and named in the record."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,10 @@ MISMATCH = re.compile(r"dtype|scalar type|Input type .* should be the same")
 
 
 def as_data(data: Any, learner: pl.LightningModule, config: Config) -> Any:
-    """The data module for a fit of `learner`; raises TypeError for what is no data, ValueError for a hidden control."""
+    """The data module for a fit of `learner`.
+
+    Raises TypeError for anything but data, and ValueError for a data module whose labels a control cannot permute.
+    """
     if isinstance(data, pl.LightningDataModule) or hasattr(data, "digest"):
         if label_order(1) is not None and not hasattr(data, "digest"):
             raise ValueError(
@@ -51,7 +54,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _weights_of(learner: pl.LightningModule, config: Config) -> torch.dtype | None:
-    """The floating-point type of the learner's weights, or the config's where they have several or none."""
+    """The floating-point type of the learner's weights, or the config's if they have several types or none."""
     if config.precision == "64-true":
         return config.dtype  # Lightning converts the weights
     kinds = {weight.dtype for weight in learner.parameters() if weight.is_floating_point()}
@@ -59,22 +62,22 @@ def _weights_of(learner: pl.LightningModule, config: Config) -> torch.dtype | No
 
 
 def name_data(data: Any, recorder: "Recorder") -> str:
-    """Name the data in the record by a digest; returns it, or nothing for data that has none before the fit."""
+    """Record the data with their digest, and return it; return nothing for data that have no digest before the fit."""
     if not hasattr(data, "digest"):
         return ""
-    said = data.describe()
-    digest: str = said["digest"] if isinstance(data, LoaderData) else data.digest()[:32]  # MLflow takes at most 36
-    recorder.dataset(data.name or type(data).__name__, digest, said)
+    description = data.describe()
+    digest: str = description["digest"] if isinstance(data, LoaderData) else data.digest()[:32]  # MLflow: at most 36
+    recorder.dataset(data.name or type(data).__name__, digest, description)
     return digest
 
 
 def identity(data: Any) -> str:
-    """What stands for a data module without a digest: checkpoints are of a fit on the same."""
+    """A text that identifies a data module without a digest, so that a fit resumes only on the same data."""
     return f"{type(data).__module__}.{type(data).__qualname__} {dict(data.hparams)}"
 
 
 def name_loader(name: str, loader: Any, recorder: "Recorder") -> None:
-    """Name the dataset behind the training loader of somebody else's data module."""
+    """Record the dataset behind the training loader of somebody else's data module."""
     if isinstance(loader, DataLoader):
         digest, covers = digest_of(loader.dataset)
     else:
@@ -83,7 +86,7 @@ def name_loader(name: str, loader: Any, recorder: "Recorder") -> None:
 
 
 class Naming(pl.Callback):
-    """Names the data of a data module whose loader is made in its setup."""
+    """Records the data of a data module that makes its loader in its setup."""
 
     def __init__(self, recorder: "Recorder") -> None:
         self._recorder = recorder
@@ -94,10 +97,10 @@ class Naming(pl.Callback):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Say of tensors of two floating-point types what to write."""
+    """Inside, an error about two floating-point types says what to write."""
     try:
         yield
-    except (RuntimeError, ValueError) as error:  # the latter of a probe
+    except (RuntimeError, ValueError) as error:  # a probe raises the latter
         first = str(error).partition("\n")[0]
         if not MISMATCH.search(first):
             raise
@@ -105,4 +108,4 @@ def explained() -> Iterator[None]:
         hint = f"write dtype=config.dtype where data and networks are made, as in {example}"
         raise TypeError(f"{first}: {hint}").with_traceback(
             error.__traceback__
-        ) from error  # which has the author's frame
+        ) from error  # the traceback with the author's frame

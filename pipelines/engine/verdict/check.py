@@ -18,7 +18,7 @@ from featurelab.pipelines.engine.experiment.config import SCALES, Config
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
-from featurelab.pipelines.engine.trial.mistakes import mistake
+from featurelab.pipelines.engine.trial.ending import mistake
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.outbox.record import Diverged as NotFinite

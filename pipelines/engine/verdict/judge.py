@@ -14,7 +14,6 @@ from featurelab.pipelines.engine.experiment.config import tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep import schemas
-from featurelab.pipelines.engine.sweep.conduct import keep_metrics
 from featurelab.pipelines.engine.sweep.descriptions import describe_verdicts, reproduction_note, sweep_note
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import (
@@ -23,6 +22,7 @@ from featurelab.pipelines.engine.sweep.records import (
     as_text,
     end_sweep,
     how_trials_went,
+    log_values,
     read_sweep,
     read_trials_of,
 )
@@ -91,7 +91,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     if verdicts:
         store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
     describe_verdicts(store)  # a store of an earlier version lacks what this one shows there
-    keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
+    log_values(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
     store.set_tags(
         sweep_run_id,
         {

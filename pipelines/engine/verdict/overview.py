@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from featurelab.pipelines.engine.sweep.best import finished
+from featurelab.pipelines.engine.sweep.best import finished_values
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def overview(title: str, trials: Sequence[TrialRecord], axes: Sequence[str], met
     rows, cols = math.ceil(len(varied) / COLUMNS), min(COLUMNS, len(varied))
     figure = Figure(figsize=(0.8 + 3.2 * max(cols, 2), 0.9 + 2.9 * rows), layout="constrained")
     panels = figure.subplots(rows, cols, squeeze=False, sharey=True)
-    values = finished(measured, metric)
+    values = finished_values(measured, metric)
     first = (min if mode == "min" else max)(values, key=lambda run_id: values[run_id], default=None)
     best = next((trial for trial in measured if trial.run_id == first), None)
     for place, axis in enumerate(varied):

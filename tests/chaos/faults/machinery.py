@@ -12,7 +12,7 @@ from tests.chaos.faults.catalogue import Impossible, Victim, fault
 
 DIED = (r"^its worker process died$",)
 AGENTS = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")  # of Ray itself
-BROKEN = (r"^Ray's \w+ died", r"^Ray's session folder .* was removed", r"^Ray broke off: ", *DIED)
+BROKEN = (r"^Ray's \w+ died", r"^Ray's session folder .* was removed", r"^Ray failed: ", *DIED)
 
 
 def _of_ray(victim: Victim, name: str) -> list[int]:

@@ -12,7 +12,7 @@ from featurelab.modules import data, language
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.needs import require_data
-from featurelab.pipelines.engine.trial.inputs import digests
+from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.gemfilter import continuation, longbench, printed
 from featurelab.tracking.provenance import changes, environment
@@ -103,10 +103,10 @@ def test_tasks_are_scored_on_rows_of_their_own_and_templates_come_by_demand():
 
 
 def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypatch):
-    found = digests(CONTINUATION, CONTINUATION.paper)
+    found = input_digests(CONTINUATION, CONTINUATION.paper)
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K"}
-    assert digests(CONTINUATION, CONTINUATION.laptop) == digests(LONG, LONG.laptop) == {}
-    assert set(digests(LONG, SOME)) == {
+    assert input_digests(CONTINUATION, CONTINUATION.laptop) == input_digests(LONG, LONG.laptop) == {}
+    assert set(input_digests(LONG, SOME)) == {
         "weights of tiny", "tokenizer of tiny", "longbench_hotpotqa, test", "longbench_trec, test"
     }  # fmt: skip
     copy = tmp_path / "other"
@@ -114,7 +114,7 @@ def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypat
     path = copy / "models" / "stories260K" / "tokenizer_config.json"
     path.write_text(path.read_text() + "\n")
     monkeypatch.setenv("FEATURELAB_DATA", str(copy))
-    now = digests(CONTINUATION, CONTINUATION.paper)
+    now = input_digests(CONTINUATION, CONTINUATION.paper)
     (line,) = changes(environment(threads=1, read=found), environment(threads=1, read=now))
     assert line.startswith("tokenizer of stories260K: ")
 

@@ -8,9 +8,10 @@ import torch
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.sweep.ray.sharing import requests
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.sweep.sharing import requests
-from featurelab.pipelines.engine.trial.run import out_of_gpu_memory, sharing_memory
+from featurelab.pipelines.engine.trial.ending import out_of_gpu_memory
+from featurelab.pipelines.engine.trial.process import sharing_memory
 
 SAID = (
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 5.25 GiB is "

@@ -341,7 +341,7 @@ def test_other_data_are_not_gone_on_with(store, outbox):
     disturbed.run(store, outbox, run_id=run_id, attempt=2)
     assert disturbed.epochs[began:] == list(range(EPOCHS))
     tags = store.get_run(run_id).data.tags
-    assert tags["resumable"] == "no: the data or the length of the fit are not what they were"
+    assert tags["resumable"] == "no: the data or the length of the fit have changed"
     assert {name for name in tags if name.startswith("differs/")} > {"differs/alignment/0"}
 
 

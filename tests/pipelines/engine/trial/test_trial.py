@@ -19,9 +19,11 @@ from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.trial.ending import Outcome
 from featurelab.pipelines.engine.trial.fit import fit
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
-from featurelab.pipelines.engine.trial.run import Outcome, Terminated, perform, run_trial
+from featurelab.pipelines.engine.trial.run import perform, run_trial
+from featurelab.pipelines.engine.trial.signals import Terminated
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 from featurelab.tracking.store.connect import attach
 
@@ -310,4 +312,4 @@ def test_of_several_workers_only_the_first_records(run, store):
 
 
 def test_an_experiment_without_a_trial_is_a_failure_that_says_so(run):
-    assert run(made_of(None), Config()).reason == "TypeError: tests/made_up declares no trial"
+    assert run(made_of(None), Config()).reason.startswith("TypeError: tests/made_up declares no trial")

@@ -1,4 +1,4 @@
-"""A trial as Ray Tune drives it: held at each report until Tune has decided whether it continues."""
+"""A trial as Ray Tune runs it: it waits at each report until Tune has decided whether it continues."""
 
 import queue
 import threading
@@ -7,15 +7,15 @@ from typing import Any
 
 from ray import tune
 
-from featurelab.pipelines.engine.sweep.worker import work
+from featurelab.pipelines.engine.sweep.ray.worker import work
 
 Report = Callable[[Mapping[str, Any]], None]
 
 
 class Trial(tune.Trainable):
-    """Runs `work(assignment, jobs, report)`; each report is a step, and so is what it returns, the last one.
+    """Runs `work(assignment, jobs, report)`: every report is a step, and the returned value is the last step.
 
-    Not a function trainable: of those Tune ends the process while the stopped trial is still closing its run.
+    Not a function trainable, whose process Tune ends while a stopped trial is still closing its run.
     """
 
     def setup(self, config: dict[str, Any], jobs: Sequence[Any] = ()) -> None:
@@ -38,41 +38,41 @@ class Trial(tune.Trainable):
 
 
 class Steps:
-    """A function in a thread of its own that is held up whenever it reports, until the next step is asked for."""
+    """Runs a function in a thread of its own, which waits at each report until the next step is requested."""
 
     def __init__(self, function: Callable[[Report], dict[str, Any]]) -> None:
         self._function = function
-        self._found: queue.SimpleQueue[dict[str, Any] | BaseException] = queue.SimpleQueue()
-        self._go_on = threading.Semaphore(0)
+        self._results: queue.SimpleQueue[dict[str, Any] | BaseException] = queue.SimpleQueue()
+        self._continue = threading.Semaphore(0)
         self._stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def next(self) -> dict[str, Any]:
-        """What is reported next, or returned, then with `done`. Raises what the function raises."""
+        """Return the next report, or with `done` the function's result. Raises what the function raises."""
         if self._thread.ident is None:
             self._thread.start()
         else:
-            self._go_on.release()
-        found = self._found.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+            self._continue.release()
+        result = self._results.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def stop(self) -> None:
-        """End a function that is held up, by SystemExit from its report, and wait until it has."""
+        """End a waiting function by raising SystemExit from its report, and wait until it has ended."""
         self._stopping = True
-        self._go_on.release()
+        self._continue.release()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
         try:
-            self._found.put(self._function(self._report) | {"done": True})
+            self._results.put(self._function(self._report) | {"done": True})
         except BaseException as error:
-            self._found.put(error)
+            self._results.put(error)
 
     def _report(self, result: Mapping[str, Any]) -> None:
-        self._found.put(dict(result))
-        self._go_on.acquire()
+        self._results.put(dict(result))
+        self._continue.acquire()
         if self._stopping:
             raise SystemExit(0)

@@ -1,7 +1,6 @@
-"""What Ray and Tune (2.60) do otherwise than a sweep needs, and how it is got round.
+"""Workarounds for what Ray and Tune (2.60) do differently from what a sweep needs.
 
-Everything here reaches for what is not public, or undoes a default; each says why, and goes when Ray no longer needs
-it.
+Each uses something that is not public, or changes a default, and says why. Remove it when Ray no longer needs it.
 """
 
 import os
@@ -16,44 +15,44 @@ from featurelab.tracking.lines import SECRET_NAME
 
 NO_MEMORY = "the memory of its machine ran out"
 ENVIRONMENT = {
-    # Tune's own signal handler, loggers and checks would talk past our records and our command line
+    # our command line and records take the place of Tune's signal handler, loggers and checks
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    # of all trials at once; ours are in the store
+    # Tune's checkpoints of all trials at once, which we do not use
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    # Ray would send statistics home unasked
+    # by default, Ray sends usage statistics
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
 
 def set_environment() -> None:
-    """Set what Ray reads from the environment when it is imported, unless somebody has set it already."""
+    """Set the variables that Ray reads when it is imported, unless the user has set them."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # with the other one Tune would leave `SweepProgress` out
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # with the new output, Tune leaves `SweepProgress` out
 
 
 def keep_secrets() -> None:
-    """Keep credentials out of what Tune tells its workers to set: it is written to logs that all can read.
+    """Keep credentials out of the variables that Tune sends to its workers: logs that everybody can read hold them.
 
-    Workers of this machine have this process's environment anyway; others have their own.
+    Workers on this machine have this process's environment anyway, and other machines have their own.
     """
     from ray.tune.execution import class_cache
 
-    named = class_cache.ENV_VARS_TO_PROPAGATE
-    named.difference_update([name for name in named if SECRET_NAME.search(name)])
+    variables = class_cache.ENV_VARS_TO_PROPAGATE
+    variables.difference_update([name for name in variables if SECRET_NAME.search(name)])
 
 
 @contextmanager
 def keeping_signal_handlers() -> Iterator[None]:
-    """Let Ray start or be joined without taking over this process's signals.
+    """Inside, Ray can be started or joined without replacing this process's signal handlers.
 
-    Its own handler for SIGTERM would exit with status 15, and the one that it sets in C++ would abort. While its C++
-    part starts, which holds Python up too, signals wait.
+    Ray's own handler for SIGTERM exits with status 15, and the one that it sets in C++ aborts. Signals wait while Ray's
+    C++ part starts, since Python does not run either.
     """
     from ray import _raylet
     from ray._private import utils
@@ -62,7 +61,7 @@ def keeping_signal_handlers() -> Iterator[None]:
         yield
         return
     raylet: Any = _raylet
-    known, CoreWorker = utils.set_sigterm_handler, raylet.CoreWorker
+    set_sigterm_handler, CoreWorker = utils.set_sigterm_handler, raylet.CoreWorker
 
     def quietly(*args: Any, **options: Any) -> Any:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
@@ -70,27 +69,27 @@ def keeping_signal_handlers() -> Iterator[None]:
             return CoreWorker(*args, **options)
         finally:
             for number in ENDING:
-                signal.signal(number, signal.getsignal(number))  # known to Python as ever, set anew for the process
+                signal.signal(number, signal.getsignal(number))  # set again what Python still has
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     utils.set_sigterm_handler, raylet.CoreWorker = (lambda handler: None), quietly
     try:
         yield
     finally:
-        utils.set_sigterm_handler, raylet.CoreWorker = known, CoreWorker
+        utils.set_sigterm_handler, raylet.CoreWorker = set_sigterm_handler, CoreWorker
 
 
 def quieten() -> None:
-    """Leave out what Ray prints, dumps of its state among it, where a process of its own dies: we say so."""
+    """Silence what Ray prints when one of its processes dies, such as dumps of its state: our message says enough."""
     from ray._private import worker
 
     worker.print_to_stdstream = lambda *args, **options: None
 
 
 def fallen() -> str:
-    """Which of the processes of Ray that this one has started are dead; empty while all live.
+    """Say which of the Ray processes that this one has started have died; empty while all are alive.
 
-    Without its raylet, Ray ends the driver's process too, some ten seconds later and without a word to it.
+    If its raylet dies, Ray ends the driver's process as well, about ten seconds later and without a message.
     """
     from ray._private import worker
 
@@ -102,9 +101,9 @@ def fallen() -> str:
 
 
 def capacity() -> dict[str, float]:
-    """CPUs and GPUs that the cluster has, or can grow to where it scales by itself."""
+    """The CPUs and GPUs of the cluster, or those that it can scale up to."""
     import ray
-    from ray._private.state import state  # the limits of an autoscaling cluster have no public way to them
+    from ray._private.state import state  # the limits of an autoscaling cluster are not public
 
     largest = state.get_max_resources_from_cluster_config() or {}
     here = ray.cluster_resources()
@@ -112,35 +111,35 @@ def capacity() -> dict[str, float]:
 
 
 def survive_lack_of_memory() -> None:
-    """Let a sweep lose only those trials that Ray ends because the memory of their machine runs out.
+    """When a machine runs out of memory, let a sweep lose only the trials that Ray ends for it.
 
-    Tune takes what Ray raises then for an error of its own, and would end with all trials.
+    Tune would take Ray's exception for an error of its own, and end all trials.
     """
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import OutOfMemoryError, RayActorError
 
-    known = RayActorManager._actor_task_failed
-    if known.__module__ == __name__:
+    original = RayActorManager._actor_task_failed
+    if original.__module__ == __name__:
         return
 
     def failed(self: Any, tracked_actor_task: Any, exception: Exception) -> None:
         if isinstance(exception, OutOfMemoryError):
             exception = RayActorError(error_msg=NO_MEMORY)
-        known(self, tracked_actor_task, exception)
+        original(self, tracked_actor_task, exception)
 
     RayActorManager._actor_task_failed = failed  # type: ignore[method-assign]
 
 
-def let_go(controller: Any) -> None:
-    """Forget the trials that are over; Tune keeps each, with its results and resources, until all are.
+def free_ended_trials(controller: Any) -> None:
+    """Free the memory of trials that have ended; Tune keeps each, with its results and resources, until the end.
 
-    It also keeps a task for each actor that it asked for and did not need. Nothing of either is looked at again: what
-    became of a trial is in the store.
+    Tune also keeps a task for each actor that it requested and did not need. Neither is used again: how a trial ended
+    is in the store.
     """
     for trial in [trial for trial in controller.get_trials() if trial.is_finished()]:
         controller.get_trials().remove(trial)
-        for kept in ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache"):
-            getattr(controller, kept).discard(trial)
+        for name in ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache"):
+            getattr(controller, name).discard(trial)
     actors = controller._actor_manager
     tasks = actors._pending_actors_to_enqueued_actor_tasks
     for actor in tasks.keys() - actors._pending_actors_to_attrs.keys():

@@ -1,31 +1,31 @@
-"""Tune's schedulers, made to let go of trials that are over, so that a driver's memory does not grow with its sweep."""
+"""Tune's schedulers, which also free ended trials, so that the driver's memory does not grow with the sweep."""
 
 from typing import Any, Literal
 
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
-from featurelab.pipelines.engine.sweep.workarounds import let_go
+from featurelab.pipelines.engine.sweep.ray.workarounds import free_ended_trials
 
 
-class _LettingGo(TrialScheduler):
+class _Freeing(TrialScheduler):
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         super().on_trial_complete(tune_controller, trial, result)
-        let_go(tune_controller)
+        free_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         super().on_trial_error(tune_controller, trial)
-        let_go(tune_controller)
+        free_ended_trials(tune_controller)
 
 
-class Fifo(_LettingGo, FIFOScheduler):
-    """Trials in the order of the plan, each to its end."""
+class Fifo(_Freeing, FIFOScheduler):
+    """Runs trials in the order of the plan, each to its end."""
 
 
-class Asha(_LettingGo, ASHAScheduler):
-    """Asynchronous successive halving: after 3, 9, 27, ... reports only the best third so far continues."""
+class Asha(_Freeing, ASHAScheduler):
+    """Asynchronous successive halving: after 3, 9, 27, ... reports, only the best third so far continues."""
 
     def __init__(self, metric: str, mode: Literal["min", "max"]) -> None:
-        # one iteration is one report of the metric, so that trials are compared after equally many measurements
+        # an iteration is a report of the metric, so trials are compared after equally many measurements
         super().__init__(
             time_attr="training_iteration",
             metric=metric,

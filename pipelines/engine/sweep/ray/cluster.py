@@ -1,7 +1,8 @@
-"""Reach Ray: a local instance of our own, or the cluster at an address."""
+"""Reach Ray: start a local instance, or join the cluster at an address; and leave it again."""
 
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,9 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.sweep import workarounds
-from featurelab.pipelines.engine.sweep.reasons import cause
-from featurelab.pipelines.engine.sweep.session import session_folder
+from featurelab.pipelines.engine.sweep.ray import workarounds
+from featurelab.pipelines.engine.sweep.ray.reasons import cause
+from featurelab.pipelines.engine.sweep.ray.session import session_folder
 from featurelab.pipelines.engine.trial.place import UMASK
 from featurelab.tracking.lines import line, quoted
 
@@ -20,14 +21,17 @@ PATIENCE = 10.0
 
 
 def connect_ray(address: str | None) -> None:
-    """Start or join Ray; raises `RequestError` with one line when nothing answers at `address`, or not to our token."""
+    """Start Ray, or join the cluster at `address`.
+
+    Raises `RequestError` where no cluster answers at `address`, or where it refuses our token.
+    """
     workarounds.set_environment()
     if _has_token():
-        # `ray start` protects a cluster with the token it finds, but a driver that joins would not show it unasked
+        # `ray start` uses a token that it finds, but a driver sends the token only in this mode
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     if target == "local":
-        # read when Ray is imported: its servers then listen on the loopback interface alone
+        # Ray reads this when it is imported: its servers then listen on the loopback interface only
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
     import ray
@@ -48,16 +52,16 @@ def connect_ray(address: str | None) -> None:
             ray.init(address=target, **quiet)
     except Exception as error:
         if isinstance(error, ray.exceptions.AuthenticationError) or "InvalidAuthToken" in str(error.__cause__):
-            wanted = "the token of the Ray cluster is wanted in ~/.ray/auth_token or RAY_AUTH_TOKEN"
-            raise RequestError(f"{wanted} (--address {line(target, 80)})") from None
+            needed = "needs its token in ~/.ray/auth_token or RAY_AUTH_TOKEN"
+            raise RequestError(f"the Ray cluster at {line(target, 80)} {needed}") from None
         raise RequestError(f"no Ray cluster at {line(target, 80)}: {cause(error, 200)}") from None
 
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Inside, files are made for this user alone: Ray's token, which lets anybody run code here, and its logs.
+    """Inside, only this user can read new files: Ray's token, which lets anybody run code here, and its logs.
 
-    What Ray starts inherits that; trials go back to the mask that is noted here.
+    Processes that Ray starts inherit this; trials restore the user's mask, which goes into the environment here.
     """
     token = Path.home() / ".ray" / "auth_token"
     with suppress(OSError):
@@ -74,22 +78,35 @@ def private() -> Iterator[None]:
 
 @contextmanager
 def _one_line_at_most() -> Iterator[None]:
-    """Hold standard error back, and drop it where an exception says it all: Ray writes a line for each attempt."""
-    kept = os.dup(2)
+    """Hold standard error back, and drop it if an exception is raised: Ray writes a line for each attempt."""
+    stderr = os.dup(2)
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
         held.seek(0)
         os.write(2, held.read())
 
 
 def _has_token() -> bool:
-    named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    return named or (Path.home() / ".ray" / "auth_token").is_file()
+    in_environment = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return in_environment or (Path.home() / ".ray" / "auth_token").is_file()
+
+
+def shut_down(*, reconnect: bool = False) -> None:
+    """Leave Ray, which ends our workers; with `reconnect`, join the same cluster again, if it still answers."""
+    if "ray" not in sys.modules:
+        return
+    import ray
+
+    address = ray.get_runtime_context().gcs_address if reconnect else ""
+    ray.shutdown()
+    if address:
+        with suppress(RequestError):
+            connect_ray(address)
 
 
 def alive() -> set[str]:
@@ -100,8 +117,10 @@ def alive() -> set[str]:
 
 
 def on_other_nodes(call: Callable[..., Any], *arguments: Any, patience: float) -> list[Any]:
-    """What `call(*arguments)` gives on each other machine of the cluster; those that fail or do not answer in
-    `patience` seconds are left out."""
+    """The results of `call(*arguments)` on the other machines of the cluster.
+
+    Machines that fail, or do not answer within `patience` seconds, are left out.
+    """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -123,7 +142,7 @@ def on_other_nodes(call: Callable[..., Any], *arguments: Any, patience: float) -
 
 
 def require_shared_store(uri: str) -> None:
-    """Raise `RequestError` where trials run on several machines and the store is a file on this one."""
+    """Raise `RequestError` if the cluster has several machines and the store is a file on this one."""
     import ray
 
     nodes = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
@@ -135,7 +154,7 @@ def require_shared_store(uri: str) -> None:
 
 
 def _check_listening(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Raise `RequestError` unless something listens at `address`: Ray itself would try for minutes."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         host, port = parts.hostname, parts.port
@@ -145,6 +164,6 @@ def _check_listening(address: str) -> None:
         raise RequestError(f"{quoted(address)} is not a Ray address: write HOST:PORT, ray://HOST:PORT or auto")
     try:
         socket.create_connection((host, port), timeout=PATIENCE).close()
-    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
+    except (OSError, UnicodeError) as error:  # the latter for an invalid host name
         reason = getattr(error, "strerror", None) or str(error)
         raise RequestError(f"no Ray cluster answers at {line(address, 80)}: {reason.lower()}") from None
