@@ -8,19 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.lazy import lazy
+from featurelab.pipelines.engine.libraries import pl
 from featurelab.pipelines.engine.trial.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
 
 if TYPE_CHECKING:
-    import pytorch_lightning as pl
     from pytorch_lightning.callbacks import Callback
 
     from featurelab.pipelines.engine.trial.given import Given
     from featurelab.tracking import Recorder
-else:
-    pl = lazy("pytorch_lightning")
 
 
 def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: Any) -> "pl.Trainer":
