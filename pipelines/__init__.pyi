@@ -41,6 +41,7 @@ from featurelab.pipelines.engine.experiment.drawing import paper_level as paper_
 from featurelab.pipelines.engine.experiment.drawing import points as points
 from featurelab.pipelines.engine.experiment.drawing import shades as shades
 from featurelab.pipelines.engine.experiment.experiment import Experiment as Experiment
+from featurelab.pipelines.engine.experiment.printed import printed_table as printed_table
 from featurelab.pipelines.engine.experiment.results import Results as Results
 from featurelab.pipelines.engine.trial.fit import evaluate as evaluate
 from featurelab.pipelines.engine.trial.fit import fit as fit
