@@ -34,7 +34,8 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     """Make a sweep of this many trials; the id of its run, and those of the trials."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
-    from featurelab.pipelines.engine.sweep.begin import open_sweep, plan_search
+    from featurelab.pipelines.engine.sweep.begin import open_sweep
+    from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.pipelines.engine.trial.run import start
     from featurelab.tracking.store.connect import connect
 
