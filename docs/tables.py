@@ -1,9 +1,9 @@
-"""Write the tables of these pages anew: `featurelab reproduce FIGURE --json > OUT`, then `python docs/tables.py OUT`.
+"""Update the tables of these pages: `featurelab reproduce FIGURE --json > OUT`, then `python docs/tables.py OUT ...`.
 
-Of several OUT the last that has a figure counts; figures that are in none keep what stands there of them. Without OUT,
-those tables alone that need no run.
+If several OUT files contain a figure, the last one counts. Figures in none of them keep their rows. Without OUT, only
+the tables that need no run are updated.
 
-Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
+A table stands between `<!-- name: begin -->` and `<!-- name: end -->`. Pages without these marks for a table skip it.
 """
 
 import json
@@ -21,7 +21,8 @@ from featurelab.tracking.numbers import measurement, named, number
 FOLDER = Path(__file__).parent
 IDENTITY = " (identity)"
 MEASURED = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
-UNSPECIFIC = ["claim", "of", "what comes of it under controls", "why"]
+UNSPECIFIC = ["claim", "of", "verdict under controls", "why"]
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
 VERDICTS = ["experiment", "claim", "by the mean alone", "verdict", "95% interval", "seeds", "under controls"]
 
 
@@ -49,7 +50,7 @@ def measured(one: dict[str, Any]) -> list[Sequence[Any]]:
 
 
 def unspecific(one: dict[str, Any]) -> list[Sequence[Any]]:
-    """The claims that hold, and did under a control too: where, and why that is as it should be."""
+    """Return a row for each claim that holds and that some control did not break, with the documented reason."""
     return [
         (f"`{claim['id']}`", registry.find(one["name"]).figure, _there(claim["controls"]), claim["unspecific"])
         for claim in one["claims"]
@@ -72,7 +73,7 @@ def failing(system: str) -> str:
 
 
 def verdicts(one: dict[str, Any]) -> list[Sequence[Any]]:
-    """Every claim in a row: what the mean alone would have said of it, and what came of it."""
+    """Return a row for each claim: the verdict that the mean alone would give, and the verdict."""
     rows: list[Sequence[Any]] = []
     for known, claim in zip(registry.find(one["name"]).claims, one["claims"], strict=True):
         ends = named(measurement(claim["measured"], claim["ci"], claim["expected"])[1])
@@ -90,19 +91,38 @@ def _by_mean(known: Claim, claim: dict[str, Any]) -> str:
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"
 
 
-def summary(folder: str = "") -> str:
-    """How many claims of each system hold, fail, ...; how many of those that hold every control breaks."""
-    rows = []
+def counts() -> dict[str, list[int]]:
+    """Count the rows of each system's page.
+
+    In this order: claims by status; claims that hold and are specific; claims that hold and have controls; identities
+    that hold; all identities.
+    """
+    found = {}
     for system in registry.systems():
-        found = [row[-2:] for row in standing(FOLDER / f"{system}.md", "measured")]
-        claims = [row for row in found if not row[0].endswith(IDENTITY)]
-        counts = [sum(verdict == status for verdict, _ in claims) for status in STATUSES]
-        under = [specific == "yes" for verdict, specific in claims if verdict == "holds" and specific != "-"]
-        exact = [verdict == f"holds{IDENTITY}" for verdict, _ in found if verdict.endswith(IDENTITY)]
-        of = f"{sum(under)} of {len(under)}", f"{sum(exact)} of {len(exact)}"
-        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, *of))
-    header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
-    return table(header, rows)
+        rows = [row[-2:] for row in standing(FOLDER / f"{system}.md", "measured")]
+        claims = [row for row in rows if not row[0].endswith(IDENTITY)]
+        by_status = [sum(verdict == status for verdict, _ in claims) for status in STATUSES]
+        specific = [yes_or_no == "yes" for verdict, yes_or_no in claims if verdict == "holds" and yes_or_no != "-"]
+        exact = [verdict == f"holds{IDENTITY}" for verdict, _ in rows if verdict.endswith(IDENTITY)]
+        found[system] = [*by_status, sum(specific), len(specific), sum(exact), len(exact)]
+    return found
+
+
+def summary(by_system: Mapping[str, list[int]]) -> str:
+    """Return the counts of each system."""
+    rows = [(f"[`{system}`]({system}.md)", *counted(numbers)) for system, numbers in by_system.items()]
+    return table(["system", *COUNTED], rows)
+
+
+def totals(by_system: Mapping[str, list[int]]) -> str:
+    """Return the counts of all systems together, in one row."""
+    return table(COUNTED, [counted([sum(column) for column in zip(*by_system.values(), strict=True)])])
+
+
+def counted(numbers: list[int]) -> list[str]:
+    """Return one cell for each of `COUNTED`."""
+    *by_status, specific, under_controls, identities, of = numbers
+    return [*map(str, by_status), f"{specific} of {under_controls}", f"{identities} of {of}"]
 
 
 def main(*paths: str) -> None:
@@ -117,14 +137,14 @@ def main(*paths: str) -> None:
         write(page, parts)
     every = {e.name: found.get(e.name) for system in registry.systems() for e in registry.experiments(system)}
     overview = FOLDER / "verdicts.md"
-    write(overview, {"summary": summary(), "verdicts": merged(overview, "verdicts", VERDICTS, every, verdicts)})
-    write(FOLDER.parent / "README.md", {"summary": summary("docs/")})
+    write(overview, {"summary": summary(counts()), "verdicts": merged(overview, "verdicts", VERDICTS, every, verdicts)})
+    write(FOLDER.parent / "README.md", {"totals": totals(counts())})
 
 
 def merged(
     page: Path, name: str, header: Sequence[str], found: Mapping[str, Any], rows: Callable[..., Any], column: int = 0
 ) -> str:
-    """A table by figure, which its column names: of each what was found of it, or else what stands on the page."""
+    """Return a table ordered by figure: new rows where there are some, else the figure's rows on the page."""
     old = standing(page, name)
     parts = [
         rows(one) if one is not None else [row for row in old if row[column] == figure] for figure, one in found.items()
@@ -133,7 +153,7 @@ def merged(
 
 
 def standing(page: Path, name: str) -> list[list[str]]:
-    """The rows of a table as they stand on a page."""
+    """Return the rows of a table on a page."""
     (text,) = re.findall(rf"<!-- {name}: begin -->\n(.*?)<!-- {name}: end -->", page.read_text(), re.DOTALL) or [""]
     rows = [line for line in text.splitlines() if line.startswith("|")][2:]
     return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
