@@ -57,7 +57,8 @@ class Plan(BaseModel):
 
     def config(self, index: int) -> Config:
         """The settings of a trial; raises `RequestError` where they are not those of the experiment."""
-        return self.declared.preset(self.scale).read(self.configs[index])
+        preset: Config = self.declared.preset(self.scale)
+        return preset.read(self.configs[index])
 
     def but(self, **changes: Any) -> "Plan":
         """This plan with some fields changed."""

@@ -27,10 +27,10 @@ class Line(Config):
 
 
 def made(name):
-    details = {"figure": "Fig. 1", "title": f"title of {name}", "laptop": Line(), "paper": Line(), "minutes": 1}
+    details = {"figures": ("Fig. 1",), "title": f"title of {name}", "laptop": Line(), "paper": Line(), "minutes": 1}
     figure = Experiment(name=f"madeup/{name}", grid={"seed": [0, 1]}, **details)
     figure.trial(lambda config, recorder: None)
-    figure.claim("rises", says=f"{name} rises", expect=above(0), unspecific="always")(lambda runs: 1.0)
+    figure.claim("rises", says=f"{name} rises", expect=above(0))(lambda runs: 1.0)
     figure.draw(size=(1, 1))(lambda runs, axes: None)
     return figure
 

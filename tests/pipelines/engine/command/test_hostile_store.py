@@ -84,7 +84,7 @@ class LineConfig(Config):
 
 lines = Experiment(
     name="hostile/lines",
-    figure="Fig. 1",
+    figures=("Fig. 1",),
     title="straight lines",
     laptop=LineConfig(),
     paper=LineConfig(),
