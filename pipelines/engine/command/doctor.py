@@ -11,8 +11,8 @@ from typing import Any
 
 from featurelab import namesake
 from featurelab.tracking.provenance import environment
+from featurelab.tracking.store.addresses import shown
 from featurelab.tracking.store.connect import StoreError, connect
-from featurelab.tracking.store.store import shown
 
 LEAST_FREE = 2 * 2**30
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Metric, Run, RunData, RunInfo
 
+from featurelab.tracking.outbox.delivery import Delivery
 from featurelab.tracking.outbox.journal import Busy, Journal
-from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.outbox.summary import DIRECTION, Summary
 from featurelab.tracking.store.store import Store
 
