@@ -299,7 +299,7 @@ def _runs_by_metric(store: Store, run_ids: list[str], metrics: Sequence[str] | N
 
 
 def _curves(store: Store, run_ids: list[str], metric: str) -> list[tuple[Any, ...]]:
-    """Return one metric of up to 100 runs. A truncated answer is complete but for its last run, which is asked again."""
+    """Return one metric of up to 100 runs. A cut answer is complete but for its last run, which is asked for again."""
     rows: list[tuple[Any, ...]] = []
     missing = set(run_ids)
     while missing:

@@ -111,7 +111,7 @@ def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
             expected.add(entry)
         assert sum(sink.requests) == sum(len(entry["m"]) for entry in entries)
         assert delivery.summary == expected
-        assert delivery.read == journal.size()
+        assert delivery.position == journal.size()
         journal.close()
 
 
