@@ -93,6 +93,7 @@ generator = Experiment(
     caption="Cosine of v and R v. Points are means over seeds, bars their range; dashed: (1 + ε²d)^(-1/2).",
     laptop=GENERATOR, paper=GENERATOR.but(dim=2048, rotations=300), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(64, 128, 256)}, metric="cosine/fixed", minutes=0.1, small={"dim": 16, "rotations": 5},
+    trains=False,
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET, grid={("table", "noise"): [("cars196", 1.0), ("cub200", 1.3)], "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(16, 32, 64)}, metric="pearson/clouds_0.3", mode="max", minutes=0.1,
     small={"draws": 50, "dim": 8, "per_class": 6},
+    trains=False,
 )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ figure = Experiment(
     grid={("shared", "private", "tasks"): PROVEN + OTHERS, "seed": [0, 1, 2]},
     sweep_axes={"shared": choice(1, 4, 10), "private": choice(1, 4, 10), "tasks": choice(1, 2, 4, 8, 16)},
     metric="alpha/logistic", mode="max", minutes=0.1, small={"samples": 100, "points": 21},
+    trains=False,
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ figure = Experiment(
     grid={"representation": list(REPRESENTATIONS), "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)},
     metric="error/pca", minutes=0.1, small={"invariant": 3, "spurious": 2},
+    trains=False,
 )  # fmt: skip
 
 

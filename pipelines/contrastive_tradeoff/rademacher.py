@@ -49,6 +49,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(draws=20_000), grid={"shared": SIZES, "tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"tasks": choice(*TASKS), "shared": choice(5, 10, 40), "samples": choice(10, 100, 1000)},
     metric="complexity", minutes=0.1, small={"draws": 200},
+    trains=False,
 )  # fmt: skip
 
 

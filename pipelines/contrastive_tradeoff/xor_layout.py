@@ -46,6 +46,7 @@ figure = Experiment(
     sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)},
     metric="loss/random", minutes=0.1,
     small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
+    trains=False,
 )  # fmt: skip
 
 

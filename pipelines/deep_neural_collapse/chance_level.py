@@ -56,6 +56,7 @@ figure = Experiment(
     paper=PRESET, grid={"width": WIDTHS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)}, metric="chance/rotation_null", minutes=0.1,
     small={"width": [16, 32], "n_train": 40, "vectors": 4},
+    trains=False,
 )  # fmt: skip
 
 

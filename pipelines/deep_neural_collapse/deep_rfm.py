@@ -39,6 +39,7 @@ relu = Experiment(
     needs=("cifar10", "mnist", "svhn"),
     stand_in="scikit-learn's 8x8 digits (and a Gaussian mixture) in place of MNIST, CIFAR-10 and SVHN: same code path",
     headline=True,
+    trains=False,
 )  # fmt: skip
 cos = relu.variant(
     "deep_rfm_cos", figure="Figs. 4, 5, 1a", title="Neural collapse in Deep RFM with cosine features", laptop=COS,

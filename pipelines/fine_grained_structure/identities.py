@@ -49,6 +49,7 @@ figure = Experiment(
     laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(256, 512, 1024, 4096), "width": choice(512, 1024, 2048, 4096)},
     metric="identity_error/closed_form", minutes=0.1, small={"n_train": 32, "dim": 12, "width": 24},
+    trains=False,
 )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ figure = Experiment(
     laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",
     minutes=0.1, small={"n_train": 200, "dim": 32},
+    trains=False,
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ figure = Experiment(
     grid={"n_prompt": [64, 128, 256, 512], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(32, 64, 128), "keep": choice(16, 32, 64), "filter_layer": choice(1, 2, 4)},
     metric="flops/reading/gemfilter", minutes=0.2, headline=True, small={"n_prompt": [40, 80], "layers": 3, "n_new": 4},
+    trains=False,
 )  # fmt: skip
 figure.cost(cost)
 

@@ -42,6 +42,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(dim=200, width=1000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*SIZES), "dim": choice(25, 50, 100)}, metric="distance", minutes=0.1,
     small={"dim": 8, "width": 10},
+    trains=False,
 )  # fmt: skip
 
 

@@ -53,6 +53,7 @@ figure = Experiment(
     sweep_axes={"dim": choice(40, 80, 160), "n_train": choice(1000, 2000, 4000, 8000)}, metric="loss/train",
     minutes=0.1,
     small={"n_train": 200},
+    trains=False,
 )  # fmt: skip
 
 

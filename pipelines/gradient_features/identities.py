@@ -44,6 +44,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(n_train=5000, dim=100, width=400), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(6, 12, 24, 48), "width": choice(8, 28, 100)}, metric="identity_error/hinge",
     minutes=0.1, small={"n_train": 20, "dim": 4, "width": 8},
+    trains=False,
 )  # fmt: skip
 
 

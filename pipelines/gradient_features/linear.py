@@ -49,6 +49,7 @@ figure = Experiment(
     grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(10, 30, 100), "n_train": choice(1000, 10_000), "threshold": uniform(-2.0, 1.0)},
     metric="cosine/median", mode="max", minutes=0.1, small={"n_train": 200, "dim": 6, "width": 20},
+    trains=False,
 )  # fmt: skip
 
 

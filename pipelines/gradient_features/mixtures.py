@@ -64,6 +64,7 @@ orthogonal = Experiment(
     sweep_axes={"dim": choice(30, 60, 120), "width": choice(1500, 6000), "threshold": uniform(0.0, 1.5)},
     metric="cosine/median", mode="max", minutes=0.1,
     small={"n_train": 400, "dim": 12, "width": 3000, "threshold": [0.0, 0.5, 1.0, 1.5]},
+    trains=False,
 )  # fmt: skip
 xor = orthogonal.variant(
     "xor", figure="Lemmas B.37-B.41", title="Gradients on the XOR of four Gaussian clusters",

@@ -59,6 +59,7 @@ figure = Experiment(
     sweep_axes={"width": choice(100, 300, 1000), "ridge": loguniform(1e-6, 1e-1), "dim": choice(15, 30, 60)},
     metric="loss/test/gradient", minutes=0.3,
     small={"n_train": [200, 400, 1600], "n_test": 100, "dim": 5, "width": 30},
+    trains=False,
 )  # fmt: skip
 
 

@@ -62,6 +62,7 @@ one = Experiment(
     sweep_axes={"dim": choice(20, 40, 80), "n_train": choice(5000, 20_000), "threshold": uniform(0.0, 2.0)},
     metric="cosine/median", mode="max", minutes=0.2,
     small={"n_train": 400, "dim": 12, "size": 3, "width": 50, "candidates": 4000, "threshold": [0.0, 0.5, 1.0]},
+    trains=False,
 )  # fmt: skip
 three = one.variant(
     "parity_groups", figure="Lemmas B.47, B.50, r = 3",

@@ -44,6 +44,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
     metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
+    trains=False,
 )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(width=1_000_000), grid={"log10_dim": POWERS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(10_000, 40_000), "log10_dim": choice(2, 8, 32)}, metric="projection/sure", mode="max",
     minutes=0.1, small={"log10_dim": [2, 4, 100], "width": 20_000},
+    trains=False,
 )  # fmt: skip
 
 

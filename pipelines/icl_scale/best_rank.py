@@ -28,6 +28,7 @@ figure = Experiment(
     sweep_axes={"noise": loguniform(0.1, 100.0), "shown": choice(8, 32, 128, 512), "weak": loguniform(0.01, 1.0),
         "dim": choice(8, 16, 32)},
     metric="best_rank", mode="max", minutes=0.5, small={"prompts": 200},
+    trains=False,
 )  # fmt: skip
 figure.cost(cost)
 

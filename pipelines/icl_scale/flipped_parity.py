@@ -45,6 +45,7 @@ figure = Experiment(
     grid={"flipped": SHARES, "seed": [0, 1, 2]},
     sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)},
     metric="accuracy/small", mode="max", minutes=0.1, small={"prompts": 100},
+    trains=False,
 )  # fmt: skip
 
 

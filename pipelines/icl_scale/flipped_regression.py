@@ -42,6 +42,7 @@ figure = Experiment(
     grid={"width": RANKS, "flipped": SHARES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8, 16), "shown": choice(8, 16, 64), "weak": loguniform(0.01, 1.0)},
     metric="accuracy", mode="max", minutes=0.2, small={"prompts": 200},
+    trains=False,
 )  # fmt: skip
 figure.cost(cost)
 

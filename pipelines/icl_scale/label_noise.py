@@ -49,6 +49,7 @@ figure = Experiment(
     sweep_axes={"width": choice(1, 2, 4, 8, 16), "noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256),
         "weak": loguniform(0.01, 1.0)},
     metric="error/drawn", minutes=0.4, small={"prompts": 200},
+    trains=False,
 )  # fmt: skip
 figure.cost(cost)
 

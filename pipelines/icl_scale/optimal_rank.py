@@ -51,6 +51,7 @@ figure = Experiment(
     grid={"width": RANKS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8), "length": choice(8, 32, 128), "init_scale": loguniform(0.03, 1.0)},
     metric="product_error", minutes=0.2, small={"steps": 30, "dim": 8},
+    trains=False,
 )  # fmt: skip
 
 

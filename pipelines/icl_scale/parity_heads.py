@@ -45,6 +45,7 @@ figure = Experiment(
     laptop=HeadsConfig(), paper=HeadsConfig(), grid={("few", "bits", "gamma"): CASES, "seed": [0, 1, 2]},
     sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)}, metric="hinge/small/S2", minutes=0.1,
     small={("few", "bits", "gamma"): CASES},
+    trains=False,
 )  # fmt: skip
 
 

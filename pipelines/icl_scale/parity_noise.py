@@ -46,6 +46,7 @@ figure = Experiment(
     grid={("few", "bits"): list(CASES), "seed": [0, 1, 2]},
     sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)},
     metric="accuracy/small/S1", mode="max", minutes=0.2, headline=True, small={"prompts": 100},
+    trains=False,
 )  # fmt: skip
 
 

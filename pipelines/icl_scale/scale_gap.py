@@ -48,6 +48,7 @@ figure = Experiment(
     sweep_axes={"noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256), "weak": loguniform(0.01, 1.0),
         "dim": choice(16, 32, 64)},
     metric="gap/16", mode="max", minutes=0.2, small={"prompts": 200},
+    trains=False,
 )  # fmt: skip
 figure.cost(cost)
 

@@ -45,6 +45,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET, grid={"size": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(50, 100, 300, 1000, 3000), "size": choice(5, 7, 9, 11)}, metric="bound", mode="max",
     minutes=0.1, small={"size": [5, 15, 21]},
+    trains=False,
 )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ figure = Experiment(
     sweep_axes={"size": choice(3, 5, 15), "n_train": choice(1000, 2000, 4000, 8000, 16_000)},
     metric="difference", minutes=0.1,
     small={"n_train": 100},
+    trains=False,
 )  # fmt: skip
 
 

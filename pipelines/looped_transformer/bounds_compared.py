@@ -32,6 +32,7 @@ figure = Experiment(
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(2, 30)},
     metric="ratio/ours", mode="max", minutes=0.1,
     small={NAMES: [(4, 16, 20, 20), (4, 128, 20, 20), (2, 16_384, 1, 10)]},
+    trains=False,
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ figure = Experiment(
     grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
     metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
+    trains=False,
 )  # fmt: skip
 of_dim = figure.variant(
     "condition_number_of_dim", figure="Thm. 8.16, dimension", title="Condition number against the dimension",

@@ -52,6 +52,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(prompts=10), grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)},
     metric="slope/measured", minutes=0.1, headline=True, small={"prompts": 20, "loops": 20},
+    trains=False,
 )  # fmt: skip
 
 

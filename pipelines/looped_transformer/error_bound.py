@@ -33,6 +33,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
     metric="ratio/paper", mode="max", minutes=0.1, small={"prompts": 20, "loops": 10},
+    trains=False,
 )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ figure = Experiment(
     grid={"condition": CONDITIONS, "seed": [0, 1, 2]},
     sweep_axes={"condition": loguniform(1.0, 200.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
     metric="loops_needed", minutes=0.1, small={"prompts": 10, "loops": 1000},
+    trains=False,
 )  # fmt: skip
 noise = figure.variant(
     "label_noise", figure="Thm. 8.14, noisy labels", title="Noise on the labels of the examples",

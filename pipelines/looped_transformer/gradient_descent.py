@@ -41,6 +41,7 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(prompts=1000), grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"n_train": choice(5, 20, 40, 80), "dim": choice(2, 4, 8), "loops": randint(2, 40)},
     metric="difference/attention", minutes=0.1, small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
+    trains=False,
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ figure = Experiment(
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(20, 60)},
     metric="loops_needed", minutes=0.1,
     small={("dim", "n_train", "prompts"): [(d, n, 10) for d, n in MANY + FEW], "loops": 20},
+    trains=False,
 )  # fmt: skip
 
 

@@ -45,6 +45,7 @@ figure = Experiment(
     grid={("rule", "step_factor"): [*[("of_largest", c) for c in FACTORS], ("best", 1.0)], "seed": [0, 1, 2]},
     sweep_axes={"step_factor": uniform(0.1, 1.99), "n_train": choice(16, 32, 64), "loops": randint(10, 40)},
     metric="log10_error", minutes=0.1, small={"prompts": 20, "loops": 10},
+    trains=False,
 )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ figure = Experiment(
     sweep_axes={"balance": choice(*GAMMAS), "width": choice(64, 128, 256, 512), "s_floor": loguniform(1e-11, 1e-1)},
     metric="derivative_correlation/observed", mode="max", minutes=0.3,
     small={"dim": 64, "width": 16, "networks": 2, "seed": [0, 1, 2]},
+    trains=False,
 )  # fmt: skip
 
 

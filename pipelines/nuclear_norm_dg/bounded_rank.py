@@ -48,6 +48,7 @@ supports = Experiment(
     sweep_axes={"strength": loguniform(1e-4, 1.0), "rank": choice(1, 2, 3, 4), "gamma": choice(0.1, 0.2, 0.4),
         "dim": choice(6, 8, 10)},
     metric="margin", mode="max", minutes=0.1, small={"n_train": 200},
+    trains=False,
 )  # fmt: skip
 
 

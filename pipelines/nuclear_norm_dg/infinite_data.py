@@ -50,6 +50,7 @@ figure = Experiment(
     sweep_axes={"strength": loguniform(1e-3, 10.0), "gamma": choice(0.35, 0.4, 0.45), "dim": choice(200, 400, 800)},
     metric="ratio", minutes=0.3, small={"n_train": 200, ("invariant", "dim", "gamma"): [(9, 30, 0.45), (16, 60, 0.35)],
         "strength": [0.1, 1.0]},
+    trains=False,
 )  # fmt: skip
 in_full = figure.variant(
     "infinite_data_in_full", figure="Lemma 6.1, all weights", title="All weights of one optimum, and the shared two",

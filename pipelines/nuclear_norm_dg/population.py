@@ -44,6 +44,7 @@ figure = Experiment(
     paper=PopulationConfig(nodes=400), grid={"seed": [0, 1, 2]},
     sweep_axes={"agreement": uniform(0.55, 0.95), "nodes": choice(50, 100, 200, 400)},
     metric="ood/nuclear/0.01", mode="max", minutes=0.1, small={"strengths": (0.3, 0.03, 0.003), "nodes": 30},
+    trains=False,
 )  # fmt: skip
 
 
