@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
 NONE = Finding(status="holds")
 Row = Sequence[Any]
 
@@ -87,19 +88,30 @@ def verdicts() -> str:
     return table(header, rows)
 
 
-def summary(folder: str = "") -> str:
+def summary() -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
-    rows = []
-    for system in registry.systems():
-        every = [(claim, finding) for _, claim, finding in _findings(system)]
-        claims = [finding for claim, finding in every if claim.kind == "claim"]
-        counts = [sum(finding.status == status for finding in claims) for status in STATUSES]
-        under = [finding.specific for finding in claims if finding.status == "holds" and finding.specific is not None]
-        exact = [finding.status == "holds" for claim, finding in every if claim.kind == "identity"]
-        of = f"{sum(under)} of {len(under)}", f"{sum(exact)} of {len(exact)}"
-        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, *of))
-    header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
-    return table(header, rows)
+    rows = [(f"[`{system}`]({system}.md)", *_in_words(_counts(system))) for system in registry.systems()]
+    return table(["system", *COUNTED], rows)
+
+
+def totals() -> str:
+    """The counts of `summary` for all systems together."""
+    return table(COUNTED, [_in_words([sum(column) for column in zip(*map(_counts, registry.systems()), strict=True)])])
+
+
+def _counts(system: str) -> list[int]:
+    """Claims by status; of those that hold the specific ones and those under controls; identities that hold, and all."""
+    every = [(claim, finding) for _, claim, finding in _findings(system)]
+    claims = [finding for claim, finding in every if claim.kind == "claim"]
+    by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]
+    under = [finding.specific for finding in claims if finding.status == "holds" and finding.specific is not None]
+    exact = [finding.status == "holds" for claim, finding in every if claim.kind == "identity"]
+    return [*by_status, sum(under), len(under), sum(exact), len(exact)]
+
+
+def _in_words(counts: Sequence[int]) -> list[str]:
+    *by_status, specific, under_controls, exact, identities = counts
+    return [*map(str, by_status), f"{specific} of {under_controls}", f"{exact} of {identities}"]
 
 
 def by_number() -> str:
@@ -174,7 +186,7 @@ def pages() -> dict[Path, dict[str, str]]:
     }
     written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts()}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
-    written[ROOT / "README.md"] = {"summary": summary("docs/")}
+    written[ROOT / "README.md"] = {"totals": totals()}
     return written
 
 
