@@ -10,7 +10,7 @@ lemma says, and an unseen class at 0.8 v.
 
 from typing import Literal
 
-from featurelab.pipelines import Experiment, Field, above, below, data, measures, points, shades, torch
+from featurelab.pipelines import Experiment, Field, above, below, data, points, shades, theory, torch
 from featurelab.pipelines.alignment_elasticity import one_step
 
 TERMS = 3
@@ -43,20 +43,20 @@ figure = Experiment(
 @figure.trial
 def run(config, recorder):
     task = one_step.training_data(config, n_test=config.n_train)
-    z = data.gaussian(config.n_test, config.dim, config.streams.data)
+    z = data.gaussian_samples(config.n_test, config.dim, config.streams.data)
     unseen = data.unseen_class(z, task.axis, config.share * task.length, config.projection)
 
     def measure(learner):
         x, y = (t.to(learner.device) for t in task.train)
-        beta = measures.train_direction(x, y, config.width)
-        rate = measures.effective_rate(learner.lr, config.width, config.scale)
+        beta = theory.alignment_elasticity.train_direction(x, y, config.width)
+        rate = theory.alignment_elasticity.effective_rate(learner.lr, config.width, config.scale)
         found: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
         for net, before, _ in learner.weights():
-            coefficients = measures.activation_coefficients(net, TERMS)
-            alpha = measures.head_direction(net)
+            coefficients = theory.alignment_elasticity.activation_coefficients(net, TERMS)
+            alpha = theory.alignment_elasticity.head_direction(net)
             for name, rows in zip(ROWS, (task.test[0].to(x), unseen.to(x)), strict=True):
                 left = net.features(rows) - net.activation(rows @ before)
-                terms = measures.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
+                terms = theory.alignment_elasticity.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
                 for k, term in enumerate([0.0, *terms]):
                     left = left - term
                     norm = torch.linalg.matrix_norm(left, 2).item()

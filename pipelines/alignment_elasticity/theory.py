@@ -12,7 +12,7 @@ rest of the gradient. To first order in the step, with sigma' kept,
 which is ours. At |v| = 5 the series is no expansion in a small number: outside the assumptions.
 """
 
-from featurelab.pipelines import Experiment, Field, above, at_least, at_most, band, between, measures, nets, np, stats
+from featurelab.pipelines import Experiment, Field, above, at_least, at_most, band, between, nets, np, stats, theory
 from featurelab.pipelines.alignment_elasticity import one_step
 
 
@@ -35,16 +35,23 @@ figure = Experiment(
 @figure.trial
 def run(config, recorder):
     activation = nets.CentredActivation(config.activation)
-    known = {"coefficients": measures.hermite_coefficients(activation, config.degree).tolist(), "width": config.width}
+    known = {
+        "coefficients": theory.alignment_elasticity.hermite_coefficients(activation, config.degree).tolist(),
+        "width": config.width,
+    }
 
     def closed_forms(scores, learner, *_):
         moments = scores["similarity/unseen"], scores["spread/unseen"]
         for scale in ("consistent", "literal"):
-            known["rate"] = measures.effective_rate(learner.lr, config.width, scale)
+            known["rate"] = theory.alignment_elasticity.effective_rate(learner.lr, config.width, scale)
             for l in (1, config.degree):  # noqa: E741 - as the theorem writes it
-                scores[f"alignment/{scale}_{l}"] = measures.alignment_theory(*moments, degree=l, **known)
-            scores[f"elasticity/{scale}_1"] = measures.elasticity_theory(*moments, degree=1, **known)
-        scores["elasticity/first_order"] = measures.elasticity_first_order(
+                scores[f"alignment/{scale}_{l}"] = theory.alignment_elasticity.predicted_alignment_gain(
+                    *moments, degree=l, **known
+                )
+            scores[f"elasticity/{scale}_1"] = theory.alignment_elasticity.predicted_elasticity(
+                *moments, degree=1, **known
+            )
+        scores["elasticity/first_order"] = theory.alignment_elasticity.first_order_elasticity(
             *moments, slope=activation.slope, lr=learner.lr, width=config.width
         )
         scores["alignment/gain"] = scores["alignment/trained"] - scores["alignment/initial"]
@@ -64,10 +71,10 @@ def alignment_error(runs, norm, scale="consistent"):
     return float(np.median(abs(found[one_step.shares_of(runs) >= 0.3] - 1)))
 
 
-def ratios(runs, theory, exponent=0.25):
+def ratios(runs, predicted, exponent=0.25):
     """The closed form of Elasticity over the measured one, at |v| = 1, for every e."""
     some = runs.where(mean_norm=1.0, lr_exponent=exponent)
-    return some.curve(f"elasticity/{theory}") / some.curve("elasticity/unseen")
+    return some.curve(f"elasticity/{predicted}") / some.curve("elasticity/unseen")
 
 
 RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
@@ -153,8 +160,10 @@ def panels(runs, axes):
         for axis, norm in zip(row, (1.0, 2.0, 5.0), strict=True):
             some = runs.where(lr_exponent=0.25, mean_norm=norm)
             band(axis, some.curves(measured), shares, color="#3566a8", label="measured", marker="o", markersize=3)
-            for (theory, label), style in zip([("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True):
-                curve = some.curve(f"{measured.partition('/')[0]}/{theory}")
+            for (predicted, label), style in zip(
+                [("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True
+            ):
+                curve = some.curve(f"{measured.partition('/')[0]}/{predicted}")
                 axis.plot(shares, curve, color="#444444", linestyle=style, label=label)
             axis.set(title=f"|v| = {norm:g}", xlabel="e", ylabel=name, yscale="log")
         row[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))

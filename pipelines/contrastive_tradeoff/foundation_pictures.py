@@ -178,7 +178,7 @@ class Pictures:
 
     def shown(self, rows: Any, filled: bool) -> Any:
         """Pictures as the encoder wants them, a few at a time; those that fill up a class are changed."""
-        again = torch.from_numpy(data.repeated(rows.rows)) if filled else None
+        again = torch.from_numpy(data.repeated_rows(rows.rows)) if filled else None
         warps, place = data.Warps(), 0
         for some in rows.pictures():
             x = self.encoder.prepared(some)
@@ -225,10 +225,10 @@ def adapted(config: PicturesConfig, recorder: Any, task: Any, stored: Any, class
     """An adapter and a linear head on it, fine-tuned."""
     dim = stored.features.shape[2]
     seed = stream_seed(config.seed, "adapter")
-    adapter = nets.projection((dim, config.width, config.width), seed=seed, dtype=config.dtype)
+    adapter = nets.projector((dim, config.width, config.width), seed=seed, dtype=config.dtype)
     optimizer = learners.sgd(config.lr, momentum=0.9, weight_decay=config.weight_decay)
     return fine_tuned(config, recorder, task, adapter, config.width, classes, learners.NTXent, optimizer, strength,
-        schedule=learners.cosine(config.epochs))  # fmt: skip
+        schedule=learners.cosine_schedule(config.epochs))  # fmt: skip
 
 
 def stored_views_of(runs):

@@ -112,8 +112,14 @@ def encoder_of(config: TextsConfig, recorder: Any) -> Any:
     encoder = nets.WordBag(len(words), config.encoder_width, hidden=config.hidden, dropout=config.dropout,
         seed=config.streams.init, dtype=config.dtype)  # fmt: skip
     ids, _ = made_up(config, "sentiment", config.unlabelled, "unlabelled")
-    task = data.TensorData((ids, torch.zeros(len(ids), dtype=torch.int64)), batch_size=64, dtype=config.dtype,
-        order_seed=config.streams.order, augment=data.Copies(views=2), name="unlabelled sentences")  # fmt: skip
+    task = data.TensorData(
+        (ids, torch.zeros(len(ids), dtype=torch.int64)),
+        batch_size=64,
+        dtype=config.dtype,
+        order_seed=config.streams.order,
+        augment=data.RepeatedSamples(views=2),
+        name="unlabelled sentences",
+    )
     learner = learners.SimCSE(nets.Siamese(encoder), temperature=config.temperature, optimizer=learners.adamw(1e-3))
     fit(learner, task, config, recorder, epochs=config.pretraining_epochs)
     history = learner.loss_history
@@ -136,7 +142,7 @@ def texts(config: TextsConfig, encoder: Any, name: str) -> Any:
         (x, y), test = (made_up(config, name, n, part) for part, n in sizes.items())
     else:
         parts = []
-        for split, n in (("train", size(config, name)), (data.source(name).test, config.n_test)):
+        for split, n in (("train", size(config, name)), (data.dataset_source(name).test, config.n_test)):
             given = data.public_texts(name, split)
             rows = data.stream(config.streams.data, f"{name} {split}").permutation(len(given.texts))[:n]
             ids = encoder.tokens([given.texts[row] for row in rows], config.longest)
@@ -162,7 +168,7 @@ def train(config, recorder):
                 task = data.TensorData(
                     (given, y[rows]), batch_size=config.batch_size, order_seed=config.streams.order,
                     dtype=config.dtype, name=f"{name} {len(rows)} {way}",
-                    augment=data.Copies(paired=elsewhere, shuffled=config.control == "shuffled_pairs"),
+                    augment=data.RepeatedSamples(paired=elsewhere, shuffled=config.control == "shuffled_pairs"),
                 )  # fmt: skip
                 optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay)
                 tuned = copy.deepcopy(encoder).train()
@@ -192,7 +198,7 @@ def probed(config: TextsConfig, recorder: Any, H: Any, y: Any, test: Any, classe
     """Test accuracy of a linear head trained on frozen features."""
     task = data.TensorData((H, y), batch_size=config.batch_size, order_seed=config.streams.order, dtype=config.dtype,
         name=f"features of {len(y)}")  # fmt: skip
-    head = nets.projection((H.shape[1], classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
+    head = nets.projector((H.shape[1], classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     optimizer = learners.adamw(config.probe_lr, weight_decay=config.weight_decay)
     fit(learners.Supervised(head, loss="cross_entropy", optimizer=optimizer), task, config, recorder,
         epochs=config.epochs)  # fmt: skip

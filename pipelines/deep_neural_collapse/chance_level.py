@@ -61,7 +61,7 @@ figure = Experiment(
 
 @figure.trial
 def run(config, recorder):
-    task = data.BalancedDigits(config.n_train // 10, seed=config.streams.data, dtype=config.dtype)
+    task = data.Digits(config.n_train, split="balanced", seed=config.streams.data, dtype=config.dtype)
     net, other = (
         nets.xavier_mlp(64, config.width, 5, outputs=10, gain=config.init_scale, seed=seed, dtype="float64")
         for seed in (stream_seed(config.seed, name) for name in ("init", "other network"))
@@ -81,7 +81,7 @@ def run(config, recorder):
             "gaussian_offdiagonal": measures.nfa_pearson(F, G, off_diagonal=True),
             "other_network": measures.nfa_pearson(nfm, theirs),
             "other_network_offdiagonal": measures.nfa_pearson(nfm, theirs, off_diagonal=True),
-            "rotation_null": measures.rotation_null(nfm, mine, draws=config.rotations, generator=chance).mean(),
+            "rotation_null": measures.nfa_pearson_null(nfm, mine, draws=config.rotations, generator=chance).mean(),
             "same_network": measures.nfa_pearson(nfm, mine),
         }
         return {f"chance/{name}": value.item() for name, value in found.items()}

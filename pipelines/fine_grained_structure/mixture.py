@@ -15,7 +15,20 @@ at the smallest s2 too; Figure 15 is shown at 0.02 as well, which its other clai
 import itertools
 import math
 
-from featurelab.pipelines import Experiment, Field, above, at_least, at_most, bars, below, data, measures, shades, torch
+from featurelab.pipelines import (
+    Experiment,
+    Field,
+    above,
+    at_least,
+    at_most,
+    bars,
+    below,
+    data,
+    measures,
+    shades,
+    theory,
+    torch,
+)
 from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
 
 
@@ -280,6 +293,13 @@ def lines(axes, runs, field, label, **where):
             short = [s for s in shown if chosen.final(f"accuracy/train/{s:g}") != 1]
             if short:
                 axis.plot(short, [chosen.final(f"msdr/{s:g}") for s in short], "o", color="red", markersize=4, zorder=3)
-        axis.plot(shown, [measures.mixture_msdr(s) for s in shown], "--", color="#444444", linewidth=1, label="input")
+        axis.plot(
+            shown,
+            [theory.fine_grained_structure.mixture_msdr(s) for s in shown],
+            "--",
+            color="#444444",
+            linewidth=1,
+            label="input",
+        )
         axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

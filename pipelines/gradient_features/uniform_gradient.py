@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
 )
 
@@ -49,21 +50,21 @@ figure = Experiment(
 
 @figure.trial
 def run(config, recorder):
-    points = measures.sign_vectors(config.dim)
+    points = theory.gradient_features.sign_vectors(config.dim)
     task = data.TensorData((points, points[:, : config.size].prod(1, keepdim=True)), name="every_sign_vector")
-    W, a = nets.drawn_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
-    net = nets.thresholded(W, a, torch.zeros(config.width))
+    W, a = nets.random_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
+    net = nets.thresholded_net(W, a, torch.zeros(config.width))
     D = data.group_directions(1, config.size, config.dim)
 
     def found(net, x, y):
         W = net.hidden.weight.detach()
         forms = {
-            "corrected": measures.uniform_parity_gradient(W, config.size),
-            "printed": measures.uniform_parity_gradient(W, config.size, printed=True),
+            "corrected": theory.gradient_features.uniform_parity_gradient(W, config.size),
+            "printed": theory.gradient_features.uniform_parity_gradient(W, config.size, printed=True),
         }
         errors = dict.fromkeys(forms, 0.0)
         for b in config.thresholds:
-            G = measures.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
+            G = theory.gradient_features.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
             errors = {name: max(errors[name], (G - form).abs().max().item()) for name, form in forms.items()}
         same = W[:, : config.size].sum(1).abs() == config.size
         cosines = measures.direction_cosines(G, D)[:, 0].abs()

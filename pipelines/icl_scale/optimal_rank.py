@@ -21,9 +21,9 @@ from featurelab.pipelines import (
     data,
     learners,
     loguniform,
-    measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -60,25 +60,36 @@ def run(config, recorder):
     values = torch.from_numpy(np.sort(spread)[::-1].copy())
     covariance, _ = data.token_covariance(values, seed=config.streams.data)
     net = nets.reduced_attention(config.dim, config.width, init_scale=config.init_scale, seed=config.streams.init)
-    best = measures.optimal_product(covariance, config.length, config.width)
-    least = measures.least_loss(values, config.length, config.width)
+    best = theory.icl_scale.optimal_product(covariance, config.length, config.width)
+    least = theory.icl_scale.least_loss(values, config.length, config.width)
 
     def loss():
-        return measures.pretraining_loss(net.product(), covariance, config.length)
+        return theory.icl_scale.pretraining_loss(net.product(), covariance, config.length)
 
     recorder.log({"loss/gap": loss().item() - values.sum().item() / 2 - least}, step=0)
-    reached = learners.minimised(loss, net.parameters(), config.steps) - values.sum().item() / 2
+    reached = learners.minimise_lbfgs(loss, net.parameters(), config.steps) - values.sum().item() / 2
     found = net.product().detach()
-    whole = measures.least_loss(values, config.length, config.dim)
-    recorder.log({
-        "loss/reached": reached, "loss/closed": least, "loss/gap": reached - least,
-        "product_error": ((found - best).norm() / best.norm()).item(),
-        "excess/corrected": abs(measures.excess_loss(found, covariance, config.length).item() / (reached - whole) - 1)
-        if config.width < config.dim else 0.0,
-        "excess/printed": abs(
-            measures.excess_loss(found, covariance, config.length, half=False).item() / (reached - whole) - 1
-        ) if config.width < config.dim else 0.0,
-    }, step=config.steps)  # fmt: skip
+    whole = theory.icl_scale.least_loss(values, config.length, config.dim)
+    recorder.log(
+        {
+            "loss/reached": reached,
+            "loss/closed": least,
+            "loss/gap": reached - least,
+            "product_error": ((found - best).norm() / best.norm()).item(),
+            "excess/corrected": abs(
+                theory.icl_scale.excess_loss(found, covariance, config.length).item() / (reached - whole) - 1
+            )
+            if config.width < config.dim
+            else 0.0,
+            "excess/printed": abs(
+                theory.icl_scale.excess_loss(found, covariance, config.length, half=False).item() / (reached - whole)
+                - 1
+            )
+            if config.width < config.dim
+            else 0.0,
+        },
+        step=config.steps,
+    )
 
 
 @figure.cost

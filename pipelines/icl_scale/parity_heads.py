@@ -21,9 +21,9 @@ from featurelab.pipelines import (
     at_most,
     choice,
     data,
-    measures,
     nets,
     np,
+    theory,
     torch,
     uniform,
 )
@@ -52,12 +52,12 @@ figure = Experiment(
 def run(config, recorder):
     d, k, gamma = 2**config.bits, 2**config.few, config.gamma
     known = data.endless_parity_prompts(d, gamma)
-    inside = measures.inside(known.tasks, k)
+    inside = theory.icl_scale.both_important(known.tasks, k)
     large = nets.binary_heads(d, config.bits, gamma)
     models = {
         "large": large, "small": nets.small_of_large(large, config.few), "antichain": nets.antichain_heads(d, gamma)
     }  # fmt: skip
-    found = {"hinge/formula": measures.small_model_hinge(d, k)}
+    found = {"hinge/formula": theory.icl_scale.small_model_hinge(d, k)}
     chance = data.stream(config.streams.data, "means")
     turned = torch.stack([torch.from_numpy(chance.standard_normal((50, d))), known.x[:50, 1].repeat(50, 1)[:50]], 1)
     opposite = turned * torch.tensor([-1.0, 1.0], dtype=torch.float64)[:, None]
@@ -65,15 +65,15 @@ def run(config, recorder):
         net.requires_grad_(False)
         margins = known.y * net(known.x)
         for part, chosen in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{name}/{part}"] = measures.mean_hinge(margins, known.weights, chosen).item()
-            found[f"accuracy/{name}/{part}"] = measures.tied_accuracy(margins[chosen, 0])
+            found[f"hinge/{name}/{part}"] = theory.icl_scale.mean_hinge(margins, known.weights, chosen).item()
+            found[f"accuracy/{name}/{part}"] = theory.icl_scale.tied_accuracy(margins[chosen, 0])
         found |= {f"margin/{name}": margins.min().item(), f"norm/{name}": net.squared_norms().item()}
         found |= {f"heads/{name}": net.heads.shape[1], f"even/{name}": (net(turned) - net(opposite)).abs().max().item()}
         if name != "antichain":
             bits = config.bits if name == "large" else config.few
-            far = measures.hamming_distances(known.tasks, bits)
+            far = theory.icl_scale.hamming_distances(known.tasks, bits)
             found[f"hamming/{name}"] = (margins[:, 0] - far).abs().max().item()
-            formula = measures.binary_heads_norm(d, bits, gamma)
+            formula = theory.icl_scale.binary_heads_norm(d, bits, gamma)
             found[f"norm_error/{name}"] = abs(found[f"norm/{name}"] / formula - 1)
     recorder.log(found, step=0)
 
@@ -167,7 +167,7 @@ def panels(runs, axes):
     spots = np.arange(len(cases))
     hinge = [runs.final("hinge/small/S2", few=a, bits=b, gamma=g) for a, b, g in cases]
     left.bar(spots, hinge, 0.5, color=CATEGORIES[0], label="small model, enumerated")
-    formula = [measures.small_model_hinge(2**b, 2**a) for a, b, _ in cases]
+    formula = [theory.icl_scale.small_model_hinge(2**b, 2**a) for a, b, _ in cases]
     left.plot(spots, formula, "_", markersize=22, markeredgewidth=2, color=CATEGORIES[1], label="formula")
     left.set_xticks(spots, [f"{2**a} of {2**b}" for a, b, _ in cases])
     left.set(xlabel="important features", ylabel="hinge loss on S2", ylim=(0, 0.6))

@@ -24,10 +24,10 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     np,
     probes,
+    theory,
     torch,
 )
 
@@ -61,8 +61,8 @@ figure = Experiment(
 @figure.trial
 def run(config, recorder):
     known = data.endless_parity_prompts(config.dim, config.gamma, whole=True)
-    inside = measures.inside(known.tasks, IMPORTANT)
-    share = config.rare * measures.rare_share_bound(config.dim, config.gamma)
+    inside = theory.icl_scale.both_important(known.tasks, IMPORTANT)
+    share = config.rare * theory.icl_scale.rare_share_bound(config.dim, config.gamma)
     weights = known.weights * torch.where(inside, (1 - share), share)
     weights = weights / torch.where(inside, known.weights[inside].sum(), known.weights[~inside].sum())
     net = nets.parity_heads(
@@ -77,9 +77,11 @@ def run(config, recorder):
 
     prompts = data.TensorData((known.x, known.y), dtype=config.dtype, name="parities")
     learner = learners.Supervised(
-        net, loss=lambda forward, batch: objectives(forward, batch).sum(),  # copies do not see one another
-        optimizer=learners.within(learners.adam(config.lr), "signs", 1.0), steps_per_batch=config.measure_every,
-    )  # fmt: skip
+        net,
+        loss=lambda forward, batch: objectives(forward, batch).sum(),  # copies do not see one another
+        optimizer=learners.with_bounded_parameter(learners.adam(config.lr), "signs", 1.0),
+        steps_per_batch=config.measure_every,
+    )
 
     def best(module, x):
         f = module(x).detach()
@@ -92,14 +94,14 @@ def run(config, recorder):
             "margin/greatest": least.max(), "margin/unit_norm": (least / norms.sqrt()).max(),
             "share_right": (least > 0).double().mean()}  # fmt: skip
         for part, rows in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{part}"] = measures.mean_hinge(margins.cpu(), known.weights, rows).item()
+            found[f"hinge/{part}"] = theory.icl_scale.mean_hinge(margins.cpu(), known.weights, rows).item()
         return {name: float(value) for name, value in found.items()}
 
     watching = [probes.Measure(best, every=config.measure_every, inputs=prompts.train[0])]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
     d, bits = config.dim, int(np.log2(config.dim))
-    recorder.log({"theorem/norm": measures.binary_heads_norm(d, bits, config.gamma),
-        "theorem/hinge": measures.small_model_hinge(d, IMPORTANT)}, step=config.steps)  # fmt: skip
+    recorder.log({"theorem/norm": theory.icl_scale.binary_heads_norm(d, bits, config.gamma),
+        "theorem/hinge": theory.icl_scale.small_model_hinge(d, IMPORTANT)}, step=config.steps)  # fmt: skip
 
 
 @figure.cost

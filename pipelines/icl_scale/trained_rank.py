@@ -23,9 +23,9 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     probes,
+    theory,
     torch,
 )
 
@@ -80,8 +80,8 @@ def run(config, recorder):
         len(values), config.width, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
     )
     learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.by_step(
-            learners.adam(config.lr, config.weight_decay), learners.cosine(config.steps)
+        net, loss="half_mse", optimizer=learners.scheduled_by_step(
+            learners.adam(config.lr, config.weight_decay), learners.cosine_schedule(config.steps)
         ),
     )  # fmt: skip
     close = probes.Measure(closeness(config, covariance), config.measure_every, inputs=prompts.test[0][:1])
@@ -92,24 +92,26 @@ def run(config, recorder):
     for noise in NOISES:
         z = data.prompt_means(w.expand(config.prompts, -1), covariance, config.shown,
             data.stream(config.streams.data, "evaluation"), noise=noise)  # fmt: skip
-        errors = measures.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
-        v = measures.inverse_factors(values, config.length, config.width)
-        found |= {f"error/{noise:g}": errors.mean().item(),
-            f"closed/{noise:g}": measures.direction_errors(values, v, task(config), config.shown, noise)}  # fmt: skip
-    slope = measures.noise_slope(v, values, config.shown)
+        errors = theory.icl_scale.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
+        v = theory.icl_scale.inverse_factors(values, config.length, config.width)
+        found |= {
+            f"error/{noise:g}": errors.mean().item(),
+            f"closed/{noise:g}": theory.icl_scale.direction_errors(values, v, task(config), config.shown, noise),
+        }
+    slope = theory.icl_scale.noise_slope(v, values, config.shown)
     recorder.log(found | {"slope": (found["error/4"] - found["error/0"]) / 4, "slope/closed": slope},
         step=config.steps)  # fmt: skip
 
 
 def closeness(config: RankConfig, covariance: Any) -> Any:
     """How far weights are from the closed form of their rank, in loss and as a matrix."""
-    values, _ = measures.descending_eigen(covariance)
-    best = measures.optimal_product(covariance, config.length, config.width)
-    least = measures.least_loss(values, config.length, config.width)
+    values, _ = theory.icl_scale.descending_eigen(covariance)
+    best = theory.icl_scale.optimal_product(covariance, config.length, config.width)
+    least = theory.icl_scale.least_loss(values, config.length, config.width)
 
     def found(module, x):
         P = module.net.product().detach().cpu().double()
-        reached = measures.pretraining_loss(P, covariance, config.length).item() - values.sum().item() / 2
+        reached = theory.icl_scale.pretraining_loss(P, covariance, config.length).item() - values.sum().item() / 2
         return {"excess_ratio": (reached - least) / -least, "product_error": ((P - best).norm() / best.norm()).item()}
 
     return found

@@ -6,7 +6,7 @@ with its expectation: 1/sqrt(1 + v^2), v = sqrt(D/n)/(2 gamma sqrt(k)). The pape
 within 0.005 of the prediction, so that 1 - cos is compared.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, at_least, bars, below, between, measures, np
+from featurelab.pipelines import CATEGORIES, Experiment, at_least, bars, below, between, np, theory
 from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
 
@@ -36,7 +36,9 @@ figure.cost(cost)
 
 def predicted(runs, n):
     patterns, size = (int(runs.values(name)[0]) for name in ("patterns", "size"))
-    return measures.predicted_cosine(n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2)
+    return theory.input_structure.predicted_cosine(
+        n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2
+    )
 
 
 def missing(runs, n, step=2):

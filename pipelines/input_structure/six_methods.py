@@ -8,7 +8,7 @@ Rows "one step" and "two steps" train heads on the neurons as they are then; the
 `step_artefact`. A threshold on the number of patterns is right on 84.4% of the samples with structure.
 """
 
-from featurelab.pipelines import Experiment, above, at_least, at_most, below, between, measures
+from featurelab.pipelines import Experiment, above, at_least, at_most, below, between, theory
 from featurelab.pipelines.input_structure.comparison import (
     AXIS,
     SEEDS,
@@ -91,7 +91,9 @@ def all_found(runs):
 
 def predicted(runs):
     n, patterns, size = (int(runs.values(name)[0]) for name in ("n_train", "patterns", "size"))
-    return measures.predicted_cosine(n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2)
+    return theory.input_structure.predicted_cosine(
+        n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2
+    )
 
 
 @figure.claim("c04_as_predicted", paper="> 0.99", where="Chapter 2",

@@ -13,9 +13,9 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
-    measures,
     np,
     randint,
+    theory,
     torch,
 )
 from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed
@@ -40,18 +40,18 @@ def run(config, recorder):
     def found(net, Z, theta):
         errors, prediction, kappa = followed(net, Z, theta)
         loops = torch.arange(len(errors)).to(errors)[:, None]
-        ours = measures.paper_bound(loops, kappa)
-        known = [measures.competitor_bound(t, config.n_train, config.dim) for t in range(len(errors))]
+        ours = theory.looped_transformer.prediction_bound(loops, kappa)
+        known = [theory.looped_transformer.gatmiry_bound(t, config.n_train, config.dim) for t in range(len(errors))]
         theirs = torch.tensor(known, dtype=errors.dtype).to(ours)[:, None]
-        keep = measures.resolved(errors)[1:]
+        keep = theory.looped_transformer.before_floor(errors)[1:]
         recorder.array(
             "bounds", ours=ours.cpu().numpy(), theirs=theirs[:, 0].cpu().numpy(), error=prediction.cpu().numpy(),
-            kept=measures.resolved(errors).cpu().numpy(),
+            kept=theory.looped_transformer.before_floor(errors).cpu().numpy(),
         )  # fmt: skip
         return {
             "ratio/ours": (prediction / ours)[1:][keep].max().item(),
             "ratio/theirs": (ours / theirs)[1:].max().item(),
-            "share_of_needed": config.n_train / measures.competitor_needs(1, config.dim),
+            "share_of_needed": config.n_train / theory.looped_transformer.gatmiry_least_examples(1, config.dim),
         }
 
     evaluate(learners.Measurement(block(config), found), drawn(config), config, recorder)

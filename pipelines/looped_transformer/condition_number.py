@@ -15,9 +15,9 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
-    measures,
     np,
     randint,
+    theory,
 )
 from featurelab.pipelines.looped_transformer.convergence import PAPER
 from featurelab.pipelines.looped_transformer.prompts import PromptConfig
@@ -56,10 +56,10 @@ def run(config, recorder):
     found = []
     for start in range(0, config.prompts, config.at_once):
         count = min(config.at_once, config.prompts - start)
-        X = data.regressors(
+        X = data.prompt_examples(
             count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}"
         )  # fmt: skip
-        found.append(measures.condition_number(X).numpy())
+        found.append(theory.looped_transformer.condition_number(X).numpy())
     kappa = np.concatenate(found)
     mean = float(kappa.mean())
     recorder.log({"condition_number": mean, "over_one": mean - 1, "condition_number/median": np.median(kappa)}, step=0)
@@ -103,7 +103,7 @@ def suffice(runs):
 def limits(runs):
     return {
         f"n = {c} d": runs.final("condition_number", dim=DIMS[-1], n_train=c * DIMS[-1])
-        / measures.marchenko_pastur_condition(c)
+        / theory.looped_transformer.marchenko_pastur_condition(c)
         for c in (4, 16)
     }
 
@@ -128,7 +128,7 @@ def dim_panel(runs, axes):
     for c, colour in zip((4, 16), CATEGORIES, strict=False):
         rows = [runs.finals("condition_number", dim=d, n_train=c * d) for d in DIMS]
         band(axis, rows, DIMS, color=colour, marker="o", markersize=3.5, label=f"n = {c} d")
-        axis.axhline(measures.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
+        axis.axhline(theory.looped_transformer.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
     axis.set(xscale="log", xlabel="coordinates d", ylabel="mean κ", ylim=(0, None), xticks=DIMS, xticklabels=DIMS)
     axis.minorticks_off()
     axis.legend(loc="center right")

@@ -62,7 +62,7 @@ def train(config: DomainConfig, recorder: Any) -> None:
         net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
         strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixed(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
+        change=learners.mixup(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
     )  # fmt: skip
     average = [learners.DenseAverage(task.validation, every=config.average_every)] * (config.algorithm == "swad")
     parts = {"id": task.validation, "ood": task.test}

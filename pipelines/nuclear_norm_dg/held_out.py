@@ -102,7 +102,7 @@ def train(config: PicturesConfig, recorder: Any) -> None:
         net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
         strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixed(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
+        change=learners.mixup(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
     )  # fmt: skip
     average = learners.DenseAverage(
         (torch.empty(0), torch.empty(0)), every=config.average_every,
@@ -137,7 +137,7 @@ def pictures(config) -> Any:
         agreements = {name: float(name) * tied for name in names}
         found = data.painted_digits(agreements, config.edge, seed=config.streams.data)
     else:
-        names = data.source(config.dataset).domains
+        names = data.dataset_source(config.dataset).domains
         found = data.public_domains(config.dataset, config.edge)
     return data.HeldOutDomain(
         found, names[config.held_out], share=config.share, batch_size=config.batch_size,
@@ -150,7 +150,7 @@ def network(config) -> Any:
     classes = BENCHMARKS[config.dataset].classes
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "resnet50":
-        return nets.fixed_statistics(nets.pretrained_resnet50(classes, **same))
+        return nets.freeze_statistics(nets.pretrained_resnet50(classes, **same))
     widths = (config.width // 4, config.width // 2, config.width)
     stem: Any = "imagenet" if config.edge > 32 else "small"
     net: Any = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)

@@ -24,7 +24,7 @@ def begin(ctx: typer.Context) -> None:
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
     """List the public datasets and whether they are here."""
-    rows = [_described(source) for source in datasets.available()]
+    rows = [_described(source) for source in datasets.available_datasets()]
     if as_json:
         showing.emit(rows)
     else:
@@ -34,14 +34,14 @@ def data_list(as_json: Json = False) -> None:
 @app.command("fetch")
 def data_fetch(name: str) -> None:
     """Download a public dataset into the cache."""
-    _about_data(datasets.fetch, name)
+    _about_data(datasets.fetch_dataset, name)
     tell(f"{name} is here")
 
 
 @app.command("check")
 def data_check(name: str, as_json: Json = False) -> None:
     """Check that a public dataset is here, and say what it holds."""
-    said = _about_data(datasets.check, name)
+    said = _about_data(datasets.check_dataset, name)
     if as_json:
         showing.emit(said)
     for split, found in said["splits"].items():
@@ -52,7 +52,7 @@ def data_check(name: str, as_json: Json = False) -> None:
 
 
 def _about_data(action: Callable[[str], Any], name: str) -> Any:
-    known = [source.name for source in datasets.available()]
+    known = [source.name for source in datasets.available_datasets()]
     if name not in known:
         raise unknown("dataset", name, known)
     try:
@@ -63,7 +63,7 @@ def _about_data(action: Callable[[str], Any], name: str) -> Any:
 
 def _described(source: Any) -> dict[str, Any]:
     try:
-        datasets.require(source.name)
+        datasets.require_dataset(source.name)
         here = True
     except datasets.DatasetRefused as refused:
         tell(f"featurelab: {line(str(refused))}")
