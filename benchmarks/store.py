@@ -60,7 +60,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
 
     from benchmarks._nothing import curves
     from featurelab.tracking.provenance import config_hash
-    from featurelab.tracking.store.store import sqlite_path
+    from featurelab.tracking.store.addresses import sqlite_path
 
     # spread over all first digits, as MLflow's own ids are: by them a server is asked for its runs
     ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from featurelab.modules import data, decoding, language, learners, measures, nets, probes
+from featurelab.modules import data, decoding, language, learners, measures, nets, probes, theory
 
 if TYPE_CHECKING:
     import matplotlib as mpl
@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     import torch
     from matplotlib import colors
     from scipy import stats
+
+    from featurelab.tracking import Recorder
 else:
 
     class Library:
-        """Stands for a module, which is imported when one of its attributes is first used."""
+        """Stands for a module, or for a class in it, which is imported when one of its attributes is first used."""
 
-        def __init__(self, name: str) -> None:
-            self._name = name
+        def __init__(self, module: str, name: str = "") -> None:
+            self._module, self._class = module, name
 
         def __getattr__(self, attribute: str) -> Any:
-            value = getattr(importlib.import_module(self._name), attribute)
+            target = importlib.import_module(self._module)
+            value = getattr(getattr(target, self._class) if self._class else target, attribute)
             setattr(self, attribute, value)
             return value
 
@@ -41,9 +44,11 @@ else:
     pl = Library("pytorch_lightning")
     stats = Library("scipy.stats")
     torch = Library("torch")
+    Recorder = Library("featurelab.tracking", "Recorder")  # imports MLflow, and figures need it for annotations only
 
 __all__ = [
     "Field",
+    "Recorder",
     "colors",
     "data",
     "decoding",
@@ -57,5 +62,6 @@ __all__ = [
     "pl",
     "probes",
     "stats",
+    "theory",
     "torch",
 ]

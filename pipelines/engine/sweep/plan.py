@@ -63,7 +63,8 @@ class Plan(BaseModel):
 
     def config(self, index: int) -> Config:
         """The config of a trial; raises `RequestError` if the experiment does not accept its values."""
-        return self.declared.preset(self.scale).read(self.configs[index])
+        preset: Config = self.declared.preset(self.scale)
+        return preset.read(self.configs[index])
 
     def but(self, **changes: Any) -> "Plan":
         """This plan with some fields changed."""

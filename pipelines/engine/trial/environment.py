@@ -97,8 +97,8 @@ def input_digests(experiment: Experiment, config: Config) -> dict[str, str]:
         for part, digest in language.model_digests(name).items():
             digests[f"{part} of {name}"] = digest[:DIGITS]
     for name in cost.data:
-        if data.source(name).texts:
-            for split, facts in data.check(name)["splits"].items():
+        if data.dataset_source(name).texts:
+            for split, facts in data.check_dataset(name)["splits"].items():
                 digests[f"{name}, {split}"] = facts["digest"][:DIGITS]
     return digests
 

@@ -84,7 +84,7 @@ class LineConfig(Config):
 
 lines = Experiment(
     name="hostile/lines",
-    figure="Fig. 1",
+    figures=("Fig. 1",),
     title="straight lines",
     laptop=LineConfig(),
     paper=LineConfig(),
@@ -183,7 +183,7 @@ def swept(original: tuple[Commands, Path, str, list[str]], monkeypatch: pytest.M
         (home / name).unlink(missing_ok=True)
     shutil.rmtree(home / "mlruns")
     shutil.copy(home / "kept.db", home / "mlflow.db")
-    monkeypatch.setattr("featurelab.tracking.store.store._files", {})  # this other file is what we mean
+    monkeypatch.setattr("featurelab.tracking.store.connection._opened", {})  # this other file is what we mean
     shutil.copytree(home / "kept", home / "mlruns")
     return Swept(commands, store, sweep, ids)
 
