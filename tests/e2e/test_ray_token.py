@@ -26,8 +26,7 @@ def test_a_driver_without_the_token_is_told_so_in_one_line(
     driver = featurelab.elsewhere(tmp_path / "desk", HOME=str(home), **soon, **shown)
     said = driver("sweep", "neural_feature_ansatz/init_scale", *OVER_TINY, "--address", guarded.address, code=2)
     assert said.err == (
-        f"featurelab: the Ray cluster at {guarded.address} needs its token "
-        "in ~/.ray/auth_token or RAY_AUTH_TOKEN\n"
+        f"featurelab: the Ray cluster at {guarded.address} needs its token in ~/.ray/auth_token or RAY_AUTH_TOKEN\n"
     )
     assert said.out == ""
     assert not list((tmp_path / "desk").iterdir())
