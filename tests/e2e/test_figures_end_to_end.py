@@ -114,7 +114,7 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
     assert re.fullmatch(r"charts: http://127.0.0.1:5000/#/experiments/\d+/runs\?searchFilter=.*" + sweep + ".*", charts)
     assert re.fullmatch(r"parallel coordinates: http.*&viewStateShareKey=sweep-\w+", axes)
     assert all("workflowType=machine_learning" in link and len(link) < 250 for link in (charts, axes))
-    assert served == "MLflow: nothing serves MLflow's pages here: featurelab ui does"
+    assert served == "MLflow: its pages are not served on this machine: run featurelab ui"
     assert counts == "1 holds, 1 fails, 0 undecided, 0 untested"
     assert re.fullmatch(r"all verdicts: http://127.0.0.1:5000/#/experiments/\d+/runs\?viewStateShareKey=\S+", verdicts)
 
