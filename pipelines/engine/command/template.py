@@ -8,6 +8,7 @@ from featurelab.pipelines import (
     Config,
     Experiment,
     Field,
+    Recorder,
     above,
     choice,
     curves,
@@ -52,7 +53,7 @@ figure = Experiment(
 #     rows = datasets.load_dataset("name", split="train").with_format("numpy")
 #     x, y = rows["features"], rows["label"]
 # For larger data, give `fit` a DataLoader instead of `task`. See docs/own_data.md of featurelab.
-def samples(config):
+def samples(config: FigureNameConfig):
     rng = np.random.default_rng(config.streams.data)
     y = rng.integers(2, size=1000)
     x = rng.normal(size=(1000, 64))
@@ -62,7 +63,7 @@ def samples(config):
 
 # One run. The recorder stores what is measured; nothing here is about Ray or MLflow.
 @figure.trial
-def train(config, recorder):
+def train(config: FigureNameConfig, recorder: Recorder) -> None:
     x, y = samples(config)
     seen, unseen = (x[: config.n_train], y[: config.n_train]), (x[-500:], y[-500:])
     order = config.streams.order
@@ -80,15 +81,15 @@ def train(config, recorder):
 
 # An estimate of what a trial needs: `run --dry-run` shows it.
 @figure.cost
-def cost(config):
+def cost(config: FigureNameConfig):
     sizes = {"dim": 64, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 
 
 # A claim: a sentence, and what to measure for it on the trials of one seed. `expect` says which values confirm the
-# sentence, and `paper=` gives the published number. The verdict is about the mean over seeds. If a claim is known not to
-# hold, `known.toml` in the same folder says so, and why; `featurelab known --write` writes the numbers.
+# sentence, and `paper=` gives the published number. The verdict is about the mean over seeds. If a claim is known not
+# to hold, `known.toml` in the same folder says so and why; `featurelab known --write` writes its numbers.
 @figure.claim("more_samples_help", says="test accuracy is higher with 256 training samples than with 32 (difference)",
               expect=above(0), origin="ours")
 def more_samples_help(runs):

@@ -39,7 +39,7 @@ def test_what_a_trial_gets_is_shared_out_to_its_workers(asked, shared):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"gpus": 1.5}, "--gpus-per-trial 1.5: a trial has a share of one GPU, or a worker on each of several"),
+        ({"gpus": 1.5}, "--gpus-per-trial 1.5: a trial has a share of one GPU, or one worker on each of several GPUs"),
         ({"gpus": 4, "workers": 2}, "--gpus-per-trial 4 --workers-per-trial 2: a trial has a share of one GPU"),
         ({"gpus": 1, "workers": 2}, "--gpus-per-trial 1 --workers-per-trial 2: a trial has a share of one GPU"),
         ({"gpus": -1}, "--gpus-per-trial -1 must not be below 0"),
