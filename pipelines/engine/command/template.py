@@ -36,12 +36,18 @@ class FigureNameConfig(Config):
 # A figure is a sweep. `laptop` and `paper` are two presets of the settings. `grid` has the axes of the figure, seeds
 # included, and `sweep_axes` those that one would search. At the sizes in `small`, the whole grid runs in seconds.
 figure = Experiment(
-    name="template/figure_name", figures=("Fig. 1",),
+    name="template/figure_name",
+    figures=("Fig. 1",),  # each figure and table of the paper that this makes; leave it out for a figure of your own
     title="Figure name: test accuracy against the number of training samples",
-    caption="Lines are means over seeds, bands their range.", laptop=FigureNameConfig(),
-    paper=FigureNameConfig(width=1024, epochs=300), grid={"n_train": [32, 256], "seed": [0, 1, 2]},
+    caption="Lines are means over seeds, bands their range.",
+    laptop=FigureNameConfig(),
+    paper=FigureNameConfig(width=1024, epochs=300),
+    grid={"n_train": [32, 256], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 256), "weight_decay": loguniform(1e-4, 1e-1)},
-    metric="accuracy/test", mode="max", minutes=0.2, small={"width": 16, "epochs": 10},
+    metric="accuracy/test",
+    mode="max",
+    minutes=0.2,
+    small={"width": 16, "epochs": 10},
 )
 
 
@@ -87,11 +93,16 @@ def cost(config: FigureNameConfig):
     return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 
 
-# A claim: a sentence, and what to measure for it on the trials of one seed. `expect` says which values confirm the
-# sentence, and `paper=` gives the published number. The verdict is about the mean over seeds. If a claim is known not
-# to hold, `known.toml` in the same folder says so and why; `featurelab known --write` writes its numbers.
-@figure.claim("more_samples_help", says="test accuracy is higher with 256 training samples than with 32 (difference)",
-              expect=above(0), origin="ours")
+# A claim: a sentence that makes sense alone, and what to measure for it on the trials of one seed. `expect` says which
+# values confirm the sentence, and `paper=` gives the published number. The verdict is about the mean over seeds. What
+# was found is in `known.toml` beside this file: `featurelab known --write` writes it from stored verdicts, and you add
+# the reasons.
+@figure.claim(
+    "more_samples_help",
+    says="test accuracy is higher with 256 training samples than with 32 (difference)",
+    expect=above(0),
+    origin="ours",
+)
 def more_samples_help(runs):
     return runs.final("accuracy/test", n_train=256) - runs.final("accuracy/test", n_train=32)
 
