@@ -39,7 +39,7 @@ def show(name: Name, scale: AtScale = "laptop", as_json: Json = False) -> None:
     out.print(f"{experiment.name}: {experiment.figure}{published}. {experiment.title}", markup=False)
     fields = [list(row.values()) for row in description["fields"]]
     grid = [[axis, str(values)] for axis, values in description["grid"].items()]
-    out.print(terminal.pairs_table("settings", ["name", "value", "meaning"], fields, whole=["name"]))
+    out.print(terminal.pairs_table("settings", ["name", "value", "meaning"], fields, unbroken=["name"]))
     out.print(terminal.pairs_table("grid", ["axis", "values"], grid))
     out.print(terminal.pairs_table("sweep axes", ["axis", "domain"], list(description["sweep_axes"].items())))
     out.print(terminal.claim_table(description["claims"]))

@@ -94,7 +94,7 @@ def experiment_table(experiments: "Sequence[Experiment]") -> Table:
         for e in experiments
     ]
     return _table(
-        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, whole=["experiment (* headline)"]
+        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, unbroken=["experiment (* headline)"]
     )
 
 
@@ -107,7 +107,7 @@ def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for c in claims
     ]
-    return _table("claims", ["documented", "claim"], rows, whole=["documented", "claim"])
+    return _table("claims", ["documented", "claim"], rows, unbroken=["documented", "claim"])
 
 
 def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
@@ -126,7 +126,7 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
         reason = f"[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
         mark = f"[bold]otherwise than documented: {v.documented}[/bold]" if v.surprising else ""
         rows.append([_cell(v.status), _entry(v.id + origin, _plain(v.statement), _facts(facts), mark, reason)])
-    return _table(title, ["verdict", "claim"], rows, whole=["verdict", "claim"])
+    return _table(title, ["verdict", "claim"], rows, unbroken=["verdict", "claim"])
 
 
 def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
@@ -142,7 +142,7 @@ def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
         ]
         for trial in trials[:most]
     ]
-    return _table(title, ["status", f"{metric}{at}", "trial"], rows, whole=["status", "trial"])
+    return _table(title, ["status", f"{metric}{at}", "trial"], rows, unbroken=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:
@@ -161,16 +161,18 @@ def plan_table(needs: Mapping[str, Any]) -> Table:
     return pairs_table(f"{needs['experiment']} at {needs['scale']} scale", ["needs", ""], rows)
 
 
-def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
-    """A table of any values; words in the columns `whole`, such as ids, are not broken."""
-    return _table(title, columns, [[_cell(value) for value in row] for row in rows], whole)
+def pairs_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()
+) -> Table:
+    """A table of any values; words in the columns `unbroken`, such as ids, are not wrapped."""
+    return _table(title, columns, [[_cell(value) for value in row] for row in rows], unbroken)
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()) -> Table:
     table = Table(title=_plain(title), title_justify="left", pad_edge=False)
     for place, column in enumerate(columns):
         words = [word for row in rows for word in Text.from_markup(str(row[place])).plain.split()]
-        least = max(map(len, words), default=None) if column in whole else None
+        least = max(map(len, words), default=None) if column in unbroken else None
         table.add_column(_plain(column), overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*map(str, row))

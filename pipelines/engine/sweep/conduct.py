@@ -26,7 +26,7 @@ from featurelab.pipelines.engine.sweep.records import JUDGING, end_sweep, how_tr
 from featurelab.pipelines.engine.sweep.reports import Reports
 from featurelab.pipelines.engine.sweep.settle import settle
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.trial.signals import Enough, Held, as_exception, held_back, last_line, raised
+from featurelab.pipelines.engine.trial.signals import Enough, HeldSignals, as_exception, held_back, last_line, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.journal import Busy
 from featurelab.tracking.outbox.locks import exclusive_lock
@@ -100,7 +100,7 @@ class RunningSweeps:
         outbox: Path,
         title: str,
         on_sweep_end: OnSweepEnd,
-        signals: Held,
+        signals: HeldSignals,
     ) -> None:
         self.sweeps, self.store, self.outbox = sweeps, store, outbox
         self.title = title or sweeps[0].plan.experiment.partition("/")[2]

@@ -21,12 +21,12 @@ OURS = "featurelab"  # the key of our part of a checkpoint
 LEAST_SHARE = 20  # after a save that took s seconds, none follows for at least 20 s
 
 
-def begin(owner: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
+def begin(keeper: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
     """The callback for the next fit of the trial, and the checkpoint to resume from, if there is one."""
-    content = owner.begin(fitted)
+    content = keeper.begin(fitted)
     if content is None and checkpoint_seconds() == float("inf"):
         return None, None
-    return Checkpointing(owner, fitted), content
+    return Checkpointing(keeper, fitted), content
 
 
 class Checkpointing(pl.Callback):
@@ -35,8 +35,8 @@ class Checkpointing(pl.Callback):
     Must be the first callback: it saves, and restores the random generators, before other callbacks begin an epoch.
     """
 
-    def __init__(self, owner: Keeper, fitted: str) -> None:
-        self.owner, self.fit, self.fitted = owner, owner.fits, fitted
+    def __init__(self, keeper: Keeper, fitted: str) -> None:
+        self.keeper, self.fit, self.fitted = keeper, keeper.fits, fitted
         self._pause = checkpoint_seconds()
         self._saving = False
         self._refused = False
@@ -91,26 +91,26 @@ class Checkpointing(pl.Callback):
 
     def _refuse(self, reason: str) -> None:
         self._refused = True
-        self.owner.note(resumable=f"no: {reason}"[:500])
+        self.keeper.note(resumable=f"no: {reason}"[:500])
 
     def _save(self, trainer: pl.Trainer) -> None:
-        began, taken, recorder = time.monotonic(), now(), self.owner.recorder
+        began, saved_at, recorder = time.monotonic(), now(), self.keeper.recorder
         self._saving = True
         try:
             if recorder is None:
                 trainer.save_checkpoint(Path(f"{TRAINING}.ckpt"))  # only the first rank writes, but all must call this
                 return
-            number = self.owner.number + 1
+            number = self.keeper.number + 1
             with recorder.files() as root:
                 path = root / TRAINING / f"{number % GENERATIONS}.ckpt"
                 path.parent.mkdir()
                 trainer.save_checkpoint(path)
                 torch.load(path, weights_only=True, mmap=True)
                 label = Label(
-                    number, self.fit, self.fitted, taken, trainer.current_epoch, trainer.global_step, digest(path)
+                    number, self.fit, self.fitted, saved_at, trainer.current_epoch, trainer.global_step, digest(path)
                 )
                 path.with_suffix(".json").write_text(json.dumps(asdict(label)))
-            self.owner.number, self.owner.saved = number, True
+            self.keeper.number, self.keeper.saved = number, True
         except OSError:  # a full disk: the fit continues; the other ranks wait for this one
             if trainer.world_size > 1:
                 trainer.strategy.barrier()
@@ -122,7 +122,7 @@ class Checkpointing(pl.Callback):
             self._saving = False
             self._last = time.monotonic()
             self._pause = max(self._pause, LEAST_SHARE * (self._last - began))
-            while now() <= taken:  # so that whatever is recorded from here on is later than the checkpoint
+            while now() <= saved_at:  # so that whatever is recorded from here on is later than the checkpoint
                 time.sleep(0.001)
 
 

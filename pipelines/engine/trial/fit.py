@@ -16,7 +16,7 @@ from featurelab.tracking.lines import line
 if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback
 
-    from featurelab.pipelines.engine.trial.given import Given
+    from featurelab.pipelines.engine.trial.fit_data import FitData
     from featurelab.tracking import Recorder
 
 
@@ -53,7 +53,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
 
 def fit(
     learner: "pl.LightningModule",
-    data: "Given",
+    data: "FitData",
     config: Config,
     recorder: "Recorder",
     *,
@@ -74,13 +74,13 @@ def fit(
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
     from featurelab.pipelines.engine.trial.checkpoint import current_keeper
     from featurelab.pipelines.engine.trial.checkpoint_callback import begin
-    from featurelab.pipelines.engine.trial.given import Naming, as_data, explained, identity, name_data
+    from featurelab.pipelines.engine.trial.fit_data import Naming, as_data, explained, identity, name_data
 
-    given = as_data(data, learner, config)
-    digest = name_data(given, recorder) or identity(given)
-    naming = [Naming(recorder)] if not hasattr(given, "digest") else []
+    datamodule = as_data(data, learner, config)
+    digest = name_data(datamodule, recorder) or identity(datamodule)
+    naming = [Naming(recorder)] if not hasattr(datamodule, "digest") else []
     keeper, saving, resumed = current_keeper(), None, None
-    if keeper and (inexact := getattr(given, "inexact", "")):
+    if keeper and (inexact := getattr(datamodule, "inexact", "")):
         keeper.begin("")
         keeper.note(resumable=f"no: {inexact}")
     elif keeper:
@@ -99,7 +99,7 @@ def fit(
             last = _written(resumed, Path(folder) / "from.ckpt")
             if last:  # otherwise Lightning would convert, and round, the weights that it has restored
                 trainer.precision_plugin.convert_module(learner)
-            trainer.fit(learner, datamodule=given, ckpt_path=last, weights_only=True if last else None)
+            trainer.fit(learner, datamodule=datamodule, ckpt_path=last, weights_only=True if last else None)
     except SystemExit as end:  # Lightning turns Ctrl-C into it; otherwise the scheduler or the trial has raised it
         if isinstance(end.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -117,24 +117,24 @@ def fit(
 
 def evaluate(
     learner: "pl.LightningModule",
-    data: "Given",
+    data: "FitData",
     config: Config,
     recorder: "Recorder",
     *,
     step: int = 0,
 ) -> None:
     """Run the learner's test step on the training data, and record what it logs at `step`; `data` as for `fit`."""
-    from featurelab.pipelines.engine.trial.given import as_data, explained, name_data, name_loader
+    from featurelab.pipelines.engine.trial.fit_data import as_data, explained, name_data, name_loader
 
-    given = as_data(data, learner, config)
-    named = name_data(given, recorder)
+    datamodule = as_data(data, learner, config)
+    named = name_data(datamodule, recorder)
     trainer = trainer_for(config, inference_mode=False)
     if not named:  # somebody else's data module, which makes its loader in its setup
-        given.prepare_data()
-        given.setup("fit")
-    loader = given.train_dataloader()
+        datamodule.prepare_data()
+        datamodule.setup("fit")
+    loader = datamodule.train_dataloader()
     if not named:
-        name_loader(type(given).__name__, loader, recorder)
+        name_loader(type(datamodule).__name__, loader, recorder)
     with explained():
         (values,) = trainer.test(learner, dataloaders=loader, verbose=False)
     recorder.log(values, step=step)

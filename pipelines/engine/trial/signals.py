@@ -119,7 +119,7 @@ def raised(error: Callable[[int], BaseException] = as_exception) -> Iterator[lis
         sys.unraisablehook = previous_hook
 
 
-class Held:
+class HeldSignals:
     """Signals that wait, except inside `let_through`."""
 
     def __init__(self) -> None:
@@ -154,12 +154,12 @@ class Held:
 
 
 @contextmanager
-def held_back() -> Iterator[Held]:
+def held_back() -> Iterator[HeldSignals]:
     """Inside, the first signal to end waits until the block is done; a second one does not wait."""
-    held = Held()
-    with _handled(ENDING, held.handler):
-        yield held
-    held.pass_on()
+    signals = HeldSignals()
+    with _handled(ENDING, signals.handler):
+        yield signals
+    signals.pass_on()
 
 
 def kill_descendants() -> None:

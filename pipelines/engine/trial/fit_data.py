@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = torch.Tensor | np.ndarray
     Pair = tuple[Array, Array]
-    Given = TensorData | FewShotPrompts | pl.LightningDataModule | DataLoader[Any] | Pair | tuple[Pair, Pair]
+    FitData = TensorData | FewShotPrompts | pl.LightningDataModule | DataLoader[Any] | Pair | tuple[Pair, Pair]
 
 MISMATCH = re.compile(r"dtype|scalar type|Input type .* should be the same")
 
