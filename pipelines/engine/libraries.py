@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 from featurelab.modules import data, decoding, language, learners, measures, nets, probes, theory
 
 if TYPE_CHECKING:
-    import matplotlib as mpl
     import numpy as np
     import pytorch_lightning as pl
     import torch
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from scipy import stats
 
     from featurelab.tracking import Recorder
+
+    mpl: Any  # its type stubs lack `cycler`
 else:
 
     class Library:

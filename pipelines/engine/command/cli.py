@@ -1,6 +1,7 @@
 """The `featurelab` command: its name, its help, and the list of its subcommands."""
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
@@ -27,7 +28,7 @@ app = typer.Typer(
 )
 
 # In the order in which the help shows them. To add a command, write its function and name it here.
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "list": catalogue.list_,
     "show": catalogue.show,
     "run": run.run,
