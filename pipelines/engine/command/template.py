@@ -88,9 +88,16 @@ def train(config: FigureNameConfig, recorder: Recorder) -> None:
 # An estimate of what a trial needs: `run --dry-run` shows it.
 @figure.cost
 def cost(config: FigureNameConfig):
-    sizes = {"dim": 64, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
-    steps = config.epochs * -(-config.n_train // config.batch_size)
-    return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
+    return mlp_cost(
+        dim=64,
+        width=config.width,
+        hidden=2,
+        outputs=2,
+        n_train=config.n_train,
+        batch_size=config.batch_size,
+        steps=config.epochs * -(-config.n_train // config.batch_size),
+        measures=config.epochs // 2,
+    )
 
 
 # A claim: a sentence that makes sense alone, and what to measure for it on the trials of one seed. `expect` says which
