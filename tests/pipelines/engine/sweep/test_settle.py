@@ -100,7 +100,7 @@ def test_a_trial_that_the_scheduler_stopped_is_not_blamed_on_its_worker(store, s
     recorder = Recorder(store, runs[0], outbox=tmp_path, flush_seconds=60)
     for step in range(50):
         recorder.log({"loss/test": 1 / (step + 1)}, step)
-    atexit.unregister(recorder._leave)  # as when the process is ended while the trial closes its run
+    atexit.unregister(recorder._close_at_exit)  # as when the process is ended while the trial closes its run
     recorder._sender._stop.set()
     recorder._journal.close()
     trials = settle(plan, sweep_run_id, store, tmp_path, Told(stopped={0}))
