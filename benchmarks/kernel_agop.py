@@ -5,7 +5,7 @@ at the centres themselves, n = 1000 points in 64 dimensions:
 
     featurelab       measures.kernel_agop: matrix products, blocks of rows
     vmap(jacrev)     torch.func over points, 50 at a time
-    output loop      one autograd.grad an output over all points at once
+    output loop      one autograd.grad for each output over all points at once
 
 Times are medians of interleaved repeats in one process.
 
@@ -105,13 +105,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
-    found = measure(args.repeats)
+    results = measure(args.repeats)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(f"AGOP of a kernel machine: n = {POINTS}, d = {DIM}, {OUTPUTS} outputs, float64, {args.threads} thread(s)")
     print(f"{'':14}{'seconds':>9}{'ratio':>8}")
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(f"{row['method']:14}{row['seconds']:9.3f}{row['ratio']:8.2f}")
 
 
