@@ -1,4 +1,4 @@
-"""Write the generated tables of these pages again, from the declarations and from each system's `known.toml`.
+"""Write the generated tables of these pages from the declarations and from each system's `known.toml`.
 
     python docs/tables.py
 
@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
 NONE = Finding(status="holds")
 Row = Sequence[Any]
 
@@ -57,7 +58,7 @@ def measured(system: str) -> str:
 
 
 def unspecific(system: str) -> str:
-    """The claims that hold, and hold under a control too: where, and why that is as it should be."""
+    """A row for each claim that holds although a control does not break it, with the reason."""
     rows = [
         (f"`{claim.id}`", experiment.figure, _under(finding), claim.unspecific)
         for experiment, claim, finding in _findings(system)
@@ -76,7 +77,7 @@ def failing(system: str) -> str:
 
 
 def verdicts() -> str:
-    """Every claim in a row: what the mean alone would say of it, its verdict, and its verdicts under controls."""
+    """A row for each claim: the verdict by the mean alone, the verdict, and the verdicts under controls."""
     rows = []
     for experiment, claim, finding in _findings(None):
         intervals = named(measurement(finding.measured, finding.ci, claim.expected)[1])
@@ -87,19 +88,31 @@ def verdicts() -> str:
     return table(header, rows)
 
 
-def summary(folder: str = "") -> str:
-    """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
-    rows = []
-    for system in registry.systems():
-        every = [(claim, finding) for _, claim, finding in _findings(system)]
-        claims = [finding for claim, finding in every if claim.kind == "claim"]
-        counts = [sum(finding.status == status for finding in claims) for status in STATUSES]
-        under = [finding.specific for finding in claims if finding.status == "holds" and finding.specific is not None]
-        exact = [finding.status == "holds" for claim, finding in every if claim.kind == "identity"]
-        of = f"{sum(under)} of {len(under)}", f"{sum(exact)} of {len(exact)}"
-        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, *of))
-    header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
-    return table(header, rows)
+def summary() -> str:
+    """The counts of each system."""
+    rows = [(f"[`{system}`]({system}.md)", *_cells(_counts(system))) for system in registry.systems()]
+    return table(["system", *COUNTED], rows)
+
+
+def totals() -> str:
+    """The counts of all systems together, in one row."""
+    columns = zip(*map(_counts, registry.systems()), strict=True)
+    return table(COUNTED, [_cells([sum(column) for column in columns])])
+
+
+def _counts(system: str) -> list[int]:
+    """Claims by status; specific ones and those with controls, of those that hold; identities that hold, and all."""
+    every = [(claim, finding) for _, claim, finding in _findings(system)]
+    claims = [finding for claim, finding in every if claim.kind == "claim"]
+    by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]
+    under = [finding.specific for finding in claims if finding.status == "holds" and finding.specific is not None]
+    exact = [finding.status == "holds" for claim, finding in every if claim.kind == "identity"]
+    return [*by_status, sum(under), len(under), sum(exact), len(exact)]
+
+
+def _cells(counts: Sequence[int]) -> Row:
+    *by_status, specific, controlled, exact, identities = counts
+    return [*by_status, f"{specific} of {controlled}", f"{exact} of {identities}"]
 
 
 def by_number() -> str:
@@ -174,7 +187,7 @@ def pages() -> dict[Path, dict[str, str]]:
     }
     written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts()}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
-    written[ROOT / "README.md"] = {"summary": summary("docs/")}
+    written[ROOT / "README.md"] = {"totals": totals()}
     return written
 
 
