@@ -1,4 +1,4 @@
-"""Write the generated tables of these pages from the declarations and from each system's `known.toml`.
+"""Write the generated tables of these pages again, from the declarations and from each system's `known.toml`.
 
     python docs/tables.py
 
@@ -58,7 +58,7 @@ def measured(system: str) -> str:
 
 
 def unspecific(system: str) -> str:
-    """A row for each claim that holds although a control does not break it, with the reason."""
+    """The claims that hold, and hold under a control too: where, and why that is as it should be."""
     rows = [
         (f"`{claim.id}`", experiment.figure, _under(finding), claim.unspecific)
         for experiment, claim, finding in _findings(system)
@@ -77,7 +77,7 @@ def failing(system: str) -> str:
 
 
 def verdicts() -> str:
-    """A row for each claim: the verdict by the mean alone, the verdict, and the verdicts under controls."""
+    """Every claim in a row: what the mean alone would say of it, its verdict, and its verdicts under controls."""
     rows = []
     for experiment, claim, finding in _findings(None):
         intervals = named(measurement(finding.measured, finding.ci, claim.expected)[1])
@@ -89,19 +89,18 @@ def verdicts() -> str:
 
 
 def summary() -> str:
-    """The counts of each system."""
-    rows = [(f"[`{system}`]({system}.md)", *_cells(_counts(system))) for system in registry.systems()]
+    """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
+    rows = [(f"[`{system}`]({system}.md)", *_in_words(_counts(system))) for system in registry.systems()]
     return table(["system", *COUNTED], rows)
 
 
 def totals() -> str:
-    """The counts of all systems together, in one row."""
-    columns = zip(*map(_counts, registry.systems()), strict=True)
-    return table(COUNTED, [_cells([sum(column) for column in columns])])
+    """The counts of `summary` for all systems together."""
+    return table(COUNTED, [_in_words([sum(column) for column in zip(*map(_counts, registry.systems()), strict=True)])])
 
 
 def _counts(system: str) -> list[int]:
-    """Claims by status; specific ones and those with controls, of those that hold; identities that hold, and all."""
+    """Claims by status; of those that hold the specific ones and those under controls; identities that hold, and all."""
     every = [(claim, finding) for _, claim, finding in _findings(system)]
     claims = [finding for claim, finding in every if claim.kind == "claim"]
     by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]
@@ -110,9 +109,9 @@ def _counts(system: str) -> list[int]:
     return [*by_status, sum(under), len(under), sum(exact), len(exact)]
 
 
-def _cells(counts: Sequence[int]) -> Row:
-    *by_status, specific, controlled, exact, identities = counts
-    return [*by_status, f"{specific} of {controlled}", f"{exact} of {identities}"]
+def _in_words(counts: Sequence[int]) -> list[str]:
+    *by_status, specific, under_controls, exact, identities = counts
+    return [*map(str, by_status), f"{specific} of {under_controls}", f"{exact} of {identities}"]
 
 
 def by_number() -> str:

@@ -47,7 +47,7 @@ SAMPLES = SampleConfig()
 LAPTOP = one_step.UnseenConfig(networks=1)
 
 generators = Experiment(
-    name="alignment_elasticity/generators", figures=("Fig. 2",), title="Training data and unseen classes",
+    name="alignment_elasticity/generators", trains=False, figures=("Fig. 2",), title="Training data and unseen classes",
     caption="Two-dimensional draws of Data 1-3, and unseen classes at e v and R v with the orthogonal projection.",
     laptop=SAMPLES, paper=SAMPLES.but(dim=2048, n_train=8192), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(16, 64, 256)}, metric="moment_error/sphere", minutes=0.1, small={"dim": 8, "n_train": 64},

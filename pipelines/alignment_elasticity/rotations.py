@@ -89,7 +89,7 @@ short = scores.variant(
     grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]}, metric="elasticity/unseen",
 )
 generator = Experiment(
-    name="alignment_elasticity/rotation_generator", figures=("App. K.4",),
+    name="alignment_elasticity/rotation_generator", trains=False, figures=("App. K.4",),
     title="Rotations by QR of I + εM: how far they turn a vector",
     caption="Cosine of v and R v. Points are means over seeds, bars their range; dashed: (1 + ε²d)^(-1/2).",
     laptop=GENERATOR, paper=GENERATOR.but(dim=2048, rotations=300), grid={"seed": [0, 1, 2]},

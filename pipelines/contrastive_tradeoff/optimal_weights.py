@@ -42,7 +42,7 @@ class OptimumConfig(Config):
 PRESET = OptimumConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/optimal_weights", figures=("Prop. 7.3", "Prop. F.8"), part="optimum",
+    name="contrastive_tradeoff/optimal_weights", trains=False, figures=("Prop. 7.3", "Prop. F.8"), part="optimum",
     title="The contrastive loss against the weight of shared features",
     caption="Loss less its least, one line a setting (s, r - s, T), first seed; dots: the least.", laptop=PRESET,
     paper=PRESET.but(samples=400_000), grid={("shared", "private", "tasks"): PROVEN + OTHERS, "seed": [0, 1, 2]},

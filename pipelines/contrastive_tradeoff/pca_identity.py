@@ -41,7 +41,7 @@ class PcaConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/pca_identity", figures=("Thm. 7.1",),
+    name="contrastive_tradeoff/pca_identity", trains=False, figures=("Thm. 7.1",),
     title="The linear contrastive loss and the PCA objective", caption="Dots are seeds.", laptop=PcaConfig(),
     paper=PcaConfig(invariant=20, spurious=12, dim=30, width=16),
     grid={"representation": list(REPRESENTATIONS), "seed": [0, 1, 2]},

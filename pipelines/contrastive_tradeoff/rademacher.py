@@ -44,7 +44,7 @@ class ComplexityConfig(Config):
 PRESET = ComplexityConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/rademacher", figures=("Lemma F.5", "Sec. 7.2.3"),
+    name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.3"),
     title="Rademacher complexity of predictors on representations of T tasks",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET, paper=PRESET.but(draws=20_000),
     grid={"shared": SIZES, "tasks": TASKS, "seed": [0, 1, 2]},

@@ -41,7 +41,8 @@ class XorConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/xor_layout", figures=("Fig. F.1",), title="An optimal representation that makes an XOR",
+    name="contrastive_tradeoff/xor_layout", trains=False, figures=("Fig. F.1",),
+    title="An optimal representation that makes an XOR",
     caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
     paper=XorConfig(turns=120), grid={"seed": [0, 1, 2]},
     sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random",

@@ -52,7 +52,8 @@ PRESET = ChanceConfig()
 WIDTHS = [64, 128, 256, 512]
 
 figure = Experiment(
-    name="deep_neural_collapse/chance_level", figures=("Sec. 5",), title="Correlations between unrelated matrices",
+    name="deep_neural_collapse/chance_level", trains=False, figures=("Sec. 5",),
+    title="Correlations between unrelated matrices",
     caption="Means over seeds; bars from the least to the greatest. Dashed: the paper's chance level.", laptop=PRESET,
     paper=PRESET, grid={"width": WIDTHS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)}, metric="chance/rotation_null", minutes=0.1,

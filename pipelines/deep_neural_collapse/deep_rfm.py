@@ -24,7 +24,7 @@ SEEDS = [0, 1, 2]
 STAGES = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
 
 relu = Experiment(
-    name="deep_neural_collapse/deep_rfm_relu", figures=("Fig. 3", "Fig. 6", "Fig. 1b"),
+    name="deep_neural_collapse/deep_rfm_relu", trains=False, figures=("Fig. 3", "Fig. 6", "Fig. 1b"),
     title="Neural collapse in Deep RFM with ReLU features",
     caption="Lines are means over seeds, bands their range. Right: cosines after the AGOP (one seed; black: -1).",
     laptop=RELU, paper=RELU.but(**PUBLIC, width=1024),

@@ -49,7 +49,7 @@ RIDGES = [0.01, 0.1, 1.0, 10.0]
 SHARES = 11  # points on the segment from a kernel to the optimum
 
 optimum = Experiment(
-    name="deep_neural_collapse/krr_optimum", figures=("Thm. 4.4",),
+    name="deep_neural_collapse/krr_optimum", trains=False, figures=("Thm. 4.4",),
     title="The collapsed kernel is the optimal one for ridge regression",
     caption="One seed. Left: how far random kernels are below the bound. Right: segments to the collapsed kernel.",
     laptop=PRESET, paper=PRESET, grid={"ridge": RIDGES, "seed": [0, 1, 2]},

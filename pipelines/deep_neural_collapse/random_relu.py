@@ -43,7 +43,7 @@ PRESET = ReluConfig()
 WIDTHS = [256, 1024, 4096]
 
 figure = Experiment(
-    name="deep_neural_collapse/random_relu", figures=("Prop. A.1",),
+    name="deep_neural_collapse/random_relu", trains=False, figures=("Prop. A.1",),
     title="Inner products and distances after random ReLU features",
     caption="One seed; bars are standard errors over draws of the weights.", laptop=PRESET, paper=PRESET,
     grid={"width": WIDTHS, "seed": [0, 1, 2]},

@@ -60,7 +60,7 @@ POINTS = [
 ]
 
 figure = Experiment(
-    name="deep_neural_collapse/linearised_layers", figures=("Thm. 4.3",),
+    name="deep_neural_collapse/linearised_layers", trains=False, figures=("Thm. 4.3",),
     title="Convergence to collapse with linearised layers",
     caption="Left and middle: one seed's data. Right: means over seeds against the closed form.", laptop=LAPTOP,
     paper=LAPTOP.but(classes=10, n_train=300, dim=400),

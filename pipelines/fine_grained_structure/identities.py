@@ -44,7 +44,7 @@ class IdentityConfig(Config):
 EXACT = ["closed_form", "total_variance", "nc2_of_one_hot"]
 
 figure = Experiment(
-    name="fine_grained_structure/identities", figures=("App. B",),
+    name="fine_grained_structure/identities", trains=False, figures=("App. B",),
     title="Identities of class distances, and distance ratios before training",
     caption="Left: relative errors of exact identities. Right: MSDR of the input and of random ReLU features.",
     laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": [0, 1, 2]},

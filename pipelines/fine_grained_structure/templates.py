@@ -34,7 +34,7 @@ class TemplateConfig(Config):
 
 
 figure = Experiment(
-    name="fine_grained_structure/templates", figures=("Fig. 4",), title="Templates of class distances",
+    name="fine_grained_structure/templates", trains=False, figures=("Fig. 4",), title="Templates of class distances",
     caption="Divided by their maximum; dark is near. a: same class, b: twin class, over other labels.",
     laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",

@@ -40,7 +40,7 @@ SETTINGS = {4: 47, 3: 97, 5: 23}  # k: p, in the order of the figures
 LABELS = {4: "Fig. 4.2b", 3: "Fig. C.2b", 5: "Fig. C.4b"}
 
 figure = Experiment(
-    name="fourier_circuits/initial_spectra", figures=("Fig. 4.2b", "Fig. C.2b", "Fig. C.4b"),
+    name="fourier_circuits/initial_spectra", trains=False, figures=("Fig. 4.2b", "Fig. C.2b", "Fig. C.4b"),
     title="Maximum normalised power of random embeddings",
     caption="All embeddings of one seed's network, without their means' power. Dashed: expectation in closed form.",
     laptop=PRESET, paper=PRESET,

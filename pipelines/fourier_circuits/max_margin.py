@@ -51,7 +51,8 @@ PRINTED_WIDTHS = {(4, 47): 2944, (3, 97): 1536, (5, 23): 5632}
 PRESET = TheoremConfig()
 
 figure = Experiment(
-    name="fourier_circuits/max_margin", figures=("Thm. 4.9", "Lemma 4.11"), title="The network of the largest margin",
+    name="fourier_circuits/max_margin", trains=False, figures=("Thm. 4.9", "Lemma 4.11"),
+    title="The network of the largest margin",
     caption="Left: margins over gamma* of the built network (both ends over all tuples) and of random ones (greatest).",
     laptop=PRESET, paper=PRESET, grid={("terms", "modulus"): list(TABLE), "seed": [0, 1, 2]},
     sweep_axes={"modulus": choice(3, 5, 7, 11), "width": choice(4, 12, 40, 160)}, metric="margin_error/worst",

@@ -33,7 +33,8 @@ from featurelab.pipelines.gemfilter.geometry import METHODS, SizeConfig, build, 
 FLOPS = 4  # operations of attention for each product that the table counts
 
 figure = Experiment(
-    name="gemfilter/counts", figures=("Thm. 9.3",), title="Operations and numbers held against the closed forms",
+    name="gemfilter/counts", trains=False, figures=("Thm. 9.3",),
+    title="Operations and numbers held against the closed forms",
     caption="Points: counted. Lines: closed forms as printed. Random weights; k = 32, t = 7, r = 2 of 6 layers, of the "
     "last of which we compute queries and keys alone.",
     laptop=SizeConfig(layers=6, width=32, heads=4, kv_heads=2, hidden=64, vocabulary=64, keep=32, window=8, n_new=8),

@@ -40,7 +40,7 @@ class TimeConfig(SizeConfig):
 
 
 figure = Experiment(
-    name="gemfilter/time_and_memory", figures=("Fig. 9.3", "Fig. 9.6"),
+    name="gemfilter/time_and_memory", trains=False, figures=("Fig. 9.3", "Fig. 9.6"),
     title="Time and memory of reading and answering against the length of the prompt",
     caption="Processor time and counted bytes on a laptop. Bands: range over seeds. k = 64 tokens are kept.",
     laptop=TimeConfig(n_new=20), grid={"n_prompt": [512, 1024, 2048, 4096], "seed": [0, 1, 2]}, paper=TimeConfig(

@@ -37,7 +37,7 @@ SIZES = [252, 1000, 4000, 16_000]
 PRESET = SampleConfig()
 
 figure = Experiment(
-    name="gradient_features/concentration", figures=("Lemma B.18",),
+    name="gradient_features/concentration", trains=False, figures=("Lemma B.18",),
     title="Distance of a sample's gradients from those of the law",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
     paper=PRESET.but(dim=200, width=1000), grid={"n_train": SIZES, "seed": [0, 1, 2]},

@@ -46,7 +46,7 @@ ROWS = {
 PRESET = SolutionConfig()
 
 figure = Experiment(
-    name="gradient_features/exact_networks",
+    name="gradient_features/exact_networks", trains=False,
     figures=("Lemma B.34", "Lemma B.35", "Lemma B.36", "Lemma B.37", "Lemma B.38", "Lemma B.39", "Lemma B.40",
         "Lemma B.41", "Lemma B.42", "Lemma B.43", "Lemma B.44", "Lemma B.45", "Lemma B.46", "Lemma B.47",
         "Lemma B.48", "Lemma B.49", "Lemma B.50", "Lemma B.51", "Lemma B.52", "Lemma B.53", "Lemma B.54",

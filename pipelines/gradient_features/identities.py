@@ -39,7 +39,7 @@ EXACT = ["zero_output", "hinge", "logistic", "opposite_pairs", "sum_rule", "symm
 PRESET = IdentityConfig()
 
 figure = Experiment(
-    name="gradient_features/identities", figures=("Lemma B.70", "Lemma B.71", "Lemma B.72"),
+    name="gradient_features/identities", trains=False, figures=("Lemma B.70", "Lemma B.71", "Lemma B.72"),
     title="Identities of the first gradient and of the symmetric initialisation",
     caption="Errors, the largest of three seeds, relative to the largest entry.", laptop=PRESET,
     paper=PRESET.but(n_train=5000, dim=100, width=400), grid={"seed": [0, 1, 2]},

@@ -43,7 +43,7 @@ THRESHOLDS = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0]
 GAMMA, LEAST = 0.01, 0.9
 
 figure = Experiment(
-    name="gradient_features/linear", figures=("Lemma B.25",),
+    name="gradient_features/linear", trains=False, figures=("Lemma B.25",),
     title="Direction and length of gradients on linear data against the threshold",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=100, width=1000), grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},

@@ -57,7 +57,8 @@ XOR = MixtureConfig(problem="xor", dim=100, noise=1.0)
 SEEDS = [0, 1, 2]
 
 orthogonal = Experiment(
-    name="gradient_features/mixture", figures=("Lemma 3.17", "Lemma B.30", "Lemma B.31", "Lemma B.32", "Lemma B.33"),
+    name="gradient_features/mixture", trains=False, figures=("Lemma 3.17", "Lemma B.30", "Lemma B.31", "Lemma B.32",
+    "Lemma B.33"),
     title="Gradients on four Gaussian clusters against the threshold",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=200, width=100_000), grid={"threshold": THRESHOLDS, "seed": SEEDS},

@@ -52,7 +52,7 @@ SIZES = [5000, 20_000, 80_000]
 PRESET = IndexConfig()
 
 figure = Experiment(
-    name="gradient_features/multi_index", figures=("Lemma B.68",),
+    name="gradient_features/multi_index", trains=False, figures=("Lemma B.68",),
     title="One gradient step on a product of two coordinates", caption="Means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(dim=100, width=2000, n_train=1_000_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     paper_grid={"n_train": [50_000, 200_000, 1_000_000], "seed": [0, 1, 2]},

@@ -55,7 +55,7 @@ THREE = ParityConfig(groups=3, size=5, aligned=0.08, n_train=80_000, candidates=
 SEEDS = [0, 1, 2]
 
 one = Experiment(
-    name="gradient_features/parity", figures=("Lemma B.47", "Lemma B.50"), part="r = 1",
+    name="gradient_features/parity", trains=False, figures=("Lemma B.47", "Lemma B.50"), part="r = 1",
     title="Gradients on a structured parity of one group against the threshold",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=400, width=10_000, candidates=200_000),

@@ -39,7 +39,7 @@ class EnumeratedConfig(Config):
 PRESET = EnumeratedConfig()
 
 figure = Experiment(
-    name="gradient_features/uniform_gradient", figures=("Lemma B.63",),
+    name="gradient_features/uniform_gradient", trains=False, figures=("Lemma B.63",),
     title="Gradients of neurons on the uniform sparse parity, by enumeration",
     caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
     laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},

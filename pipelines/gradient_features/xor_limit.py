@@ -41,7 +41,8 @@ POWERS = [2, 4, 8, 16, 32, 100]
 PRESET = LimitConfig()
 
 figure = Experiment(
-    name="gradient_features/xor_limit", figures=("Lemma B.40",), title="Gradients on the XOR of clusters as d grows",
+    name="gradient_features/xor_limit", trains=False, figures=("Lemma B.40",),
+    title="Gradients on the XOR of clusters as d grows",
     caption="Sure neurons of the first cluster. Means over seeds, bands their range.", laptop=PRESET,
     paper=PRESET.but(width=1_000_000), grid={"log10_dim": POWERS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(10_000, 40_000), "log10_dim": choice(2, 8, 32)}, metric="projection/sure", mode="max",

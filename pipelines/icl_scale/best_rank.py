@@ -33,7 +33,7 @@ class BestRankConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/best_rank", figures=("Thm. 5.4.2",), part="trade-off",
+    name="icl_scale/best_rank", trains=False, figures=("Thm. 5.4.2",), part="trade-off",
     title="Best rank against prompt length and label noise",
     caption="Numbers: the rank of least error on drawn prompts, of 0 to 16; 4 directions are strong.",
     laptop=BestRankConfig(prompts=20_000), paper=BestRankConfig(prompts=1_000_000),

@@ -40,7 +40,7 @@ class FlippedConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_parity", figures=("Fig. 5.1",), part="parities",
+    name="icl_scale/flipped_parity", trains=False, figures=("Fig. 5.1",), part="parities",
     title="Accuracy on S1 against flipped labels",
     caption="The theorem's models of 4 of 32 features, prompts of 64 examples. Mean and range over seeds.",
     laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000), grid={"flipped": SHARES, "seed": [0, 1, 2]},

@@ -36,7 +36,7 @@ class FlipConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_regression", figures=("Fig. 5.1",), part="regression",
+    name="icl_scale/flipped_regression", trains=False, figures=("Fig. 5.1",), part="regression",
     title="Accuracy of signs against flipped labels",
     caption="Closed-form attention of two ranks; the task is in the 4 strong directions. Mean and range over seeds.",
     laptop=FlipConfig(), paper=FlipConfig(prompts=1_000_000),

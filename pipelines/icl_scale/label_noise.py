@@ -41,7 +41,8 @@ class NoiseConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/label_noise", figures=("Thm. 5.4.2",), title="Error of rank-r attention under label noise",
+    name="icl_scale/label_noise", trains=False, figures=("Thm. 5.4.2",),
+    title="Error of rank-r attention under label noise",
     caption="Dots: drawn prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
     "evaluation.", laptop=NoiseConfig(), paper=NoiseConfig(prompts=1_000_000),
     grid={"width": RANKS, "noise": NOISES, ("length", "shown"): LENGTHS, "task": ["fixed", "averaged"],

@@ -44,7 +44,7 @@ class OptimumConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/optimal_rank", figures=("Thm. 5.4.1",),
+    name="icl_scale/optimal_rank", trains=False, figures=("Thm. 5.4.1",),
     title="Optimal attention of rank r, trained on the expected loss",
     caption="Left: relative error of u U. Right: what training takes off the loss (dots) and the closed form (lines), "
     "a colour for each seed.", laptop=OptimumConfig(), paper=OptimumConfig(dim=32, length=256, steps=10_000),

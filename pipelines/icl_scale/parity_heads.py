@@ -40,7 +40,8 @@ class HeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_heads", figures=("Thm. 5.5.1",), title="The theorem's heads on every task of pairs",
+    name="icl_scale/parity_heads", trains=False, figures=("Thm. 5.5.1",),
+    title="The theorem's heads on every task of pairs",
     caption="Left: hinge on S2 of the small model, k of d features important. Right: an antichain's heads and norm "
     "over the theorem's.", laptop=HeadsConfig(), paper=HeadsConfig(),
     grid={("few", "bits", "gamma"): CASES, "seed": [0, 1, 2]},

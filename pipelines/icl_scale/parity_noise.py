@@ -41,7 +41,8 @@ class NoisyHeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_noise", figures=("Thm. 5.5.2",), title="Prompts of M examples: noise let in, and accuracy",
+    name="icl_scale/parity_noise", trains=False, figures=("Thm. 5.5.2",),
+    title="Prompts of M examples: noise let in, and accuracy",
     caption="Accuracies on S1 (lines) and S2 (dotted), for 2 or 4 important features of 8 or 32. Bands: seeds.",
     laptop=NoisyHeadsConfig(), paper=NoisyHeadsConfig(prompts=1_000_000),
     grid={("few", "bits"): list(CASES), "seed": [0, 1, 2]},

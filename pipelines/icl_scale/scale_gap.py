@@ -41,7 +41,8 @@ class GapConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/scale_gap", figures=("Thm. 5.4.3",), title="What a larger rank costs under label noise",
+    name="icl_scale/scale_gap", trains=False, figures=("Thm. 5.4.3",),
+    title="What a larger rank costs under label noise",
     caption="Error above that of rank 4, for a task in the 4 strong directions. "
     "Dots: drawn prompts. Lines: the theorem.", laptop=GapConfig(), paper=GapConfig(prompts=1_000_000),
     grid={"noise": NOISES, ("shown", "weak"): [(M, 0.1) for M in LENGTHS] + [(16, 0.0)], "seed": [0, 1, 2]},

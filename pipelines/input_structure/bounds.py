@@ -41,7 +41,7 @@ class BoundConfig(Config):
 PRESET = BoundConfig()
 
 figure = Experiment(
-    name="input_structure/bounds", figures=("Ch. 2",), part="lower bounds",
+    name="input_structure/bounds", trains=False, figures=("Ch. 2",), part="lower bounds",
     title="Lower bounds against the number of patterns",
     caption="Left: below 0 the bound says nothing; it is for D ≥ 16 k. Right: dashed, numbers in one gradient.",
     laptop=PRESET, paper=PRESET, grid={"size": SIZES, "seed": [0, 1, 2]},

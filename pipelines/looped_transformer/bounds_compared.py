@@ -27,7 +27,8 @@ STATED = (2, 16_384, 1, 100)
 PRESET = CheckedConfig(loops=20)
 
 figure = Experiment(
-    name="looped_transformer/bounds_compared", figures=("Thm. 8.17",), title="Bounds against loops, and the error",
+    name="looped_transformer/bounds_compared", trains=False, figures=("Thm. 8.17",),
+    title="Bounds against loops, and the error",
     caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.", laptop=PRESET,
     paper=PRESET, grid={NAMES: [*NEAR, STATED], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(2, 30)},

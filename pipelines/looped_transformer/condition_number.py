@@ -36,7 +36,7 @@ class ConditionConfig(PromptConfig):
 PRESET = ConditionConfig(loops=1)
 
 figure = Experiment(
-    name="looped_transformer/condition_number", figures=("Thm. 8.16",), part="examples",
+    name="looped_transformer/condition_number", trains=False, figures=("Thm. 8.16",), part="examples",
     title="Condition number against the number of examples", caption="d = 4. Means over seeds; dashed: slopes.",
     laptop=PRESET, paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},

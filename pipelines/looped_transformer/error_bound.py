@@ -29,7 +29,8 @@ HOLDS = at_most(1 + 1e-9)
 SHOWN = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
 
 figure = Experiment(
-    name="looped_transformer/error_bound", figures=("Thm. 8.16",), title="Prediction error over its bounds",
+    name="looped_transformer/error_bound", trains=False, figures=("Thm. 8.16",),
+    title="Prediction error over its bounds",
     caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
     laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},

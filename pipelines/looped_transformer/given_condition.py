@@ -39,7 +39,7 @@ class GivenConfig(CheckedConfig):
 PRESET = GivenConfig(loops=1000, prompts=300)
 
 figure = Experiment(
-    name="looped_transformer/given_condition", figures=("Thm. 8.25",), part="given κ",
+    name="looped_transformer/given_condition", trains=False, figures=("Thm. 8.25",), part="given κ",
     title="Error for given condition numbers", caption="Means over prompts and seeds; dashed: (1 - 1/κ)^2t.",
     laptop=PRESET, paper=PRESET.but(prompts=2000), grid={"condition": CONDITIONS, "seed": [0, 1, 2]},
     sweep_axes={"condition": loguniform(1.0, 200.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},

@@ -51,7 +51,7 @@ GAMMAS = [1 / 64, 1 / 8, 0.25, 0.4, 0.45, 0.5, 0.6, 1.0]
 LAPTOP = ReversalConfig(dim=256, width=256)
 
 figure = Experiment(
-    name="neural_feature_ansatz/alignment_reversal", figures=("Fig. 3",),
+    name="neural_feature_ansatz/alignment_reversal", trains=False, figures=("Fig. 3",),
     title="Predicted and observed derivative alignment on the alignment-reversing data",
     caption="Mean and range over data seeds. The drop at small balance comes from inverted null directions and the "
     "label offset, so it depends on the floor under the singular values.", laptop=LAPTOP,

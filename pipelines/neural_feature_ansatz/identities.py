@@ -51,7 +51,7 @@ PROJECTOR = ["is_projector", "projector"]
 PRESET = IdentityConfig()
 
 figure = Experiment(
-    name="neural_feature_ansatz/identities", figures=("Prop. 3", "Prop. 5", "Prop. 6", "Prop. 12"),
+    name="neural_feature_ansatz/identities", trains=False, figures=("Prop. 3", "Prop. 5", "Prop. 6", "Prop. 12"),
     title="Identities behind the ansatz, and a corrected one",
     caption="Relative errors. Left: exact identities. Right: Prop. 12, printed and corrected, against Monte Carlo.",
     laptop=PRESET, paper=PRESET, grid={"seed": [0, 1, 2]},

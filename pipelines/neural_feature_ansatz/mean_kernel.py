@@ -51,7 +51,7 @@ GRID: Grid = {"target": list(TARGETS), "width": [128, 512], "decay": ALPHAS, "se
 PRESET = MeanKernelConfig(activation="quadratic")
 
 quadratic = Experiment(
-    name="neural_feature_ansatz/mean_kernel_quadratic", figures=("Fig. 8a",),
+    name="neural_feature_ansatz/mean_kernel_quadratic", trains=False, figures=("Fig. 8a",),
     title="Derivative alignment and the mean tangent kernel, quadratic activations",
     caption="Marks are observed, lines predicted from the mean kernel; means and ranges over seeds.", laptop=PRESET,
     paper=PRESET, grid=GRID, paper_grid={**GRID, "width": [128, 1024]},

@@ -43,7 +43,8 @@ class SupportConfig(Config):
 
 
 supports = Experiment(
-    name="nuclear_norm_dg/bounded_rank", figures=("Lemma 6.2",), title="The best features where few may be used",
+    name="nuclear_norm_dg/bounded_rank", trains=False, figures=("Lemma 6.2",),
+    title="The best features where few may be used",
     caption="One dot a set of two features; colours say how many of them are invariant.", laptop=SupportConfig(),
     paper=SupportConfig(), grid={"strength": [0.001, 0.1], "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-4, 1.0), "rank": choice(1, 2, 3, 4), "gamma": choice(0.1, 0.2, 0.4),

@@ -43,7 +43,7 @@ class InfiniteConfig(Config):
 
 PRESET = InfiniteConfig()
 figure = Experiment(
-    name="nuclear_norm_dg/infinite_data", figures=("Lemma 6.1", "Prop. 6.3"),
+    name="nuclear_norm_dg/infinite_data", trains=False, figures=("Lemma 6.1", "Prop. 6.3"),
     title="An l2 penalty keeps features that fail out of domain",
     caption="Weights of the invariant features and of the others; means over seeds. Dashed: bounds of the text.",
     laptop=PRESET, paper=PRESET.but(n_train=200_000),

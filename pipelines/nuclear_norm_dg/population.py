@@ -40,7 +40,8 @@ class PopulationConfig(Config):
 
 
 figure = Experiment(
-    name="nuclear_norm_dg/population", figures=("Sec. 6.3",), title="Optimal decisions with infinitely many samples",
+    name="nuclear_norm_dg/population", trains=False, figures=("Sec. 6.3",),
+    title="Optimal decisions with infinitely many samples",
     caption="Every dot is a strength of the penalty. Exact: there is nothing random.", laptop=PopulationConfig(),
     paper=PopulationConfig(nodes=400), grid={"seed": [0, 1, 2]},
     sweep_axes={"agreement": uniform(0.55, 0.95), "nodes": choice(50, 100, 200, 400)}, metric="ood/nuclear/0.01",

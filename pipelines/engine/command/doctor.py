@@ -81,8 +81,8 @@ def _name() -> dict[str, Any]:
 
 
 def _store() -> dict[str, Any]:
-    from featurelab.tracking.store.connect import connect
     from featurelab.tracking.store.addresses import shown
+    from featurelab.tracking.store.connect import connect
 
     try:
         return _check("store", True, shown(connect().uri))

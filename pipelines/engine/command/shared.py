@@ -46,8 +46,8 @@ def typed_command(without: str = "") -> str:
 def connect(*, create: bool = True) -> "Store":
     """Return the store of this environment; warn where it is a copy whose artifacts lie elsewhere."""
     from featurelab.tracking.store import connect as stores
-    from featurelab.tracking.store.places import copied_from
     from featurelab.tracking.store.addresses import sqlite_path
+    from featurelab.tracking.store.places import copied_from
 
     with raised():  # on a signal, a store that is only half created is removed
         store = stores.connect(create=create)

@@ -30,6 +30,7 @@ INHERITED = (
     "metric",
     "mode",
     "minutes",
+    "trains",
     "needs",
     "stand_in",
     "caption",
@@ -66,6 +67,7 @@ class Experiment(Generic[C]):
         sweep_axes: what a researcher would search: a learning rate, a width or capacity, a regulariser.
         metric, mode: what a sweep ranks its trials by unless told.
         minutes: laptop grid on two cores, measured.
+        trains: False for closed forms and for measurements at initialisation, which have no learning rate to sweep.
         needs: datasets that the paper preset reads.
         stand_in: how the laptop preset differs from the paper in kind, not just in size; empty where it does not.
         headline: whether a first look should show it.
@@ -89,6 +91,7 @@ class Experiment(Generic[C]):
     metric: str = "loss/test"
     mode: Literal["min", "max"] = "min"
     minutes: float
+    trains: bool = True
     needs: tuple[str, ...] = ()
     stand_in: str = ""
     headline: bool = False
