@@ -100,7 +100,7 @@ def totals() -> str:
 
 
 def _counts(system: str) -> list[int]:
-    """Claims by status; of those that hold the specific ones and those under controls; identities that hold, and all."""
+    """Claims by status; of those that hold the specific ones and those with controls; identities that hold, and all."""
     every = [(claim, finding) for _, claim, finding in _findings(system)]
     claims = [finding for claim, finding in every if claim.kind == "claim"]
     by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]

@@ -12,6 +12,7 @@ from featurelab.pipelines.engine.command import (
     data,
     doctor,
     exits,
+    known,
     reproduce,
     run,
     stored,
@@ -41,6 +42,7 @@ COMMANDS = {
     "doctor": doctor.doctor,
     "new": authors.new,
     "check": authors.check,
+    "known": known.known,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)
