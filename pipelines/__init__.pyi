@@ -12,6 +12,7 @@ from featurelab.modules import learners as learners
 from featurelab.modules import measures as measures
 from featurelab.modules import nets as nets
 from featurelab.modules import probes as probes
+from featurelab.modules import theory as theory
 from featurelab.pipelines.engine.errors import Missing as Missing
 from featurelab.pipelines.engine.experiment.axes import Grid as Grid
 from featurelab.pipelines.engine.experiment.axes import choice as choice
