@@ -9,9 +9,9 @@ help:
 	@echo "make reproduce-all  every figure at laptop scale"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
-	@echo "make bench          our cost beside what one would otherwise run"
-	@echo "make chaos          200 faults while sweeps run, and whether anything is lost: 30 minutes, SEED=1"
-	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, beside one left alone"
+	@echo "make bench          benchmarks against alternatives"
+	@echo "make chaos          200 faults during sweeps, and whether anything is lost: 30 minutes, SEED=1"
+	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, next to an undisturbed one"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -20,15 +20,15 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public,lm]'
 	@touch $(READY)
 
-# A claim that comes out otherwise than documented ends reproduce with status 1; the report is written all the same.
+# If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.
 reproduce: $(READY)
 	@$(BIN)/featurelab reproduce --headline; status=$$?; $(BIN)/featurelab report && exit $$status
 
 reproduce-all: $(READY)
 	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
 
-# Files in their order: those that start clusters come first, and the last ones to run are short. Three processes on two
-# cores, because the first ones mostly wait.
+# Files run in order: those that start clusters come first and mostly wait, so three processes suit two cores. The last
+# ones are short.
 test: $(READY)
 	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
 
@@ -44,7 +44,7 @@ lint: $(READY)
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 
-# on PostgreSQL too where it is installed; mounting small disks takes root
+# also on PostgreSQL if it is installed; mounting small disks needs root
 chaos: $(READY)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[chaos]'
 	@$(BIN)/python -m tests.chaos --seed $(or $(SEED),1)

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
-COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those with controls", "identities hold"]
 NONE = Finding(status="holds")
 Row = Sequence[Any]
 

@@ -49,7 +49,8 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
         name, command, rest = context.command.resolve_command(context, rest)
         path.append(name)
         context = command.make_context(name, rest, parent=context)
-    return " ".join(path), context.params
+    experiment = [context.params[one.name] for one in command.params if one.metavar == "EXPERIMENT"]
+    return " ".join(path), context.params | dict(zip(["experiment"], experiment, strict=False))
 
 
 FEATURELAB = commands("featurelab")

@@ -37,7 +37,8 @@ def known(
         comparisons = findings.compare(experiments, store)
     troubles = [(c, "contradicts the record") for c in comparisons if c.contradicts]
     troubles += [(c, "has no reason on record") for c in comparisons if c.lacks_reason]
-    orphans = findings.entries_without_claim(experiments)
+    whole_systems = registry.select(sorted({experiment.system for experiment in experiments}))
+    orphans = findings.entries_without_claim(whole_systems)
     if as_json:
         terminal.emit({"claims": [c.as_dict() for c in comparisons], "entries_without_claim": orphans})
     else:
