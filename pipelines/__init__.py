@@ -9,7 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from featurelab._lab import require
 from featurelab.pipelines.engine.lazy import lazy
+
+require(__name__)
 
 _LAZILY = ("np", "torch", "stats", "colors")  # what takes its time to import
 
