@@ -1,5 +1,6 @@
 """The core works without the extras, and pyproject.toml claims what was tried."""
 
+import os
 import re
 import subprocess
 import sys
@@ -138,6 +139,18 @@ def test_ci_and_make_try_the_pythons_that_are_claimed() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert [f"python{version}" for version in reversed(claimed)] == re.findall(r"python3\.\d+(?= |;)", makefile)[:3]
     assert PROJECT["requires-python"] == f">={claimed[0]}"
+
+
+@pytest.mark.parametrize(("works", "taken"), [(("3.11", "3.12", "3.13"), "3.13"), (("3.11", "3.12"), "3.12")])
+def test_make_takes_the_newest_python_that_works(works: tuple[str, ...], taken: str, tmp_path: Path) -> None:
+    for version in ("3.11", "3.12", "3.13"):
+        python = tmp_path / f"python{version}"
+        python.write_text(f"#!/bin/sh\nexit {int(version not in works)}\n")  # as pyenv's shims fail
+        python.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["make", "--dry-run", "lint", f"VENV={tmp_path / 'nothing'}"]
+    said = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    assert f" python{taken} -m venv " in said
 
 
 def test_make_says_which_python_it_needs(tmp_path: Path) -> None:
