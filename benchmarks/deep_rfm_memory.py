@@ -33,7 +33,9 @@ CLASSES, DIM, WIDTH = 10, 64, 512
 def layer(n: int) -> tuple[float, float]:
     """Seconds, and the residual of the regression."""
     task = data.ClassMixture(CLASSES, n // CLASSES, DIM, 1.0, targets="signs", seed=0)
-    learner = learners.DeepRFM(measures.Laplace(2.0), lambda _, dim: nets.RandomFeatures("relu", dim, WIDTH, seed=0))
+    learner = learners.DeepRFM(
+        measures.LaplaceKernel(2.0), lambda _, dim: nets.RandomFeatures("relu", dim, WIDTH, seed=0)
+    )
     start = time.perf_counter()
     with torch.no_grad():
         values = learner.add_layer(1, *task.train)

@@ -39,11 +39,11 @@ def problem() -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(0)
     x = torch.nn.functional.normalize(torch.randn(POINTS, DIM, generator=draw, dtype=torch.float64), dim=1)
     y = torch.randn(POINTS, OUTPUTS, generator=draw, dtype=torch.float64)
-    return x, measures.kernel_regression(measures.Laplace(BANDWIDTH)(x), y).coefficients
+    return x, measures.kernel_regression(measures.LaplaceKernel(BANDWIDTH)(x), y).coefficients
 
 
 def featurelab(x: Tensor, alpha: Tensor) -> Tensor:
-    return measures.kernel_agop(measures.Laplace(BANDWIDTH), x, x, alpha)
+    return measures.kernel_agop(measures.LaplaceKernel(BANDWIDTH), x, x, alpha)
 
 
 def values(inputs: Tensor, x: Tensor, others: Tensor, alpha: Tensor) -> Tensor:

@@ -35,10 +35,10 @@ SIZE, SAMPLES, CLASSES, LENGTH = 512, 400, 300, 5.0
 def problem(classes: int) -> tuple[Tensor, measures.UnseenMeans, Tensor, Tensor]:
     task = data.SubGaussianClasses(SIZE, SIZE, "sphere", length=LENGTH, seed=0)
     net = nets.two_layer(SIZE, SIZE, seed=0)
-    trained = learners.stepped(net, *task.train, lr=SIZE**0.25)
-    axes = torch.nn.functional.normalize(data.gaussian(classes, SIZE, 0, "axes"), dim=1)
+    trained = learners.one_step_weights(net, *task.train, lr=SIZE**0.25)
+    axes = torch.nn.functional.normalize(data.gaussian_samples(classes, SIZE, 0, "axes"), dim=1)
     means = measures.UnseenMeans(axes, torch.full((classes,), LENGTH).double(), torch.ones(classes).double())
-    return data.gaussian(SAMPLES, SIZE, 0), means, net.hidden.weight.detach().T, trained
+    return data.gaussian_samples(SAMPLES, SIZE, 0), means, net.hidden.weight.detach().T, trained
 
 
 def featurelab(z: Tensor, means: measures.UnseenMeans, before: Tensor, after: Tensor) -> Tensor:

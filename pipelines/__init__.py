@@ -14,7 +14,7 @@ from featurelab.pipelines.engine.lazy import lazy
 
 require(__name__)
 
-_LAZILY = ("np", "torch", "stats", "colors")  # what takes its time to import
+_LAZILY = ("np", "torch", "stats", "colors", "Recorder")  # what takes its time to import
 
 
 def _listed() -> dict[str, tuple[str, str]]:

@@ -30,7 +30,7 @@ names = {experiment.name for experiment in registry.experiments()}
 assert len(names) >= 60, names
 assert [name for name in sys.modules if name.split(".")[0] in ("pipelines", "tracking")] == []
 assert [name for name in sys.modules if name.startswith("modules.")] == []
-places = {sys.modules[name].__file__ for name in ("featurelab", "featurelab.modules.nets.mlp")}
+places = {sys.modules[name].__file__ for name in ("featurelab", "featurelab.modules.nets.standard.mlps")}
 assert all(place.startswith(sys.argv[1]) for place in places), places
 """
 

@@ -31,7 +31,7 @@ PUBLIC = {
     "cifar10": (50_000, 10), "cifar100": (50_000, 100), "mnist": (60_000, 10), "fashion_mnist": (60_000, 10),
     "emnist_digits": (240_000, 10), "emnist_letters": (124_800, 26), "fer2013": (28_709, 7),
     "facescrub": (127_017, 695),
-}  # fmt: skip
+}
 SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
 METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
 # (projector, predictor) after features of width w, by method: of the MLP, and of convolutional networks
@@ -42,7 +42,7 @@ HEADS: dict[str, dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
         "nnclr": ((128, 64), (128, 64))},
     "resnet18": {"nt_xent": ((512, 128), ()), "moco": ((512, 128), ()), "simsiam": ((2048, 2048, 2048), (512, 2048)),
         "nnclr": ((2048, 2048, 256), (4096, 256))},
-}  # fmt: skip
+}
 Method = Literal["nt_xent", "moco", "simsiam", "nnclr"]
 
 
@@ -118,7 +118,7 @@ class UnionConfig(TrainedConfig):
 
 
 def classes_of(name: str) -> int:
-    return data.KINDS[name] if name in data.KINDS else PUBLIC[name][1]
+    return data.PICTURE_KINDS[name] if name in data.PICTURE_KINDS else PUBLIC[name][1]
 
 
 def added(config: UnionConfig) -> list[str]:
@@ -171,10 +171,10 @@ def union_of(config: UnionConfig) -> "data.TensorData":
             kept = first_size(config)
             part.train = part.train[0][:kept], part.train[1][:kept]
         parts.append(part)
-    return data.united(
+    return data.union(
         parts, batch_size=config.batch_size, order_seed=stream_seed(config.seed, f"order {config.repeat}"),
         augment=views(config), dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def views(config: UnionConfig, clean: bool = False) -> Any:
@@ -191,7 +191,7 @@ def updates(config: UnionConfig, n: int) -> int:
     seen = {
         "own": n, "longest": first + sum(size(config, name) for name in added(config)),
         "shortest": first, "early": max(1, first // 8),
-    }[config.length]  # fmt: skip
+    }[config.length]
     return config.epochs * math.ceil(seen / config.batch_size)
 
 
@@ -202,7 +202,7 @@ def encoder(config: UnionConfig) -> "tuple[Any, int]":
         pixels = config.edge**2 * (1 if config.is_small else 3)
         sizes = (pixels, *config.hidden, config.width)
         if config.normalised:
-            body = nets.projection(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
+            body = nets.projector(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
             return torch.nn.Sequential(torch.nn.Flatten(), body), config.width
         return nets.perceptron(sizes, seed=seed, dtype=config.dtype), config.width
     same: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
@@ -219,11 +219,11 @@ def siamese(config: UnionConfig) -> "nets.Siamese":
     seed = stream_seed(config.seed, f"heads {config.repeat}")
     parts: list[Any] = [None, None]
     if projector:
-        parts[0] = nets.projection(
+        parts[0] = nets.projector(
             (width, *projector), batch_norm=normed or config.normalised, last_norm=normed, seed=seed, dtype=config.dtype
         )
     if predictor:
-        parts[1] = nets.projection((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
+        parts[1] = nets.projector((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
     return nets.Siamese(body, *parts)
 
 
@@ -236,7 +236,7 @@ def optimizer(config: UnionConfig, lr: float) -> Any:
 def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, method: str | None = None) -> Any:
     """The learner of a pre-training method."""
     method = method or config.method
-    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine(epochs)}
+    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine_schedule(epochs)}
     projector = HEADS[config.net][method][0]
     width = projector[-1] if projector else config.width
     seed = stream_seed(config.seed, "queue")
@@ -244,7 +244,7 @@ def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, m
         return learners.MoCo(
             net, width=width, size=config.queue, momentum=config.momentum, temperature=config.temperature,
             groups=config.groups, seed=seed, **options,
-        )  # fmt: skip
+        )
     if method == "nnclr":
         return learners.NNCLR(net, width=width, size=config.queue, temperature=config.temperature, seed=seed, **options)
     if method == "simsiam":

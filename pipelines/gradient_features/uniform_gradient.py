@@ -16,6 +16,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_most,
     choice,
     data,
@@ -23,6 +24,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
 )
 
@@ -38,33 +40,38 @@ class EnumeratedConfig(Config):
 PRESET = EnumeratedConfig()
 
 figure = Experiment(
-    name="gradient_features/uniform_gradient", figure="Lemma B.63",
+    name="gradient_features/uniform_gradient",
+    trains=False,
+    figures=("Lemma B.63",),
     title="Gradients of neurons on the uniform sparse parity, by enumeration",
     caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
-    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
+    laptop=PRESET,
+    paper=PRESET.but(dim=17),
+    grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
-    metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
-    trains=False,
-)  # fmt: skip
+    metric="gradient_error/corrected",
+    minutes=0.1,
+    small={"dim": 7, "size": 2, "width": 200},
+)
 
 
 @figure.trial
-def run(config, recorder):
-    points = measures.sign_vectors(config.dim)
+def run(config: EnumeratedConfig, recorder: Recorder) -> None:
+    points = theory.gradient_features.sign_vectors(config.dim)
     task = data.TensorData((points, points[:, : config.size].prod(1, keepdim=True)), name="every_sign_vector")
-    W, a = nets.drawn_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
-    net = nets.thresholded(W, a, torch.zeros(config.width))
+    W, a = nets.random_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
+    net = nets.thresholded_net(W, a, torch.zeros(config.width))
     D = data.group_directions(1, config.size, config.dim)
 
     def found(net, x, y):
         W = net.hidden.weight.detach()
         forms = {
-            "corrected": measures.uniform_parity_gradient(W, config.size),
-            "printed": measures.uniform_parity_gradient(W, config.size, printed=True),
+            "corrected": theory.gradient_features.uniform_parity_gradient(W, config.size),
+            "printed": theory.gradient_features.uniform_parity_gradient(W, config.size, printed=True),
         }
         errors = dict.fromkeys(forms, 0.0)
         for b in config.thresholds:
-            G = measures.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
+            G = theory.gradient_features.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
             errors = {name: max(errors[name], (G - form).abs().max().item()) for name, form in forms.items()}
         same = W[:, : config.size].sum(1).abs() == config.size
         cosines = measures.direction_cosines(G, D)[:, 0].abs()
@@ -89,7 +96,7 @@ def sizes(runs):
 
 
 @figure.cost
-def cost(config):
+def cost(config: EnumeratedConfig):
     points = 2.0**config.dim
     flops = 6 * len(config.thresholds) * points * config.dim * config.width
     return Cost(config.dim * config.width, flops, 8 * points * (config.dim + config.width))
@@ -101,32 +108,44 @@ def cost(config):
     paper="exact",
     kind="identity",
     expect=at_most(1e-12),
-    fails="off the support the coefficient is xi_(k+1), not xi_(k-1), and 1(z > 0) = (1 + sign z)/2 gives a factor 1/2",
 )
 def printed(runs):
     return runs.final("gradient_error/printed")
 
 
-@figure.claim("c02_gradient_corrected",
+@figure.claim(
+    "c02_gradient_corrected",
     says="with xi_(k+1) off the support and a factor 1/2 the closed form is the gradient (largest error)",
-    origin="corrected", kind="identity", expect=at_most(1e-12))  # fmt: skip
+    origin="corrected",
+    kind="identity",
+    expect=at_most(1e-12),
+)
 def corrected(runs):
     return runs.final("gradient_error/corrected")
 
 
-@figure.claim("c03_cosine_of_one_sign",
+@figure.claim(
+    "c03_cosine_of_one_sign",
     says="where w has one sign on A, |cos(G, D)| is 1/sqrt(1 + (k-1)^2/(k (d-k))) (largest error), and that is a share "
     "2^-(k-1) of neurons (distance)",
-    paper="p = Θ(2^-(k-1))", where="Lemmas B.63, B.64", kind="identity",
-    expect={"cosine": at_most(1e-10), "share": at_most(0.03)})  # fmt: skip
+    paper="p = Θ(2^-(k-1))",
+    where="Lemmas B.63, B.64",
+    kind="identity",
+    expect={"cosine": at_most(1e-10), "share": at_most(0.03)},
+)
 def one_sign(runs):
     share = runs.final("same_sign_share") - 2.0 ** (1 - sizes(runs)[1])
     return {"cosine": runs.final("cosine_error"), "share": abs(share)}
 
 
-@figure.claim("c03b_cone_in_the_largest_entry",
+@figure.claim(
+    "c03b_cone_in_the_largest_entry",
     says="where w has one sign on A, no entry of G/|G| is further than sqrt(k)/(d-k) from D's (largest, in that unit)",
-    paper="γ_∞ = √k/(d-k)", where="Eq. B.556", kind="identity", expect=at_most(1))  # fmt: skip
+    paper="γ_∞ = √k/(d-k)",
+    where="Eq. B.556",
+    kind="identity",
+    expect=at_most(1),
+)
 def largest_entry(runs):
     d, k = sizes(runs)
     return runs.final("largest_deviation") / (k**0.5 / (d - k))

@@ -20,7 +20,7 @@ SPANS = ("relevant", "irrelevant")
 ADDED = (
     "Anna's bicycle has 21 gears.", "The shoe size of Peter's brother is 9.", "There are 14 lamps in the corridor.",
     "Maria is 32 years old.", "The train from the coast takes 50 minutes.", "Tom's neighbour owns 3 umbrellas.",
-)  # fmt: skip
+)
 
 
 class LabelsConfig(TrainedConfig):
@@ -66,7 +66,7 @@ class Task:
         return language.FewShotPrompts(
             self.model, self.pool, self.queries, self.words, template=self.template, seed=config.streams.data,
             **{"exemplars": config.exemplars, "name": config.dataset} | options,
-        )  # fmt: skip
+        )
 
 
 def task_of(config: LabelsConfig, recorder: Any) -> Task:
@@ -79,12 +79,12 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     task = data.SentimentPrompts(
         config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data, exemplars=config.exemplars,
         inverted=inverted, batch_size=config.batch_size,
-    )  # fmt: skip
+    )
     vocabulary = data.SENTIMENT_WORDS
     net = nets.decoder(
         len(vocabulary), task.train[0].shape[1] + 1, width=config.width, heads=config.heads, layers=config.layers,
         embedding_std=config.embedding_std, seed=config.streams.init,
-    )  # fmt: skip
+    )
     loss = learners.answer_loss(vocabulary.index("ANS"))
     optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay, warmup=config.warmup)
     learner = learners.Supervised(net, loss=loss, optimizer=optimizer)
@@ -100,7 +100,7 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     template = language.Template("SENT {text}", joint=" ", answer="ANS", word=" {label}", end="", between=" ")
     return Task(
         language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added
-    )  # fmt: skip
+    )
 
 
 def published(config: LabelsConfig, name: str) -> Task:
@@ -110,10 +110,12 @@ def published(config: LabelsConfig, name: str) -> Task:
     pool, test = data.public_texts(config.dataset, "train"), data.public_texts(config.dataset, _test(config.dataset))
     rng = data.stream(config.streams.data, "evaluation")
     chosen = rng.permutation(len(test.texts))[: config.n_test]
-    queries = language.Labels([test.texts[i] for i in chosen], test.labels[chosen])
+    queries = language.BinaryTexts([test.texts[i] for i in chosen], test.labels[chosen])
     added = [config.added[i] for i in rng.integers(0, len(config.added), len(chosen))]
     first, second = (name.replace("_", " ") for name in pool.names)
-    return Task(model, language.Labels(pool.texts, pool.labels), queries, (first, second), language.NEWLINES, added)
+    return Task(
+        model, language.BinaryTexts(pool.texts, pool.labels), queries, (first, second), language.NEWLINES, added
+    )
 
 
 def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
@@ -136,11 +138,11 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     texts, labels, added = task.queries.texts[:n], task.queries.labels[:n], task.added[:n]
     pairs = list(zip(texts, added, strict=True))
     both = {task.model.prompt(task.template, [], f"{x} {more}"): (x, more) for x, more in pairs}
-    queries = language.Labels([f"{x} {more}" for x, more in pairs], labels)
+    queries = language.BinaryTexts([f"{x} {more}" for x, more in pairs], labels)
     prompts = language.FewShotPrompts(
         task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
         name=f"{config.dataset} with additions",
-    )  # fmt: skip
+    )
     kept: dict[str, Any] = {}
 
     def measure(net: Any, written: list[str], targets: Any) -> dict[str, float]:
@@ -167,7 +169,7 @@ def cost(config: LabelsConfig) -> Cost:
         return Cost(
             parameters, 2.0 * parameters * tokens * prompts, 2.2 * parameters, prompts // config.prompts_at_once,
             (config.dataset,), (config.model,),
-        )  # fmt: skip
+        )
     length = 9 * (config.exemplars + 1)
     layer = 12 * config.width**2 + 13 * config.width
     parameters = config.layers * layer + config.width * (2 * len(data.SENTIMENT_WORDS) + length + 2)
@@ -179,16 +181,16 @@ def cost(config: LabelsConfig) -> Cost:
 def _right(model: Any, words: Any, at_once: int, kind: str, net: Any, prompts: Any, targets: Any) -> dict[str, float]:
     scores, targets = language.word_scores(model, prompts, words, batch_size=at_once), targets.cpu()
     right = language.ranked_first(scores, targets).mean().item()
-    return {f"accuracy/{kind}": right, f"area/{kind}": language.area(scores, targets)}
+    return {f"accuracy/{kind}": right, f"area/{kind}": language.roc_area(scores, targets)}
 
 
 def _test(dataset: str) -> str:
-    return data.source(dataset).test
+    return data.dataset_source(dataset).test
 
 
 def _sentences(n: int, rng: Any) -> Any:
     labels = rng.integers(0, 2, n)
-    return language.Labels([_written(ids) for ids in data.sentiment_sentences(labels, rng)], np.asarray(labels))
+    return language.BinaryTexts([_written(ids) for ids in data.sentiment_sentences(labels, rng)], np.asarray(labels))
 
 
 def _written(ids: Any) -> str:

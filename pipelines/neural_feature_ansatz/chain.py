@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Field, TrainedConfig, data, fit, learners, measures, nets, probes
 
-ANY_LABELS = "the text speaks of gradient descent, whatever the labels: permuted ones are fitted and align weights too"
-
 
 class ChainConfig(TrainedConfig):
     precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("64-true", description="Lightning precision")
@@ -40,7 +38,7 @@ def train(config: ChainConfig, recorder: Any, quantities: list[str]) -> "tuple[n
     task = data.ChainMonomials(
         config.n_train, config.n_test, config.dim, config.rank,
         decay=config.decay, seed=config.streams.data, dtype=config.dtype,
-    )  # fmt: skip
+    )
     deeper = [config.other_scale] * (config.hidden - 1)
     scales = [config.init_scale, *deeper, config.other_scale * config.readout_factor**2]
     net = nets.mlp(
@@ -72,6 +70,8 @@ def keep_features(config: ChainConfig, recorder: Any, net: "nets.MLP", task: "da
     """Record how much the first layer's NFM and AGOP resemble the target's own gradient outer product."""
     first = measures.tangent_covariance(net, task.train[0], layers=["0"])["0"]
     found = {"nfm": measures.neural_feature_matrix(first.W), "agop": first.W.T @ first.K @ first.W}
-    quality = {f"feature_quality/{name}": measures.rho(matrix, task.egop).item() for name, matrix in found.items()}
+    quality = {
+        f"feature_quality/{name}": measures.matrix_cosine(matrix, task.egop).item() for name, matrix in found.items()
+    }
     recorder.log(quality, step=config.steps)
     recorder.array("features", **{name: matrix.numpy() for name, matrix in found.items()}, egop=task.egop.numpy())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from featurelab.modules.data import CIFAR100_TO_COARSE, source
+from featurelab.modules.data import CIFAR100_TO_COARSE, dataset_source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
 ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "domain_net": (6, 1),
@@ -32,7 +32,7 @@ def write_public(
     """
     import datasets
 
-    entry = source(name)
+    entry = dataset_source(name)
     if not entry.label:
         write_texts(root, name)
         return
@@ -76,7 +76,7 @@ def write_texts(root: Path, name: str, n: int = 3) -> None:
     """Write n rows of each split of texts without classes."""
     import datasets
 
-    entry = source(name)
+    entry = dataset_source(name)
     lists = {"answers": ["yes", "no"], "all_classes": None}
     (root / name).mkdir(parents=True, exist_ok=True)
     for split in entry.splits:

@@ -8,6 +8,7 @@ from featurelab.pipelines import (
     Config,
     Experiment,
     Field,
+    Recorder,
     above,
     choice,
     curves,
@@ -36,7 +37,7 @@ class FigureNameConfig(Config):
 # included; `sweep_axes` are what one would search; `small` is a size at which the whole grid runs in seconds.
 figure = Experiment(
     name="template/figure_name",
-    figure="Fig. 1",
+    figures=("Fig. 1",),  # each figure and table of the paper that this makes; leave it out for a figure of your own
     title="Figure name: test accuracy against the number of training samples",
     caption="Lines are means over seeds, bands their range.",
     laptop=FigureNameConfig(),
@@ -58,7 +59,7 @@ figure = Experiment(
 #     rows = datasets.load_dataset("name", split="train").with_format("numpy")
 #     x, y = rows["features"], rows["label"]
 # Data too large for that: give `fit` a DataLoader in place of `task`. See docs/own_data.md of featurelab.
-def samples(config):
+def samples(config: FigureNameConfig):
     rng = np.random.default_rng(config.streams.data)
     y = rng.integers(2, size=1000)
     x = rng.normal(size=(1000, 64))
@@ -68,7 +69,7 @@ def samples(config):
 
 # One run. It knows neither Ray nor MLflow: a recorder takes what is measured.
 @figure.trial
-def train(config, recorder):
+def train(config: FigureNameConfig, recorder: Recorder) -> None:
     x, y = samples(config)
     seen, unseen = (x[: config.n_train], y[: config.n_train]), (x[-500:], y[-500:])
     order = config.streams.order
@@ -86,16 +87,21 @@ def train(config, recorder):
 
 # What a trial needs, before it runs: `run --dry-run` and `list` show it.
 @figure.cost
-def cost(config):
+def cost(config: FigureNameConfig):
     sizes = {"dim": 64, "width": config.width, "hidden": 2, "outputs": 2, "n_train": config.n_train}
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return mlp_cost(**sizes, batch_size=config.batch_size, steps=steps, measures=config.epochs // 2)
 
 
-# A sentence, and what to measure for it on the trials of one seed. `expect` says with which values it holds, `paper`
-# the published number; a sentence known not to hold says `fails="why"`. The verdict is on the mean over seeds.
-@figure.claim("more_samples_help", says="test accuracy is higher with 256 training samples than with 32 (difference)",
-              expect=above(0), origin="ours")  # fmt: skip
+# A sentence that makes sense alone, and what to measure for it on the trials of one seed. `expect` says with which
+# values it holds, `paper` gives the published number. The verdict is on the mean over seeds. What you find stands in
+# `known.toml` beside this file: `featurelab known --write` writes it from stored verdicts, you add the reasons.
+@figure.claim(
+    "more_samples_help",
+    says="test accuracy is higher with 256 training samples than with 32 (difference)",
+    expect=above(0),
+    origin="ours",
+)
 def more_samples_help(runs):
     return runs.final("accuracy/test", n_train=256) - runs.final("accuracy/test", n_train=32)
 

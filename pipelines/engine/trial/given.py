@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from featurelab.modules.data import LoaderData, TensorData, digest_of
-from featurelab.modules.data.permuted import label_order
+from featurelab.modules.data.core.permuted import label_order
 from featurelab.pipelines.engine.experiment.config import Config
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def digests(experiment: Experiment, config: Config) -> dict[str, str]:
         for part, digest in language.model_digests(name).items():
             found[f"{part} of {name}"] = digest[:DIGITS]
     for name in cost.data:
-        if data.source(name).texts:
-            for split, said in data.check(name)["splits"].items():
+        if data.dataset_source(name).texts:
+            for split, said in data.check_dataset(name)["splits"].items():
                 found[f"{name}, {split}"] = said["digest"][:DIGITS]
     return found

@@ -113,7 +113,9 @@ def test_the_models_setting_comes_back_also_after_a_failure(attention):
 
 def test_a_choice_that_asks_for_a_choice():
     model, ids = tiny(), prompts()
-    decoder = decoding.given(model, lambda row: decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0])
+    decoder = decoding.given_tokens(
+        model, lambda row: decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0]
+    )
     found = decoder.generate(ids, max_new_tokens=4).tokens
     assert torch.equal(found, decoding.gemfilter(model, 2, 5).generate(ids, max_new_tokens=4).tokens)
     assert model.config._attn_implementation == "sdpa"
@@ -201,7 +203,7 @@ def test_the_package_can_be_imported_without_transformers():
         "util.find_spec = lambda name, *rest: None if name.startswith('transformers') else known(name, *rest)",
         "sys.modules['transformers'] = None",
         "from featurelab.modules import decoding",
-        "print(decoding.choose.__name__)",
+        "print(decoding.choose_tokens.__name__)",
         "try: decoding.full(None)",
         "except Exception as error: print(type(error).__name__, error)",
     ]

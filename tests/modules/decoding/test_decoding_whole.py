@@ -14,7 +14,7 @@ ALL = {
     "last layer": lambda model: decoding.gemfilter(model, model.config.num_hidden_layers, keep=64),
     "snapkv": lambda model: decoding.snapkv(model, 64, window=4),
     "h2o": lambda model: decoding.h2o(model, 64, window=4),
-    "given": lambda model: decoding.given(model, lambda ids: torch.arange(len(ids)).flip(0)),
+    "given": lambda model: decoding.given_tokens(model, lambda ids: torch.arange(len(ids)).flip(0)),
 }
 
 
@@ -64,7 +64,7 @@ def cutting(model, keep, layer=2):
         "one run": decoding.gemfilter(model, layer, keep, runs=1),
         "snapkv": decoding.snapkv(model, keep, window=3),
         "h2o": decoding.h2o(model, keep, window=3),
-        "given": decoding.given(model, lambda ids: torch.arange(len(ids))[-keep:]),
+        "given": decoding.given_tokens(model, lambda ids: torch.arange(len(ids))[-keep:]),
     }
 
 

@@ -55,7 +55,7 @@ def test_values_are_those_of_the_weights_in_float32(precision):
     module, start = module.float().eval(), start.float().eval()
     for layer, now in measures.tangent_covariance(module, X, reference=start).items():
         W0 = measures.layer_names(start)[layer].weight.detach()
-        for name, value in measures.decomposition(now.W, W0, now.K, now.Kbar).items():
+        for name, value in measures.ansatz_decomposition(now.W, W0, now.K, now.Kbar).items():
             if f"{name}/{layer}" not in ansatz.skipped:
                 assert ansatz.latest()[f"{name}/{layer}"] == pytest.approx(value, rel=1e-5)
         dispersion = measures.eigenvalue_dispersion(now.K).item()

@@ -54,7 +54,7 @@ def test_values_are_those_of_a_slow_loop(kind):
     for name in [layers[0], layers[5], layers[-1]]:
         now, before = (measures.layer_names(each)[name] for each in (model, start))
         W, W0, K = now.weight.detach().flatten(1), before.weight.detach().flatten(1), slow_K(model, named, now)
-        scores = measures.decomposition(W, W0, K)
+        scores = measures.ansatz_decomposition(W, W0, K)
         for quantity in ("nfa", "cnfa", "centered_ratio"):
             assert ansatz.latest()[f"{quantity}/{name}"] == pytest.approx(scores[quantity], rel=1e-3)
         dispersion = measures.eigenvalue_dispersion(K).item()

@@ -16,7 +16,7 @@ SMALL = {"per_class": 12, "unseen": 4, "seed": 0}
 
 
 def network(dim=16, width=24):
-    trunk = nets.TrunkHead(nets.conv_trunk(1, (4, 8), seed=0), nets.drawn(lambda: nn.Linear(8, dim), seed=0))
+    trunk = nets.TrunkHead(nets.conv_trunk(1, (4, 8), seed=0), nets.initialised(lambda: nn.Linear(8, dim), seed=0))
     return nets.TrunkFeature(trunk, dim, width, seed=0)
 
 
@@ -167,7 +167,7 @@ def test_retrieval_is_measured_class_by_class_by_hand():
     assert found["alignment/unseen"] == pytest.approx(np.mean(alignment), rel=1e-4)
     assert found["pearson/recall_alignment"] == pytest.approx(np.corrcoef(recall, alignment)[0, 1], abs=1e-5)
     assert found["pearson_p/recall_alignment"] == pytest.approx(
-        float(measures.pearson_p(found["pearson/recall_alignment"], 12))
+        float(measures.pearson_p_value(found["pearson/recall_alignment"], 12))
     )
     np.testing.assert_allclose(probe.by_class["recall"], recall)
 

@@ -92,7 +92,7 @@ def test_metric_learning_records_what_its_figure_is_about(stand_ins):
         assert kept["recall"].shape == kept["alignment"].shape == (40,)
         r = chosen.final("pearson/recall_alignment")
         assert np.corrcoef(kept["recall"], kept["alignment"])[0, 1] == pytest.approx(r, abs=1e-5)
-        assert chosen.final("pearson_p/recall_alignment") == pytest.approx(float(measures.pearson_p(r, 40)))
+        assert chosen.final("pearson_p/recall_alignment") == pytest.approx(float(measures.pearson_p_value(r, 40)))
 
 
 def test_seeds_share_their_classes_as_the_paper_s_do():

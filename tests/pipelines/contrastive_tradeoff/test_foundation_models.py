@@ -75,7 +75,7 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     x, _, _ = foundation_texts.texts(config, encoder, "imdb")
     before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
     y = torch.arange(len(x)) % 2
-    task = data.TensorData((x, y), batch_size=8, dtype="float32", augment=data.Copies())
+    task = data.TensorData((x, y), batch_size=8, dtype="float32", augment=data.RepeatedSamples())
     from featurelab.pipelines import learners
     from featurelab.tracking.outbox.null import NullRecorder
 
@@ -119,7 +119,7 @@ def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_ha
     train, _ = data.public_rows("gtsrb", n_test=12, per_class=6, seed=config.streams.data)
     plain, filled = (torch.cat(list(pictures.shown(train, filled))) for filled in (False, True))
     changed = (plain != filled).flatten(1).any(1).numpy()
-    assert (changed == data.repeated(train.rows)).all()
+    assert (changed == data.repeated_rows(train.rows)).all()
     assert changed.sum() == 2 * 43
     stored, y, *_ = pictures.task("gtsrb", 1)
     assert torch.bincount(y).tolist() == [6] * 43

@@ -5,7 +5,7 @@ import pytest
 import torch
 from madeup import results
 
-from featurelab.modules import measures, nets
+from featurelab.modules import measures, nets, theory
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.fourier_circuits import addition, grokking, max_margin, spectra
@@ -50,7 +50,7 @@ def test_margins_are_of_the_whole_set_and_do_not_depend_on_the_chunks(monkeypatc
     assert len(x) == 125
     at_once = addition.margins(net, x, y)
     g = measures.class_margins(net.double()(x), y)
-    scale = measures.group_norm(net.neurons, 4).item() ** 4 * measures.modular_max_margin(5, 3)
+    scale = measures.group_norm(net.neurons, 4).item() ** 4 * theory.fourier_circuits.max_margin(5, 3)
     assert at_once["margin_ratio/worst"] == pytest.approx(g.worst.min().item() / scale)
     assert at_once["margin_ratio/mean"] == pytest.approx(g.mean.mean().item() / scale)
     monkeypatch.setattr(addition, "CHUNK", 16)

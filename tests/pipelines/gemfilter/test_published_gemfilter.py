@@ -67,7 +67,7 @@ def test_a_model_goes_on_with_its_own_texts_and_a_run_is_repeated_exactly():
 def test_the_loss_is_that_of_the_tokens_that_follow():
     """Of the text itself, token after token."""
     model = language.load_model("stories260K", chat=False)
-    texts = language.sampled(model, 4 + 2 * 2 * 2, 96, seed=GOES_ON.streams.data)[:4]
+    texts = language.sampled_texts(model, 4 + 2 * 2 * 2, 96, seed=GOES_ON.streams.data)[:4]
     with torch.no_grad():
         shares = model.net(texts[:, :-1]).logits.double().log_softmax(-1)
     slow = -shares[:, 89:].gather(2, texts[:, 90:, None]).mean()
@@ -139,4 +139,4 @@ def test_printed_averages_are_in_the_order_that_the_claims_take_them_for():
     assert max(layers[1:-1]) > max(layers[0], layers[-1])
     assert set(printed.TABLE_9_1) == set(printed.FILTER_LAYERS) == set(printed.SHORT)
     assert set(longbench.TASKS) == set(language.LONGBENCH)
-    assert {data.source(task.source).name for task in language.LONGBENCH.values()} == set(LONG.needs)
+    assert {data.dataset_source(task.source).name for task in language.LONGBENCH.values()} == set(LONG.needs)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from featurelab.modules import measures
+from featurelab.modules import theory
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.input_structure import (
     comparison,
@@ -108,7 +108,7 @@ def test_the_interval_is_the_paper_s():
 
 def test_the_prediction_is_that_of_the_config():
     runs = performed(predicted_cosine.figure, predicted_cosine.figure.small_configs()[:1])
-    expected = measures.predicted_cosine(100, patterns=12, size=3, gamma=0.25)
+    expected = theory.input_structure.predicted_cosine(100, patterns=12, size=3, gamma=0.25)
     assert predicted_cosine.predicted(runs, 100) == pytest.approx(expected)
 
 

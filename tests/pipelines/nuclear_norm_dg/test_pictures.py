@@ -151,7 +151,7 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
     assert {c.dataset for c in pictures.office_home.configs("paper")} == {"office_home"}
     for name, benchmark in held_out.BENCHMARKS.items():
         if name != "digits":
-            source = data.source(name)
+            source = data.dataset_source(name)
             assert (source.classes, len(source.domains)) == (benchmark.classes, len(benchmark.domains))
             assert sum(source.splits.values()) == benchmark.pictures
 

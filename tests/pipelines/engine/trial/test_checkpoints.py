@@ -53,7 +53,9 @@ def full_batch(config):
 def minibatches(config):
     chain = task(config, batch_size=5, order_seed=config.streams.order)
     learner = learners.Supervised(
-        nets.mlp(6, 8, 1, seed=0), optimizer=learners.sgd(0.05, momentum=0.9), schedule=learners.milestones([2, 5])
+        nets.mlp(6, 8, 1, seed=0),
+        optimizer=learners.sgd(0.05, momentum=0.9),
+        schedule=learners.milestone_schedule([2, 5]),
     )
     watching = [probes.AlignmentProbe(every=3, inputs=(chain.train[0], (chain.train[1][:, 0] > 0).long()))]
     return learner, chain, [*watching, probes.SpectrumProbe(every=1, on="epoch")], {"epochs": EPOCHS}
@@ -213,7 +215,7 @@ def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, o
     whole = undisturbed.run(store, outbox).run_id
     with monkeypatch.context() as patched:
         patched.setattr(Store, "log_tree", full)
-        patched.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.2)
+        patched.setattr("featurelab.tracking.outbox.sender.LONGEST_PAUSE", 0.2)
         patched.setattr("featurelab.tracking.outbox.record.Recorder.flush", lambda recorder, timeout: False)
         patched.setattr(
             "featurelab.tracking.outbox.record.Recorder.close.__kwdefaults__",

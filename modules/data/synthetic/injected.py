@@ -1,0 +1,33 @@
+"""Inputs to mix with those of a data set: Gaussians without structure, or with its covariance alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..core.tensors import stream
+
+Law = Literal["gaussian", "covariance"]
+
+
+def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int, name: str) -> Float[Tensor, "m ..."]:
+    """`count` Gaussian inputs of the shape of those in x.
+
+    "gaussian": independent standard normal numbers. "covariance": mean and covariance (divided by n) are those of x,
+    all other structure is gone. Drawn from the stream `name` of `seed`; both laws share the draws. Raises ValueError
+    for another law or count < 1.
+    """
+    if law not in ("gaussian", "covariance"):
+        raise ValueError(f"law must be 'gaussian' or 'covariance', got {law!r}")
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    rows = x.flatten(1).double()
+    drawn = torch.from_numpy(stream(seed, name).standard_normal((count, rows.shape[1])))
+    if law == "covariance":
+        values, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(rows.shape[1], rows.shape[1]))
+        # the symmetric root: unlike a factor, it does not depend on the basis in which eigenvectors are found
+        drawn = rows.mean(0) + drawn @ ((vectors * values.clamp(min=0).sqrt()) @ vectors.T)
+    return drawn.reshape(count, *x.shape[1:]).to(x)

@@ -1,0 +1,41 @@
+"""One-hidden-layer networks of several widths on the same inputs, trained as one network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..standard.mlps import MLP
+
+
+class ParallelWidths(nn.Module):
+    """S bias-free networks with one hidden layer: x (n, ...) -> (n, S, outputs); they share inputs and no weight.
+
+    Under a loss that is a sum over networks (`learners.stacked_cross_entropy`) and an optimiser that treats every
+    weight by itself, as gradient descent and Adam do, each is trained as it would be alone. `sizes` are the widths.
+    Raises ValueError for no networks, or ones of another depth, or of unlike inputs, outputs or activations.
+    """
+
+    owners: Tensor
+
+    def __init__(self, nets: Sequence[MLP]) -> None:
+        super().__init__()
+        layers = [[layer.weight.detach() for layer in net.layers if isinstance(layer, nn.Linear)] for net in nets]
+        shapes = {(len(own), own[0].shape[1], own[-1].shape[0]) for own in layers}
+        kinds = {type(net.activation) for net in nets}
+        if len(shapes) != 1 or len(kinds) != 1 or len(layers[0]) != 2:
+            raise ValueError("networks side by side have one hidden layer and the same inputs, outputs and activation")
+        self.sizes = tuple(len(hidden) for hidden, _ in layers)
+        self.activation = nets[0].activation
+        self.hidden = nn.Parameter(torch.cat([hidden for hidden, _ in layers]))
+        self.heads = nn.Parameter(torch.cat([head.T for _, head in layers]))  # (units, outputs)
+        owners = torch.arange(len(nets)).repeat_interleave(torch.tensor(self.sizes))
+        self.register_buffer("owners", (owners == torch.arange(len(nets))[:, None]).to(self.hidden), persistent=False)
+
+    def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n networks outputs"]:
+        units = self.activation(x.flatten(1) @ self.hidden.T)
+        outputs: Tensor = self.owners @ (units[:, :, None] * self.heads)
+        return outputs
