@@ -1,6 +1,12 @@
-PYTHON ?= python3.11
-BIN := .venv/bin
-READY := .venv/.ready
+# Another environment: make test VENV=.venv-3.12 PYTHON=python3.12
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+# the newest supported Python that can make environments
+SUPPORTED := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for one in python3.13 python3.12 python3.11 python3 python; do \
+	$$one -c "$(SUPPORTED)" 2> /dev/null && echo $$one && break; done)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
 .PHONY: help reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
@@ -13,11 +19,13 @@ help:
 	@echo "make chaos          200 faults during sweeps, and whether anything is lost: 30 minutes, SEED=1"
 	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, next to an undisturbed one"
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+$(READY): pyproject.toml setup.py $(CONSTRAINTS)
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || { \
+		echo "make: needs Python 3.11, 3.12 or 3.13 with venv; install one, or run make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public,lm]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,server,dev]'
 	@touch $(READY)
 
 # If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.
@@ -46,11 +54,11 @@ bench: $(READY)
 
 # also on PostgreSQL if it is installed; mounting small disks needs root
 chaos: $(READY)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[chaos]'
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[chaos]'
 	@$(BIN)/python -m tests.chaos --seed $(or $(SEED),1)
 
 demo-cluster: $(READY)
 	@$(BIN)/python examples/cluster_demo.py
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

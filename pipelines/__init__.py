@@ -5,4 +5,7 @@
 
 import lazy_loader
 
+from featurelab._lab import require
+
+require(__name__)
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -23,7 +23,7 @@ from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.store.connect import connect
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 STRANGER = "my_lab/weight_decay"
 THEIRS = "my_lab/"  # experiments of the packages that pages write
 
