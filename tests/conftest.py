@@ -1,35 +1,42 @@
 """What all tests share."""
 
+import importlib
 import os
 import shutil
 import sys
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from jaxtyping import _import_hook, install_import_hook
+from jaxtyping import install_import_hook
 
 # one thread a test process: the threads of several would wait for one another in spinning loops
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+CHECKED = "featurelab.modules"
 
 
-def _execute(loader: Any, module: ModuleType) -> None:
-    """As the hook does, but what the module imports in turn is found compiled: the hook looks for all of torch under
-    names of caches that are its own, and then compiles it, which takes seconds in every process."""
-    theirs = partial(_import_hook._optimized_cache_from_source, loader._typechecker.get_hash())
-    with patch("importlib._bootstrap_external.cache_from_source", theirs):
-        code = loader.get_code(module.__name__)
-    exec(code, module.__dict__)
+class LibrariesFirst(MetaPathFinder):
+    """Imports the libraries of the checked package before it.
+
+    The hook looks for bytecode under a name of its own, also for what a checked file imports in turn: it would compile
+    all of torch again.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == CHECKED:
+            sys.meta_path.remove(self)
+            for library in ("arraychecks", "pytorch_lightning", "sklearn", "torch"):
+                importlib.import_module(library)
 
 
-# before anything imports them: what is imported already is not checked
-_import_hook._JaxtypingLoader.exec_module = _execute
+# before anything imports it: what is imported already is not checked
 sys.path.append(str(Path(__file__).parent / "modules"))
-install_import_hook("featurelab.modules", "arraychecks.arrays_alone")
+install_import_hook(CHECKED, "arraychecks.arrays_alone")
+sys.meta_path.insert(0, LibrariesFirst())
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +59,7 @@ def store(template: Path, tmp_path: Path) -> Any:
     return attach(f"sqlite:///{shutil.copy(template, home / 'mlflow.db')}")
 
 
-BUDGET = (
-    25  # seconds that the tests of one system should take on one quiet core: twelve systems share a quarter of an hour
-)
+BUDGET = 25  # seconds that the tests of one system may take on one quiet core
 _seconds: Counter[str] = Counter()
 
 
