@@ -3,10 +3,11 @@ BIN := .venv/bin
 READY := .venv/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
-.PHONY: help reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
+.PHONY: help check reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
+	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
 	@echo "make bench          our cost beside what one would otherwise run"
@@ -26,6 +27,9 @@ reproduce: $(READY)
 
 reproduce-all: $(READY)
 	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
+
+check: lint
+	@$(BIN)/python tests/affected.py
 
 # Files in their order: those that start clusters come first, and the last ones to run are short. Three processes on two
 # cores, because the first ones mostly wait.

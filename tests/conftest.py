@@ -1,9 +1,11 @@
 """What all tests share."""
 
 import importlib
+import math
 import os
 import shutil
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -37,6 +39,18 @@ class LibrariesFirst(MetaPathFinder):
 sys.path.append(str(Path(__file__).parent / "modules"))
 install_import_hook(CHECKED, "arraychecks.arrays_alone")
 sys.meta_path.insert(0, LibrariesFirst())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--within", type=float, default=math.inf, help="seconds after which further tests are skipped")
+
+
+BEGAN = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() - BEGAN > (seconds := item.config.getoption("--within")):
+        pytest.skip(f"{seconds:g} s are over: make test runs it")
 
 
 @pytest.fixture(scope="session")
