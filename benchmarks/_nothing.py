@@ -19,7 +19,7 @@ class NothingConfig(Config):
 
 at_all = Experiment(
     name="nothing/at_all",
-    figure="Fig. 0",
+    figures=("Fig. 0",),
     title="known numbers",
     laptop=NothingConfig(),
     paper=NothingConfig(),

@@ -92,7 +92,8 @@ def featurelab(trials: int, folder: Path) -> tuple[float, float]:
     """A sweep of the trial in `benchmarks._nothing`."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed
-    from featurelab.pipelines.engine.sweep.begin import plan_search, run_sweep
+    from featurelab.pipelines.engine.sweep.begin import run_sweep
+    from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.tracking.store.connect import connect
 
     experiment = registry.find("nothing/at_all")

@@ -34,7 +34,8 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     """Make a sweep of this many trials; the id of its run, and those of the trials."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
-    from featurelab.pipelines.engine.sweep.begin import open_sweep, plan_search
+    from featurelab.pipelines.engine.sweep.begin import open_sweep
+    from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.pipelines.engine.trial.run import start
     from featurelab.tracking.store.connect import connect
 
@@ -59,7 +60,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
 
     from benchmarks._nothing import curves
     from featurelab.tracking.provenance import config_hash
-    from featurelab.tracking.store.store import sqlite_path
+    from featurelab.tracking.store.addresses import sqlite_path
 
     # spread over all first digits, as MLflow's own ids are: by them a server is asked for its runs
     ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]

@@ -46,7 +46,8 @@ def featurelab(folder: Path, rates: Sequence[float]) -> float:
     """Sweep through our own machinery; seconds from the start of the Tuner to the last result stored."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Axis, Listed
-    from featurelab.pipelines.engine.sweep.begin import plan_search, run_sweep
+    from featurelab.pipelines.engine.sweep.begin import run_sweep
+    from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.tracking.store.connect import connect
 
     experiment = registry.find(EXPERIMENT)

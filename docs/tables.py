@@ -1,31 +1,31 @@
-"""Write the tables of these pages anew: `featurelab reproduce FIGURE --json > OUT`, then `python docs/tables.py OUT`.
+"""Write the generated tables of these pages again, from the declarations and from each system's `known.toml`.
 
-Of several OUT the last that has a figure counts; figures that are in none keep what stands there of them. Without OUT,
-those tables alone that need no run.
+    python docs/tables.py
 
-Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`; what a page has no place for is not written.
+Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`. A page without a marker does not get that table.
 """
 
-import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment import numbers, registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.known import Finding
 from featurelab.tracking.numbers import measurement, named, number
 
 FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent
 IDENTITY = " (identity)"
-MEASURED = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
-UNSPECIFIC = ["claim", "of", "what comes of it under controls", "why"]
-VERDICTS = ["experiment", "claim", "by the mean alone", "verdict", "95% interval", "seeds", "under controls"]
+ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
+NONE = Finding(status="holds")
+Row = Sequence[Any]
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def table(header: Row, rows: Iterable[Row]) -> str:
     cells = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in row) + " |" for row in cells)
 
@@ -35,117 +35,161 @@ def figures(system: str) -> str:
     return table(["experiment", "figure", "what it shows", "minutes"], rows)
 
 
-def measured(one: dict[str, Any]) -> list[Sequence[Any]]:
-    rows: list[Sequence[Any]] = []
-    for claim in one["claims"]:
-        said = claim["statement"] + {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}[claim["origin"]]
-        found_parts = measurement(claim["measured"], claim["ci"], claim["expected"])
-        values = [*map(named, found_parts), number(claim["expected"])]
-        specific = {None: "-", True: "yes", False: "no"}[claim["specific"]]
-        verdict = claim["status"] + IDENTITY * (claim["kind"] == "identity")
-        figure = registry.find(one["name"]).figure
-        rows.append((figure, said, *values, number(claim["paper"]), claim["seeds"], verdict, specific))
-    return rows
+def measured(system: str) -> str:
+    rows = []
+    for experiment, claim, finding in _findings(system):
+        values, intervals = measurement(finding.measured, finding.ci, claim.expected)
+        specific = {None: "-", True: "yes", False: "no"}[finding.specific]
+        rows.append(
+            (
+                experiment.figure,
+                claim.says + ORIGINS[claim.origin],
+                named(values),
+                named(intervals),
+                number(claim.expected),
+                number(claim.paper),
+                finding.seeds or 0,
+                _verdict(claim, finding),
+                specific,
+            )
+        )
+    header = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
+    return table(header, rows)
 
 
-def unspecific(one: dict[str, Any]) -> list[Sequence[Any]]:
-    """The claims that hold, and did under a control too: where, and why that is as it should be."""
-    return [
-        (f"`{claim['id']}`", registry.find(one["name"]).figure, _there(claim["controls"]), claim["unspecific"])
-        for claim in one["claims"]
-        if claim["specific"] is False and claim["status"] == "holds"
+def unspecific(system: str) -> str:
+    """The claims that hold, and hold under a control too: where, and why that is as it should be."""
+    rows = [
+        (f"`{claim.id}`", experiment.figure, _under(finding), claim.unspecific)
+        for experiment, claim, finding in _findings(system)
+        if finding.specific is False and finding.status == "holds"
     ]
-
-
-def _there(controls: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')}: {there['status']}" for name, there in controls.items())
+    return table(["claim", "figure", "verdict under controls", "why"], rows)
 
 
 def failing(system: str) -> str:
     rows = [
-        (f"`{claim.id}`", experiment.figure, claim.because() + " (undecided)" * (claim.documented() == "undecided"))
-        for experiment in registry.experiments(system)
-        for claim in experiment.claims
-        if claim.documented() in ("fails", "undecided")
+        (f"`{claim.id}`", experiment.figure, finding.reason + " (undecided)" * (finding.status == "undecided"))
+        for experiment, claim, finding in _findings(system)
+        if finding.status in ("fails", "undecided")
     ]
-    return table(["claim", "of", "why"], rows)
+    return table(["claim", "figure", "why"], rows)
 
 
-def verdicts(one: dict[str, Any]) -> list[Sequence[Any]]:
-    """Every claim in a row: what the mean alone would have said of it, and what came of it."""
-    rows: list[Sequence[Any]] = []
-    for known, claim in zip(registry.find(one["name"]).claims, one["claims"], strict=True):
-        ends = named(measurement(claim["measured"], claim["ci"], claim["expected"])[1])
-        verdict = claim["status"] + IDENTITY * (claim["kind"] == "identity")
-        under = _there(claim["controls"]) or "-"
-        rows.append((one["name"], f"`{claim['id']}`", _by_mean(known, claim), verdict, ends, claim["seeds"], under))
-    return rows
-
-
-def _by_mean(known: Claim, claim: dict[str, Any]) -> str:
-    if claim["measured"] is None:
-        return "untested"
-    values = claim["measured"] if isinstance(claim["measured"], dict) else {"": claim["measured"]}
-    bounds = known.expect if isinstance(known.expect, Mapping) else {"": known.expect}
-    return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"
-
-
-def summary(folder: str = "") -> str:
-    """How many claims of each system hold, fail, ...; how many of those that hold every control breaks."""
+def verdicts() -> str:
+    """Every claim in a row: what the mean alone would say of it, its verdict, and its verdicts under controls."""
     rows = []
-    for system in registry.systems():
-        found = [row[-2:] for row in standing(FOLDER / f"{system}.md", "measured")]
-        claims = [row for row in found if not row[0].endswith(IDENTITY)]
-        counts = [sum(verdict == status for verdict, _ in claims) for status in STATUSES]
-        under = [specific == "yes" for verdict, specific in claims if verdict == "holds" and specific != "-"]
-        exact = [verdict == f"holds{IDENTITY}" for verdict, _ in found if verdict.endswith(IDENTITY)]
-        of = f"{sum(under)} of {len(under)}", f"{sum(exact)} of {len(exact)}"
-        rows.append((f"[`{system}`]({folder}{system}.md)", *counts, *of))
-    header = ["system", "hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
+    for experiment, claim, finding in _findings(None):
+        intervals = named(measurement(finding.measured, finding.ci, claim.expected)[1])
+        verdict, seeds = _verdict(claim, finding), finding.seeds or 0
+        by_mean, under = _by_mean(claim, finding), _under(finding)
+        rows.append((experiment.name, f"`{claim.id}`", by_mean, verdict, intervals, seeds, under))
+    header = ["experiment", "claim", "by the mean alone", "verdict", "95% interval", "seeds", "under controls"]
     return table(header, rows)
 
 
-def main(*paths: str) -> None:
-    found = {one["name"]: one for path in paths for one in json.loads(Path(path).read_text())["experiments"]}
+def summary() -> str:
+    """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
+    rows = [(f"[`{system}`]({system}.md)", *_in_words(_counts(system))) for system in registry.systems()]
+    return table(["system", *COUNTED], rows)
+
+
+def totals() -> str:
+    """The counts of `summary` for all systems together."""
+    return table(COUNTED, [_in_words([sum(column) for column in zip(*map(_counts, registry.systems()), strict=True)])])
+
+
+def _counts(system: str) -> list[int]:
+    """Claims by status; of those that hold the specific ones and those under controls; identities that hold, and all."""
+    every = [(claim, finding) for _, claim, finding in _findings(system)]
+    claims = [finding for claim, finding in every if claim.kind == "claim"]
+    by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]
+    under = [finding.specific for finding in claims if finding.status == "holds" and finding.specific is not None]
+    exact = [finding.status == "holds" for claim, finding in every if claim.kind == "identity"]
+    return [*by_status, sum(under), len(under), sum(exact), len(exact)]
+
+
+def _in_words(counts: Sequence[int]) -> list[str]:
+    *by_status, specific, under_controls, exact, identities = counts
+    return [*map(str, by_status), f"{specific} of {under_controls}", f"{exact} of {identities}"]
+
+
+def by_number() -> str:
+    """Each figure, table and theorem, once for each of its experiments: its file, and a picture where we have one."""
+    rows = []
     for system in registry.systems():
-        page = FOLDER / f"{system}.md"
-        parts = {"figures": figures(system), "failing": failing(system)}
-        if any(name.startswith(f"{system}/") for name in found):
-            of = {e.figure: found.get(e.name) for e in registry.experiments(system)}
-            parts["measured"] = merged(page, "measured", MEASURED, of, measured)
-            parts["unspecific"] = merged(page, "unspecific", UNSPECIFIC, of, unspecific, column=1)
-        write(page, parts)
-    every = {e.name: found.get(e.name) for system in registry.systems() for e in registry.experiments(system)}
-    overview = FOLDER / "verdicts.md"
-    write(overview, {"summary": summary(), "verdicts": merged(overview, "verdicts", VERDICTS, every, verdicts)})
-    write(FOLDER.parent / "README.md", {"summary": summary("docs/")})
+        entries: dict[str, list[Experiment]] = {}
+        for experiment in registry.experiments(system):
+            for entry in experiment.figures:
+                entries.setdefault(entry, []).append(experiment)
+        for entry in sorted(entries, key=numbers.order):
+            for experiment in entries[entry]:
+                published = ", ".join(experiment.published) or "-"
+                source = f"[{_source(experiment)}](../{_source(experiment)})"
+                rows.append((system, entry, published, f"`{experiment.name}`", source, _picture(experiment)))
+    return table(["system", "number", "in the published paper", "experiment", "file", "picture"], rows)
 
 
-def merged(
-    page: Path, name: str, header: Sequence[str], found: Mapping[str, Any], rows: Callable[..., Any], column: int = 0
-) -> str:
-    """A table by figure, which its column names: of each what was found of it, or else what stands on the page."""
-    old = standing(page, name)
-    parts = [
-        rows(one) if one is not None else [row for row in old if row[column] == figure] for figure, one in found.items()
-    ]
-    return table(header, chain(*parts))
+def _findings(system: str | None) -> Iterator[tuple[Experiment, Claim, Finding]]:
+    for one in [system] if system else registry.systems():
+        for experiment in registry.experiments(one):
+            for claim in experiment.claims:
+                yield experiment, claim, claim.recorded().laptop or NONE
 
 
-def standing(page: Path, name: str) -> list[list[str]]:
-    """The rows of a table as they stand on a page."""
-    (text,) = re.findall(rf"<!-- {name}: begin -->\n(.*?)<!-- {name}: end -->", page.read_text(), re.DOTALL) or [""]
-    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+def _verdict(claim: Claim, finding: Finding) -> str:
+    return finding.status + IDENTITY * (claim.kind == "identity")
 
 
-def write(page: Path, parts: dict[str, str]) -> None:
-    text = page.read_text()
+def _under(finding: Finding) -> str:
+    return ", ".join(f"{name.replace('_', ' ')}: {status}" for name, status in finding.controls.items()) or "-"
+
+
+def _by_mean(claim: Claim, finding: Finding) -> str:
+    if finding.measured is None:
+        return "untested"
+    values = finding.measured if isinstance(finding.measured, dict) else {"": finding.measured}
+    bounds = claim.expect if isinstance(claim.expect, Mapping) else {"": claim.expect}
+    return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"  # type: ignore[arg-type]
+
+
+def _source(experiment: Experiment) -> str:
+    """The file that declares an experiment, from the root: the one that writes its name."""
+    system, _, name = experiment.name.partition("/")
+    folder = ROOT / "pipelines" / system
+    declares = re.compile(rf'(?:name=|variant\(\s*)"(?:{system}/)?{name}"')
+    for file in sorted(folder.glob("*.py"), key=lambda file: file.stem != name):
+        if declares.search(file.read_text(encoding="utf-8")):
+            return str(file.relative_to(ROOT))
+    function = experiment.drawing.draw if experiment.drawing else experiment.run_trial
+    return "/".join(["pipelines", *str(getattr(function, "__module__", "")).split(".")[2:]]) + ".py"
+
+
+def _picture(experiment: Experiment) -> str:
+    file = FOLDER / "images" / "figures" / f"{experiment.name.replace('/', '.')}.png"
+    return f"[picture](images/figures/{file.name})" if file.exists() else "-"
+
+
+def write(page: Path, parts: Mapping[str, str]) -> None:
+    text = page.read_text(encoding="utf-8")
     for name, content in parts.items():
         pattern = rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)*(<!-- {name}: end -->)"
         text = re.sub(pattern, lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
-    page.write_text(text)
+    page.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[Path, dict[str, str]]:
+    """Every page with generated tables, and its tables by name."""
+    written = {
+        FOLDER / f"{system}.md": {part.__name__: part(system) for part in (figures, measured, unspecific, failing)}
+        for system in registry.systems()
+    }
+    written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts()}
+    written[FOLDER / "figures.md"] = {"by_number": by_number()}
+    written[ROOT / "README.md"] = {"totals": totals()}
+    return written
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for page, parts in pages().items():
+        write(page, parts)

@@ -11,7 +11,7 @@ from typing import Any
 
 from featurelab.pipelines.engine.lazy import lazy
 
-_LAZILY = ("np", "torch", "stats", "colors")  # what takes its time to import
+_LAZILY = ("np", "torch", "stats", "colors", "Recorder")  # what takes its time to import
 
 
 def _listed() -> dict[str, tuple[str, str]]:

@@ -31,14 +31,21 @@ from featurelab.pipelines.engine.experiment.cost import mlp_cost as mlp_cost
 from featurelab.pipelines.engine.experiment.drawing import CATEGORIES as CATEGORIES
 from featurelab.pipelines.engine.experiment.drawing import band as band
 from featurelab.pipelines.engine.experiment.drawing import bars as bars
+from featurelab.pipelines.engine.experiment.drawing import bound_level as bound_level
 from featurelab.pipelines.engine.experiment.drawing import curves as curves
 from featurelab.pipelines.engine.experiment.drawing import heatmap as heatmap
+from featurelab.pipelines.engine.experiment.drawing import legend_below as legend_below
+from featurelab.pipelines.engine.experiment.drawing import legend_beside as legend_beside
+from featurelab.pipelines.engine.experiment.drawing import null_level as null_level
+from featurelab.pipelines.engine.experiment.drawing import paper_level as paper_level
 from featurelab.pipelines.engine.experiment.drawing import points as points
 from featurelab.pipelines.engine.experiment.drawing import shades as shades
 from featurelab.pipelines.engine.experiment.experiment import Experiment as Experiment
+from featurelab.pipelines.engine.experiment.printed import printed_table as printed_table
 from featurelab.pipelines.engine.experiment.results import Results as Results
 from featurelab.pipelines.engine.trial.fit import evaluate as evaluate
 from featurelab.pipelines.engine.trial.fit import fit as fit
 from featurelab.pipelines.engine.trial.observed import Observed as Observed
+from featurelab.tracking import Recorder as Recorder
 
 __all__ = ["np"]  # the others are, by being imported under their own names

@@ -80,7 +80,7 @@ def test_a_wrong_command_would_be_noticed(wrong: str) -> None:
         parsed(wrong.split())
 
 
-def test_the_readme_shows_every_command() -> None:
+def test_the_documentation_shows_every_command() -> None:
     command = typer.main.get_command(app)
     assert {parsed(words)[0].split()[0] for words in FEATURELAB} == set(command.commands)  # type: ignore[attr-defined]
 
@@ -110,13 +110,13 @@ def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def install_stranger(site: Path) -> None:
-    """Put the README's example package, with the entry points it declares, where Python finds packages."""
+    """Put the example package of `docs/add_a_figure.md`, with its entry points, where Python finds packages."""
     (source,) = [block for block in PYTHON if block.startswith("# my_lab/")]
     package = site / "my_lab"
     package.mkdir()
     (package / "__init__.py").touch()
     (package / Path(source.splitlines()[0].split("/")[1]).name).write_text(source)
-    (toml,) = blocks(ROOT / "README.md", "toml")
+    (toml,) = blocks(ROOT / "docs" / "add_a_figure.md", "toml")
     ((group, points),) = tomllib.loads(toml)["project"]["entry-points"].items()
     info = site / "my_lab-1.0.dist-info"
     info.mkdir()

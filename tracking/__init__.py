@@ -1,4 +1,4 @@
-"""Where results live: the MLflow store, the recorder a trial writes to, bulk reading, provenance and the report."""
+"""Where results live: the MLflow store, the recorder of a trial, reading in bulk, provenance, the report."""
 
 import lazy_loader as lazy
 

@@ -1,4 +1,4 @@
-"""A Lightning logger that hands what a Trainer logs to a recorder."""
+"""A Lightning logger that passes what a Trainer logs to a recorder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from featurelab.tracking.outbox.record import Recorder
 
 
 class RecorderLogger(Logger):
-    """Passes `self.log` metrics on to `recorder`, from rank zero alone.
+    """Passes the metrics of `self.log` to `recorder`, on rank zero only.
 
-    Lightning's own `epoch` metric is dropped. Hyperparameters are not logged here: a run's configuration is stored when
-    it starts. The run stays open after `fit`, since whoever made the recorder also closes it.
+    Drops Lightning's own `epoch` metric and ignores hyperparameters: the configuration is stored when the run starts.
+    The run stays open after `fit`; whoever created the recorder closes it.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -36,10 +36,10 @@ class RecorderLogger(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Record `metrics` at `step` (0 where Lightning gives none)."""
-        kept = {name: value for name, value in metrics.items() if name != "epoch"}
-        if kept:
-            self.recorder.log(kept, step or 0)
+        """Record `metrics` at `step` (0 if Lightning gives none). Raises what `Recorder.log` raises."""
+        without_epoch = {name: value for name, value in metrics.items() if name != "epoch"}
+        if without_epoch:
+            self.recorder.log(without_epoch, step or 0)
 
     @rank_zero_only
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
@@ -47,9 +47,9 @@ class RecorderLogger(Logger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Do nothing: each point is safe as soon as it is recorded."""
+        """Do nothing: every point is safe once it is recorded."""
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Send what is recorded, for at most a few seconds: what is left then goes out when the recorder closes."""
+        """Send what was recorded, for at most 5 seconds. Closing the recorder sends the rest."""
         self.recorder.flush(timeout=5.0)

@@ -1,4 +1,4 @@
-"""Text from anywhere as it may be shown, logged or kept: without secrets, control characters or lines without end."""
+"""Make untrusted text fit to be shown, logged or stored: without secrets, control characters and endless lines."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 LONGEST_LINE = 480
 SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE)
-# a parameter of MLflow's pages ends in Key and is none
+# viewStateShareKey is a parameter of MLflow's pages, and no secret
 SECRET_PARAMETER = re.compile(
     r"(?i)([?&](?!viewStateShareKey=)[\w-]{0,30}(?:password|passwd|pwd|token|secret|key)=)[^&\s'\"]+"
 )
-MOST_ADDRESSES = 20  # in one word: no more are looked at, so that no text takes long
-SHORTEST_SECRET = 8  # a shorter value would be found in words that have nothing to do with it
+MOST_ADDRESSES = 20  # examined in one word, which bounds the time that any text takes
+SHORTEST_SECRET = 8  # a shorter value would match parts of unrelated words
 
 
 class _Repr(Repr):
     def repr_str(self, x: str, level: int) -> str:
-        return super().repr_str(masked(x), level)  # first: what is cut off may be what shows that it is a password
+        return super().repr_str(masked(x), level)  # before shortening, which may cut off what reveals a password
 
 
 _repr = _Repr()
@@ -29,7 +29,7 @@ _repr.maxstring, _repr.maxlong, _repr.maxother = 80, 40, 80
 
 
 def quoted(value: Any) -> str:
-    """A value as Python writes it, control characters escaped; what is long or nested deep is shortened.
+    """Return a value as Python writes it: control characters escaped, long or deeply nested parts shortened.
 
     >>> quoted("a" * 1000)[:12], len(quoted("a" * 1000)), quoted("\\x1b[2J")
     ("'aaaaaaaaaaa", 80, "'\\\\x1b[2J'")
@@ -38,20 +38,20 @@ def quoted(value: Any) -> str:
 
 
 def line(text: str, most: int = LONGEST_LINE) -> str:
-    """A text as one line of at most `most` characters, fit for a terminal, a log or a tag: masked and escaped."""
-    whole = " ".join(part.strip() for part in masked(text).splitlines() if part.strip())
-    return shortened(escaped(shortened(whole, most)), most)
+    """Return a text as one line of at most `most` characters for a terminal, a log or a tag: masked and escaped."""
+    joined = " ".join(part.strip() for part in masked(text).splitlines() if part.strip())
+    return shortened(escaped(shortened(joined, most)), most)
 
 
 def escaped(text: str, keep: str = "") -> str:
-    """A text with all that is not printable (control, direction, surrogates) written as `\\x1b`, but for `keep`."""
+    """Return a text with unprintable characters (control, direction, surrogates) as `\\x1b`, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 def shortened(text: str, most: int) -> str:
-    """A text with its middle left out where it is longer than `most`."""
+    """Return a text without its middle if it has more than `most` characters."""
     if len(text) <= most:
         return text
     tail = (most - 5) // 4
@@ -59,9 +59,9 @@ def shortened(text: str, most: int) -> str:
 
 
 def masked(text: str) -> str:
-    """A text in which `***` stands for credentials in addresses, and for the secrets of this environment.
+    """Return a text with `***` in place of credentials in addresses and of secrets in this environment.
 
-    Secrets are the values of variables whose names say so (`MLFLOW_TRACKING_TOKEN`, `AWS_SECRET_ACCESS_KEY`, ...).
+    Secrets are the values of variables with such names (`MLFLOW_TRACKING_TOKEN`, `AWS_SECRET_ACCESS_KEY`, ...).
 
     >>> masked("cannot reach http://me:hunter2@host:5000/ or https://abcdef@host")
     'cannot reach http://me:***@host:5000/ or https://***@host'
@@ -75,10 +75,10 @@ def masked(text: str) -> str:
 
 
 def without_credentials(uri: str) -> str:
-    """An address without user, password and secret parameters: where a store is, not how to be let in."""
-    found = _credentials(uri)
-    if found:
-        uri = found.before + found.after
+    """Return an address without user, password and secret parameters."""
+    credentials = _credentials(uri)
+    if credentials:
+        uri = credentials.before + credentials.after
     return SECRET_PARAMETER.sub(r"\1", uri)
 
 
@@ -94,28 +94,29 @@ def _credentials(address: str) -> _Credentials | None:
     if not at:
         return None
     slashes = islice(re.finditer("//", before), MOST_ADDRESSES)
-    for start in (0, *(found.end() for found in slashes)):
+    for start in (0, *(match.end() for match in slashes)):
         user, colon, password = before[start:].partition(":")
         if "/" in user or password.startswith("//") or re.match(r"\d{1,5}/", password):
-            continue  # an @ in a path
-        if colon or start:  # else a mail address, or a word
+            continue  # the @ belongs to a path
+        if colon or start:  # otherwise a mail address, or a word
             return _Credentials(before[:start], user, password if colon else None, after)
     return None
 
 
 def _without_password(word: str) -> str:
-    found = _credentials(word)
-    if found is None:
+    credentials = _credentials(word)
+    if credentials is None:
         return word
-    user = f"{found.user}:" if found.password is not None else ""  # a user without a password may be a token
-    return f"{found.before}{user}***@{found.after}"
+    # a user without a password may be a token
+    user = f"{credentials.user}:" if credentials.password is not None else ""
+    return f"{credentials.before}{user}***@{credentials.after}"
 
 
 def _secrets() -> list[str]:
-    """Longest first, since one may hold another."""
-    found = {
+    """Return the secrets of this environment, longest first: one may contain another."""
+    secrets = {
         value
         for name, value in os.environ.items()
         if SECRET_NAME.search(name) and not name.endswith(("_PATH", "_FILE", "_DIR")) and len(value) >= SHORTEST_SECRET
     }
-    return sorted(found, key=len, reverse=True)
+    return sorted(secrets, key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""Numbers as tables and pages write them: with few digits, and with more where fewer would make two of them one."""
+"""Write numbers for tables and pages: with few digits, and with more where two different numbers would look equal."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-DIGITS = 4  # significant ones, where they are enough
-MOST_DIGITS = 12  # with which the bounds of claims are written
+DIGITS = 4  # significant digits where they suffice
+MOST_DIGITS = 12  # as in the bounds of claims
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 
 
 def number(value: Any, beside: Iterable[float] = ()) -> str:
-    """A value, several, or named ones, short; "-" for None.
+    """Return a value, a list of values or a mapping of named values as a short text; "-" for None.
 
-    A float has 4 significant digits, and as many more, up to 12, as it takes to differ from the numbers in `beside`
-    that it is not equal to.
+    A float gets 4 significant digits, or as many more, up to 12, as distinguish it from the other numbers in `beside`.
 
     >>> number(0.123456), number([0.1, 2]), number({"layer 1": 0.5}), number(1 - 1e-9), number(1.0, [1 - 1e-9])
     ('0.1235', '0.1, 2', 'layer 1: 0.5', '1', '1')
@@ -34,7 +33,7 @@ def number(value: Any, beside: Iterable[float] = ()) -> str:
 
 
 def interval(value: Any, beside: Iterable[float] = ()) -> str:
-    """An interval, or named ones, as "low to high", its ends told apart; "-" for None."""
+    """Return an interval, or named intervals, as "low to high" with distinguishable ends; "-" for None."""
     others = list(beside)
     if isinstance(value, Mapping):
         return named({str(name): interval(ends, others) for name, ends in value.items()})
@@ -45,10 +44,10 @@ def interval(value: Any, beside: Iterable[float] = ()) -> str:
 
 
 def measurement(measured: Any, ci: Any, expected: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """What was measured and its intervals as text by part: told apart from each other and from the bounds.
+    """Return (measured values, intervals) as texts by part, distinguishable from each other and from the bounds.
 
-    Each is one value, or a mapping from parts to values; `ci` has intervals, `expected` bounds as text, one for all
-    parts or one for each. The only part of one value is "".
+    Each argument is one value or a mapping from parts to values. `ci` holds intervals; `expected` holds bounds as text,
+    one for all parts or one for each. A single value has the part "".
     """
     parts = [str(part) for value in (measured, ci) if isinstance(value, Mapping) for part in value]
     values: dict[str, str] = {}
@@ -64,7 +63,7 @@ def measurement(measured: Any, ci: Any, expected: Any) -> tuple[dict[str, str], 
 
 
 def named(parts: Mapping[str, str]) -> str:
-    """Texts by the names of their parts in one line; "-" for none.
+    """Return named texts as one line; "-" if there are none.
 
     >>> named({"": "0.5"}), named({"a": "0.5", "b": "1"})
     ('0.5', 'a: 0.5, b: 1')
@@ -73,17 +72,17 @@ def named(parts: Mapping[str, str]) -> str:
 
 
 def numbers_of(value: Any) -> list[float]:
-    """The finite numbers in a value: itself, those of a list or a mapping, those that a text names.
+    """Return the finite numbers in a value: a number, a list, a mapping, or a text that contains numbers.
 
     >>> numbers_of("0.9 to 1"), numbers_of([0.1, None]), numbers_of("> 1e-9")
     ([0.9, 1.0], [0.1], [1e-09])
     """
     if isinstance(value, str):
-        value = [float(found) for found in NUMBER.findall(value)]
+        value = [float(digits) for digits in NUMBER.findall(value)]
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [found for part in value for found in numbers_of(part)]
+        return [each for part in value for each in numbers_of(part)]
     return [value] if isinstance(value, int | float) and math.isfinite(value) else []
 
 
@@ -98,5 +97,5 @@ def _float(value: float, others: list[float]) -> str:
 
 def _of(value: Any, part: str) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): own for name, own in value.items()}.get(part)
+        return {str(name): named_value for name, named_value in value.items()}.get(part)
     return value if not part or isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""What a result depends on besides its configuration: software, hardware and the source it was made with."""
+"""Record what a result depends on besides its configuration: software, hardware and source code."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any
 from featurelab.tracking.lines import masked
 from featurelab.tracking.store.artifacts import plain
 
-FILES_NAMED = 5  # of those that differ
-LONGEST_DIFF = 100_000  # characters of uncommitted changes that are kept
+FILES_NAMED = 5  # at most, of those that differ
+LONGEST_DIFF = 100_000  # characters of uncommitted changes that are stored
 
 
 def environment(
@@ -28,23 +28,23 @@ def environment(
     read: Mapping[str, str] | None = None,
     code: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Return packages, interpreter, platform, processor, GPUs, source revision, thread count, kernels, files read.
+    """Return packages, interpreter, platform, processor, GPUs, source revision, thread count, kernels and files read.
 
-    `threads` is the number a float sum was split over, and `dispatch` names the kernels that made it: both change its
-    last bits. `read` holds digests of files by what they are, `code` what `featurelab.tracking.code` says of each
-    package whose code ran. No environment variable and no host name is read. All but these four is gathered once a
-    process.
+    `threads` is the number of threads among which float sums were split and `dispatch` names the kernels that computed
+    them: both change the last bits. `read` holds digests of files by what they are, and `code` the result of
+    `featurelab.tracking.code.package` for each package whose code ran. Everything else is collected once a process.
+    Environment variables and the host name are not read.
     """
-    given = {
+    optional = {
         "dispatch": dict(dispatch) if dispatch is not None else None,
         "read": dict(read or {}),
-        "code": {name: dict(said) for name, said in (code or {}).items()},
+        "code": {name: dict(description) for name, description in (code or {}).items()},
     }
-    return {**_machine(), "threads": threads, **{name: value for name, value in given.items() if value}}
+    return {**_machine(), "threads": threads, **{name: value for name, value in optional.items() if value}}
 
 
 def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return one readable line for each difference between two environments, none if they are equal."""
+    """Return one readable line for each difference between two environments; an empty list if they are equal."""
     lines = []
     for key in sorted(old.keys() | new.keys()):
         before, after = old.get(key), new.get(key)
@@ -66,9 +66,9 @@ def changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def config_hash(config: dict[str, Any]) -> str:
-    """Return 16 hexadecimal digits that stand for a configuration: SHA-256 of its JSON with sorted keys.
+    """Return 16 hexadecimal digits that identify a configuration: SHA-256 of its JSON with sorted keys.
 
-    Raises TypeError for what JSON cannot hold, ValueError for nan and inf.
+    Raises TypeError for values that JSON cannot hold, and ValueError for nan and inf.
     """
     text = json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False, default=plain)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -89,22 +89,22 @@ def _machine() -> dict[str, Any]:
 def packages() -> list[str]:
     """Return every installed distribution as `name==version`, sorted.
 
-    Copies that a package carries inside itself do not count: Ray puts its own on the path of its workers.
+    Leaves out copies inside other packages: Ray puts its own on the path of its workers.
     """
     site = Path(sysconfig.get_path("purelib"))
-    found = {
+    versions = {
         (dist.name or "").lower().replace("_", "-"): dist.version
         for dist in importlib.metadata.distributions()
         if site not in Path(str(dist.locate_file(""))).parents
     }
-    return sorted(f"{name}=={version}" for name, version in found.items() if name)
+    return sorted(f"{name}=={version}" for name, version in versions.items() if name)
 
 
 def source(directory: Path) -> dict[str, Any] | None:
-    """Return commit and uncommitted changes of the git repository around `directory`; None outside of one.
+    """Return commit and uncommitted changes of the git repository that tracks `directory`; None if none does.
 
-    None too where the repository follows nothing in the directory, such as an environment that is kept inside. A long
-    diff is cut, but `diff_sha256` always stands for all of it; files that git does not follow are named.
+    A virtual environment inside a repository, for example, is not tracked. A long `diff` is cut, but `diff_sha256` is
+    always that of the whole. `untracked` names at most 200 files.
     """
     commit = _output(["git", "-C", str(directory), "rev-parse", "HEAD"])
     if not commit or not _output(["git", "-C", str(directory), "ls-files", "--", "."]):
@@ -138,12 +138,12 @@ def _gpus() -> list[str]:
 
 
 def _output(command: list[str]) -> str | None:
-    """The output of a command, None where it is missing, fails or takes long."""
+    """Return the output of a command; None if it is missing, fails or takes longer than 20 s."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=20, check=True)
+        process = subprocess.run(command, capture_output=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.decode(errors="replace").strip()
+    return process.stdout.decode(errors="replace").strip()
 
 
 def _package_changes(old: list[str], new: list[str]) -> list[str]:
@@ -153,7 +153,7 @@ def _package_changes(old: list[str], new: list[str]) -> list[str]:
 
 
 def _dispatch_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    return _named_changes(old, new) if old and new else []  # runs of earlier versions do not say
+    return _named_changes(old, new) if old and new else []  # earlier versions did not record it
 
 
 def _named_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -165,8 +165,8 @@ def _code_changes(old: dict[str, Any], new: dict[str, Any], *, git: bool) -> lis
     lines = []
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name) or {}, new.get(name) or {}
-        if not was:  # runs of earlier versions do not say; of our own source, git names the revision
-            lines += [] if name == "featurelab" and git else [f"source of {name}: not recorded then"]
+        if not was:  # earlier versions did not record it; for our own source, git names the revision
+            lines += [] if name == "featurelab" and git else [f"source of {name}: not recorded for the earlier run"]
         elif not now:
             lines.append(f"source of {name}: {was.get('digest')} -> absent")
         elif was.get("digest") != now.get("digest"):
@@ -192,7 +192,7 @@ def _source_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if old.get("diff_sha256") != new.get("diff_sha256"):
         lines.append(f"uncommitted changes: {old.get('diff_sha256') or 'none'} -> {new.get('diff_sha256') or 'none'}")
     if old.get("untracked") != new.get("untracked"):
-        lines.append("the files that git does not follow differ")
+        lines.append("the untracked files differ")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""One static page that shows every reproduced figure, its claims and how to repeat it."""
+"""Render one static page with every reproduced figure, its claims and how to repeat it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, number
 
 STATUSES = ("holds", "fails", "undecided", "untested")
-MOST_EARLIER = 8  # verdicts that are shown beside the newest
+MOST_EARLIER = 8  # earlier verdicts shown beside the newest
 
 
 def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
-    """Write `out/index.html` and return its path. The page stands alone: style, script and figures are inside it.
+    """Write `out/index.html` and return its path. The page is self-contained: style, script and figures are inside it.
 
     Each entry is one experiment: `name`, `system`, `figure`, `title`, `scale`, `sweep_run_id`, `trial_run_ids`,
-    `seconds`, `trials`, `config`, `command`, `png` (bytes or None), `caption`, `source` (its paper) and `source_url`,
-    `claims`, and if there are any the `url` of its verdicts' run and the `charts_url` of its trials. A claim holds
+    `seconds`, `trials`, `config`, `command`, `png` (bytes or None), `caption`, `source` (the paper), `source_url`,
+    `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A claim has
     `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
-    `where`, `seeds`, `controls` (`status` and `measured` by name), `named_controls`, `specific`, `unspecific`, and its
-    `history` (`status`, `date`, `sweep_run_id`, newest first); its values are numbers, texts or dicts of named parts.
-    An entry whose record is damaged has only its name and `left_out`, the reason; one without its drawing may say why
-    in `not_drawn`. What is absent is shown as absent. Raises KeyError for an entry without a name.
+    `where`, `seeds`, `controls` (`status` and `measured` by name), `named_controls`, `specific`, `unspecific`, and a
+    `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
+    An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
+    the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
     """
     anchors = {"--summary", "--contents", "--verdicts"}
     sections = [_section(entry, anchors) for entry in entries]
@@ -65,16 +65,17 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
 
 
 def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What came of the claims of these figures, in counts; those of `identities` are in no other one.
+    """Return counts of the verdicts on the claims of these figures; identities count only under `identities`.
 
-    `replicated` are claims that hold; of those that were held against controls, `controlled`, so many are `specific`.
+    `replicated` counts the claims that hold, `controlled` those of them with measured controls, and `specific` those
+    that every control broke.
     """
     sections = [section for section in sections if not section["left_out"]]
-    everything = [claim for section in sections for claim in section["claims"]]
-    claims = [claim for claim in everything if claim["kind"] == "claim"]
+    claims_and_identities = [claim for section in sections for claim in section["claims"]]
+    claims = [claim for claim in claims_and_identities if claim["kind"] == "claim"]
     counts = Counter(claim["status"] for claim in claims)
     holding = [claim["specific"] for claim in claims if claim["status"] == "holds"]
-    identities = Counter(claim["status"] for claim in everything if claim["kind"] == "identity")
+    identities = Counter(claim["status"] for claim in claims_and_identities if claim["kind"] == "identity")
     return {
         "figures": len(sections),
         "replicated": counts["holds"],
@@ -82,19 +83,19 @@ def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "specific": holding.count("specific"),
         "controlled": holding.count("specific") + holding.count("unspecific"),
         "identities": {status: identities[status] for status in STATUSES},
-        "surprises": sum(claim["surprising"] for claim in everything),
+        "surprises": sum(claim["surprising"] for claim in claims_and_identities),
     }
 
 
 def parts(value: Any) -> list[tuple[str, str]]:
-    """Return a value as (name, text) pairs; a value without named parts is one pair with an empty name."""
+    """Return a value as (name, text) pairs. A value without named parts gives one pair with an empty name."""
     if isinstance(value, Mapping):
         return [(str(name), number(part)) for name, part in value.items()]
     return [("", "" if value is None else number(value))]
 
 
 def duration(seconds: float | None) -> str:
-    """Return seconds as people say them: 4.2 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration such as 4.2 s, 3 min 20 s or 2 h 5 min; an empty text for None, nan and inf."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 60:
@@ -119,21 +120,21 @@ def _templates() -> Environment:
 
 @functools.cache
 def _digest(name: str) -> str:
-    """The digest of the style or script, as the page includes it, by which its policy allows it and no other."""
+    """Return the digest of the style or script, by which the page's security policy allows this one and no other."""
     text = _templates().get_template(name).render()
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _visible(value: Any) -> Any:
-    """Text in which what would not be seen, or would turn the direction of writing, is written out."""
+    """Return a text with invisible and direction-changing characters escaped; other values unchanged."""
     return escaped(value, keep="\n\t") if type(value) is str else value
 
 
-def _anchor(name: str, taken: set[str], otherwise: str = "") -> str:
-    """A name as an address in the page that nothing else has: where it is taken, with `otherwise` or a number."""
+def _anchor(name: str, taken: set[str], suffix: str = "") -> str:
+    """Return an unused address in the page for a name, and add it to `taken`. A duplicate gets `suffix` or a number."""
     anchor = base = re.sub(r"[^\w-]+", "-", name)
-    if anchor in taken and otherwise:
-        anchor = base = re.sub(r"[^\w-]+", "-", f"{name}-{otherwise}")
+    if anchor in taken and suffix:
+        anchor = base = re.sub(r"[^\w-]+", "-", f"{name}-{suffix}")
     count = 1
     while anchor in taken:
         count += 1
@@ -164,7 +165,7 @@ def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
 
 
 def _pieces(name: str) -> tuple[str, str]:
-    """A name in two, between which a line may break."""
+    """Return a name in two parts, between which a line may break."""
     system, slash, figure = name.partition("/")
     return system + slash, figure
 
@@ -175,30 +176,30 @@ def _address(url: str | None) -> str | None:
 
 def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("id", "statement", "origin", "status", "documented", "reason", "where", "seeds", "unspecific")
-    known = {field: claim.get(field) for field in fields}
-    known["status"] = _status(known["status"])
-    kind = known["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
-    both = (known["status"], known["documented"])
-    known["surprising"] = known["documented"] is not None and both[0] != both[1] and "undecided" not in both
+    shown = {field: claim.get(field) for field in fields}
+    status, documented = _status(shown["status"]), shown["documented"]
+    shown["status"] = status
+    kind = shown["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
+    shown["surprising"] = documented is not None and status != documented and "undecided" not in (status, documented)
     measured, expected, paper = claim.get("measured"), claim.get("expected"), claim.get("paper")
     values, intervals = measurement(measured, claim.get("ci"), expected)
-    known |= {"measured": list(values.items()), "ci": list(intervals.items())}
-    known |= {"expected": parts(expected), "paper": parts(paper), "keys": (_key(measured), _key(paper))}
+    shown |= {"measured": list(values.items()), "ci": list(intervals.items())}
+    shown |= {"expected": parts(expected), "paper": parts(paper), "keys": (_key(measured), _key(paper))}
     controls = dict(claim.get("controls") or {})
-    known["controls"] = [
-        (name, _status(there.get("status")), list(measurement(there.get("measured"), None, expected)[0].items()))
-        for name, there in controls.items()
+    shown["controls"] = [
+        (name, _status(control.get("status")), list(measurement(control.get("measured"), None, expected)[0].items()))
+        for name, control in controls.items()
     ]
-    known["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
-    known["history"] = [
-        {"status": _status(one.get("status")), "date": one.get("date"), "sweep_run_id": one.get("sweep_run_id")}
-        for one in list(claim.get("history") or [])[:MOST_EARLIER]
+    shown["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
+    shown["history"] = [
+        {"status": _status(old.get("status")), "date": old.get("date"), "sweep_run_id": old.get("sweep_run_id")}
+        for old in list(claim.get("history") or [])[:MOST_EARLIER]
     ]
-    return known
+    return shown
 
 
 def _specific(kind: str, specific: Any, controls: Mapping[str, Any], named: Sequence[str] | None) -> str:
-    """Whether a claim is broken where what it speaks of is destroyed, or why that is not known."""
+    """Return "specific" if every control broke the claim, "unspecific" if not, or why neither is known."""
     if specific is True or specific is False:
         return "specific" if specific else "unspecific"
     if controls:
@@ -211,7 +212,7 @@ def _status(status: Any) -> str:
 
 
 def _key(value: Any) -> str:
-    """The number by which a value is sorted, that of its first part; empty for one without."""
+    """Return the number by which a value is sorted, that of its first part; an empty text if it has none."""
     if isinstance(value, Mapping):
         value = next(iter(value.values()), None)
     return repr(float(value)) if isinstance(value, int | float) and math.isfinite(value) else ""

@@ -72,7 +72,6 @@ SWEEP_AXES = {
 DATA = {"ball": "Data 1", "truncated": "Data 2", "sphere": "Data 3"}
 INSIDE = {name: title for name, title in DATA.items() if name != "truncated"}  # the assumptions
 COLOURS = dict(zip(DATA, CATEGORIES, strict=False))
-ANY_LABELS = "beta is that of the labels trained on: what is said of it is said of permuted ones too"
 
 
 def training_data(config: Any, **options: Any) -> "data.SubGaussianClasses":

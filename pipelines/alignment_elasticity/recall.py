@@ -6,7 +6,7 @@ paper sees three phases: too small an e, or too distant a class, gains nothing; 
 the classes are apart before the step already. Data 2 is left out: its v is so long that recall is 1 throughout.
 """
 
-from featurelab.pipelines import Experiment, above, at_least, at_most, band, below, np
+from featurelab.pipelines import Experiment, Recorder, above, at_least, at_most, band, below, np
 from featurelab.pipelines.alignment_elasticity import one_step
 from featurelab.pipelines.alignment_elasticity.one_step import INSIDE, TENTHS, shares_of, trends
 
@@ -15,17 +15,17 @@ LOGARITHMIC = (*CLOSE, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 LAPTOP = one_step.ShareConfig(networks=1, shares=tuple(sorted({*TENTHS, *CLOSE})))
 
 figure = Experiment(
-    name="alignment_elasticity/recall", figure="Fig. 3 c",
+    name="alignment_elasticity/recall", figures=("Fig. 3c",),
     title="Recall@1 of unseen classes at e v, before and after the step",
     caption="With Figs. K.4 (top) and K.5. Means over draws of the data and networks; bands are the range over draws.",
     laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={"distribution": list(INSIDE), "seed": [0, 1, 2, 3, 4]},
     sweep_axes=one_step.SWEEP_AXES, metric="recall/cosine_trained", mode="max", minutes=0.4,
     small=one_step.SMALL | {"seed": [0, 1, 2]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config, recorder: Recorder) -> None:
     one_step.record_shares(config, recorder, config.shares, recall=("cosine", "inner"))
 
 
@@ -37,7 +37,7 @@ def cost(config):
 @figure.claim("c12_initial_recall_rises",
     says="before the step Recall@1 rises with |e|, as the means of the two classes part (Spearman, e = -0.9, ..., 0.9)",
     paper="increases with e", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
-    controls=())  # fmt: skip
+    controls=())
 def initial(runs):
     return trends(runs, "recall/cosine_initial", INSIDE, only=np.isin(shares_of(runs), TENTHS))
 
@@ -45,7 +45,7 @@ def initial(runs):
 @figure.claim("c13_three_phases",
     says="the gain of Recall@1 is small at the smallest e, large between (largest), small at the largest e",
     paper="three phases", where="Appendix K.5",
-    expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)})  # fmt: skip
+    expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)})
 def phases(runs):
     each_data = [runs.where(distribution=distribution) for distribution in INSIDE]
     gains = [some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial") for some in each_data]
@@ -59,8 +59,7 @@ def phases(runs):
 
 @figure.claim("c17_inner_product_agrees",
     says="Spearman of Recall@1 after the step with |beta^T mu|: by inner product and by cosine (largest difference)",
-    paper="similar trends", where="Fig. K.5", expect=at_most(0.15),
-    unspecific="two similarities that rank alike do so before the step too")  # fmt: skip
+    paper="similar trends", where="Fig. K.5", expect=at_most(0.15))
 def inner_product(runs):
     only = np.isin(shares_of(runs), LOGARITHMIC)
     cosine, inner = (trends(runs, f"recall/{kind}_trained", INSIDE, only=only) for kind in ("cosine", "inner"))

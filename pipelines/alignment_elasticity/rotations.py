@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     Experiment,
     Field,
     Missing,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -40,7 +41,7 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
-from featurelab.pipelines.alignment_elasticity.one_step import ANY_LABELS, COLOURS, DATA, INSIDE, trend, trends
+from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA, INSIDE, trend, trends
 
 
 class RotationConfig(one_step.UnseenConfig):
@@ -67,33 +68,33 @@ RECALLED_AT_2048 = [("ball", 5.0), ("sphere", 5.0)]
 AT = "|v| = 3, or 5 at the paper's dimension"
 
 scores = Experiment(
-    name="alignment_elasticity/rotations", figure="Fig. 3 d, e",
+    name="alignment_elasticity/rotations", figures=("Fig. 3d", "Fig. 3e"),
     title="Alignment and Elasticity of unseen classes at R v",
     caption="With Fig. K.2. Every point is a rotation: the mean over networks and draws of the data.", laptop=LAPTOP,
     paper=LAPTOP.but(rotations=300, **one_step.PAPER), grid={"distribution": list(DATA), "seed": SEEDS},
     sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3,
     small=one_step.SMALL | {"rotations": 8, "seed": [0, 1, 2]},
-)  # fmt: skip
+)
 retrieval = scores.variant(
-    "rotations_recall", figure="Fig. 3 f", title="Recall@1 of unseen classes at R v, before and after the step",
+    "rotations_recall", figures=("Fig. 3f",), title="Recall@1 of unseen classes at R v, before and after the step",
     caption="With Fig. K.4 (bottom). Every point is a rotation: the mean over networks and draws of the data.",
     recall=True, laptop=LAPTOP.but(mean_norm=3.0), grid={("distribution", "mean_norm"): RECALLED, "seed": SEEDS},
-    paper_grid={("distribution", "mean_norm"): RECALLED_AT_2048, "seed": SEEDS},
-    metric="recall/cosine_trained", minutes=0.8,
-)  # fmt: skip
+    paper_grid={("distribution", "mean_norm"): RECALLED_AT_2048, "seed": SEEDS}, metric="recall/cosine_trained",
+    minutes=0.8,
+)
 short = scores.variant(
-    "rotations_short_means", figure="Sec. 4",
+    "rotations_short_means", figures=("Sec. 4",),
     title="Elasticity of unseen classes at R v falls with the similarity where |v| < 1",
     caption="A control that the theory predicts. Every point is a rotation: the mean over networks and draws.",
     grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]}, metric="elasticity/unseen",
-)  # fmt: skip
+)
 generator = Experiment(
-    name="alignment_elasticity/rotation_generator", figure="App. K.4",
+    name="alignment_elasticity/rotation_generator", trains=False, figures=("App. K.4",),
     title="Rotations by QR of I + εM: how far they turn a vector",
     caption="Cosine of v and R v. Points are means over seeds, bars their range; dashed: (1 + ε²d)^(-1/2).",
     laptop=GENERATOR, paper=GENERATOR.but(dim=2048, rotations=300), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(64, 128, 256)}, metric="cosine/fixed", minutes=0.1, small={"dim": 16, "rotations": 5},
-)  # fmt: skip
+)
 
 
 def strengths(config):
@@ -102,7 +103,7 @@ def strengths(config):
 
 
 @scores.trial
-def run(config, recorder):
+def run(config, recorder: Recorder) -> None:
     task = one_step.training_data(config)
     eps = strengths(config)
     axes = data.rotated(task.axis, eps.tolist(), seed=config.streams.data, fix_signs=config.fix_signs)
@@ -121,31 +122,28 @@ def cost(config):
 @scores.claim("c09_alignment_grows",
     says="over rotations Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
     paper="positive tendency", where="Figs. 3d, K.2", within=(-1, 1),
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)), unspecific=ANY_LABELS)  # fmt: skip
+    expect=dict.fromkeys(DATA.values(), at_least(0.95)))
 def alignment(runs):
     return trends(runs, "alignment/trained")
 
 
 @scores.claim("c10_elasticity_grows", says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
     paper="positive tendency", where="Figs. 3e, K.2", within=(-1, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)), unspecific=ANY_LABELS)  # fmt: skip
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", INSIDE)
 
 
 @scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions: the same for Data 2, where slight rotations all saturate the features (Spearman)",
-    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9),
-    undecided="near the bound: 0.83 to 0.97 in five draws of the data",
-    unspecific="beta of permuted labels is shorter: less saturates, and the trend is clearer (0.98)")  # fmt: skip
+    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
 @scores.claim("c10_elasticity_grows_outside_upper",
     says="outside the assumptions: the same for Data 2 among the half of the rotations with the greatest |beta^T mu|",
-    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9),
-    fails="slight rotations all saturate the features: Elasticity is the same for them but for 1 to 5%")  # fmt: skip
+    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
 def elasticity_outside_upper(runs):
     similarity = abs(runs.curve("similarity/unseen", distribution="truncated"))
     return trend(runs, "elasticity/unseen", only=similarity >= similarity.median(), distribution="truncated")
@@ -154,7 +152,7 @@ def elasticity_outside_upper(runs):
 @scores.claim("c11_initial_alignment_is_flat",
     says="before the step Alignment does not depend on the rotation: its range over its mean, Data 1 and 3",
     origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)),
-    controls=())  # fmt: skip
+    controls=())
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
@@ -166,19 +164,15 @@ def shortest(runs):
 
 
 @retrieval.claim("c14_recall_rises", says=f"after the step Recall@1 rises with |beta^T mu|, {AT} (Spearman)",
-    paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))  # fmt: skip
+    paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))
 def recall_rises(runs):
     return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=shortest(runs))
 
 
 @retrieval.claim("c15_initial_recall_is_flat",
     says=f"before the step Recall@1 does not depend on the rotation, {AT}: its range (larger of Data 1 and 3), and "
-    "Spearman's correlation with |beta^T mu|",
-    paper="does not vary",
-    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
-    controls=(),
-    undecided="no trend on average, but by chance each network has one along the only path of means: -0.25 to 0.52"
-)  # fmt: skip
+    "Spearman's correlation with |beta^T mu|", paper="does not vary",
+    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)}, controls=())
 def initial_recall(runs):
     curves = [runs.curve("recall/cosine_initial", mean_norm=shortest(runs), distribution=d) for d in INSIDE]
     largest = max(curve.max() - curve.min() for curve in curves)
@@ -188,11 +182,7 @@ def initial_recall(runs):
 @retrieval.claim(
     "c15b_initial_recall_of_one_network",
     says=f"the same of each network by itself, whichever its sign: |Spearman|, {AT} (mean over networks)",
-    origin="ours",
-    within=(0, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
-    controls=(),
-    undecided="rotations share one path of means, so that one network's flat curve correlates with it: 0.30 to 0.59",
+    origin="ours", within=(0, 1), expect=dict.fromkeys(INSIDE.values(), at_most(0.5)), controls=(),
 )
 def initial_recall_of_one(runs):
     found = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))
@@ -203,7 +193,7 @@ def initial_recall_of_one(runs):
     says=f"the gain of Recall@1, {AT}: mean over the tenth of the rotations with the least |beta^T mu| (largest over"
     " Data 1 and 3), and over the third with the greatest (least)",
     paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)})  # fmt: skip
+    expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes(runs):
     lows, highs = zip(*(gains(runs, distribution, shortest(runs)) for distribution in INSIDE), strict=True)
     return {"lowest tenth": max(lows), "top third": min(highs)}
@@ -211,10 +201,7 @@ def far_classes(runs):
 
 @retrieval.claim("c16_far_classes_lose_longer_means",
     says="the same for Data 3 at |v| = 5, where Recall@1 is near its ceiling before the step",
-    paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)},
-    untested={"paper": "at the paper's dimension the other claims are of |v| = 5"},
-    unspecific="permuted labels do the same at a twenty-fifth of the size")  # fmt: skip
+    paper="decreases when beta^T mu is too small", expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes_longer(runs):
     longest = max(runs.values("mean_norm"))
     if longest == shortest(runs):
@@ -234,14 +221,14 @@ def gains(runs, distribution, norm):
 @short.claim("c32_elasticity_turns",
     says="over rotations of Data 3: Spearman of Elasticity with |beta^T mu|, below |v| = 1 and above", origin="ours",
     within=(-1, 1),
-    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})  # fmt: skip
+    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})
 def turns(runs):
     return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
 
 
 @short.claim("c32_alignment_does_not_turn",
     says="over rotations of Data 3: Spearman of Alignment with |beta^T mu|, at every |v|", origin="ours",
-    within=(-1, 1), expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})  # fmt: skip
+    within=(-1, 1), expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})
 def alignment_stays(runs):
     return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in LENGTHS}
 
@@ -298,7 +285,7 @@ def short_panels(runs, axes):
 
 
 @generator.trial
-def turn(config, recorder):
+def turn(config, recorder: Recorder) -> None:
     seed = config.streams.data
     axis = data.SubGaussianClasses(2, config.dim, "sphere", seed=seed).axis
     task = data.TensorData((axis[None], torch.ones(1, 1)), dtype=config.dtype, name="rotated_axis")
@@ -332,7 +319,7 @@ def turning_cost(config):
 @generator.claim("c23_rotations",
     says="every R is orthogonal with determinant 1 (largest error of an entry of R'R, and of the determinant)",
     paper="a valid rotation", kind="identity",
-    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})  # fmt: skip
+    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})
 def valid(runs):
     return {name: runs.final(f"rotation_error/{name}") for name in ("orthogonality", "determinant")}
 
@@ -341,7 +328,7 @@ def valid(runs):
     says="with the signs of R's diagonal mended: the cosine of v and R v at the slightest rotation, and Spearman's "
     "correlation of minus the cosine with eps",
     paper="from slight to more substantial", origin="corrected",
-    expect={"slightest": above(0.99), "Spearman": at_least(0.9)})  # fmt: skip
+    expect={"slightest": above(0.99), "Spearman": at_least(0.9)})
 def slight(runs):
     eps, cosine = runs.arrays("grid")[0]["eps"], runs.curve("cosine/fixed")
     return {"slightest": cosine.iloc[0], "Spearman": float(stats.spearmanr(eps, -cosine).statistic)}
@@ -349,8 +336,7 @@ def slight(runs):
 
 @generator.claim("c23_as_printed",
     says="with Q as LAPACK returns it: the cosine of v and R v at the slightest rotation",
-    paper="from slight to more substantial", kind="identity", expect=above(0.99),
-    fails="LAPACK's reflections give R's diagonal a negative sign there, so that Q is near -I")  # fmt: skip
+    paper="from slight to more substantial", kind="identity", expect=above(0.99))
 def as_printed(runs):
     return runs.curve("cosine/printed").iloc[0]
 

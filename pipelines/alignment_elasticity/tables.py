@@ -21,6 +21,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -75,18 +76,18 @@ class TableConfig(Config):
 PRESET = TableConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/tables", figure="Tables 1, 3 and 4 (printed)",
+    name="alignment_elasticity/tables", trains=False, figures=("Table 1", "Table 3", "Table 4"), part="printed",
     title="Printed rows recomputed, and the null levels of their p-values and correlations",
     caption="Left: p of each printed r, computed, against the printed p. Middle: how often Fisher's method rejects at "
-    "5% where nothing correlates. Right: r in clouds of features that were never trained.",
-    laptop=PRESET, paper=PRESET, grid={("table", "noise"): [("cars196", 1.0), ("cub200", 1.3)], "seed": [0, 1, 2]},
+    "5% where nothing correlates. Right: r in clouds of features that were never trained.", laptop=PRESET, paper=PRESET,
+    grid={("table", "noise"): [("cars196", 1.0), ("cub200", 1.3)], "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(16, 32, 64)}, metric="pearson/clouds_0.3", mode="max", minutes=0.1,
     small={"draws": 50, "dim": 8, "per_class": 6},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: TableConfig, recorder: Recorder) -> None:
     rows, n = ROWS[config.table], CLASSES[config.table]
     p = measures.pearson_p(np.array(rows["r"][:4]), n)
     statistic, combined = measures.fisher_combine(p)
@@ -130,7 +131,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: TableConfig):
     n = CLASSES[config.table]
     numbers = n * config.per_class * config.dim * len(config.heterogeneity)
     flops = 2.0 * numbers * n * config.per_class + 40.0 * len(config.shared) * config.draws * 4 * n
@@ -145,7 +146,7 @@ def finals(runs, metric):
     says="the two-sided p of each printed r over 98 (CARS196) and 100 (CUB200) classes is the printed p (largest "
     "difference; one unit of the last digit is allowed)",
     paper="0.0013 to 0.3025, 0.0004 to 0.0209", where="Tables 3 and 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def p_values(runs):
     return finals(runs, "error/p")
 
@@ -153,21 +154,21 @@ def p_values(runs):
 @figure.claim("c29_means_and_deviations",
     says="means and standard deviations (ddof 1) of the four rows are the printed ones (largest difference)",
     paper="0.2374 ± 0.0942 and so on", where="Tables 3 and 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def summaries(runs):
     means, deviations = finals(runs, "error/mean"), finals(runs, "error/deviation")
     return {name: max(means[name], deviations[name]) for name in means}
 
 
 @figure.claim("c29_fisher", says="Fisher's combined p rounds to the printed 0.0000", paper=0.0, where="Tables 3 and 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))  # fmt: skip
+    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))
 def combined_p(runs):
     return finals(runs, "fisher/p")
 
 
 @figure.claim("c29_one_test",
     says="counted as one test, as if all four networks told the same, the mean r is still significant: p below 0.05",
-    origin="ours", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(0.05)))  # fmt: skip
+    origin="ours", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(0.05)))
 def single_test(runs):
     return finals(runs, "fisher/p_of_mean_r")
 
@@ -176,7 +177,7 @@ def single_test(runs):
     says="where nothing correlates Fisher's method rejects at its level 0.05 if the networks are independent, and more "
     "than twice as often if nine tenths of a class's scores are common to them",
     origin="ours",
-    expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})  # fmt: skip
+    expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})
 def null_level(runs):
     named = {"independent": "shared_0", "nine tenths common": "shared_0.9"}
     return {name: np.mean([*finals(runs, f"false_positives/{level}").values()]) for name, level in named.items()}
@@ -185,7 +186,7 @@ def null_level(runs):
 @figure.claim("c29_untrained_features_correlate",
     says="features that were never trained give an r above the printed ones: clouds of one law, and clouds whose noise "
     "differs by up to 30% (smallest difference of the two tables)",
-    origin="ours", expect={"one law": above(0), "up to 30%": above(0)})  # fmt: skip
+    origin="ours", expect={"one law": above(0), "up to 30%": above(0)})
 def clouds(runs):
     printed = np.array([ROWS[table]["r"][4] for table in CLASSES])
     named = {"one law": "clouds_0", "up to 30%": "clouds_0.3"}

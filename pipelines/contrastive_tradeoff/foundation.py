@@ -77,14 +77,14 @@ def labelled(config: FoundationConfig, y: "torch.Tensor", share: float, name: st
 
 
 def fine_tuned(config: FoundationConfig, recorder: Any, task: Any, encoder: Any, width: int, classes: int,
-    contrast: Any, optimizer: Any, strength: float, **options: Any) -> Any:  # fmt: skip
+    contrast: Any, optimizer: Any, strength: float, **options: Any) -> Any:
     """An encoder to `width` features, and a linear head, after fine-tuning on batches of (n, 3, ...) or (n, 4, ...)."""
     siamese = nets.Siamese(encoder)
     head = nets.projection((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     learner = learners.ContrastivelyRegularised(
         contrast(siamese, temperature=config.temperature, optimizer=optimizer), head, strength=strength, shown="own",
         optimizer=optimizer, **options,
-    )  # fmt: skip
+    )
     fit(learner, task, config, recorder, epochs=config.epochs)
     return learner.net.eval()
 
@@ -101,7 +101,7 @@ def descended(config: FoundationConfig, H: Any, y: Any, test: Any) -> float:
     guess = measures.descended_probe(
         H, y, test[0], lr=config.probe_lr, epochs=config.epochs, batch_size=config.batch_size,
         seed=stream_seed(config.seed, "probe"),
-    )  # fmt: skip
+    )
     return float((guess == test[1].numpy()).mean())
 
 
@@ -125,7 +125,7 @@ def gains(runs: Any, method: str, over: str, at: Any = None) -> "np.ndarray":
     return np.array(
         [[some.at(f"{task}/{method}", p) - some.at(f"{task}/{over}", p) for p in at or percents(runs)]
             for _, task, some in tables(runs)]
-    )  # fmt: skip
+    )
 
 
 ORDER = {"CR_over_FT": above(0), "FT_over_LP": above(0)}

@@ -16,6 +16,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -50,19 +51,18 @@ class BitsConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/invariant_features", figure="Thm. 7.2",
+    name="contrastive_tradeoff/invariant_features", figures=("Thm. 7.2",),
     title="Invariant and spurious bits in the representation that contrastive learning finds",
-    caption="Dots are seeds. Grey: the same vectors before training.",
-    laptop=BitsConfig(), paper=BitsConfig(),
+    caption="Dots are seeds. Grey: the same vectors before training.", laptop=BitsConfig(), paper=BitsConfig(),
     grid={"norm": NORMS, "rate": RATES, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(3e-3, 0.3), "width": choice(1, 2, 3, 8), "weight_decay": loguniform(1e-6, 1e-2),
-        "norm": choice(*NORMS), "rate": choice(*RATES)},
-    metric="loss/train", minutes=0.3, small={"steps": 6, "measure_every": 3, "norm": [0.3, 3.0], "rate": [0.1, 0.5]},
-)  # fmt: skip
+        "norm": choice(*NORMS), "rate": choice(*RATES)}, metric="loss/train", minutes=0.3,
+    small={"steps": 6, "measure_every": 3, "norm": [0.3, 3.0], "rate": [0.1, 0.5]},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: BitsConfig, recorder: Recorder) -> None:
     fair = torch.full((2,), 0.5, dtype=torch.float64)
     second = torch.tensor([1 - config.rate, config.rate], dtype=torch.float64)
     invariant = (fair[:, None] * second).flatten()
@@ -92,7 +92,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: BitsConfig):
     return Cost(8 * config.width, 2e3 * config.width * config.steps, 1e5, config.steps)
 
 
@@ -119,29 +119,27 @@ def orders(one):
 
 @figure.claim("c02_spurious_features_are_removed", paper="independent of z_U",
     says="spurious energy E|phi(x) - phi(x+)|^2 / 4B^2 after training (greatest over B and p)", within=(0, 1),
-    expect=at_most(1e-3), unspecific="with positives drawn at random the best representation is constant, and that has "
-    "no spurious energy: `c03b` asks for both")  # fmt: skip
+    expect=at_most(1e-3))
 def spurious(runs):
     return over_grid(runs, lambda one: one.final("spurious"), max)
 
 
 @figure.claim("c03_invariant_features_are_encoded", paper="encoded for B ≥ B_i",
-    says="encoding strength of each bit at the greatest B (least over bits and p)", within=(0, 1), expect=at_least(0.3),
-    unspecific="random vectors have one half on average: `c03b` has the spurious bit beside it")  # fmt: skip
+    says="encoding strength of each bit at the greatest B (least over bits and p)", within=(0, 1), expect=at_least(0.3))
 def encoded(runs):
     return over_grid(runs, weakest, min, norms_of(runs)[-1:])
 
 
 @figure.claim("c03b_encoded_and_not_spurious", origin="ours",
     says="encoding strength over spurious energy is 1000 or more at the greatest B (log10, least over bits and p)",
-    expect=at_least(3))  # fmt: skip
+    expect=at_least(3))
 def ratio(runs):
     return over_grid(runs, orders, min, norms_of(runs)[-1:])
 
 
 @figure.claim("c03c_thresholds_lie_below", origin="ours",
     says="both bits are encoded at the least B already, 0.3: no threshold B_i shows (encoding strength; over spurious "
-    "energy, log10; least over bits and p)", expect={"strength": at_least(0.3), "ratio": at_least(3)})  # fmt: skip
+    "energy, log10; least over bits and p)", expect={"strength": at_least(0.3), "ratio": at_least(3)})
 def no_threshold(runs):
     least = norms_of(runs)[:1]
     return {"strength": over_grid(runs, weakest, min, least), "ratio": over_grid(runs, orders, min, least)}

@@ -16,6 +16,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     band,
@@ -57,20 +58,19 @@ class LabelConfig(MixtureConfig):
 PRESET = LabelConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/label_efficiency", figure="Sec. 7.2.2, risk",
+    name="contrastive_tradeoff/label_efficiency", figures=("Sec. 7.2.2",), part="risk",
     title="Excess risk against the number of labels, on a task of the mixture and on another",
-    caption="Means over seeds, bands their range. Dotted: what the label owes to private features.",
-    laptop=PRESET, paper=PRESET.but(steps=1500, n_train=200_000), grid={"tasks": TASKS, "seed": [0, 1, 2]},
+    caption="Means over seeds, bands their range. Dotted: what the label owes to private features.", laptop=PRESET,
+    paper=PRESET.but(steps=1500, n_train=200_000), grid={"tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1.0, 20.0), "n_train": choice(10_000, 60_000), "weight_decay": loguniform(1e-6, 1e-2),
-        "tasks": choice(*TASKS), "noise": choice(0.0, 0.2, 0.5, 1.0)},
-    metric="risk/own/100", minutes=1,
+        "tasks": choice(*TASKS), "noise": choice(0.0, 0.2, 0.5, 1.0)}, metric="risk/own/100", minutes=1,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2,
         "n_train": 200, "sizes": (10, 15, 30, 100)},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: LabelConfig, recorder: Recorder) -> None:
     task, net = pre_train(config, recorder, config.lr)
     s, q = config.shared, config.private
     target = torch.tensor([ENERGY["shared"] / s] * s + [ENERGY["private"] / q] * q, dtype=torch.float64).sqrt()
@@ -101,7 +101,7 @@ def risk(phi, y, F, goal, m, largest):
 
 
 @figure.cost
-def cost(config):
+def cost(config: LabelConfig):
     trained, r = mixture.cost(config), config.shared + config.private + config.spurious
     labels = 4.0 * config.n_train * r * (trained.parameters / r + 10 * r)
     factors = config.shared + max(config.tasks, config.present) * config.private + config.spurious
@@ -127,36 +127,27 @@ def rises(runs):
 
 
 @figure.claim("c11_more_tasks_need_more_labels", paper="error worse by O(√T)", within=(-1, 1), expect=at_least(1),
-    says="with m <= 30 labels of a task of the mixture its risk rises with T (Spearman over T, least over m)",
-    undecided="0.94 over sixteen seeds, 0.71 to 1: with 30 labels, as many as factors vary, T = 8 and 16 change places "
-    "in some; with the optimum in place of the trained W, on six seeds, they do not",
-    unspecific="any labels are predicted worse from features of smaller weight within a ball that grows with T: with "
-    "permuted ones risks rise as well, and stay above 1")  # fmt: skip
+    says="with m <= 30 labels of a task of the mixture its risk rises with T (Spearman over T, least over m)")
 def label_efficiency(runs):
     return rises(runs)
 
 
 @figure.claim("c11b_and_the_task_is_learned", origin="ours",
     says="risk rises with T at m <= 30, and at the greatest m it is small at every T (Spearman; greatest risk)",
-    expect={"rise": at_least(1), "risk": at_most(0.01)},
-    undecided="risk is 0.0052; the rise is that of `c11_more_tasks_need_more_labels`")  # fmt: skip
+    expect={"rise": at_least(1), "risk": at_most(0.01)})
 def and_learned(runs):
     return {"rise": rises(runs), "risk": float(own(runs, max(sizes(runs))).max())}
 
 
 @figure.claim("c12_many_labels_make_up", paper="error diminishes with m",
-    says="with the greatest number of labels risks at all T agree (greatest over least, less 1)", expect=at_most(0.05),
-    undecided="0.055 over sixteen seeds, 0.042 to 0.067: what is left of spurious features in the trained W, at "
-    "weights below 0.0003, is fitted too; 0.002 with the optimum in its place",
-    unspecific="with permuted labels predictors are near 0, with risks near 1 at every T: `c12b` has the level"
-)  # fmt: skip
+    says="with the greatest number of labels risks at all T agree (greatest over least, less 1)", expect=at_most(0.05))
 def agree(runs):
     found = own(runs, max(sizes(runs)))
     return float(found.max() / found.min() - 1)
 
 
 @figure.claim("c12b_at_a_small_risk", origin="ours",
-    says="and they are small (greatest over T)", expect=at_most(0.01))  # fmt: skip
+    says="and they are small (greatest over T)", expect=at_most(0.01))
 def small_risk(runs):
     return float(own(runs, max(sizes(runs))).max())
 
@@ -164,7 +155,7 @@ def small_risk(runs):
 @figure.claim("c13_floor_on_other_tasks", paper="≥ min E l(u . z_S, y) with infinitely many labels", where="Prop. 7.4",
     says="with the greatest number of labels of another task: risk of the representation of one task over the share "
     "of private features in the label; risk of that of two tasks",
-    expect={"specific": at_least(0.95), "universal": at_most(0.02)})  # fmt: skip
+    expect={"specific": at_least(0.95), "universal": at_most(0.02)})
 def floor(runs):
     m = max(sizes(runs))
     specific = runs.final(f"risk/other/{m}", tasks=1) / ENERGY["private"]

@@ -11,6 +11,7 @@ occur together; of private features of *different* tasks the loss says nothing, 
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -33,30 +34,30 @@ PRESET = MixtureConfig()
 SMALL = {"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2}
 
 even = Experiment(
-    name="contrastive_tradeoff/learned_weights", figure="Prop. 7.3, 7.4",
+    name="contrastive_tradeoff/learned_weights", figures=("Prop. 7.3", "Prop. 7.4"),
     title="Weights of shared and private features after contrastive learning on T tasks",
-    caption="Lines are means over seeds, bands their range. Dashed: 1 and 1/T.",
-    laptop=PRESET, paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": [0, 1, 2]},
+    caption="Lines are means over seeds, bands their range. Dashed: 1 and 1/T.", laptop=PRESET,
+    paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 4, 8, 16, 32), "weight_decay": loguniform(1e-5, 1e-1),
-        "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")},
-    metric="loss/test", minutes=0.3, small=SMALL,
-)  # fmt: skip
+        "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")}, metric="loss/test", minutes=0.3,
+    small=SMALL,
+)
 uneven = even.variant(
-    "uneven_mixture", figure="Lemma F.3", title="Weights of private features on uneven mixtures",
-    caption="Dots: trained W, means over seeds and their range; crosses: the optimum of lemma F.3.",
-    laptop=PRESET, paper=PRESET.but(steps=1500), grid={"weights": UNEVEN, "seed": [0, 1, 2]},
+    "uneven_mixture", figures=("Lemma F.3",), title="Weights of private features on uneven mixtures",
+    caption="Dots: trained W, means over seeds and their range; crosses: the optimum of lemma F.3.", laptop=PRESET,
+    paper=PRESET.but(steps=1500), grid={"weights": UNEVEN, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 8, 16), "weight_decay": loguniform(1e-5, 1e-1),
         "weights": choice(*UNEVEN)}, minutes=0.3,
-)  # fmt: skip
+)
 
 
 @even.trial
-def run(config, recorder):
+def run(config: MixtureConfig, recorder: Recorder) -> None:
     pre_train(config, recorder)
 
 
 @uneven.trial
-def run_uneven(config, recorder):
+def run_uneven(config: MixtureConfig, recorder: Recorder) -> None:
     pre_train(config, recorder)
     chance = data.stream(config.streams.init, "chi-square")
     s, q, weights = config.shared, config.private, config.weights
@@ -80,7 +81,7 @@ def greatest(runs, name, tasks=SEVERAL):
 
 @even.claim("c05_one_task", where="Prop. 7.4", paper="all features of the task, weight 1; spurious ones 0",
     says="trained on one task: least of alpha and beta, greatest spurious weight",
-    expect={"features": at_least(0.99), "spurious": at_most(0.01)})  # fmt: skip
+    expect={"features": at_least(0.99), "spurious": at_most(0.01)})
 def one_task(runs):
     one = runs.where(tasks=1)
     least = min(one.final("weight/shared"), one.final("weight/private/0"))
@@ -89,7 +90,7 @@ def one_task(runs):
 
 @even.claim("c06_several_tasks", where="Prop. 7.3, F.8", paper="α = 1, β = 1/T, spurious 0",
     says="trained on T = 2, 4, 8 tasks: |alpha - 1|, |mean beta - 1/T|, spurious weight (greatest over T)",
-    expect={"α": at_most(0.01), "β": at_most(0.01), "spurious": at_most(0.01)})  # fmt: skip
+    expect={"α": at_most(0.01), "β": at_most(0.01), "spurious": at_most(0.01)})
 def several_tasks(runs):
     return {
         "α": max(abs(runs.final("weight/shared", tasks=t) - 1) for t in SEVERAL),
@@ -100,7 +101,7 @@ def several_tasks(runs):
 
 @even.claim("c06b_each_weight", origin="ours", where="Prop. 7.3",
     says="every feature's own weight is near its mean, 1 or 1/T (greatest distance over features and T)",
-    expect=at_most(0.05))  # fmt: skip
+    expect=at_most(0.05))
 def each_weight(runs):
     off = [abs(runs.final(f"weight/private/{k}", tasks=t) - 1 / t) for t in SEVERAL for k in range(t)]
     return max(*off, greatest(runs, "spread"))
@@ -108,16 +109,14 @@ def each_weight(runs):
 
 @even.claim("c06c_diagonal_printed", where="Prop. 7.3", paper="φ* ∘ g(z) = Q diag(√α, √β) z",
     says="all features are orthogonal in the representation: greatest entry of (W M)'(W M) off the diagonal, over T",
-    expect=at_most(0.01), fails="private features of different tasks never occur together, so that the loss does not "
-    "see their overlap: the trained W leaves 0.37 for T = 2, 0.17 for T = 4 and 0.07 for T = 8")  # fmt: skip
+    expect=at_most(0.01))
 def diagonal(runs):
     return max(greatest(runs, "within"), greatest(runs, "across"))
 
 
 @even.claim("c06d_diagonal_within_tasks", origin="corrected", where="Prop. 7.3",
     says="features that occur together are orthogonal: greatest entry off the diagonal within a task's block, over T",
-    expect=at_most(0.1), unspecific="a small W, untrained or with nothing to align, has small entries "
-    "everywhere: `c06b` has the diagonal")  # fmt: skip
+    expect=at_most(0.1))
 def within_tasks(runs):
     return greatest(runs, "within")
 
@@ -144,20 +143,20 @@ BOUNDS = {"rise": above(0), "ties": at_most(0.02)}
 
 @uneven.claim("c08_greater_weight_is_kept_more", paper="larger w_t, larger α_t", controls=(), kind="identity",
     says="at the optimum of lemma F.3 a task of greater weight has a greater alpha_t, equal ones the same (least rise, "
-    "greatest distance)", expect=BOUNDS)  # fmt: skip
+    "greatest distance)", expect=BOUNDS)
 def optimum_ordered(runs):
     return steps_and_ties(runs, "optimum")
 
 
 @uneven.claim("c08b_so_does_training", paper="φ*(x) = W* x with A = diag(√α, √α_t)",
-    says="and so it is in the trained W", expect=BOUNDS)  # fmt: skip
+    says="and so it is in the trained W", expect=BOUNDS)
 def training_ordered(runs):
     return steps_and_ties(runs, "weight")
 
 
 @uneven.claim("c08c_training_finds_the_optimum", origin="ours",
     says="trained weights are those of the optimum (greatest distance over features, tasks and mixtures)",
-    expect=at_most(0.03))  # fmt: skip
+    expect=at_most(0.03))
 def finds(runs):
     off = [np.abs(ordered(runs, w, "weight") - ordered(runs, w, "optimum")).max() for w in UNEVEN]
     off += [abs(runs.final("weight/shared", weights=w) - runs.final("optimum/shared", weights=w)) for w in UNEVEN]
@@ -169,7 +168,7 @@ def panels(runs, axes):
     for axis, name, label in zip(
         axes[0], ("shared", "private/0", "across"),
         ("weight α of shared features", "weight β of task 1's features", "greatest overlap"), strict=True,
-    ):  # fmt: skip
+    ):
         curves(axis, runs, f"weight/{name}", across="tasks", label="T = {value}")
         axis.set(xlabel="step", ylabel=label, ylim=(-0.03, 1.05))
     axes[0, 0].axhline(1, color="#444444", linestyle="--", linewidth=1)

@@ -46,7 +46,7 @@ def mixture(config: MixtureConfig, weights: list[float], steps: int) -> "data.Li
         weights, config.shared, config.private, config.spurious, batch_size=config.batch_size,
         batches=-(-steps // EPOCHS), shuffled_pairs=config.control == "shuffled_pairs",
         order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def pre_train(config: MixtureConfig, recorder: Any, rate: float | None = None) -> "tuple[data.LinearMixture, Any]":

@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_most,
     choice,
@@ -41,18 +42,17 @@ class OptimumConfig(Config):
 PRESET = OptimumConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/optimal_weights", figure="Prop. 7.3, F.8, optimum",
+    name="contrastive_tradeoff/optimal_weights", trains=False, figures=("Prop. 7.3", "Prop. F.8"), part="optimum",
     title="The contrastive loss against the weight of shared features",
-    caption="Loss less its least, one line a setting (s, r - s, T), first seed; dots: the least.",
-    laptop=PRESET, paper=PRESET.but(samples=400_000),
-    grid={("shared", "private", "tasks"): PROVEN + OTHERS, "seed": [0, 1, 2]},
+    caption="Loss less its least, one line a setting (s, r - s, T), first seed; dots: the least.", laptop=PRESET,
+    paper=PRESET.but(samples=400_000), grid={("shared", "private", "tasks"): PROVEN + OTHERS, "seed": [0, 1, 2]},
     sweep_axes={"shared": choice(1, 4, 10), "private": choice(1, 4, 10), "tasks": choice(1, 2, 4, 8, 16)},
     metric="alpha/logistic", mode="max", minutes=0.1, small={"samples": 100, "points": 21},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: OptimumConfig, recorder: Recorder) -> None:
     c = config
     chance = data.stream(c.streams.init, "chi-square")
     Z, Z1 = (torch.from_numpy(chance.chisquare(k, c.samples)) for k in (c.shared, c.private))
@@ -70,7 +70,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: OptimumConfig):
     return Cost(2, 60.0 * config.samples * config.points, 64.0 * config.samples)
 
 
@@ -90,20 +90,20 @@ SAYS = "the best alpha of the grid is 1 and beta 1/T, for three losses (greatest
 
 
 @figure.claim("c07_alpha_is_one", kind="identity", where="Prop. F.8", paper="α = 1, β = 1/T for r = 2s",
-    says=f"r = 2s: {SAYS}", expect=BOUNDS)  # fmt: skip
+    says=f"r = 2s: {SAYS}", expect=BOUNDS)
 def proven(runs):
     return farthest(runs, PROVEN)
 
 
 @figure.claim("c07b_and_where_nothing_is_proven", kind="identity", origin="ours", where="Prop. 7.3",
-    says=f"for other s, of which the paper says some alpha in [0, 1]: {SAYS}", expect=BOUNDS)  # fmt: skip
+    says=f"for other s, of which the paper says some alpha in [0, 1]: {SAYS}", expect=BOUNDS)
 def elsewhere(runs):
     return farthest(runs, OTHERS)
 
 
 @figure.claim("c07c_the_loss_still_falls_there", kind="identity", origin="ours", where="Prop. 7.3",
     says="over the last step of the grid towards alpha = 1 the loss falls (least fall over settings and losses)",
-    expect=above(0))  # fmt: skip
+    expect=above(0))
 def falls(runs):
     some = [runs.where(shared=s, private=q, tasks=T) for s, q, T in PROVEN + OTHERS]
     return min(one.final(f"last_step/{kind}") for one in some for kind in KINDS)

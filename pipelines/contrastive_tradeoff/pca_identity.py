@@ -15,6 +15,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -40,17 +41,17 @@ class PcaConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/pca_identity", figure="Thm. 7.1",
-    title="The linear contrastive loss and the PCA objective", caption="Dots are seeds.",
-    laptop=PcaConfig(), paper=PcaConfig(invariant=20, spurious=12, dim=30, width=16),
+    name="contrastive_tradeoff/pca_identity", trains=False, figures=("Thm. 7.1",),
+    title="The linear contrastive loss and the PCA objective", caption="Dots are seeds.", laptop=PcaConfig(),
+    paper=PcaConfig(invariant=20, spurious=12, dim=30, width=16),
     grid={"representation": list(REPRESENTATIONS), "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)},
-    metric="error/pca", minutes=0.1, small={"invariant": 3, "spurious": 2},
-)  # fmt: skip
+    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)}, metric="error/pca",
+    minutes=0.1, small={"invariant": 3, "spurious": 2},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: PcaConfig, recorder: Recorder) -> None:
     R, U = config.invariant, config.spurious
     chance = data.stream(config.streams.data, "inputs")
     x = torch.from_numpy(chance.standard_normal((R * U, config.dim)))
@@ -81,28 +82,28 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: PcaConfig):
     rows = config.invariant * config.spurious
     return Cost(rows * config.width, 4.0 * rows**2 * (config.width + config.spurious), 8.0 * rows**2 * config.spurious)
 
 
 @figure.claim("c01_loss_is_the_pca_objective", kind="identity", paper="equivalent",
     says="loss and PCA objective agree for every representation (greatest relative difference)",
-    expect=at_most(1e-10))  # fmt: skip
+    expect=at_most(1e-10))
 def same(runs):
     return max(runs.final("error/pca", representation=name) for name in REPRESENTATIONS)
 
 
 @figure.claim("c01b_linear_representations", kind="identity", paper="equivalent",
     says="for a linear map that is linear PCA on inputs averaged over z_U (relative difference)", expect=at_most(1e-10)
-)  # fmt: skip
+)
 def linear(runs):
     return runs.final("error/on_means", representation="linear")
 
 
 @figure.claim("c01c_not_of_the_representation_itself", kind="identity", origin="ours",
     says="the variance of phi itself is another number, and so is that of a network's phi of mean inputs (least "
-    "relative difference)", expect={"plain": at_least(0.05), "network": at_least(0.01)})  # fmt: skip
+    "relative difference)", expect={"plain": at_least(0.05), "network": at_least(0.01)})
 def others(runs):
     return {
         "plain": min(runs.final("error/plain", representation=name) for name in REPRESENTATIONS),

@@ -31,7 +31,7 @@ PUBLIC = {
     "cifar10": (50_000, 10), "cifar100": (50_000, 100), "mnist": (60_000, 10), "fashion_mnist": (60_000, 10),
     "emnist_digits": (240_000, 10), "emnist_letters": (124_800, 26), "fer2013": (28_709, 7),
     "facescrub": (127_017, 695),
-}  # fmt: skip
+}
 SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
 METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
 # (projector, predictor) after features of width w, by method: of the MLP, and of convolutional networks
@@ -42,7 +42,7 @@ HEADS: dict[str, dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
         "nnclr": ((128, 64), (128, 64))},
     "resnet18": {"nt_xent": ((512, 128), ()), "moco": ((512, 128), ()), "simsiam": ((2048, 2048, 2048), (512, 2048)),
         "nnclr": ((2048, 2048, 256), (4096, 256))},
-}  # fmt: skip
+}
 Method = Literal["nt_xent", "moco", "simsiam", "nnclr"]
 
 
@@ -174,7 +174,7 @@ def union_of(config: UnionConfig) -> "data.TensorData":
     return data.united(
         parts, batch_size=config.batch_size, order_seed=stream_seed(config.seed, f"order {config.repeat}"),
         augment=views(config), dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def views(config: UnionConfig, clean: bool = False) -> Any:
@@ -191,7 +191,7 @@ def updates(config: UnionConfig, n: int) -> int:
     seen = {
         "own": n, "longest": first + sum(size(config, name) for name in added(config)),
         "shortest": first, "early": max(1, first // 8),
-    }[config.length]  # fmt: skip
+    }[config.length]
     return config.epochs * math.ceil(seen / config.batch_size)
 
 
@@ -244,7 +244,7 @@ def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, m
         return learners.MoCo(
             net, width=width, size=config.queue, momentum=config.momentum, temperature=config.temperature,
             groups=config.groups, seed=seed, **options,
-        )  # fmt: skip
+        )
     if method == "nnclr":
         return learners.NNCLR(net, width=width, size=config.queue, temperature=config.temperature, seed=seed, **options)
     if method == "simsiam":

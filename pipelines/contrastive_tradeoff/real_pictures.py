@@ -14,7 +14,7 @@ from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.unions import BEYOND, PAIR, PAPER, beyond, cells, few_and_many, steps_of
 
 ORDERS = {"mnist": ["emnist_letters", "fashion_mnist", "gtsrb", "imagenet32"],
-    "fer2013": ["facescrub", "cifar10", "svhn", "imagenet32"]}  # fmt: skip
+    "fer2013": ["facescrub", "cifar10", "svhn", "imagenet32"]}
 PANELS = {"mnist": "b", "fer2013": "c"}
 BRIEF = unions.LAPTOP.but(epochs=5, labels=(20, 1000), draws=1)  # the same path; there is nothing to be judged
 ELSEWHERE = "nothing of these sets is in the laptop preset, which contrastive_tradeoff/unions judges"
@@ -24,7 +24,7 @@ def panel(target):
     order = ORDERS[target]
     grown = ["+".join(order[: count + 1]) for count in range(4)]
     return unions.figure.variant(
-        f"{target}_target", figure=f"Fig. 7.3{PANELS[target]}", title=f"Growing unions, probed on {target}",
+        f"{target}_target", figures=(f"Fig. 7.3{PANELS[target]}",), title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(order), union=order[0]),
         grid={PAIR: cells(unions.STEPS, unions.NOISY), "seed": [0, 1, 2]},
         paper_grid={PAIR: cells(grown, f"{order[0]}+noise"), "seed": [0, 1, 2]}, needs=(target, *order),
@@ -32,7 +32,7 @@ def panel(target):
         caption="Accuracy on the target with few labels and many along the unions, and of all sets. Means over seeds "
         "and their range. Dotted: the first set alone in as many updates as the whole union; dashed: with as many "
         "pictures of noise.",
-    )  # fmt: skip
+    )
 
 
 def only_real(runs):
@@ -45,16 +45,16 @@ mnist, fer2013 = panel("mnist"), panel("fer2013")
 
 @mnist.claim("c14_trade_off_here", paper="the same shape", says="from the first set to the whole union accuracy on the "
     "target falls, with few labels, and the weighted average rises (differences)", also=[fer2013],
-    expect={"target falls": above(0), "average rises": above(0)}, untested={"laptop": ELSEWHERE})  # fmt: skip
+    expect={"target falls": above(0), "average rises": above(0)})
 def here(runs):
     only_real(runs)
     return unions.trade_off(runs)
 
 
-@mnist.claim("c14d_beyond_length_and_noise_here", origin="ours", also=[fer2013], untested={"laptop": ELSEWHERE},
+@mnist.claim("c14d_beyond_length_and_noise_here", origin="ours", also=[fer2013],
     says="the union is worse on the target, with few labels, than its first set with as many pictures of noise, and in "
     "equally many updates: those of the union, and those of the set (differences)",
-    expect=dict.fromkeys(BEYOND, above(0)))  # fmt: skip
+    expect=dict.fromkeys(BEYOND, above(0)))
 def beyond_here(runs):
     only_real(runs)
     return beyond(runs)
@@ -73,7 +73,7 @@ SMALL_NETWORK = PAPER.but(
     union="cifar10", tasks="+".join(SETS), n_train=2000, n_test=1000, edge=16, method="nt_xent", net="small", width=24,
     optimizer="adamw", lr=2e-3, weight_decay=0.01, batch_size=256, epochs=15, labels=(20, 100, 500, 2000), draws=5,
     few=500, probe="logistic", groups=1, tune_labels=(100, 500), tune_epochs=None, tune_lr=1e-3, tune_batch=64,
-)  # fmt: skip
+)
 
 
 def real_cells(target):
@@ -84,15 +84,15 @@ def real_cells(target):
 
 
 real = unions.figure.variant(
-    "real_pictures", figure="Fig. 7.3, a small network", title="Growing unions of MNIST, CIFAR-10 and CIFAR-100",
-    laptop=BRIEF, paper=SMALL_NETWORK,
+    "real_pictures", figures=("Fig. 7.3",), part="a small network",
+    title="Growing unions of MNIST, CIFAR-10 and CIFAR-100", laptop=BRIEF, paper=SMALL_NETWORK,
     grid={("target", "union", "length"): [("digits", *cell) for cell in cells(unions.STEPS, unions.NOISY)],
         "seed": [0, 1, 2]},
     paper_grid={("target", "union", "length"): [*real_cells("cifar10"), *real_cells("mnist")], "seed": [0, 1, 2]},
     needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=(),
     caption="Accuracy on the target with few labels and many. Dotted: the target alone in as many updates as the "
     "union; dashed: with as many pictures of noise. Means over seeds and their range.",
-)  # fmt: skip
+)
 
 
 def by_target(runs, measure):
@@ -100,35 +100,28 @@ def by_target(runs, measure):
     return {target: measure(runs.where(target=target)) for target in runs.values("target") if target != "digits"}
 
 
-@real.claim("c14_trade_off_real", paper=unions.PRINTED, where="Fig. 7.3", untested={"laptop": ELSEWHERE},
+@real.claim("c14_trade_off_real", paper=unions.PRINTED, where="Fig. 7.3",
     says="from the first set to the whole union accuracy on the target falls, with few labels, and the weighted "
     "average rises (differences)",
-    expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("target falls", "average rises")},
-    undecided={"paper": "neither falls (by -0.007 and -0.003 on three seeds): 15 epochs leave much to learn, and the "
-    "union has three times the updates; averages rise, surely with MNIST as target (0.019)"},
-)  # fmt: skip
+    expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("target falls", "average rises")})
 def real_trade_off(runs):
     only_real(runs)
     found = by_target(runs, unions.trade_off)
     return {f"{target}, {what}": value for target, parts in found.items() for what, value in parts.items()}
 
 
-@real.claim("c14c_real_more_than_as_much_noise", origin="ours", where="Fig. 7.3", untested={"laptop": ELSEWHERE},
+@real.claim("c14c_real_more_than_as_much_noise", origin="ours", where="Fig. 7.3",
     says="the union is worse on the target than its set with as many pictures of noise (differences)",
-    expect={"cifar10": above(0), "mnist": above(0)},
-    undecided={"paper": "-0.005 and -0.058 on three seeds (-0.21 to 0.09): noise does more harm, if anything"},
-)  # fmt: skip
+    expect={"cifar10": above(0), "mnist": above(0)})
 def real_beyond_noise(runs):
     only_real(runs)
     return by_target(runs, unions.beyond_noise)
 
 
-@real.claim("c14d_real_not_by_its_length", origin="ours", where="Fig. 7.3", untested={"laptop": ELSEWHERE},
+@real.claim("c14d_real_not_by_its_length", origin="ours", where="Fig. 7.3",
     says="it is worse than the target's set in equally many updates: those of the union, and those of the set "
     "(differences)",
-    expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("as many", "as few")},
-    undecided={"paper": "surely on MNIST (0.09 and 0.15), and 0.005 and 0.008 on CIFAR-10, which it hardly learns"},
-)  # fmt: skip
+    expect={f"{name}, {what}": above(0) for name in ("cifar10", "mnist") for what in ("as many", "as few")})
 def real_beyond_length(runs):
     only_real(runs)
     found = by_target(runs, unions.beyond_length)
@@ -136,10 +129,8 @@ def real_beyond_length(runs):
 
 
 @real.claim("c15_real_fewer_labels_larger_drop", paper="curves, no number", where="Fig. F.2",
-    untested={"laptop": ELSEWHERE},
     says="the fall on the target is larger with the fewest labels than with the most (differences)",
-    expect={"cifar10": above(0), "mnist": above(0)},
-    undecided={"paper": "0.022 and -0.011 on three seeds, of falls that are none"})  # fmt: skip
+    expect={"cifar10": above(0), "mnist": above(0)})
 def real_larger_drop(runs):
     only_real(runs)
     return by_target(runs, unions.larger_drop)

@@ -26,12 +26,12 @@ WAYS = {
 }
 
 figure = unions.figure.variant(
-    "regularised", figure="Tables 7.1, F.5", title="Fine-tuning with and without contrastive regularisation",
+    "regularised", figures=("Table 7.1", "Table F.5"), title="Fine-tuning with and without contrastive regularisation",
     caption="Accuracy on the target after pre-training on it alone (D) and on the union (DSGN). Labels are learned on "
     "clean pictures, or on views too. Bars are means over seeds, lines their range.",
     grid={unions.AXES: TUNED, "seed": [0, 1, 2]}, paper_grid={unions.AXES: unions.PAPER_CELLS[:4], "seed": [0, 1, 2]},
     reads=unions.figure, minutes=1.2, controls=("permuted_labels", "untrained", "shuffled_pairs"), small=unions.TINY,
-)  # fmt: skip
+)
 
 
 def counts(runs):
@@ -47,34 +47,31 @@ def cells(runs, way):
 
 
 @figure.claim("c17_cr_over_ft", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
-    says="with labels learned on clean pictures, CR is better than FT, averaged over cells (gain)",
-    expect=above(0), undecided={"laptop": "0.005 on six seeds (-0.002 to 0.014)"})  # fmt: skip
+    says="with labels learned on clean pictures, CR is better than FT, averaged over cells (gain)", expect=above(0))
 def over_ft(runs):
     return float((cells(runs, "cr") - cells(runs, "ft")).mean())
 
 
 @figure.claim("c17b_cr_over_ft_on_the_same_views", paper="CR > FT in 19 of 20 cells", where="Tables 7.1, F.5",
     says="with labels learned on the same views as the contrastive loss, CR is better than FT, averaged over cells "
-    "(gain)", expect=above(0), undecided={"laptop": "-0.003 on six seeds (-0.006 to 0.001)"})  # fmt: skip
+    "(gain)", expect=above(0))
 def over_ft_on_views(runs):
     return float((cells(runs, "cr_views") - cells(runs, "ft_views")).mean())
 
 
 @figure.claim("c17c_cr_over_contrast_elsewhere", origin="ours", where="Tables 7.1, F.5", expect=above(0),
-    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)", undecided={"laptop":
-    "-0.0005 on six seeds (-0.031 to 0.012): shapes in place of the labelled digits do as well"})  # fmt: skip
+    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)")
 def over_others(runs):
     return float((cells(runs, "cr") - cells(runs, "cr_others")).mean())
 
 
 @figure.claim("c17d_both_over_the_probe", paper="93.6 and 94.5 against 88.4% (CINIC-10)", where="Tables 7.1, F.5",
     says="FT and CR on views are better than a linear probe on the same labels (gains, averaged over cells)",
-    expect={"FT": above(0), "CR": above(0)},
-    undecided={"laptop": "0.055 and 0.053 on six seeds (-0.01 to 0.09, -0.05 to 0.08)"})  # fmt: skip
+    expect={"FT": above(0), "CR": above(0)})
 def over_probe(runs):
     probe = cells(runs, "lp")
     return {name: float((cells(runs, way) - probe).mean()) for name, way in
-        {"FT": "ft_views", "CR": "cr_views"}.items()}  # fmt: skip
+        {"FT": "ft_views", "CR": "cr_views"}.items()}
 
 
 def ranged_bars(axis, found, xs, **look):
@@ -96,18 +93,19 @@ def panels(runs, axes):
             ranged_bars(axis, found, xs, width=0.75 / len(counts(runs)), color=CATEGORIES[place], label=label)
         axis.set_xticks(range(len(WAYS)), WAYS.values(), rotation=30, ha="right")
         axis.set(ylabel="accuracy on the target", ylim=(0.6 if union in (FIRST, WHOLE) else 0, 1.08),
-            title={FIRST: "pre-trained on D", WHOLE: "pre-trained on DSGN"}.get(union, union))  # fmt: skip
+            title={FIRST: "pre-trained on D", WHOLE: "pre-trained on DSGN"}.get(union, union))
         axis.legend(loc="upper left", ncols=5)
 
 
 before_probe = unions.figure.variant(
-    "before_probe", figure="Tables F.9 to F.11", title="Contrastive training on unlabelled pictures, then a probe",
+    "before_probe", figures=("Table F.9", "Table F.10", "Table F.11"),
+    title="Contrastive training on unlabelled pictures, then a probe",
     caption="Gain of the probe by further training on the target's pictures, and on others. Early: an eighth of the "
     "pre-training on the target. Bars are means over seeds, lines their range.",
     grid={unions.AXES: [*TUNED, *unions.EARLY], "seed": [0, 1, 2]},
-    paper_grid={unions.AXES: [*unions.PAPER_CELLS[:4], unions.PAPER_CELLS[-1]], "seed": [0, 1, 2]},
-    reads=unions.figure, minutes=1.4, small=unions.TINY,
-)  # fmt: skip
+    paper_grid={unions.AXES: [*unions.PAPER_CELLS[:4], unions.PAPER_CELLS[-1]], "seed": [0, 1, 2]}, reads=unions.figure,
+    minutes=1.4, small=unions.TINY,
+)
 
 
 def gain(runs, union, source="target", length="own"):
@@ -116,8 +114,7 @@ def gain(runs, union, source="target", length="own"):
 
 @before_probe.claim("c18_gain_grows_with_diversity", paper="-0.03 and 6.79 points", where="Table F.9",
     says="the probe gains more by contrastive training on the target after the most diverse pre-training than after "
-    "the specific one (difference of gains)", expect=above(0),
-    undecided={"laptop": "0.029 on six seeds (-0.065 to 0.056)"})  # fmt: skip
+    "the specific one (difference of gains)", expect=above(0))
 def diverse_gain(runs):
     first, *_, last = unions.steps_of(runs)
     return gain(runs, last) - gain(runs, first)
@@ -125,8 +122,7 @@ def diverse_gain(runs):
 
 @before_probe.claim("c18b_not_by_a_worse_start", origin="ours", where="Table F.9",
     says="and more than after a short specific pre-training, whose probe starts from no more than 0.02 above "
-    "(difference of gains, difference of starts)", expect={"gain": above(0), "start": at_most(0.02)},
-    undecided={"laptop": "0.024 on six seeds (-0.02 to 0.09), from starts 0.017 apart"})  # fmt: skip
+    "(difference of gains, difference of starts)", expect={"gain": above(0), "start": at_most(0.02)})
 def matched_gain(runs):
     first, *_, last = unions.steps_of(runs)
     starts = cell(runs, "gain/base", first, "early") - cell(runs, "gain/base", last)
@@ -135,15 +131,13 @@ def matched_gain(runs):
 
 @before_probe.claim("c18c_by_the_targets_pictures", origin="ours", where="Table F.9",
     says="after the union, training on the target's pictures gains more than training on shapes, and on noise "
-    "(differences of gains)", expect={"others": above(0), "noise": above(0)},
-    undecided={"laptop": "surely over shapes (0.054), and 0.029 over noise on six seeds (-0.007 to 0.105)"},
-)  # fmt: skip
+    "(differences of gains)", expect={"others": above(0), "noise": above(0)})
 def target_gain(runs):
     last = unions.steps_of(runs)[-1]
     other = next(name for name in ("shapes", "svhn") if runs.has(f"gain/{name}", union=last))
     return {
         "others": gain(runs, last) - gain(runs, last, other), "noise": gain(runs, last) - gain(runs, last, "noise")
-    }  # fmt: skip
+    }
 
 
 @before_probe.draw(size=(7.5, 4))
@@ -165,13 +159,13 @@ def gains_drawn(runs, axes):
 
 
 picture = unions.figure.variant(
-    "feature_picture", figure="Fig. F.8", title="Features of the target before and after fine-tuning",
+    "feature_picture", figures=("Fig. F.8",), title="Features of the target before and after fine-tuning",
     caption="t-SNE of features of length 1 of the target's test pictures, one seed; colours are classes. The number is "
-    "the mean silhouette over seeds.",
-    grid={unions.AXES: [TUNED[-1]], "seed": [0, 1, 2]}, paper_grid={unions.AXES: [unions.PAPER_CELLS[3]],
-        "seed": [0, 1, 2]}, reads=unions.figure, minutes=0.5,
-    controls=("permuted_labels", "untrained"), small=unions.TINY,
-)  # fmt: skip
+    "the mean silhouette over seeds.", grid={unions.AXES: [TUNED[-1]], "seed": [0, 1, 2]},
+    paper_grid={unions.AXES: [unions.PAPER_CELLS[3]],
+        "seed": [0, 1, 2]}, reads=unions.figure, minutes=0.5, controls=("permuted_labels", "untrained"),
+    small=unions.TINY,
+)
 
 
 def apart(runs, way):
@@ -181,8 +175,7 @@ def apart(runs, way):
 
 @picture.claim("f8_classes_lie_apart", paper="CR cleaner than FT (a picture)", where="Fig. F.8",
     says="classes lie farther apart after CR than after FT, and after FT than before, on clean pictures (differences "
-    "of silhouettes)", expect={"CR": above(0), "FT": above(0)},
-    undecided={"laptop": "0.15 by FT on six seeds (-0.08 to 0.21), and 0.01 more by CR (-0.003 to 0.06)"})  # fmt: skip
+    "of silhouettes)", expect={"CR": above(0), "FT": above(0)})
 def lie_apart(runs):
     return {"CR": apart(runs, "cr") - apart(runs, "ft"), "FT": apart(runs, "ft") - apart(runs, "lp")}
 

@@ -23,7 +23,7 @@ from featurelab.pipelines.contrastive_tradeoff.pretraining import (
 TUNINGS = {
     "ft": (False, "clean", "target"), "cr": (True, "clean", "target"), "ft_views": (False, "both", "target"),
     "cr_views": (True, "both", "target"), "cr_others": (True, "clean", "others"),
-}  # fmt: skip
+}
 OTHERS = {True: ("shapes", "noise"), False: ("svhn", "noise")}  # sets that further pre-training is compared on
 
 
@@ -117,7 +117,7 @@ def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str
             task = data.TensorData(
                 (x, y), target.test, batch_size=config.tune_batch, order_seed=config.streams.order,
                 augment=views(config, clean=True), dtype=config.dtype, name=f"{target.name} {n} {name}",
-            )  # fmt: skip
+            )
             learner = classifier(config, net, len(rows), config.strength * with_contrast, shown)
             fit(learner, task, config, recorder, steps=tune_steps(config, len(rows)))
             tuned_net = learner.net.eval()
@@ -168,7 +168,7 @@ def adapted(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[s
         learning = data.united(
             [task], batch_size=config.batch_size, order_seed=config.streams.order, augment=views(config),
             dtype=config.dtype,
-        )  # fmt: skip
+        )
         further = copy.deepcopy(net)
         learner = contrast(config, further, config.tune_lr, config.adapt_epochs)
         fit(learner, learning, config, recorder, epochs=config.adapt_epochs)

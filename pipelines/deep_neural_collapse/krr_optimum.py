@@ -16,6 +16,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -29,7 +30,7 @@ from featurelab.pipelines import (
     np,
     torch,
 )
-from featurelab.pipelines.deep_neural_collapse.deep_rfm import FITS_ANYTHING, PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build
 
 
@@ -48,17 +49,17 @@ RIDGES = [0.01, 0.1, 1.0, 10.0]
 SHARES = 11  # points on the segment from a kernel to the optimum
 
 optimum = Experiment(
-    name="deep_neural_collapse/krr_optimum", figure="Thm. 4.4",
+    name="deep_neural_collapse/krr_optimum", trains=False, figures=("Thm. 4.4",),
     title="The collapsed kernel is the optimal one for ridge regression",
     caption="One seed. Left: how far random kernels are below the bound. Right: segments to the collapsed kernel.",
     laptop=PRESET, paper=PRESET, grid={"ridge": RIDGES, "seed": [0, 1, 2]},
     sweep_axes={"ridge": loguniform(1e-2, 10.0), "n_train": choice(50, 100, 200)}, metric="krr_value/best", mode="max",
     minutes=0.2, small={"n_train": 20, "kernels": 4},
-)  # fmt: skip
+)
 
 
 @optimum.trial
-def run(config, recorder):
+def run(config, recorder: Recorder) -> None:
     if config.n_train % config.classes:
         raise ValueError(f"n_train must be a multiple of the {config.classes} classes, got {config.n_train}")
     of_each = config.n_train // config.classes
@@ -101,7 +102,7 @@ def cost(config):
     says="no other kernel exceeds n/(n + mu), the collapsed one attains it, and the value rises towards it",
     paper="optimal, and uniquely so",
     kind="identity",
-    expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)})  # fmt: skip
+    expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)})
 def optimal(runs):
     parts = {
         "excess": ("excess", max),
@@ -134,16 +135,17 @@ class LayersConfig(RFMConfig):
 LAYERS = LayersConfig(depth=6)
 
 layers = relu.variant(
-    "krr_value_of_layers", figure="Thm. 4.4, in Deep RFM", title="Deep RFM's layers approach the optimal kernel",
+    "krr_value_of_layers", figures=("Thm. 4.4",), part="in Deep RFM",
+    title="Deep RFM's layers approach the optimal kernel",
     caption="Value of a Laplace kernel on normalised features; lines are means over seeds, bands their range.",
     laptop=LAYERS, paper=LAYERS.but(**PUBLIC, width=1024), grid={"seed": [0, 1, 2]}, paper_grid=None,
     metric="krr_value/projected", mode="max", minutes=0.1, needs=("cifar10",),
     stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
-)  # fmt: skip
+)
 
 
 @layers.trial
-def run_layers(config, recorder):
+def run_layers(config, recorder: Recorder) -> None:
     kernel = measures.radial_kernel("laplace", config.bandwidth)
 
     def values(layer, stages, labels):
@@ -163,9 +165,7 @@ def bound(runs):
 
 @layers.claim("c13b_layers_approach_the_optimum",
     says="the value rises with each layer, and in each at the AGOP, and stays below n/(n + mu) (least differences)",
-    origin="ours",
-    expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)},
-    unspecific=FITS_ANYTHING)  # fmt: skip
+    origin="ours", expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)})
 def approach(runs):
     before, after = (runs.curve(f"krr_value/{stage}").to_numpy() for stage in ("input", "projected"))
     return {

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from featurelab.pipelines import (
     Cost,
     Field,
+    Recorder,
     TrainedConfig,
     data,
     fit,
@@ -54,7 +55,7 @@ class NetworkConfig(TrainedConfig):
     rotations: int = Field(3, ge=1, description="random rotations in the null level of the ansatz")
 
 
-def run(config, recorder):
+def run(config: NetworkConfig, recorder: Recorder):
     """Train the network and follow the collapse, its causes, the ansatz and the losses."""
     task = images(config)
     net = network(config, task)
@@ -97,7 +98,7 @@ def network(config: NetworkConfig, task: Any) -> Any:
     head = nets.xavier_mlp(
         features, config.width, config.hidden, outputs=task.train[1].shape[1], gain=config.init_scale,
         first="xavier" if config.trunk == "none" else "default", seed=head_init, dtype=config.dtype,
-    )  # fmt: skip
+    )
     if config.trunk == "none":
         return head
     if config.trunk == "resnet18":
@@ -111,7 +112,7 @@ def network(config: NetworkConfig, task: Any) -> Any:
     return nets.TrunkHead(torch.nn.Sequential(torch.nn.Unflatten(1, (channels, side, side)), trunk), head)
 
 
-def loss(config):
+def loss(config: NetworkConfig):
     """Mean over samples and outputs of the squared error, against the coded labels."""
 
     def coded(forward, batch):
@@ -121,7 +122,7 @@ def loss(config):
     return coded
 
 
-def head_inputs(config, net, x):
+def head_inputs(config: NetworkConfig, net, x):
     """What the head sees, and its outputs; the trunk takes a few thousand images at a time."""
     with torch.no_grad():
         if config.trunk == "none":
@@ -134,7 +135,7 @@ def head_weights(net):
     return [layer.weight.detach() for layer in getattr(net, "head", net).layers]
 
 
-def head_scores(config, weights, features, labels):
+def head_scores(config: NetworkConfig, weights, features, labels):
     """NC1 of every layer's input, of S V' times it and of the layer's output; the ansatz in every hidden layer."""
     values: dict[str, float] = {}
     tangents = measures.relu_tangent_covariance(weights, features)

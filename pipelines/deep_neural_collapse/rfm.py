@@ -48,11 +48,11 @@ def task(config: RFMConfig) -> "data.TensorData":
         return data.ClassMixture(
             classes, config.n_train // classes, config.dim, config.separation, n_test=config.n_test, targets="signs",
             seed=seed, dtype=config.dtype,
-        )  # fmt: skip
+        )
     return data.PublicImages(
         config.dataset, config.n_train, config.n_test, rows="first", sort_by_class=True, targets="signs",
         pixels="per_pixel", ddof=1, seed=seed, dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def build(config: RFMConfig, recorder: Any, watch: Callable[..., Mapping[str, float]] | None = None) -> None:
@@ -71,7 +71,7 @@ def build(config: RFMConfig, recorder: Any, watch: Callable[..., Mapping[str, fl
     learner = learners.DeepRFM(
         measures.radial_kernel(config.kernel, config.bandwidth), features, power=config.power, ridge=config.ridge,
         agop_scale=config.agop_scale, watch=look, block_bytes=config.block_mib * 2**20,
-    )  # fmt: skip
+    )
     fit(learner, task(config), config, recorder, epochs=config.depth)
     recorder.array("gram", **pictures)
 

@@ -15,36 +15,32 @@ from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
 
 figure = coarse.mixture.variant(
-    "architectures", figure="Figs. 40-46", title="Class distances under coarse labels: ResNet, DenseNet, VGG",
+    "architectures", figures=("Fig. 40", "Fig. 41", "Fig. 42", "Fig. 43", "Fig. 44", "Fig. 45", "Fig. 46"),
+    title="Class distances under coarse labels: ResNet, DenseNet, VGG",
     caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum; dark is near) are of "
-    "one seed.",
-    laptop=DIGITS.but(net="resnet", width=64, epochs=20), paper=CIFAR10.but(probed=("head",)),
-    grid={
+    "one seed.", laptop=DIGITS.but(net="resnet", width=64, epochs=20), paper=CIFAR10.but(probed=("head",)), grid={
         ("net", "width", "labels", "probed"): [
             ("resnet", 64, "coarse", ()), ("densenet", 64, "coarse", ("head",)), ("vgg", 64, "coarse", ()),
             ("densenet", 64, "original", ()),
         ],
         "seed": [0, 1, 2],
-    },
-    paper_grid={
+    }, paper_grid={
         ("net", "width", "labels"): [
             ("resnet18", 512, "coarse"), ("densenet121", 1024, "coarse"), ("vgg16", 512, "coarse"),
             ("densenet121", 1024, "original"),
         ],
         ("lr", "weight_decay"): list(itertools.product(RATES, DECAYS)),
         "seed": [0, 1, 2],
-    },
-    minutes=1.0,
+    }, minutes=1.0,
     stand_in="scikit-learn's 8x8 digits and networks of 64 features in place of CIFAR-10 and ResNet-18, DenseNet-121, "
-    "VGG-16",
-    small={
+    "VGG-16", small={
         ("net", "width", "labels", "probed"): [
             ("resnet", 16, "coarse", ()), ("densenet", 16, "coarse", ("head",)), ("vgg", 16, "coarse", ()),
             ("densenet", 16, "original", ()),
         ],
         "n_train": 60, "epochs": 1, "cluster": "none",
     },
-)  # fmt: skip
+)
 
 
 def of(runs, kind, labels="coarse"):
@@ -57,22 +53,20 @@ def of(runs, kind, labels="coarse"):
 
 
 @figure.claim("c23_vgg_has_less", where="Figs. 44-46", paper="VGG: twins as dark as the diagonal",
-    says="MSDR of ResNet exceeds that of VGG (difference)", expect=above(0),
-    unspecific="untrained features of the two differ by 0.08")  # fmt: skip
+    says="MSDR of ResNet exceeds that of VGG (difference)", expect=above(0))
 def less(runs):
     return of(runs, "resnet").final("msdr/head") - of(runs, "vgg").final("msdr/head")
 
 
 @figure.claim("c23b_vgg_has_none", where="Figs. 44-46", paper="three equally dark lines",
-    says="with VGG twins are as near as samples of one class (MSDR)", expect=at_most(1.1),
-    fails="a small VGG on digits keeps a part of the structure, where the source's on CIFAR-10 keeps none")  # fmt: skip
+    says="with VGG twins are as near as samples of one class (MSDR)", expect=at_most(1.1))
 def none(runs):
     return of(runs, "vgg").final("msdr/head")
 
 
 @figure.claim("c23c_densenet_has_it", where="Figs. 40-43", paper="supports the claims",
     says="with DenseNet MSDR ends above 1.2, the labels learned",
-    expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)})  # fmt: skip
+    expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def densenet(runs):
     runs = of(runs, "densenet")
     return {"MSDR": runs.final("msdr/head"), "train accuracy": runs.final("accuracy/train")}
@@ -80,17 +74,13 @@ def densenet(runs):
 
 @figure.claim("c07_densenet_above_chance", where="Fig. 43", paper="supports the claims",
     says="CLP of DenseNet exceeds what clusters without knowledge of the classes would give, 1/2 for pairs",
-    expect=at_least(0.3),
-    undecided="0.40 on average over sixteen seeds, 0.275 to 0.426")  # fmt: skip
+    expect=at_least(0.3))
 def over_chance(runs):
     return of(runs, "densenet").final("clp/head") - 0.5
 
 
 @figure.claim("c06b_densenet_as_well_as_trained_on", where="Fig. 43", paper="supports the claims",
-    says="CLP of DenseNet comes near DenseNet trained on the original classes (OT; the distance)",
-    expect=at_most(0.04),
-    fails="0.10 on average: k-means on features trained on merged labels finds less than a network trained on all has"
-)  # fmt: skip
+    says="CLP of DenseNet comes near DenseNet trained on the original classes (OT; the distance)", expect=at_most(0.04))
 def parity(runs):
     best = pictures.best(of(runs, "densenet", "original"))
     return abs(of(runs, "densenet").final("clp/head") - best)
@@ -98,7 +88,7 @@ def parity(runs):
 
 @figure.claim("c23d_labels_learned", origin="ours",
     says="ResNet and VGG have both learned their labels, so that their MSDR may be compared (the lower accuracy)",
-    within=(0, 1), expect=at_least(0.999))  # fmt: skip
+    within=(0, 1), expect=at_least(0.999))
 def fitted(runs):
     return min(of(runs, kind).final("accuracy/train") for kind in ("resnet", "vgg"))
 

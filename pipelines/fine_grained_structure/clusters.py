@@ -9,6 +9,7 @@ with the same noise.
 from featurelab.pipelines import (
     Cost,
     Field,
+    Recorder,
     TrainedConfig,
     choice,
     data,
@@ -46,7 +47,7 @@ SWEEP_AXES = {
 }
 
 
-def train(config, recorder, means, variances, parts=None):
+def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=None):
     """Train one network for each mixture of `means` (S, C, d), called by its variance, and follow the structure inside.
 
     For each: loss and accuracy on the coarse labels, the mean squared distance ratio of the hidden layer, at the end
@@ -101,7 +102,7 @@ def distances(rows, task):
     return measures.class_distances(measures.class_moments(rows, task.clusters, len(task.groups)))
 
 
-def cost(config, copies: int) -> Cost:
+def cost(config: ClusterConfig, copies: int) -> Cost:
     """Of one trial with `copies` networks."""
     one = config.dim * config.width + config.width * config.labels
     numbers = config.n_train * (config.dim + 3 * config.width) + 4 * one

@@ -18,35 +18,32 @@ KINDS, SEEDS = ["coarse", "original"], [0, 1, 2]
 OF_FIG_34 = (0.01, 1e-4)  # its learning rate and weight decay, which is none of the source's other nine cells
 
 mixture = Experiment(
-    name="fine_grained_structure/coarse_mixture", figure="Figs. 1, 3, 5, 6, 9",
+    name="fine_grained_structure/coarse_mixture", figures=("Fig. 1", "Fig. 3", "Fig. 5", "Fig. 6", "Fig. 9"),
     title="Collapse, class distances and recovered classes under coarse labels",
     caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum; dark is near) and "
     "planes are of one seed. CLP: clusters and linear probe; LPO: probe with true classes; OT: trained on them.",
-    laptop=training.MIXTURE, paper=training.CIFAR10,
-    grid={"labels": KINDS, "seed": [0, 1, 2, 3, 4, 5]},  # with fewer some claims stay undecided
+    laptop=training.MIXTURE, paper=training.CIFAR10, grid={"labels": KINDS, "seed": [0, 1, 2, 3, 4, 5]},
     sweep_axes=training.SWEEP_AXES, metric="accuracy/test", mode="max", minutes=1, needs=("cifar10",),
     stand_in="a Gaussian mixture and a perceptron with one hidden layer in place of CIFAR-10 and ResNet-18",
     headline=True,
     small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 60, "measure_every": 20, "cluster": "none",
         "seed": SEEDS},
-)  # fmt: skip
+)
 digits = mixture.variant(
-    "coarse_digits", figure="Figs. 32-36",
+    "coarse_digits", figures=("Fig. 32", "Fig. 33", "Fig. 34", "Fig. 35", "Fig. 36"),
     title="Collapse, class distances and recovered classes under coarse labels, on images",
     laptop=training.DIGITS.but(probed=training.ALL), paper=training.CIFAR100,
     grid={("labels", "lr", "weight_decay"): [*((kind, 0.1, 5e-4) for kind in KINDS), ("coarse", *OF_FIG_34)],
-        "seed": SEEDS},
-    paper_grid={
+        "seed": SEEDS}, paper_grid={
         ("labels", "lr", "weight_decay"): [
             *((kind, lr, decay) for kind in KINDS for lr in training.RATES for decay in training.DECAYS),
             ("coarse", *OF_FIG_34),
         ],
         "seed": SEEDS,
-    },
-    minutes=0.8, needs=("cifar100",),
+    }, minutes=0.8, needs=("cifar100",),
     stand_in="scikit-learn's 8x8 digits, a perceptron and five labels in place of CIFAR-100, ResNet-18 and twenty",
     small={"n_train": 200, "width": 16, "epochs": 10, "cluster": "none"},
-)  # fmt: skip
+)
 mixture.trial(training.train)
 mixture.cost(training.cost)
 
@@ -67,34 +64,27 @@ def gain(runs, than, score="clp/head"):
 
 @mixture.claim("c01_collapse", where="Fig. 3", paper="NC1 tends to 0", also=[digits],
     says="the coarse labels are learned and NC1 falls to a tenth of its initial value",
-    expect={"train accuracy": at_least(0.999), "NC1, end / start": at_most(0.1)},
-    fails={digits: "after 60 epochs NC1 stands at a fifth of its initial value, which is small already on digits"},
-    unspecific="networks collapse to permuted labels too"
-)  # fmt: skip
+    expect={"train accuracy": at_least(0.999), "NC1, end / start": at_most(0.1)})
 def collapse(runs):
     nc1 = coarse(runs).curve("nc1_pinv/head")
     return {"train accuracy": coarse(runs).final("accuracy/train"), "NC1, end / start": nc1.iloc[-1] / nc1.iloc[0]}
 
 
 @mixture.claim("c02_nc2_falls", where="Fig. 3", paper="NC2 falls", also=[digits],
-    says="NC2 ends below its largest value (difference)", expect=below(0),
-    unspecific="networks collapse to permuted labels too")  # fmt: skip
+    says="NC2 ends below its largest value (difference)", expect=below(0))
 def etf_approached(runs):
     nc2 = coarse(runs).curve("nc2/head")
     return nc2.iloc[-1] - nc2.max()
 
 
 @mixture.claim("c02b_nc2_vanishes", where="Fig. 3", paper="NC2 tends to 0", also=[digits],
-    says="the class means end as a simplex equiangular tight frame (NC2)", expect=at_most(0.1),
-    fails="NC2 falls only after a peak early in training and ends far from 0; permuted labels reach 0.083")  # fmt: skip
+    says="the class means end as a simplex equiangular tight frame (NC2)", expect=at_most(0.1))
 def etf_reached(runs):
     return coarse(runs).final("nc2/head")
 
 
 @mixture.claim("c02c_nc2_falls_below_its_start", where="Fig. 3", paper="NC2 falls", also=[digits],
-    says="NC2 ends below its value before training (ratio)", expect=below(1),
-    undecided={mixture: "it ends where it began, within a fifth: 0.82 to 1.11 of its value before training"},
-    unspecific="networks collapse to permuted labels too, and come nearer to a simplex there")  # fmt: skip
+    says="NC2 ends below its value before training (ratio)", expect=below(1))
 def etf_nearer(runs):
     nc2 = coarse(runs).curve("nc2/head")
     return nc2.iloc[-1] / nc2.iloc[0]
@@ -103,14 +93,14 @@ def etf_nearer(runs):
 @mixture.claim("c03_fine_structure_remains", where="Fig. 5", paper="the diagonal is darker than the twins",
     also=[digits],
     says="at the end a < b < 1: a class is nearer to itself than to its twin, and to that than to other labels",
-    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})  # fmt: skip
+    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def fine_structure(runs):
     return pictures.structure(coarse(runs))
 
 
 @mixture.claim("c04_input_structure_first", where="Fig. 5", paper="the diagonal is dark before the twins",
     also=[digits], says="b - a where a first falls to 0.5; and the largest a - b at any time",
-    expect={"b - a at first": at_least(0.05), "largest a - b": at_most(0)})  # fmt: skip
+    expect={"b - a at first": at_least(0.05), "largest a - b": at_most(0)})
 def input_first(runs):
     same, twin, other = (coarse(runs).curve(f"class_distance/{part}") for part in ("same", "twin", "other"))
     a, b = same / other, twin / other
@@ -121,26 +111,19 @@ def input_first(runs):
 
 
 @mixture.claim("c06_classes_recovered", where="Fig. 9", paper="> 93%", also=[digits],
-    says="test accuracy on the original classes of a linear probe trained on clusters (CLP)", expect=at_least(0.93),
-    fails={digits: "digits of one label such as 3 and 8 stay neighbours among features, and k-means cuts across them"},
-)  # fmt: skip
+    says="test accuracy on the original classes of a linear probe trained on clusters (CLP)", expect=at_least(0.93))
 def recovered(runs):
     return coarse(runs).final("clp/head")
 
 
 @mixture.claim("c06b_as_well_as_trained_on", where="Fig. 9", paper="comparable to LPO and OT", also=[digits],
-    says="CLP comes near the network trained on the original classes (OT; the distance)", expect=at_most(0.04),
-    fails={digits: "k-means cuts across digits of one label that stay neighbours among features"},
-    undecided={mixture: "in some mixtures two classes of a label are neighbours among features, and CLP loses a tenth"},
-)  # fmt: skip
+    says="CLP comes near the network trained on the original classes (OT; the distance)", expect=at_most(0.04))
 def parity(runs):
     return abs(recovered(runs) - pictures.best(pictures.cell(runs)))
 
 
 @mixture.claim("c07_above_chance", where="Fig. 9", paper="implied by > 93%", also=[digits],
-    says="CLP exceeds what clusters without knowledge of the classes would give", expect=at_least(0.3),
-    unspecific="clusters are there in the inputs: among untrained features of digits they are found as well (0.44)"
-)  # fmt: skip
+    says="CLP exceeds what clusters without knowledge of the classes would give", expect=at_least(0.3))
 def over_chance(runs):
     trial = coarse(runs).trials.iloc[0]
     return recovered(runs) - trial.coarse / training.CLASSES[trial.dataset]
@@ -148,46 +131,40 @@ def over_chance(runs):
 
 @digits.claim("c07b_above_chance_in_another_cell", where="Fig. 34", paper="the sub-classes of each label can be seen",
     says="at learning rate 0.01 and weight decay 1e-4 too CLP exceeds what clusters without knowledge of the classes "
-    "would give",
-    expect=at_least(0.3),
-    unspecific="clusters are there in the inputs: among untrained features they are found as well (0.44)")  # fmt: skip
+    "would give", expect=at_least(0.3))
 def over_chance_in_another_cell(runs):
     score, trial = of_fig_34(runs).final("clp/head"), coarse(runs).trials.iloc[0]
     return score - trial.coarse / training.CLASSES[trial.dataset]
 
 
 @mixture.claim("c08_features_beat_inputs", where="Fig. 9", origin="ours", also=[digits],
-    says="CLP of features exceeds CLP of raw inputs (difference)", expect=at_least(0.2),
-    fails={digits: "raw digits cluster by class already, and better than features do"})  # fmt: skip
+    says="CLP of features exceeds CLP of raw inputs (difference)", expect=at_least(0.2))
 def over_inputs(runs):
     return gain(runs, "clp/input")
 
 
 @mixture.claim("c08b_training_helps", where="Fig. 9", origin="ours", also=[digits],
-    says="CLP of features exceeds that before training (difference)", expect=at_least(0.2),
-    fails={digits: "untrained features of digits still cluster as raw pixels do"})  # fmt: skip
+    says="CLP of features exceeds that before training (difference)", expect=at_least(0.2))
 def over_start(runs):
     return gain(runs, "clp/init")
 
 
 @mixture.claim("c06c_renamed_by_training_set", where="Section 5", origin="ours", also=[digits],
     says="what CLP loses when the training set's labels, not the test set's, name its clusters",
-    expect=between(0, 0.02),
-    unspecific="it compares two ways to name clusters, of whatever features")  # fmt: skip
+    expect=between(0, 0.02))
 def renamed_by_training(runs):
     return gain(runs, "clp_train_mapped/head")
 
 
 @mixture.claim("c03b_ratio_above_null", where="Fig. 5", origin="ours", also=[digits],
     says="MSDR of classes permuted within their labels is about 1, and that of the true ones above it",
-    expect={"null": at_most(1.05), "MSDR - null": at_least(0.15)},
-    unspecific="the inputs have it, and untrained features keep it")  # fmt: skip
+    expect={"null": at_most(1.05), "MSDR - null": at_least(0.15)})
 def over_null(runs):
     return {"null": coarse(runs).final("msdr_null/head"), "MSDR - null": gain(runs, "msdr_null/head", "msdr/head")}
 
 
 @mixture.claim("c03c_ratio_above_inputs", where="Fig. 5", origin="ours", also=[digits],
-    says="training raises the MSDR above that of raw inputs (difference)", expect=above(0))  # fmt: skip
+    says="training raises the MSDR above that of raw inputs (difference)", expect=above(0))
 def over_input_ratio(runs):
     return gain(runs, "msdr/input", "msdr/head")
 

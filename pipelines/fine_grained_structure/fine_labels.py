@@ -10,14 +10,15 @@ from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
 
 figure = coarse.mixture.variant(
-    "fine_labels", figure="Figs. 14, 29-31", title="Class distances under labels that split each class at random",
+    "fine_labels", figures=("Fig. 14", "Fig. 29", "Fig. 30", "Fig. 31"),
+    title="Class distances under labels that split each class at random",
     caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum; dark is near) are of "
     "one seed; the first is the first measurement after training began.",
     laptop=DIGITS.but(labels="fine", weight_decay=0.0, epochs=150), paper=CIFAR10.but(labels="fine", probed=()),
     grid={"seed": [0, 1, 2]}, paper_grid=CELLS, metric="accuracy/train", minutes=0.2,
     stand_in="scikit-learn's 8x8 digits and a perceptron without weight decay in place of CIFAR-10 and ResNet-18",
     small={"n_train": 100, "width": 16, "epochs": 3},
-)  # fmt: skip
+)
 
 
 def along_training(runs):
@@ -34,7 +35,7 @@ def null(runs):
 
 @figure.claim("c10_classes_first", where="Fig. 14", paper="three dark lines, equally dark",
     says="early on twins are as near as samples of one label (MSDR over its null level), and both far from others",
-    expect={"MSDR - null": at_most(0.03), "twin/other": at_most(0.5)})  # fmt: skip
+    expect={"MSDR - null": at_most(0.03), "twin/other": at_most(0.5)})
 def early(runs):
     ratio, twin = along_training(runs)
     return {"MSDR - null": ratio.iloc[0] - null(runs), "twin/other": twin.iloc[0]}
@@ -42,16 +43,14 @@ def early(runs):
 
 @figure.claim("c11_twins_part_but_stay_near", where="Fig. 14", paper="the twins' lines are lighter but still there",
     says="from early to the end MSDR rises, and twins stay nearer to each other than to other classes",
-    expect={"rise of MSDR": above(0.05), "twin/other": at_most(0.6)})  # fmt: skip
+    expect={"rise of MSDR": above(0.05), "twin/other": at_most(0.6)})
 def late(runs):
     ratio, twin = along_training(runs)
     return {"rise of MSDR": ratio.iloc[-1] - ratio.iloc[0], "twin/other": twin.iloc[-1]}
 
 
 @figure.claim("c11b_labels_are_memorised", where="Section 6", paper="trained to the end",
-    says="the random labels are learned (training accuracy)", expect=at_least(0.99),
-    unspecific="any labels are memorised: that is what it says",
-    within=(0, 1))  # fmt: skip
+    says="the random labels are learned (training accuracy)", expect=at_least(0.99), within=(0, 1))
 def memorised(runs):
     return pictures.cell(runs).final("accuracy/train")
 

@@ -17,6 +17,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -43,17 +44,17 @@ class IdentityConfig(Config):
 EXACT = ["closed_form", "total_variance", "nc2_of_one_hot"]
 
 figure = Experiment(
-    name="fine_grained_structure/identities", figure="App. B",
+    name="fine_grained_structure/identities", trains=False, figures=("App. B",),
     title="Identities of class distances, and distance ratios before training",
     caption="Left: relative errors of exact identities. Right: MSDR of the input and of random ReLU features.",
     laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(256, 512, 1024, 4096), "width": choice(512, 1024, 2048, 4096)},
     metric="identity_error/closed_form", minutes=0.1, small={"n_train": 32, "dim": 12, "width": 24},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: IdentityConfig, recorder: Recorder) -> None:
     groups = torch.arange(config.clusters) % config.labels
     means = data.spread_means(config.clusters, config.dim, config.separations, seed=config.streams.data)
     task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data)
@@ -92,7 +93,7 @@ def exact(x, classes, groups):
 
 
 @figure.cost
-def cost(config):
+def cost(config: IdentityConfig):
     weights = config.width * (config.dim + config.labels)
     copies = len(config.separations)
     flops = copies * config.n_train * (2.0 * weights + 20.0 * config.width)
@@ -101,14 +102,14 @@ def cost(config):
 
 @figure.claim("c25_identities_hold", where="Section 4", paper="definitions",
     says="the closed form of D is the mean over all pairs, mean D is twice the variance, NC2 of one-hot rows is 0",
-    kind="identity", expect=at_most(1e-10))  # fmt: skip
+    kind="identity", expect=at_most(1e-10))
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
 @figure.claim("c25b_ratio_is_at_least_one", where="Appendix B", paper="1 indicates no structure",
     says="MSDR is at least 1 also without structure (smallest over twenty random assignments of samples to clusters)",
-    kind="identity", expect=at_least(1))  # fmt: skip
+    kind="identity", expect=at_least(1))
 def smallest(runs):
     return runs.final("msdr_smallest")
 
@@ -126,14 +127,14 @@ def deviation(runs, name):
 
 @figure.claim("c25c_ratio_of_the_input", origin="ours",
     says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)", kind="identity",
-    expect=at_most(0.05))  # fmt: skip
+    expect=at_most(0.05))
 def raw(runs):
     return deviation(runs, "input")
 
 
 @figure.claim("c25d_ratio_of_random_features", origin="ours",
     says="after a random ReLU layer MSDR is that of the arc-cosine kernel (largest relative deviation)",
-    kind="identity", expect=at_most(0.05))  # fmt: skip
+    kind="identity", expect=at_most(0.05))
 def relu(runs):
     return deviation(runs, "relu")
 
@@ -141,7 +142,7 @@ def relu(runs):
 @figure.claim("c25e_null_level", origin="ours",
     says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)", kind="identity",
     expect=at_most(0.02),
-)  # fmt: skip
+)
 def null(runs):
     return deviation(runs, "null")
 

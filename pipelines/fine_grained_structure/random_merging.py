@@ -11,14 +11,15 @@ from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10,
 MERGINGS = [0, 1, 2, 3]
 
 figure = coarse.mixture.variant(
-    "random_merging", figure="Figs. 37-39", title="Class distances when random classes share a label",
+    "random_merging", figures=("Fig. 37", "Fig. 38", "Fig. 39"),
+    title="Class distances when random classes share a label",
     caption="Final distances, divided by their maximum, of one seed; dark is near. Each row has two dark blocks: the "
-    "class, and the one merged with it. Right: all seeds.",
-    laptop=DIGITS.but(labels="random_coarse", epochs=40), paper=CIFAR10.but(labels="random_coarse", probed=()),
-    grid={"merging": MERGINGS, "seed": [0, 1, 2]}, paper_grid={"merging": [0], **CELLS}, minutes=0.2,
+    "class, and the one merged with it. Right: all seeds.", laptop=DIGITS.but(labels="random_coarse", epochs=40),
+    paper=CIFAR10.but(labels="random_coarse", probed=()), grid={"merging": MERGINGS, "seed": [0, 1, 2]},
+    paper_grid={"merging": [0], **CELLS}, minutes=0.2,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"merging": [0, 1], "n_train": 100, "width": 16, "epochs": 2},
-)  # fmt: skip
+)
 
 
 def each(runs, measure):
@@ -29,7 +30,7 @@ def each(runs, measure):
 
 @figure.claim("c22_any_merging", where="Appendix F", paper="the same observations as for y mod 5",
     says="a < b < 1 and MSDR >= 1.2 for every random merging (the worst of each)",
-    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})  # fmt: skip
+    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def any_merging(runs):
     found = each(runs, pictures.structure)
     worst = {"a/b": max, "b": max, "MSDR": min, "train accuracy": min}
@@ -39,7 +40,7 @@ def any_merging(runs):
 @figure.claim("c22b_null_level", origin="ours",
     says="classes permuted within their labels have an MSDR of about 1 (the largest over mergings)",
     expect=at_most(1.05),
-    controls=())  # fmt: skip
+    controls=())
 def null_level(runs):
     return max(each(runs, lambda merged: merged.final("msdr_null/head")))
 

@@ -7,7 +7,19 @@ labels and over the others apart. At tau2 = s2 both kinds of means differ by as 
 
 import itertools
 
-from featurelab.pipelines import CATEGORIES, Experiment, Field, above, at_least, at_most, band, between, data, torch
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    Recorder,
+    above,
+    at_least,
+    at_most,
+    band,
+    between,
+    data,
+    torch,
+)
 from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
 
 SIMILAR, DISSIMILAR = "msdr_similar", "msdr_dissimilar"
@@ -23,18 +35,18 @@ class PairsConfig(ClusterConfig):
 
 
 figure = Experiment(
-    name="fine_grained_structure/similar_pairs", figure="Fig. 18",
+    name="fine_grained_structure/similar_pairs", figures=("Fig. 18",),
     title="Distance ratio of similar and dissimilar pairs of clusters",
     caption="Lines are means over seeds, bands their range. Dashed: s2.",
     laptop=PairsConfig(n_train=512, dim=128, width=128, steps=300), paper=PairsConfig(), grid={"seed": [0, 1, 2]},
     paper_grid={"seed": list(range(10))}, sweep_axes=SWEEP_AXES, metric="loss/train", minutes=0.1,
     small={"n_train": 48, "steps": 4, "measure_every": 2, "dim": 16, "width": 8},
-)  # fmt: skip
+)
 figure.cost(lambda config: cost(config, len(config.pair_variances)))
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: PairsConfig, recorder: Recorder) -> None:
     groups = torch.arange(config.clusters) % config.labels
     alike = data.similar_groups(groups)
     means = data.paired_means(groups, config.dim, config.variance, config.pair_variances, seed=config.streams.data)
@@ -52,8 +64,7 @@ def column(runs, metric):
 
 @figure.claim("c17_similar_pairs_need_dissimilarity", paper="requires sufficient dissimilarity",
     says="MSDR of similar pairs rises with tau2 (smallest ratio of neighbours) and is near 1 at the smallest",
-    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)},
-    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
+    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)})
 def similar(runs):
     found = column(runs, SIMILAR)
     return {"neighbours": min(b / a for a, b in itertools.pairwise(found)), "smallest tau2": found[0]}
@@ -61,8 +72,7 @@ def similar(runs):
 
 @figure.claim("c17b_dissimilar_pairs_stay", paper="stay high",
     says="MSDR of dissimilar pairs is high whatever tau2 (smallest value, and range over mean)",
-    expect={"smallest": at_least(2), "relative range": at_most(0.05)},
-    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
+    expect={"smallest": at_least(2), "relative range": at_most(0.05)})
 def dissimilar(runs):
     found = column(runs, DISSIMILAR)
     return {"smallest": min(found), "relative range": (max(found) - min(found)) * len(found) / sum(found)}
@@ -70,9 +80,7 @@ def dissimilar(runs):
 
 @figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1",
     paper="means of both kinds of pairs then differ by as much",
-    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2),
-    undecided="training drives dissimilar pairs farther apart than similar ones, which share a centre: 0.71 to 1.13",
-)  # fmt: skip
+    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2))
 def equal(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.final(f"{SIMILAR}/{name}") / runs.final(f"{DISSIMILAR}/{name}")
@@ -81,23 +89,21 @@ def equal(runs):
 @figure.claim("c17f_equal_before_training", origin="ours",
     says="before training the two kinds are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
     expect=between(0.8, 1.2),
-    controls=())  # fmt: skip
+    controls=())
 def equal_before(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.at(f"{SIMILAR}/{name}", 0) / runs.at(f"{DISSIMILAR}/{name}", 0)
 
 
 @figure.claim("c17d_fitted", origin="ours", says="every network fits its coarse labels (smallest training accuracy)",
-    expect=at_least(1),
-    unspecific="any labels are fitted")  # fmt: skip
+    expect=at_least(1))
 def fitted(runs):
     return min(column(runs, "accuracy/train"))
 
 
 @figure.claim("c17e_above_the_null", origin="ours",
     says="even the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference at the smallest tau2)",
-    expect=above(0),
-    unspecific="the inputs have it, and features keep it, trained or not")  # fmt: skip
+    expect=above(0))
 def over_null(runs):
     size = runs.values("n_train")[0] / runs.values("clusters")[0]
     return column(runs, SIMILAR)[0] - (1 + 1 / (size - 1))

@@ -9,6 +9,7 @@ from featurelab.pipelines import (
     Config,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     between,
@@ -33,16 +34,16 @@ class TemplateConfig(Config):
 
 
 figure = Experiment(
-    name="fine_grained_structure/templates", figure="Fig. 4", title="Templates of class distances",
+    name="fine_grained_structure/templates", trains=False, figures=("Fig. 4",), title="Templates of class distances",
     caption="Divided by their maximum; dark is near. a: same class, b: twin class, over other labels.",
     laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",
     minutes=0.1, small={"n_train": 200, "dim": 32},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: TemplateConfig, recorder: Recorder) -> None:
     groups = data.coarse_groups(10, config.coarse)
     same = {"dim": config.dim, "nuisance_dim": 0, "dtype": "float64"}
     task = data.NuisanceMixture(config.n_train, 0, mean_variance=config.mean_variance, seed=config.streams.data, **same)
@@ -69,7 +70,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: TemplateConfig):
     return mlp_cost(dim=config.dim, width=config.dim, hidden=1, outputs=1, n_train=config.n_train, steps=1)
 
 
@@ -80,20 +81,20 @@ def shares(runs, name):
 
 @figure.claim("fig4a_input_alone", where="Fig. 4a", origin="ours",
     says="features that know the input alone: a well below 1, b near 1, MSDR high",
-    expect={"a": at_most(0.7), "b": between(0.85, 1.15)})  # fmt: skip
+    expect={"a": at_most(0.7), "b": between(0.85, 1.15)})
 def input_alone(runs):
     return dict(zip("ab", shares(runs, "input"), strict=True))
 
 
 @figure.claim("fig4b_label_alone", where="Fig. 4b", origin="ours",
     says="features that know the label alone: b well below 1, and MSDR not above its null level",
-    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)})  # fmt: skip
+    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)})
 def label_alone(runs):
     return {"b": shares(runs, "label")[1], "MSDR": runs.final("msdr/label")}
 
 
 @figure.claim("fig4c_both", origin="ours", says="features that know both: b - a, and 1 - b, are both well above 0",
-    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)})  # fmt: skip
+    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)})
 def both(runs):
     a, b = shares(runs, "both")
     return {"b - a": b - a, "1 - b": 1 - b}

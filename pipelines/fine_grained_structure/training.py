@@ -16,6 +16,7 @@ from typing import Any, Literal
 from featurelab.pipelines import (
     Cost,
     Field,
+    Recorder,
     TrainedConfig,
     choice,
     data,
@@ -92,12 +93,12 @@ ALL = ("head", "init", "input")
 MIXTURE = LabelsConfig(
     dataset="mixture", init_scale=0.1, momentum=0.0, weight_decay=0.0, batch_size=None, epochs=300, drops=(),
     measure_every=10, probed=ALL,
-)  # fmt: skip
+)
 DIGITS = LabelsConfig(dataset="digits", n_train=1257, n_test=540, hidden=2)
 CIFAR10 = LabelsConfig(
     dataset="cifar10", n_train=50_000, n_test=10_000, net="resnet18", width=512, hidden=2, epochs=350,
     augment=True, measure_every=10, probed=ALL,
-)  # fmt: skip
+)
 CIFAR100 = CIFAR10.but(dataset="cifar100", coarse=20)
 RATES, DECAYS = [0.1, 0.01, 0.001], [5e-3, 5e-4, 5e-5]
 CELLS = {"lr": RATES, "weight_decay": DECAYS, "seed": [0, 1, 2]}
@@ -108,7 +109,7 @@ SWEEP_AXES = {
 }
 
 
-def train(config, recorder):
+def train(config: LabelsConfig, recorder: Recorder):
     """Train on the labels of the config; follow collapse and class distances; cluster and probe at the end."""
     task, net = dataset(config), network(config)
     drops = sorted({max(1, round(share * config.epochs)) for share in config.drops})
@@ -165,15 +166,15 @@ def collapse(H, task):
     return {"nc1_pinv/head": measures.nc1_pinv(H, y, moments=m).item(), "nc2/head": measures.nc2(m).item()}
 
 
-def clusters(config, H, task):
+def clusters(config: LabelsConfig, H, task):
     """Clusters of the samples of each label, as many as it has classes."""
     return measures.clusters_within_groups(
         H, task.train[1], task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
         restarts=config.restarts,
-    )  # fmt: skip
+    )
 
 
-def probe(config, recorder, task, layers, step):
+def probe(config: LabelsConfig, recorder: Recorder, task, layers, step):
     """Cluster-and-linear-probe of features at the end, features at the start, and raw inputs."""
     y_train, y_test = task.original
     for name, H in layers.items():
@@ -202,14 +203,14 @@ def features(net, x, chunk=2000):
     return H
 
 
-def dataset(config) -> "data.Relabelled":
+def dataset(config: LabelsConfig) -> "data.Relabelled":
     same: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype}
     base: Any
     if config.dataset == "mixture":
         base = data.NuisanceMixture(
             config.n_train, config.n_test, dim=config.dim, mean_variance=config.mean_variance,
             nuisance_dim=config.nuisance_dim, nuisance_variance=config.nuisance_variance, **same,
-        )  # fmt: skip
+        )
     elif config.dataset == "digits":
         base = data.DigitImages(config.n_train, **same)
     else:
@@ -224,10 +225,10 @@ def dataset(config) -> "data.Relabelled":
         base, treatment, classes=CLASSES[config.dataset], coarse=config.coarse, groups=groups,
         seed=data.stream(config.streams.data, f"merging {config.merging}").integers(2**31).item(),
         batch_size=config.batch_size, order_seed=config.streams.order, **options,
-    )  # fmt: skip
+    )
 
 
-def sizes(config) -> list[int]:
+def sizes(config: LabelsConfig) -> list[int]:
     """Numbers of the input, the perceptron's hidden units, and the labels."""
     classes = CLASSES[config.dataset]
     labels = {"original": classes, "official": 20, "fine": 2 * classes}.get(config.labels, config.coarse)
@@ -235,7 +236,7 @@ def sizes(config) -> list[int]:
     return [inputs, *(config.width * 2**layer for layer in reversed(range(config.hidden))), labels]
 
 
-def network(config) -> Any:
+def network(config: LabelsConfig) -> Any:
     """The network of the config: `features(x)` is H, `head` its last layer."""
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "perceptron":
@@ -257,7 +258,7 @@ def network(config) -> Any:
     return build[config.net]()
 
 
-def cost(config) -> Cost:
+def cost(config: LabelsConfig) -> Cost:
     """Training, and a forward pass over both sets at each measurement."""
     layers = sizes(config)
     if config.net in PARAMETERS:

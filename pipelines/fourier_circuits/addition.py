@@ -13,7 +13,6 @@ from typing import Any, Literal
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
 
 CHUNK = 4096  # tuples at once through a network in double precision
-ALL_CONTROLS = ("permuted_labels", "untrained", "no_penalty", "plain_decay")
 
 
 class AdditionConfig(TrainedConfig):
@@ -54,14 +53,14 @@ def dataset(config: AdditionConfig) -> "data.ModularAddition":
     return data.ModularAddition(
         config.modulus, config.terms, n_train, min(config.n_test, total - n_train), seed=config.streams.data,
         batch_size=config.batch_size, order_seed=config.streams.order,
-    )  # fmt: skip
+    )
 
 
 def network(config: AdditionConfig) -> "nets.PolynomialNet":
     return nets.polynomial_net(
         config.modulus, config.terms, config.width, init_scale=config.init_scale, seed=config.streams.init,
         dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
@@ -98,7 +97,7 @@ def keep(recorder: Any, neurons: Any, before: Any) -> None:
     recorder.array(
         "neurons", strongest=neurons[order[:400]].double().numpy(), peaks=spectra.peak[alive].numpy(),
         frequencies=spectra.frequency[alive].numpy(), initial_peaks=first.peak.numpy(),
-    )  # fmt: skip
+    )
 
 
 def whole(config: AdditionConfig) -> tuple[Any, Any]:
@@ -153,7 +152,7 @@ def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
         found = [measures.class_margins(net(a.to(device)), b.to(device)) for a, b in pairs]
         worst, mean = (torch.cat(part) for part in zip(*found, strict=True))
         return {"margin_ratio/worst": (worst.min() / scale).item(), "margin_ratio/mean": (mean.mean() / scale).item(),
-            "accuracy/all": (worst > 0).double().mean().item()}  # fmt: skip
+            "accuracy/all": (worst > 0).double().mean().item()}
 
 
 def fitted(net: Any, x: Any, y: Any, most: int) -> dict[str, float]:

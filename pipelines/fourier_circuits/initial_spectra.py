@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_most,
     below,
     choice,
@@ -39,20 +40,19 @@ SETTINGS = {4: 47, 3: 97, 5: 23}  # k: p, in the order of the figures
 LABELS = {4: "Fig. 4.2b", 3: "Fig. C.2b", 5: "Fig. C.4b"}
 
 figure = Experiment(
-    name="fourier_circuits/initial_spectra", figure="Figs. 4.2b, C.2b, C.4b",
+    name="fourier_circuits/initial_spectra", trains=False, figures=("Fig. 4.2b", "Fig. C.2b", "Fig. C.4b"),
     title="Maximum normalised power of random embeddings",
     caption="All embeddings of one seed's network, without their means' power. Dashed: expectation in closed form.",
     laptop=PRESET, paper=PRESET,
     grid={("terms", "modulus", "width"): [(k, p, theorem_width(p, k)) for k, p in SETTINGS.items()],
         "seed": [0, 1, 2, 3, 4]},
-    sweep_axes={"width": choice(64, 256, 1024, 4096), "modulus": choice(7, 11, 23, 47, 97)},
-    metric="max_power/vectors", minutes=0.1,
-    small={("terms", "modulus", "width"): [(4, 7, 40), (3, 11, 40), (5, 5, 40)]},
-)  # fmt: skip
+    sweep_axes={"width": choice(64, 256, 1024, 4096), "modulus": choice(7, 11, 23, 47, 97)}, metric="max_power/vectors",
+    minutes=0.1, small={("terms", "modulus", "width"): [(4, 7, 40), (3, 11, 40), (5, 5, 40)]},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SpectraConfig, recorder: Recorder) -> None:
     task = data.ModularAddition(config.modulus, config.terms, 1, 0, seed=config.streams.data)
     net = nets.polynomial_net(config.modulus, config.terms, config.width, seed=config.streams.init)
 
@@ -74,21 +74,21 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: SpectraConfig):
     weights = config.width * (config.terms + 1) * config.modulus
     return Cost(weights, 50.0 * weights, 60.0 * weights)
 
 
 @figure.claim("c04_random_vectors_are_as_expected",
     says="the mean over embeddings lies within four standard errors of H_n / n (largest deviation in standard errors)",
-    paper="histograms, no number", kind="identity", origin="ours", expect=at_most(4))  # fmt: skip
+    paper="histograms, no number", kind="identity", origin="ours", expect=at_most(4))
 def expectation(runs):
     return max(runs.final("max_power/standard_errors", terms=k) for k in SETTINGS)
 
 
 @figure.claim("c04b_random_power_is_small",
     says="the mean over embeddings of the maximum normalised power is far from 1 (largest of the three settings)",
-    paper="histograms far from 1, no number", expect=below(0.3))  # fmt: skip
+    paper="histograms far from 1, no number", expect=below(0.3))
 def small(runs):
     return max(runs.final("max_power/vectors", terms=k) for k in SETTINGS)
 

@@ -34,7 +34,7 @@ def network(config: TransformerConfig) -> "nets.AttentionNet":
     return nets.attention_net(
         config.modulus, config.terms, width=config.width, heads=config.heads, head_dim=config.head_dim,
         feedforward=config.feedforward, layers=config.layers, seed=config.streams.init, dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet", "nets.AttentionNet"]:
@@ -44,7 +44,7 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
     task = data.ModularAddition(
         config.modulus, config.terms, n_train, min(config.n_test, total - n_train), seed=config.streams.data,
         batch_size=config.batch_size, order_seed=config.streams.order,
-    )  # fmt: skip
+    )
     net, before = network(config), network(config)
     optimizer = learners.adamw(config.lr, betas=config.betas, weight_decay=config.weight_decay, warmup=config.warmup)
     every = config.measure_every if config.batch_size is None else 1

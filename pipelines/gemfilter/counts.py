@@ -18,6 +18,7 @@ from functools import partial
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Recorder,
     at_most,
     bars,
     between,
@@ -32,7 +33,8 @@ from featurelab.pipelines.gemfilter.geometry import METHODS, SizeConfig, build, 
 FLOPS = 4  # operations of attention for each product that the table counts
 
 figure = Experiment(
-    name="gemfilter/counts", figure="Thm. 9.3", title="Operations and numbers held against the closed forms",
+    name="gemfilter/counts", trains=False, figures=("Thm. 9.3",),
+    title="Operations and numbers held against the closed forms",
     caption="Points: counted. Lines: closed forms as printed. Random weights; k = 32, t = 7, r = 2 of 6 layers, of the "
     "last of which we compute queries and keys alone.",
     laptop=SizeConfig(layers=6, width=32, heads=4, kv_heads=2, hidden=64, vocabulary=64, keep=32, window=8, n_new=8),
@@ -40,16 +42,16 @@ figure = Experiment(
     grid={"n_prompt": [64, 128, 256, 512], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(32, 64, 128), "keep": choice(16, 32, 64), "filter_layer": choice(1, 2, 4)},
     metric="flops/reading/gemfilter", minutes=0.2, headline=True, small={"n_prompt": [40, 80], "layers": 3, "n_new": 4},
-)  # fmt: skip
+)
 figure.cost(cost)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SizeConfig, recorder: Recorder) -> None:
     evaluate(learners.Measurement(build(config), lambda *x: counted(config, *x)), prompt(config), config, recorder)
 
 
-def counted(config, net, ids, _):
+def counted(config: SizeConfig, net, ids, _):
     """By method: attention's operations, bytes of keys and values kept, the peak of reading; and the closed forms."""
     found: dict[str, float] = {}
     forms, size = closed_forms(config), config.geometry
@@ -71,7 +73,7 @@ def counted(config, net, ids, _):
         }
     first = measures.counted_work(
         lambda: decoding.chosen_tokens(net, ids, filter_layer=size.filter_layer, keep=config.keep)
-    )  # fmt: skip
+    )
     found["flops/first_pass/gemfilter"] = first.attention_flops
     return {name: float(value) for name, value in found.items()}
 
@@ -97,7 +99,7 @@ def per_product(runs):
 @figure.claim("c11_bytes_kept", kind="identity", paper="2 m h (n + t) e and 2 m h (k + t) e",
     says="keys and values that are kept while answering take 2 m g (n + t) e numbers with full attention and 2 m g "
     "(k + t) e with SnapKV and GemFilter, to the byte (largest relative distance)",
-    expect=dict.fromkeys(METHODS, at_most(0.0)))  # fmt: skip
+    expect=dict.fromkeys(METHODS, at_most(0.0)))
 def kept(runs):
     return {
         name: relative(runs, lambda s, n=name: s.final(f"bytes/kept/{n}"), lambda s, n=name: s.final(f"form/kept/{n}"))
@@ -107,27 +109,27 @@ def kept(runs):
 
 @figure.claim("c11e_memory_of_reading_printed", kind="identity", paper="2 m h e",
     says="keys and values after reading with full attention take 2 m g e numbers (largest relative distance)",
-    expect=at_most(0.0), fails="the factor n is missing")  # fmt: skip
+    expect=at_most(0.0))
 def printed_memory(runs):
     return relative(
         runs, lambda s: s.final("bytes/after_reading/full"),
         lambda s: s.final("form/after_reading/full") / setting(s, "n_prompt"),
-    )  # fmt: skip
+    )
 
 
 @figure.claim("c11f_memory_of_reading", kind="identity", origin="corrected", paper="2 m h e",
-    says="and 2 m g n e with the factor n (largest relative distance)", expect=at_most(0.0))  # fmt: skip
+    says="and 2 m g n e with the factor n (largest relative distance)", expect=at_most(0.0))
 def corrected_memory(runs):
     return relative(
         runs, lambda s: s.final("bytes/after_reading/full"), lambda s: s.final("form/after_reading/full")
-    )  # fmt: skip
+    )
 
 
 @figure.claim("c11g_peaks_of_reading", kind="identity", origin="ours",
     says="while reading no more than one layer's keys and values are held in full: the peak lies below that of full "
     "attention by those of all layers less what is kept, up to those of one layer and one hidden state (distance in "
     "units of these)",
-    expect={"snapkv": between(-1, 1), "gemfilter": between(-1, 1)})  # fmt: skip
+    expect={"snapkv": between(-1, 1), "gemfilter": between(-1, 1)})
 def peaks(runs):
     worst = {"snapkv": 0.0, "gemfilter": 0.0}
     for some in each_length(runs):
@@ -143,7 +145,7 @@ def peaks(runs):
 
 @figure.claim("c10f_operations_of_reading", kind="identity", paper="m h n^2 e",
     says="attention takes 4 m h n^2 e operations to read with full attention and with SnapKV (largest relative "
-    "distance)", expect={"full": at_most(0.0), "snapkv": at_most(0.0)})  # fmt: skip
+    "distance)", expect={"full": at_most(0.0), "snapkv": at_most(0.0)})
 def reading(runs):
     return {
         n: relative(runs, lambda s, n=n: s.final(f"flops/reading/{n}"), lambda s, n=n: s.final(f"form/reading/{n}"))
@@ -153,7 +155,7 @@ def reading(runs):
 
 @figure.claim("c10g_operations_of_the_filter", kind="identity", paper="r h n^2 e", origin="corrected",
     says="and 4 h ((r - 1) n^2 + m k^2) e with GemFilter, both passes, where layer r computes queries and keys alone "
-    "(largest relative distance)", expect=at_most(0.0))  # fmt: skip
+    "(largest relative distance)", expect=at_most(0.0))
 def filtering(runs):
     def expected(some):
         before, k = setting(some, "filter_layer") - 1, min(setting(some, "keep"), setting(some, "n_prompt"))
@@ -164,7 +166,7 @@ def filtering(runs):
 
 @figure.claim("c10h_operations_of_the_filter_printed", paper="r h n^2 e", kind="identity",
     says="which is no more than the printed r h n^2 e with the second pass, m h k^2 e (largest share of it)",
-    expect=at_most(1.0))  # fmt: skip
+    expect=at_most(1.0))
 def printed_filter(runs):
     return max(
         some.final("flops/reading/gemfilter")
@@ -178,7 +180,7 @@ def printed_filter(runs):
 
 @figure.claim("c10i_operations_of_answering", kind="identity", paper="m h (k t + t^2) e", origin="corrected",
     says="answering takes 4 m h (c t + t (t + 1) / 2) e operations, c = n with full attention and k with the others "
-    "(largest relative distance)", expect=dict.fromkeys(METHODS, at_most(0.0)))  # fmt: skip
+    "(largest relative distance)", expect=dict.fromkeys(METHODS, at_most(0.0)))
 def answering(runs):
     def expected(some, name):
         t, n = setting(some, "n_new") - 1, setting(some, "n_prompt")
@@ -193,7 +195,7 @@ def answering(runs):
 
 @figure.claim("c10j_order_of_answering_printed", kind="identity", paper="m h (n t + t^2) e and m h (k t + t^2) e",
     says="which is the printed order (ratio to four times it, least and greatest over lengths, full and SnapKV)",
-    expect={"least": between(0.5, 1), "greatest": between(0.5, 1)})  # fmt: skip
+    expect={"least": between(0.5, 1), "greatest": between(0.5, 1)})
 def printed_order(runs):
     found = [
         some.final(f"flops/answering/{name}") / some.final(f"form/answering/{name}")
@@ -218,12 +220,12 @@ def panels(runs, axes):
     lengths = sorted(runs.values("n_prompt"))
     parts = {"flops/reading": ("first reading", "operations of attention"),
              "flops/answering": ("answering, second reading", "operations of attention"),
-             "bytes/kept": ("keys and values kept", "bytes")}  # fmt: skip
+             "bytes/kept": ("keys and values kept", "bytes")}
     for axis, (metric, (title, unit)) in zip(axes[0], parts.items(), strict=True):
         form = f"form/{metric.partition('/')[2]}"
         for index, (name, shown) in enumerate(METHODS.items()):
             bars(axis, [as_printed(runs, metric, name, n) for n in lengths], lengths, color=CATEGORIES[index],
-                 label=shown, linestyle="none", marker="osD"[index], markersize=7 - 2 * index)  # fmt: skip
+                 label=shown, linestyle="none", marker="osD"[index], markersize=7 - 2 * index)
             forms = [runs.final(f"{form}/{name}", n_prompt=n) for n in lengths]
             axis.plot(lengths, forms, color=CATEGORIES[index], linewidth=1)
         axis.set(xlabel="tokens n of the prompt", ylabel=unit, title=title, xscale="log", yscale="log")

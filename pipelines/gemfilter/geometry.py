@@ -34,7 +34,7 @@ PUBLISHED = {
     "phi_3_5_mini": Geometry(32, 3072, 32, 32, 96, 8192, 32064, 19),
 }
 SHOWN = {"own": "own size", "llama_3_1_8b": "LLaMA 3.1 8B", "mistral_nemo_12b": "Mistral Nemo 12B",
-    "phi_3_5_mini": "Phi 3.5 Mini 3.8B"}  # fmt: skip
+    "phi_3_5_mini": "Phi 3.5 Mini 3.8B"}
 
 
 class SizeConfig(Config):
@@ -71,7 +71,7 @@ class SizeConfig(Config):
         return Geometry(
             self.layers, self.width, self.heads, self.kv_heads, self.width // self.heads, self.hidden, self.vocabulary,
             self.filter_layer,
-        )  # fmt: skip
+        )
 
 
 def build(config: SizeConfig) -> Any:
@@ -82,7 +82,7 @@ def build(config: SizeConfig) -> Any:
     return language.sized_llama(
         size.pop("vocabulary"), **size, longest=config.n_prompt + config.n_new, weights=config.weights,
         device="cuda" if on_gpu else "cpu", seed=config.streams.init,
-    )  # fmt: skip
+    )
 
 
 def prompt(config: SizeConfig) -> Any:
@@ -107,7 +107,7 @@ def closed_forms(config: SizeConfig, *, grouped: bool = True) -> dict[str, Any]:
     return decoding.closed_form_costs(
         n=config.n_prompt, keep=config.keep, new=config.n_new - 1, layers=size.layers, filter_layer=size.filter_layer,
         heads=size.heads, kv_heads=size.kv_heads if grouped else None, head_dim=size.head_dim, weights=size.numbers,
-    )  # fmt: skip
+    )
 
 
 def cost(config: SizeConfig) -> Cost:

@@ -8,7 +8,7 @@ middle layer of each of three language models. Table 9.2 has LongBench by the fi
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, np
 from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import BLIND, STAND_IN, settings
+from featurelab.pipelines.gemfilter.haystack import settings
 
 TABLE = {
     1: 23.50,
@@ -23,12 +23,12 @@ TABLE = {
 OF = 32
 
 figure = haystack.figure.variant(
-    "layers", figure="Fig. 9.5, Table 9.2", title="Where the answer is, by filter layer",
+    "layers", figures=("Fig. 9.5", "Table 9.2"), title="Where the answer is, by filter layer",
     caption="Prompts of 147 tokens, k = 16, max pooling, keep_last 2; dotted, k = 8. A line for each seed. "
     "Grey: the paper's LongBench averages against r/m. Right: products of the last query with each key in the filter "
     "layer of one prompt; the needle that is asked for is shaded in blue, the other three in grey.",
     reads=haystack.figure,
-)  # fmt: skip
+)
 
 
 def best(runs, metric="layer/hit"):
@@ -40,7 +40,7 @@ def best(runs, metric="layer/hit"):
 @figure.claim("c02_an_early_layer_knows", where="Fig. 9.5", paper="distance 0 in early layers; 13 of 32 in Llama 3.1",
     says="some layer before the last keeps the whole needle (share of prompts at the best one), at a distance of next "
     "to nothing (tokens), with laptop k = 16, max pooling and keep_last 2",
-    expect={"hit": at_least(0.9), "distance": at_most(0.1)}, unspecific=BLIND)  # fmt: skip
+    expect={"hit": at_least(0.9), "distance": at_most(0.1)})
 def knows(runs):
     layer = int(runs.curve("layer/hit").iloc[:-1].idxmax())
     return {"hit": runs.at("layer/hit", layer), "distance": runs.at("layer/distance", layer)}
@@ -49,8 +49,7 @@ def knows(runs):
 @figure.claim("c02b_it_follows_the_question", origin="ours", where="Fig. 9.5", says="with k = 8 (max pooling, "
     "keep_last 2) it keeps the whole needle that is asked for, hardly ever one that is not (share with another key "
     "asked for), and more often than choices that are blind to the question: another key, what is no filler, random, "
-    "the last (margin)",
-    expect={"hit": at_least(0.9), "other key": at_most(0.05), "margin": at_least(0.6)}, untested=STAND_IN)  # fmt: skip
+    "the last (margin)", expect={"hit": at_least(0.9), "other key": at_most(0.05), "margin": at_least(0.6)})
 def follows(runs):
     least = settings(runs, "few")[0]
     own, other = runs.at("hit/gemfilter", least), runs.at("hit/wrong_key", least)
@@ -60,8 +59,7 @@ def follows(runs):
 
 @figure.claim("c02c_more_than_two_needles_of_four", origin="ours", where="Fig. 9.5", says="with k = 8 it keeps the "
     "needle more often than a choice of two whole needles at random (difference; half are right by chance), and asked "
-    "for another key it keeps that one's", expect={"difference": at_least(0.3), "other's own": at_least(0.9)},
-    untested=STAND_IN)  # fmt: skip
+    "for another key it keeps that one's", expect={"difference": at_least(0.3), "other's own": at_least(0.9)})
 def beyond_whole(runs):
     least = settings(runs, "few")[0]
     return {
@@ -72,7 +70,7 @@ def beyond_whole(runs):
 
 @figure.claim("c03_interior_maximum", where="Table 9.2", paper="34.50 at 13; 23.50 at 1 and 30.04 at 31 of 32",
     says="accuracy by filter layer has an interior maximum: over the first and the last layer (difference; laptop k = "
-    "16, max pooling, keep_last 2)", expect=at_least(0.3))  # fmt: skip
+    "16, max pooling, keep_last 2)", expect=at_least(0.3))
 def interior(runs):
     return inside(runs, "layer/accuracy")
 
@@ -84,7 +82,7 @@ def interior_few(runs):
 
 @figure.claim("c03c_later_layers_know_less", where="Fig. 9.5", origin="ours", says="behind the best layer it is less "
     "than half as often that the whole needle is kept (best less twice the best behind it; k = 16)", expect=above(0)
-)  # fmt: skip
+)
 def later(runs):
     layer, curve = best(runs), runs.curve("layer/hit")
     return curve[layer] - 2 * curve[curve.index > layer].max() if layer < curve.index[-1] else -1.0
@@ -104,7 +102,7 @@ def panels(runs, axes):
             table = runs.curves(f"{group}/{metric}")
             for place, run in enumerate(table):
                 axis.plot(table.index, table[run], color=colour, marker="o", markersize=3, linewidth=1,
-                    linestyle=":" if group == "few_layer" else "-", label=None if place else label)  # fmt: skip
+                    linestyle=":" if group == "few_layer" else "-", label=None if place else label)
         axis.set_xticks(runs.curve("layer/hit").index)
         axis.set_xlabel("filter layer r")
     distance.set(ylabel="distance to the needle (tokens)", title="Fig. 9.5")
@@ -112,7 +110,7 @@ def panels(runs, axes):
     accuracy.set(ylabel="share answered", title="Table 9.2", ylim=(-0.03, 1.05))
     printed, m = accuracy.twinx(), settings(runs, "layers")
     printed.plot([m * r / OF for r in TABLE], list(TABLE.values()), color=CATEGORIES[5], marker="s", markersize=3,
-        linestyle="--", linewidth=1)  # fmt: skip
+        linestyle="--", linewidth=1)
     printed.set(ylabel=f"LongBench, Llama 3.1 (at m r / {OF})", ylim=(20, 37))
     printed.grid(visible=False)
     printed.spines["right"].set_visible(True)

@@ -121,7 +121,7 @@ def everywhere(config: HaystackConfig, model: Any, found: Any, recorder: Any) ->
         for name, make in DECODERS.items():
             own = answered(config, model, prompts, config.keep) if name == "gemfilter" else right(
                 make(model, config.keep, config), prompts
-            )  # fmt: skip
+            )
             by_depth = own.double().view(len(config.depths), -1).mean(1)
             values = {f"accuracy/{name}": own.double().mean().item()}
             values |= {f"far/{name}": by_depth[0].item(), f"close/{name}": by_depth[-1].item()}
@@ -175,7 +175,7 @@ def variants(config: HaystackConfig, model: Any, found: "data.Needles", recorder
     ways: dict[str, dict[str, Any]] = {
         "avg": {"pool": "avg"}, "avg_last_0": {"pool": "avg", "keep_last": 0}, "last_0": {"keep_last": 0},
         "softmax_avg": {"pool": "avg", "score": "softmax"},
-    }  # fmt: skip
+    }
     for name, changes in ways.items():
         own = answered(config, model, found, config.keep, **changes)
         recorder.log({f"printed/{name}": own.double().mean().item()}, step=config.keep)
@@ -200,14 +200,14 @@ def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
             f"spread/{name}": measures.spread(each[0], n).mean().item(),
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
-        }, step=keep)  # fmt: skip
+        }, step=keep)
     recorder.log({"sets/heads": float(model.config.num_hidden_layers * model.config.num_key_value_heads)}, step=keep)
     middle = len(begins) // 2
     scores = torch.stack(decoding.layer_scores(model, found.prompts[middle : middle + 1]))[0]
     by_layer = torch.stack(Chooser(config, model)(found, keep))[:, middle]
     recorder.array("maps", gemfilter=by_layer.numpy(), snapkv=sets["snapkv"][middle].numpy(), scores=scores.numpy(),
         needle=np.asarray([begins[middle]]), needles=found.begins[middle].numpy(), length=np.asarray([n]),
-        layer=np.asarray([config.filter_layer]))  # fmt: skip
+        layer=np.asarray([config.filter_layer]))
 
 
 def everything_kept(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
@@ -230,7 +230,7 @@ def cost(config: HaystackConfig) -> Cost:
     return Cost(
         training.parameters, training.flops + 2.0 * training.parameters * tokens,
         max(training.memory_bytes, 4.0 * numbers), training.steps,
-    )  # fmt: skip
+    )
 
 
 def _sets(decoder: Any, found: "data.Needles") -> "torch.Tensor":

@@ -23,7 +23,7 @@ TABLE_9_1: dict[str, dict[str, dict[int, float]]] = {
         "full": {0: 34.62}, "h2o": {4096: 30.31}, "llmlingua": {1024: 16.07},
         "snapkv": {1024: 33.68, 2048: 34.20, 4096: 34.53}, "gemfilter": {1024: 32.74, 2048: 31.69, 4096: 33.35},
     },
-}  # fmt: skip
+}
 # LLaMA 3.1, k = 1024, by filter layer
 TABLE_9_2 = {1: 23.50, 7: 27.47, 12: 28.03, 13: 34.50, 14: 34.30, 19: 34.12, 25: 33.94, 31: 30.04}
 # LLaMA 3.1 with its chat template, six tasks of questions

@@ -70,7 +70,7 @@ def untrained(config: RetrievalConfig) -> Any:
     return language.llama(
         len(data.NEEDLE_WORDS), width=config.width, hidden=config.hidden, layers=config.layers, heads=config.heads,
         kv_heads=max(1, config.heads // 2), seed=config.streams.init, dtype=config.dtype,
-    )  # fmt: skip
+    )
 
 
 def trained(config: RetrievalConfig, recorder: Any) -> Any:
@@ -82,13 +82,13 @@ def trained(config: RetrievalConfig, recorder: Any) -> Any:
             most * batch, length, data.stream(config.streams.data, f"level {number}"), needles=needles, batch_size=batch
         )
         for number, (length, batch) in enumerate(zip(lengths, config.batch_sizes, strict=True))
-    ]  # fmt: skip
+    ]
     model = untrained(config)
     loss = learners.answer_loss(data.NEEDLE_WORDS.index("Q"), behind=1, tokens=data.NEEDLE - 1)
     learner = learners.Supervised(
         language.LogitsOf(model), loss=loss,
         optimizer=learners.adamw(config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay, warmup=config.warmup),
-    )  # fmt: skip
+    )
     curriculum: Any = data.Levels(levels, seed=config.streams.order, name="keyed needles")
     up = learners.Promotion(below=config.advance, then=config.steps)
     fit(learner, curriculum, config, recorder, steps=most, probes=[up])

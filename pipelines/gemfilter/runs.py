@@ -12,11 +12,11 @@ from featurelab.pipelines.gemfilter.haystack import longest, settings, usual
 PAPER = {"gemfilter": 0.838, "one_run": 0.827}
 
 figure = haystack.figure.variant(
-    "runs", figure="Fig. G.4", title="One run or two",
+    "runs", figures=("Fig. G.4",), title="One run or two",
     caption="k = 16, max pooling, keep_last 2. Left: against the prompt's length, trained up to the dotted line; means "
     "over seeds and their range. Dashed: printed, Mistral Nemo. Right: the longest prompts, by the needle's depth.",
     reads=haystack.figure, controls=("permuted_labels", "untrained", "wrong_key"),
-)  # fmt: skip
+)
 
 
 def gain(runs, step, kind="accuracy"):
@@ -26,28 +26,27 @@ def gain(runs, step, kind="accuracy"):
 @figure.claim("c08_as_good_where_trained", paper="0.838 and 0.827",
     says="at a trained length the model answers (share), and one run or two makes no difference of more than 0.05 "
     "(laptop k = 16, max pooling, keep_last 2)",
-    expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)}, within=(-1, 1))  # fmt: skip
+    expect={"full": at_least(0.95), "difference": between(-0.05, 0.05)}, within=(-1, 1))
 def as_good(runs):
     return {"full": runs.at("accuracy/full", usual(runs)), "difference": gain(runs, usual(runs))}
 
 
 @figure.claim("c08b_two_runs_are_better_beyond", paper="0.838 and 0.827", expect=above(0), says="beyond it, at 3.5 "
     "times the trained length, two runs answer more often than one (difference; laptop k = 16, max pooling, "
-    "keep_last 2)")  # fmt: skip
+    "keep_last 2)")
 def better(runs):
     return gain(runs, longest(runs))
 
 
 @figure.claim("c08c_by_a_tenth", origin="ours", expect=at_least(0.1), says="by a tenth of the prompts or more: what "
-    "GemFilter gains beyond the trained length is that chosen tokens get positions it knows")  # fmt: skip
+    "GemFilter gains beyond the trained length is that chosen tokens get positions it knows")
 def by_a_tenth(runs):
     return gain(runs, longest(runs))
 
 
 @figure.claim("c08d_far_needles", paper="One-Run loses at far needles", expect=above(0), says="the second run gains "
     "more where the needle is farthest from the question than where it is nearest (difference of the "
-    "gains)", unspecific="asked for the wrong key two runs answer as little at any depth, and one run is as bad as "
-    "before far off")  # fmt: skip
+    "gains)")
 def far(runs):
     return gain(runs, longest(runs), "far") - gain(runs, longest(runs), "close")
 
@@ -59,16 +58,16 @@ def panels(runs, axes):
     for name, label, colour in (
         ("gemfilter", "GemFilter", CATEGORIES[0]), ("one_run", "One-Run", CATEGORIES[1]),
         ("full", "all KV", CATEGORIES[5]),
-    ):  # fmt: skip
+    ):
         band(left, runs.curves(f"accuracy/{name}"), color=colour, marker="o", label=label)
         if name in PAPER:
             left.axhline(PAPER[name], color=colour, linestyle="--", linewidth=0.8)
         band(right, np.stack([arrays[name][-1] for arrays in kept], 1), [100 * d for d in depths], color=colour,
-            marker="o", label=label)  # fmt: skip
+            marker="o", label=label)
     left.axvline(usual(runs), color="#5b6770", linestyle=":", linewidth=0.8)
     left.set(xscale="log", xlabel="tokens of the prompt", ylabel="share answered", ylim=(0, 1.05))
     left.set_xticks(runs.curve("accuracy/full").index, [str(n) for n in runs.curve("accuracy/full").index])
     left.minorticks_off()
     left.legend(loc="lower left")
     right.set(xlabel="depth of the needle (%; 100: at the question)", ylabel="share answered", ylim=(0, 1.05),
-        title=f"{longest(runs)} tokens")  # fmt: skip
+        title=f"{longest(runs)} tokens")

@@ -111,7 +111,7 @@ def maps(config: Any, recorder: Any, model: Any, filler: str) -> None:
     begin, end = hidden.needle
     for name, chosen, last in (
         ("gemfilter", by_layer[config.filter_layer - 1 :][:1], config.keep_last), ("snapkv", by_head, config.window)
-    ):  # fmt: skip
+    ):
         free = chosen[:, : chosen.shape[1] - last]
         share, _ = held(free, hidden)
         begins = torch.full((len(free),), begin)
@@ -121,13 +121,13 @@ def maps(config: Any, recorder: Any, model: Any, filler: str) -> None:
             f"spread/{name}": measures.spread(free, len(hidden.ids)).mean().item(),
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
-        }, step=keep)  # fmt: skip
+        }, step=keep)
     shape = model.net.config
     recorder.log({"sets/heads": float(shape.num_hidden_layers * shape.num_key_value_heads)}, step=keep)
     scores = decoding.layer_scores(model.net, ids)[0]
     recorder.array("maps", gemfilter=by_layer.numpy(), snapkv=by_head.numpy(), scores=scores.float().cpu().numpy(),
         needle=np.array([begin]), needles=np.array([begin]), length=np.array([len(hidden.ids)]),
-        layer=np.array([config.filter_layer]))  # fmt: skip
+        layer=np.array([config.filter_layer]))
 
 
 def cost(config: Any) -> Cost:

@@ -19,6 +19,7 @@ from featurelab.pipelines import (
     Experiment,
     Field,
     Missing,
+    Recorder,
     above,
     at_least,
     band,
@@ -39,30 +40,27 @@ class TimeConfig(SizeConfig):
 
 
 figure = Experiment(
-    name="gemfilter/time_and_memory", figure="Figs. 9.3, 9.6",
+    name="gemfilter/time_and_memory", trains=False, figures=("Fig. 9.3", "Fig. 9.6"),
     title="Time and memory of reading and answering against the length of the prompt",
     caption="Processor time and counted bytes on a laptop. Bands: range over seeds. k = 64 tokens are kept.",
-    laptop=TimeConfig(n_new=20), grid={"n_prompt": [512, 1024, 2048, 4096], "seed": [0, 1, 2]},
-    paper=TimeConfig(
+    laptop=TimeConfig(n_new=20), grid={"n_prompt": [512, 1024, 2048, 4096], "seed": [0, 1, 2]}, paper=TimeConfig(
         model="llama_3_1_8b", layers=32, heads=32, kv_heads=8, filter_layer=13, width=4096, hidden=14336, keep=1024,
         n_new=50,
-    ),
-    paper_grid={"model": list(SHOWN)[1:], "n_prompt": [16384, 32768, 65536, 120_000], "seed": [0, 1, 2]},
+    ), paper_grid={"model": list(SHOWN)[1:], "n_prompt": [16384, 32768, 65536, 120_000], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(64, 128, 256), "filter_layer": choice(1, 2, 4, 8), "keep": choice(32, 64, 256),
-        "n_prompt": choice(512, 1024, 2048, 4096)},
-    metric="speedup/reading/gemfilter", mode="max", minutes=1,
+        "n_prompt": choice(512, 1024, 2048, 4096)}, metric="speedup/reading/gemfilter", mode="max", minutes=1,
     small={"n_prompt": [64, 128, 256, 512], "layers": 3, "width": 16, "hidden": 16, "keep": 8, "window": 4, "n_new": 3,
         "repeats": 1},
-)  # fmt: skip
+)
 figure.cost(cost)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: TimeConfig, recorder: Recorder) -> None:
     evaluate(learners.Measurement(build(config), lambda *x: measured(config, *x)), prompt(config), config, recorder)
 
 
-def measured(config, net, ids, _):
+def measured(config: TimeConfig, net, ids, _):
     """Least seconds, greatest bytes, and the work by count, by phase and method."""
     methods, device = decoders(config, net), ids.device
     seconds: Any = {name: {"reading": [], "whole": []} for name in methods}
@@ -91,7 +89,7 @@ def measured(config, net, ids, _):
     return {name: float(value) for name, value in found.items()}
 
 
-def phases(config, decoder, ids):
+def phases(config: TimeConfig, decoder, ids):
     return {
         "reading": lambda: decoder.prefill(ids),
         "whole": lambda: decoder.generate(ids, max_new_tokens=config.n_new),
@@ -128,9 +126,7 @@ def ends(values):
 
 @figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, np.inf),
     says="reading speeds up by 0.6 to 1.05 of m/r over full attention, at n of 32 k and more (least and greatest, in "
-    "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)},
-    fails={"laptop": "1.45 to 1.78: of the filter layer, here one of two, queries and keys alone are computed"},
-)  # fmt: skip
+    "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)})
 def speed_up(runs):
     return ends([some.final("speedup/reading/gemfilter") / ratio(some) for some in long_prompts(runs)])
 
@@ -143,7 +139,7 @@ def ratio(some):
 @figure.claim("c10b_counted_speed_up", paper="m/r", origin="corrected",
     says="by count of operations reading speeds up by at least 0.6 of m/r, and by no more than m/(r-1): of the filter "
     "layer queries and keys suffice (least in units of m/r, greatest in units of m/(r-1))",
-    expect={"least": at_least(0.6), "greatest": between(0.6, 1.0)})  # fmt: skip
+    expect={"least": at_least(0.6), "greatest": between(0.6, 1.0)})
 def counted_speed_up(runs):
     some = long_prompts(runs)
     skipped = [layers_ratio(each) for each in some]
@@ -157,7 +153,7 @@ def counted_speed_up(runs):
 
 @figure.claim("c10c_time_follows_the_count", origin="ours",
     says="and time follows: the measured speed-up is 0.6 to 1.4 times that by count (least and greatest)",
-    expect={"least": between(0.6, 1.4), "greatest": between(0.6, 1.4)})  # fmt: skip
+    expect={"least": between(0.6, 1.4), "greatest": between(0.6, 1.4)})
 def time_follows(runs):
     some = long_prompts(runs)
     return ends([s.final("speedup/reading/gemfilter") / s.final("speedup/flops/gemfilter") for s in some])
@@ -165,14 +161,14 @@ def time_follows(runs):
 
 @figure.claim("c10d_snapkv_takes_as_long_as_full_attention", paper="SnapKV does not speed up reading",
     says="SnapKV reads as slowly as full attention (ratio of times, least and greatest)",
-    expect={"least": between(0.85, 1.3), "greatest": between(0.85, 1.3)})  # fmt: skip
+    expect={"least": between(0.85, 1.3), "greatest": between(0.85, 1.3)})
 def snapkv_reads_in_full(runs):
     return ends([1 / some.final("speedup/reading/snapkv") for some in long_prompts(runs)])
 
 
 @figure.claim("c10e_speed_up_as_in_the_figure", paper=2.4, within=(0, np.inf),
     says="reading is at least 2.4 times as fast as with SnapKV and with full attention (least ratio)",
-    expect={"over full attention": at_least(2.4), "over SnapKV": at_least(2.4)})  # fmt: skip
+    expect={"over full attention": at_least(2.4), "over SnapKV": at_least(2.4)})
 def as_in_the_figure(runs):
     seconds = {name: [s.final(f"seconds/reading/{name}") for s in long_prompts(runs)] for name in METHODS}
     gem = np.array(seconds["gemfilter"])
@@ -192,9 +188,7 @@ def longest(runs):
 @figure.claim("c11c_less_memory_as_in_the_figure", paper="30% less than SnapKV, 70% less than full attention",
     says="on the longest prompts the peak of memory is about 30% below SnapKV's and 70% below full attention's (share "
     "that is saved, least over models)", within=(-np.inf, 1),
-    expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)},
-    fails={"laptop": "62% below full attention, 2% below SnapKV, whose layers are cut here as soon as they are done"},
-)  # fmt: skip
+    expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)})
 def less_memory(runs):
     saved: dict[str, list[float]] = {"of SnapKV": [], "of full attention": []}
     for some in longest(runs):
@@ -207,7 +201,7 @@ def less_memory(runs):
 @figure.claim("c11d_memory_in_order", origin="ours",
     says="the peak of memory is lower with GemFilter than with SnapKV, and with SnapKV than with full attention (share "
     "that is saved on the longest prompts, least over models)", expect={"gemfilter": above(0), "snapkv": above(0)},
-    within=(-np.inf, 1))  # fmt: skip
+    within=(-np.inf, 1))
 def order_of_memory(runs):
     pairs = (("gemfilter", "snapkv"), ("snapkv", "full"))
     return {

@@ -10,6 +10,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_most,
     band,
     between,
@@ -36,17 +37,17 @@ SIZES = [252, 1000, 4000, 16_000]
 PRESET = SampleConfig()
 
 figure = Experiment(
-    name="gradient_features/concentration", figure="Lemma B.18",
+    name="gradient_features/concentration", trains=False, figures=("Lemma B.18",),
     title="Distance of a sample's gradients from those of the law",
-    caption="Means over seeds; bars from the least to the greatest.",
-    laptop=PRESET, paper=PRESET.but(dim=200, width=1000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
+    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    paper=PRESET.but(dim=200, width=1000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*SIZES), "dim": choice(25, 50, 100)}, metric="distance", minutes=0.1,
     small={"dim": 8, "width": 10},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SampleConfig, recorder: Recorder) -> None:
     c = config
     means = data.opposite_pairs(data.orthogonal_means(2, c.dim, c.snr, seed=c.streams.data))
     labels = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
@@ -64,21 +65,21 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: SampleConfig):
     n, d, m = config.n_train, config.dim, config.width
     return Cost(m * d, 4.0 * n * d * m, 4.0 * n * (d + m))
 
 
 @figure.claim("c14_distance_falls_as_the_lemma_has_it",
     says="slope of log |G_n - G| against log n is at most -1/3", paper="O(n^(-1/3))", kind="identity",
-    expect=at_most(-1 / 3))  # fmt: skip
+    expect=at_most(-1 / 3))
 def bounded(runs):
     sizes = sorted(runs.values("n_train"))
     return float(np.polyfit(np.log(sizes), np.log([runs.final("distance", n_train=n) for n in sizes]), 1)[0])
 
 
 @figure.claim("c14b_distance_falls_as_a_mean_does", says="that slope is that of a mean of n samples, -1/2",
-    origin="ours", kind="identity", expect=between(-0.6, -0.4))  # fmt: skip
+    origin="ours", kind="identity", expect=between(-0.6, -0.4))
 def like_a_mean(runs):
     return bounded(runs)
 

@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -45,19 +46,21 @@ ROWS = {
 PRESET = SolutionConfig()
 
 figure = Experiment(
-    name="gradient_features/exact_networks", figure="Lemmas B.34-B.64",
-    title="Hinge loss of the explicit networks of gradient features",
-    caption="Means over seeds. Bars at 1e-17 are 0. The bound of lemma B.41 is vacuous at these sizes.",
-    laptop=PRESET, paper=PRESET.but(n_train=200_000),
-    grid={("problem", "dim", "groups", "size"): list(ROWS), "seed": [0, 1, 2]},
+    name="gradient_features/exact_networks", trains=False,
+    figures=("Lemma B.34", "Lemma B.35", "Lemma B.36", "Lemma B.37", "Lemma B.38", "Lemma B.39", "Lemma B.40",
+        "Lemma B.41", "Lemma B.42", "Lemma B.43", "Lemma B.44", "Lemma B.45", "Lemma B.46", "Lemma B.47",
+        "Lemma B.48", "Lemma B.49", "Lemma B.50", "Lemma B.51", "Lemma B.52", "Lemma B.53", "Lemma B.54",
+        "Lemma B.55", "Lemma B.56", "Lemma B.57", "Lemma B.58", "Lemma B.59", "Lemma B.60", "Lemma B.61",
+        "Lemma B.62", "Lemma B.63", "Lemma B.64"), title="Hinge loss of the explicit networks of gradient features",
+    caption="Means over seeds. Bars at 1e-17 are 0. The bound of lemma B.41 is vacuous at these sizes.", laptop=PRESET,
+    paper=PRESET.but(n_train=200_000), grid={("problem", "dim", "groups", "size"): list(ROWS), "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(40, 80, 160), "n_train": choice(1000, 2000, 4000, 8000)}, metric="loss/train",
-    minutes=0.1,
-    small={"n_train": 200},
-)  # fmt: skip
+    minutes=0.1, small={"n_train": 200},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SolutionConfig, recorder: Recorder) -> None:
     c, seed = config, config.streams.data
     task: Any
     if c.problem == "xor":
@@ -81,7 +84,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: SolutionConfig):
     neurons = 3 * config.groups * (config.size + 1)
     flops = 2.0 * config.n_train * config.dim * neurons
     return Cost(neurons * config.dim, flops, 8.0 * config.n_train * (config.dim + neurons))
@@ -95,7 +98,7 @@ def of(runs, metric, problem):
 
 @figure.claim("c15_parities_have_exact_networks",
     says="the networks of lemmas B.51 and B.64 have hinge loss 0 and accuracy 1 on parities", paper="0",
-    kind="identity", expect={"loss": at_most(1e-10), "accuracy": at_least(1)})  # fmt: skip
+    kind="identity", expect={"loss": at_most(1e-10), "accuracy": at_least(1)})
 def parities(runs):
     return {
         "loss": max(of(runs, "loss/train", "parity") + of(runs, "loss/train", "uniform")),
@@ -105,7 +108,7 @@ def parities(runs):
 
 @figure.claim("c15b_xor_has_a_small_network",
     says="the four neurons of lemma B.41 with tau = 1 have a hinge loss of at most 1e-3 for d >= 100",
-    paper="≤ 3/d^τ + 4/(d^(0.9τ - 1) √(τ log d))", kind="identity", expect=at_most(1e-3))  # fmt: skip
+    paper="≤ 3/d^τ + 4/(d^(0.9τ - 1) √(τ log d))", kind="identity", expect=at_most(1e-3))
 def xor(runs):
     return max(of(runs, "loss/train", "xor"))
 
@@ -122,7 +125,7 @@ def panel(runs, axes):
     axis.barh(list(ROWS.values()), [max(v, 1e-17) for v in values], color=CATEGORIES[0], label="measured")
     xor_rows = [i for i, row in enumerate(ROWS) if row[0] == "xor"]
     axis.plot([bound(row[1], 1.0) for row in ROWS if row[0] == "xor"], xor_rows, "|", markersize=16,
-        color=CATEGORIES[1], label="bound of lemma B.41, τ = 1")  # fmt: skip
+        color=CATEGORIES[1], label="bound of lemma B.41, τ = 1")
     axis.set(xscale="log", xlabel="hinge loss", xlim=(1e-17, 100))
     axis.invert_yaxis()
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

@@ -13,6 +13,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -42,18 +43,17 @@ THRESHOLDS = [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0]
 GAMMA, LEAST = 0.01, 0.9
 
 figure = Experiment(
-    name="gradient_features/linear", figure="Lemma B.25",
+    name="gradient_features/linear", trains=False, figures=("Lemma B.25",),
     title="Direction and length of gradients on linear data against the threshold",
-    caption="Means over seeds; bars from the least to the greatest.",
-    laptop=PRESET, paper=PRESET.but(n_train=1_000_000, dim=100, width=1000),
-    grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
+    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    paper=PRESET.but(n_train=1_000_000, dim=100, width=1000), grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(10, 30, 100), "n_train": choice(1000, 10_000), "threshold": uniform(-2.0, 1.0)},
     metric="cosine/median", mode="max", minutes=0.1, small={"n_train": 200, "dim": 6, "width": 20},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: LinearConfig, recorder: Recorder) -> None:
     task = data.LinearMargin(config.n_train, 0, config.dim, seed=config.streams.data, dtype=config.dtype)
     W, a = nets.drawn_neurons(config.dim, config.width, seed=config.streams.init)
     length = task.train[0].norm(dim=1).mean().item()
@@ -72,7 +72,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: LinearConfig):
     n, d, m = config.n_train, config.dim, config.width
     return Cost(m * d, 4.0 * n * d * m, 4.0 * n * (d + m))
 
@@ -83,14 +83,14 @@ def along(runs, metric):
 
 @figure.claim("c04_gradients_turn_to_the_data",
     says="the median cos(G, w*) is near 1 for b <= 0 (smallest)", paper="γ → 0", expect=at_least(0.99),
-    within=(-1, 1))  # fmt: skip
+    within=(-1, 1))
 def turned(runs):
     return along(runs, "cosine/median")[:4].min()
 
 
 @figure.claim("c04b_length_goes_to_rho",
     says="|G| is within 5% of rho = 1 at b = -2 E|x| (distance), and falls with b (smallest fall of neighbours)",
-    paper="B_G → ρ", expect={"distance": at_most(0.05), "fall": above(0)})  # fmt: skip
+    paper="B_G → ρ", expect={"distance": at_most(0.05), "fall": above(0)})
 def length(runs):
     norms = along(runs, "norm/median")
     return {"distance": abs(norms[0] - 1), "fall": -np.diff(norms).max()}
@@ -98,7 +98,7 @@ def length(runs):
 
 @figure.claim("c04c_half_of_the_neurons",
     says="at b = -2 E|x| at least half of the neurons are within gamma = 0.01 of w*, and longer than 0.9 rho (share)",
-    paper="p = 1/2", expect=at_least(0.5), within=(0, 1))  # fmt: skip
+    paper="p = 1/2", expect=at_least(0.5), within=(0, 1))
 def half(runs):
     return runs.final("hit_probability", threshold=-2.0)
 

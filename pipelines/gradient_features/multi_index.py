@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -51,19 +52,17 @@ SIZES = [5000, 20_000, 80_000]
 PRESET = IndexConfig()
 
 figure = Experiment(
-    name="gradient_features/multi_index", figure="Lemma B.68",
-    title="One gradient step on a product of two coordinates",
-    caption="Means over seeds, bands their range.",
+    name="gradient_features/multi_index", trains=False, figures=("Lemma B.68",),
+    title="One gradient step on a product of two coordinates", caption="Means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(dim=100, width=2000, n_train=1_000_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     paper_grid={"n_train": [50_000, 200_000, 1_000_000], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(100, 300, 1000), "ridge": loguniform(1e-6, 1e-1), "dim": choice(15, 30, 60)},
-    metric="loss/test/gradient", minutes=0.3,
-    small={"n_train": [200, 400, 1600], "n_test": 100, "dim": 5, "width": 30},
-)  # fmt: skip
+    metric="loss/test/gradient", minutes=0.3, small={"n_train": [200, 400, 1600], "n_test": 100, "dim": 5, "width": 30},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: IndexConfig, recorder: Recorder) -> None:
     c = config
     law = {"seed": c.streams.data, "dtype": c.dtype}
     target = data.ChainMonomials(c.n_train, c.n_test, c.dim, c.rank, **law)
@@ -125,7 +124,7 @@ def ridge_loss(features, x, y, z, t, ridge):
 
 
 @figure.cost
-def cost(config):
+def cost(config: IndexConfig):
     n, d, m = config.n_train, config.dim, config.width
     flops = n * m * (8.0 * d + 4 * m) + n * d**4 / 2
     return Cost(m * d, flops, 8.0 * (n * d + 5000 * d**2) + 2e8)
@@ -141,7 +140,7 @@ def largest(runs, metric):
 
 @figure.claim("c12_one_step_finds_the_subspace",
     says="the median share of G's energy in the target's plane, from 20,000 samples on, and that of w in units of r/d",
-    paper="W^(1) lies in span(H)", expect={"after": at_least(0.85), "before": at_most(1.2)})  # fmt: skip
+    paper="W^(1) lies in span(H)", expect={"after": at_least(0.85), "before": at_most(1.2)})
 def subspace(runs):
     after = min(runs.final("energy/after", n_train=n) for n in sizes(runs)[1:])
     return {"after": after, "before": largest(runs, "energy/before") * runs.values("dim")[0] / runs.values("rank")[0]}
@@ -149,7 +148,7 @@ def subspace(runs):
 
 @figure.claim("c12b_gradient_has_its_closed_form",
     says="the sample's gradients go to the closed form as a mean of samples does (slope of log error against log n)",
-    origin="ours", kind="identity", expect=between(-0.6, -0.4))  # fmt: skip
+    origin="ours", kind="identity", expect=between(-0.6, -0.4))
 def closed(runs):
     errors = [runs.final("gradient_error", n_train=n) for n in sizes(runs)]
     return float(np.polyfit(np.log(sizes(runs)), np.log(errors), 1)[0])
@@ -158,17 +157,17 @@ def closed(runs):
 @figure.claim("c13_features_of_one_step_fit_the_target",
     says="mean squared test error of ridge regression at 20,000 samples: features of one step, and as many random ones "
     "(the target has variance 1)",
-    paper="ε against 1", expect={"one step": at_most(0.05), "random": at_least(0.5)})  # fmt: skip
+    paper="ε against 1", expect={"one step": at_most(0.05), "random": at_least(0.5)})
 def fits(runs):
     n = sizes(runs)[1]
     return {name: runs.final(f"loss/test/{kind}", n_train=n) for name, kind in
-            (("one step", "gradient"), ("random", "random"))}  # fmt: skip
+            (("one step", "gradient"), ("random", "random"))}
 
 
 @figure.claim("c13b_products_of_coordinates_do_better",
     says="ridge regression on products of coordinates, fixed features too, has a lower test error at 20,000 samples "
     "(ratio): at degree 2 the advantage is over random features alone",
-    origin="ours", where="Section 3.4", expect=below(1))  # fmt: skip
+    origin="ours", where="Section 3.4", expect=below(1))
 def products_fit(runs):
     n = sizes(runs)[1]
     return runs.final("loss/test/products", n_train=n) / runs.final("loss/test/gradient", n_train=n)
@@ -176,7 +175,7 @@ def products_fit(runs):
 
 @figure.claim("c13c_more_samples_help",
     says="from 5,000 to 80,000 samples the test error with features of one step falls (difference)", paper="O(1/n)",
-    expect=above(0), unspecific="more samples overfit less, whatever the labels")  # fmt: skip
+    expect=above(0))
 def more(runs):
     return runs.final("loss/test/gradient", n_train=sizes(runs)[0]) - largest(runs, "loss/test/gradient")
 

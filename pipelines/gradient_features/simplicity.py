@@ -12,6 +12,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -42,19 +43,19 @@ FIRST = 5  # the first step that is logged after the first one
 GAMMA = 0.2
 
 figure = Experiment(
-    name="gradient_features/simplicity", figure="Section B.3.1",
+    name="gradient_features/simplicity", figures=("Sec. B.3.1",),
     title="Accuracy on heavy and light clusters along training",
     caption="Lines are means over seeds, bands their range. Heavy: the first two clusters, also at equal weights.",
     laptop=PRESET, paper=PRESET.but(dim=400, n_train=20_000, n_test=20_000, width=2000, steps=3000),
     grid={"weights": list(PARTS), "method": ["full", "random"], "seed": [0, 1, 2, 3, 4, 5]},
     sweep_axes=SWEEP | {"lr": loguniform(1e-4, 1e-1)}, metric="accuracy/test", mode="max", minutes=0.5,
     small={"n_train": 80, "n_test": 40, "dim": 8, "width": 40, "batch_size": 40, "steps": 9, "seed": [0, 1, 2]},
-)  # fmt: skip
+)
 figure.cost(cost)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: BiasConfig, recorder: Recorder) -> None:
     c = config
     means = data.orthogonal_means(4, c.dim, c.snr, seed=c.streams.data)
     which = torch.arange(4).repeat_interleave(torch.tensor(PARTS[c.weights]))
@@ -63,7 +64,7 @@ def run(config, recorder):
     task = data.GaussianClusters(
         means[which], labels[which], *rounded, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
         order_seed=c.streams.order,
-    )  # fmt: skip
+    )
     net = initial(c, 1.0)
     batch = first_batch(c, task)
     rate = first_rate(c, net, batch, 1.0) if c.method == "full" else None
@@ -101,7 +102,7 @@ def ahead(runs, method="full", weights="uneven"):
 
 @figure.claim("c22_heavy_clusters_come_first",
     says="accuracy on heavy less that on light clusters (smallest over steps), and gain on light ones with time",
-    paper="simpler functions first", expect={"heavy less light": at_least(0), "gain": above(0)})  # fmt: skip
+    paper="simpler functions first", expect={"heavy less light": at_least(0), "gain": above(0)})
 def heavy_first(runs):
     light = runs.curve("accuracy/light", method="full", weights="uneven").loc[FIRST:]
     return {"heavy less light": float(ahead(runs).min()), "gain": float(light.iloc[-1] - light.iloc[0])}
@@ -109,23 +110,20 @@ def heavy_first(runs):
 
 @figure.claim("c22b_more_than_by_random_features",
     says="the lead of heavy clusters beyond that which random features give them (mean over steps)", origin="ours",
-    expect=above(0),
-    undecided="random features give heavy clusters the same lead: the weights of the data order what is learned, "
-    "whatever the features")  # fmt: skip
+    expect=above(0))
 def beyond_random(runs):
     return float(ahead(runs).mean() - ahead(runs, "random").mean())
 
 
 @figure.claim("c22c_none_leads_at_equal_weights", says="at equal weights neither pair leads (|mean over steps|)",
-    origin="ours", expect=at_most(0.03),
-    unspecific="a network that learned nothing favours neither pair")  # fmt: skip
+    origin="ours", expect=at_most(0.03))
 def equal(runs):
     return abs(float(ahead(runs, weights="equal").mean()))
 
 
 @figure.claim("c22d_gradients_hit_heavy_clusters",
     says="share of neurons whose gradient is within gamma = 0.2 of a heavy cluster's mean less that of a light one's",
-    paper="larger p and B_G", expect=at_least(0.1), controls=["permuted_labels", "first_step_permuted"])  # fmt: skip
+    paper="larger p and B_G", expect=at_least(0.1), controls=["permuted_labels", "first_step_permuted"])
 def hits(runs):
     found = [runs.final(f"hit_probability/{name}", method="full", weights="uneven") for name in ("heavy", "light")]
     return found[0] - found[1]

@@ -18,13 +18,12 @@ LABELS = ("correct", "wrong")
 SEEDS = [0, 1, 2, 3, 4]
 
 figure = flipped.variant(
-    "attention_magnitude", figure="Fig. 5.3", title="Attention to relevant and irrelevant parts of a prompt",
+    "attention_magnitude", figures=("Fig. 5.3",), title="Attention to relevant and irrelevant parts of a prompt",
     caption="Norm of the last layer's last row of attention on a part of the prompt, 100 prompts of each seed. Boxes: "
-    "quartiles; whiskers: 1.5 times their distance.",
-    grid={**SIZES, "seed": [0, 1, 2]},
+    "quartiles; whiskers: 1.5 times their distance.", grid={**SIZES, "seed": [0, 1, 2]},
     paper_grid={("family", "size", "model"): LLAMA[4:], "dataset": ["sst2"], "seed": SEEDS},
     metric="attention_norm/correct_balance", mode="max", minutes=1.5, needs=("sst2",), reads=flipped,
-)  # fmt: skip
+)
 NEEDS_ONE: dict[Any, str] = {
     "laptop": "small decoders on a made-up language cannot speak for language models: it needs Llama-2"
 }
@@ -42,7 +41,7 @@ def gain(runs, kind):
 
 @figure.claim("c13_larger_models_attend_to_both", paper="13B: relevant part; 70B: both; panels, no number",
     says="the irrelevant part's norm over the relevant part's is larger in the larger model (differences)",
-    expect={label: above(0) for label in LABELS}, untested=NEEDS_ONE)  # fmt: skip
+    expect={label: above(0) for label in LABELS})
 def attends_to_both(runs):
     if "stand_in" in runs.values("family"):
         raise Missing(NEEDS_ONE["laptop"])
@@ -51,10 +50,7 @@ def attends_to_both(runs):
 
 @figure.claim("c13b_in_stand_ins", origin="ours", where="Fig. 5.3, stand-ins",
     says="the same of stand-ins, the largest against the smallest (differences)",
-    expect={label: above(0) for label in LABELS},
-    untested={"paper": "it is asked of stand-ins"},
-    undecided={"laptop": "0.17 and 0.31 in the mean of 16 seeds, with intervals from -0.29 and -0.74"}
-)  # fmt: skip
+    expect={label: above(0) for label in LABELS})
 def in_stand_ins(runs):
     if runs.values("family") != ["stand_in"]:
         raise Missing("it is asked of stand-ins")
@@ -63,7 +59,7 @@ def in_stand_ins(runs):
 
 @figure.claim("c13c_a_token_for_a_token", origin="ours",
     says="the same of norms divided by the root of the part's tokens (differences)",
-    expect={label: above(0) for label in LABELS}, untested=NEEDS_ONE)  # fmt: skip
+    expect={label: above(0) for label in LABELS})
 def a_token(runs):
     if "stand_in" in runs.values("family"):
         raise Missing(NEEDS_ONE["laptop"])

@@ -7,7 +7,19 @@ control, no rank between 0 and all is best.
 
 from typing import Literal
 
-from featurelab.pipelines import Experiment, Field, at_least, at_most, between, choice, data, loguniform, np, torch
+from featurelab.pipelines import (
+    Experiment,
+    Field,
+    Recorder,
+    at_least,
+    at_most,
+    between,
+    choice,
+    data,
+    loguniform,
+    np,
+    torch,
+)
 from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, drawn_errors, spectrum
 
 LENGTHS, NOISES = [4, 8, 16, 32, 64, 128, 256], [0.0, 1.0, 4.0, 16.0]
@@ -21,26 +33,26 @@ class BestRankConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/best_rank", figure="Thm. 5.4.2, trade-off", title="Best rank against prompt length and label noise",
+    name="icl_scale/best_rank", trains=False, figures=("Thm. 5.4.2",), part="trade-off",
+    title="Best rank against prompt length and label noise",
     caption="Numbers: the rank of least error on drawn prompts, of 0 to 16; 4 directions are strong.",
     laptop=BestRankConfig(prompts=20_000), paper=BestRankConfig(prompts=1_000_000),
     grid={"shown": LENGTHS, "noise": NOISES, "seed": [0, 1, 2]},
     sweep_axes={"noise": loguniform(0.1, 100.0), "shown": choice(8, 32, 128, 512), "weak": loguniform(0.01, 1.0),
-        "dim": choice(8, 16, 32)},
-    metric="best_rank", mode="max", minutes=0.5, small={"prompts": 200},
-)  # fmt: skip
+        "dim": choice(8, 16, 32)}, metric="best_rank", mode="max", minutes=0.5, small={"prompts": 200},
+)
 figure.cost(cost)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: BestRankConfig, recorder: Recorder) -> None:
     if config.control == "flat_spectrum":
         config = config.but(weak=1.0)
     w = data.task_vectors(config.prompts, config.dim, data.stream(config.streams.data, "tasks"))
     errors = drawn_errors(config, w, config.shown, config.noise, "prompts").mean(0)
     named = {"nothing": 0, "strong": config.strong, "all": config.dim}
     recorder.log({"best_rank": int(errors.argmin()), "trace": spectrum(config).sum().item(),
-        **{f"error/{name}": errors[rank].item() for name, rank in named.items()}}, step=0)  # fmt: skip
+        **{f"error/{name}": errors[rank].item() for name, rank in named.items()}}, step=0)
     recorder.array("errors", errors=errors.numpy(), ranks=torch.arange(len(errors)).numpy())
 
 
@@ -50,28 +62,27 @@ def best(runs, shown, noise):
 
 @figure.claim("c06_short_prompts_want_strong_directions",
     says="at M = 16 without noise the best rank is 4, the number of strong directions", paper="small ranks win",
-    expect=between(3.5, 4.5))  # fmt: skip
+    expect=between(3.5, 4.5))
 def short(runs):
     return best(runs, 16, 0.0)
 
 
-@figure.claim("c06b_long_prompts_want_all",
-    says="at M = 256 without noise the best rank is 16, the full one", paper="the full rank wins",
-    expect=at_least(15.5), unspecific="with a flat spectrum all directions are strong")  # fmt: skip
+@figure.claim("c06b_long_prompts_want_all", says="at M = 256 without noise the best rank is 16, the full one",
+    paper="the full rank wins", expect=at_least(15.5))
 def long(runs):
     return best(runs, 256, 0.0)
 
 
 @figure.claim("c06c_noise_switches",
     says="at M = 64 the best rank falls from 16 to 4 between noise 1 and 4", paper="noise favours small ranks",
-    expect={"noise 1": at_least(15.5), "noise 4": between(3.5, 4.5)})  # fmt: skip
+    expect={"noise 1": at_least(15.5), "noise 4": between(3.5, 4.5)})
 def switch(runs):
     return {f"noise {s:g}": best(runs, 64, s) for s in (1.0, 4.0)}
 
 
 @figure.claim("c06d_one_direction_is_never_best", origin="ours",
     says="at M = 16 and noise 16, where rank 1 is best of the ranks from 1 on, rank 0 is better (best rank, and error "
-    "of rank 1 over that of rank 0)", expect={"best": at_most(0.5), "ratio": at_least(1.02)}, controls=())  # fmt: skip
+    "of rank 1 over that of rank 0)", expect={"best": at_most(0.5), "ratio": at_least(1.02)}, controls=())
 def nothing_at_all(runs):
     (kept,) = runs.arrays("errors", shown=16, noise=16.0)
     return {"best": best(runs, 16, 16.0), "ratio": kept["errors"][1] / kept["errors"][0]}
@@ -79,7 +90,7 @@ def nothing_at_all(runs):
 
 @figure.claim("c06e_between_nothing_and_all", origin="ours",
     says="a share of the cells has a best rank strictly between 0 and 16, and in each of them it is 4",
-    expect={"share": at_least(0.2), "least": at_least(4), "greatest": at_most(4)})  # fmt: skip
+    expect={"share": at_least(0.2), "least": at_least(4), "greatest": at_most(4)})
 def between_ends(runs):
     found = np.array([best(runs, M, s) for M in LENGTHS for s in NOISES])
     inner = found[(found > 0) & (found < 16)]

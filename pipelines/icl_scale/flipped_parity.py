@@ -13,6 +13,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_most,
     bars,
@@ -39,17 +40,17 @@ class FlippedConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_parity", figure="Fig. 5.1, parities", title="Accuracy on S1 against flipped labels",
+    name="icl_scale/flipped_parity", trains=False, figures=("Fig. 5.1",), part="parities",
+    title="Accuracy on S1 against flipped labels",
     caption="The theorem's models of 4 of 32 features, prompts of 64 examples. Mean and range over seeds.",
-    laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000),
-    grid={"flipped": SHARES, "seed": [0, 1, 2]},
-    sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)},
-    metric="accuracy/small", mode="max", minutes=0.1, small={"prompts": 100},
-)  # fmt: skip
+    laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000), grid={"flipped": SHARES, "seed": [0, 1, 2]},
+    sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)}, metric="accuracy/small", mode="max",
+    minutes=0.1, small={"prompts": 100},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: FlippedConfig, recorder: Recorder) -> None:
     d = 2**config.bits
     chance = data.stream(config.streams.data, f"prompts, {config.flipped:g} flipped")
     tasks, _ = data.parity_pairs(d, 2**config.few)
@@ -63,7 +64,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: FlippedConfig):
     numbers = float(config.prompts * 2**config.bits)
     return Cost(2 * (config.bits + 1) * 2**config.bits, 60.0 * numbers * (config.bits + 1), 80.0 * numbers)
 
@@ -75,7 +76,7 @@ def accuracy(runs, name, share):
 @figure.claim("c12p_all_flips_are_none", origin="ours",
     says="with all labels flipped both are right as often as with none (greatest distance), with half at chance",
     expect={"distance": at_most(0.015), "small, half": between(0.49, 0.51), "large, half": between(0.49, 0.51)}
-)  # fmt: skip
+)
 def comes_back(runs):
     far = max(abs(accuracy(runs, name, 1.0) - accuracy(runs, name, 0.0)) for name in MODELS)
     return {"distance": far} | {f"{name}, half": accuracy(runs, name, 0.5) for name in MODELS}
@@ -83,7 +84,7 @@ def comes_back(runs):
 
 @figure.claim("c12q_the_large_one_falls_further", where="Fig. 5.1", paper="larger models fall further",
     says="accuracy at no flips less that at half: of the large model more than of the small one (difference)",
-    expect=above(0), fails="0.10 against 0.18: the large model has less to lose on S1")  # fmt: skip
+    expect=above(0))
 def falls_further(runs):
     drops = {name: accuracy(runs, name, 0.0) - accuracy(runs, name, 0.5) for name in MODELS}
     return drops["large"] - drops["small"]
@@ -91,7 +92,7 @@ def falls_further(runs):
 
 @figure.claim("c12u_the_small_one_is_the_more_robust", where="Section 5.5", paper="smaller models are more robust",
     says="with an eighth of the labels flipped the small model is right more often (difference)", expect=above(0)
-)  # fmt: skip
+)
 def eighth(runs):
     return accuracy(runs, "small", 0.125) - accuracy(runs, "large", 0.125)
 

@@ -12,6 +12,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -35,19 +36,19 @@ class FlipConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_regression", figure="Fig. 5.1, regression",
+    name="icl_scale/flipped_regression", trains=False, figures=("Fig. 5.1",), part="regression",
     title="Accuracy of signs against flipped labels",
     caption="Closed-form attention of two ranks; the task is in the 4 strong directions. Mean and range over seeds.",
     laptop=FlipConfig(), paper=FlipConfig(prompts=1_000_000),
     grid={"width": RANKS, "flipped": SHARES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8, 16), "shown": choice(8, 16, 64), "weak": loguniform(0.01, 1.0)},
     metric="accuracy", mode="max", minutes=0.2, small={"prompts": 200},
-)  # fmt: skip
+)
 figure.cost(cost)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: FlipConfig, recorder: Recorder) -> None:
     values, w = spectrum(config), strong_task(config).expand(config.prompts, -1)
     chance = data.stream(config.streams.data, "prompts")
     flipped = round(config.flipped * config.shown)
@@ -67,14 +68,13 @@ def drop(runs, rank):
 
 @figure.claim("c12r_the_small_one_is_the_more_robust", where="Section 5.4", paper="smaller models are more robust",
     says="with a quarter of the labels flipped rank 4 is right more often than rank 16 (difference)",
-    expect=at_least(0.05))  # fmt: skip
+    expect=at_least(0.05))
 def quarter(runs):
     return accuracy(runs, 4, 0.25) - accuracy(runs, 16, 0.25)
 
 
 @figure.claim("c12s_the_large_one_falls_further", where="Fig. 5.1", paper="larger models fall further",
-    says="accuracy at no flips less that at all flips: of rank 16 more than of rank 4 (difference)", expect=above(0),
-    fails="0.52 against 0.75: the small one hears the prompt more clearly, whatever it says")  # fmt: skip
+    says="accuracy at no flips less that at all flips: of rank 16 more than of rank 4 (difference)", expect=above(0))
 def falls_further(runs):
     return drop(runs, 16) - drop(runs, 4)
 
@@ -82,7 +82,7 @@ def falls_further(runs):
 @figure.claim("c12t_both_invert", origin="ours",
     says="with all labels flipped both are right less often than not, and as rarely as they were wrong without "
     "(accuracy of rank 4 and 16, greatest distance)",
-    expect={"rank 4": below(0.5), "rank 16": below(0.5), "distance": at_most(0.01)})  # fmt: skip
+    expect={"rank 4": below(0.5), "rank 16": below(0.5), "distance": at_most(0.01)})
 def invert(runs):
     found = {f"rank {r}": accuracy(runs, r, 1.0) for r in RANKS}
     return found | {"distance": max(abs(found[f"rank {r}"] + accuracy(runs, r, 0.0) - 1) for r in RANKS)}

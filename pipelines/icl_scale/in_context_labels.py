@@ -20,7 +20,7 @@ SPANS = ("relevant", "irrelevant")
 ADDED = (
     "Anna's bicycle has 21 gears.", "The shoe size of Peter's brother is 9.", "There are 14 lamps in the corridor.",
     "Maria is 32 years old.", "The train from the coast takes 50 minutes.", "Tom's neighbour owns 3 umbrellas.",
-)  # fmt: skip
+)
 
 
 class LabelsConfig(TrainedConfig):
@@ -66,7 +66,7 @@ class Task:
         return language.FewShotPrompts(
             self.model, self.pool, self.queries, self.words, template=self.template, seed=config.streams.data,
             **{"exemplars": config.exemplars, "name": config.dataset} | options,
-        )  # fmt: skip
+        )
 
 
 def task_of(config: LabelsConfig, recorder: Any) -> Task:
@@ -79,12 +79,12 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     task = data.SentimentPrompts(
         config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data, exemplars=config.exemplars,
         inverted=inverted, batch_size=config.batch_size,
-    )  # fmt: skip
+    )
     vocabulary = data.SENTIMENT_WORDS
     net = nets.decoder(
         len(vocabulary), task.train[0].shape[1] + 1, width=config.width, heads=config.heads, layers=config.layers,
         embedding_std=config.embedding_std, seed=config.streams.init,
-    )  # fmt: skip
+    )
     loss = learners.answer_loss(vocabulary.index("ANS"))
     optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay, warmup=config.warmup)
     learner = learners.Supervised(net, loss=loss, optimizer=optimizer)
@@ -100,7 +100,7 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     template = language.Template("SENT {text}", joint=" ", answer="ANS", word=" {label}", end="", between=" ")
     return Task(
         language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added
-    )  # fmt: skip
+    )
 
 
 def published(config: LabelsConfig, name: str) -> Task:
@@ -140,7 +140,7 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     prompts = language.FewShotPrompts(
         task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
         name=f"{config.dataset} with additions",
-    )  # fmt: skip
+    )
     kept: dict[str, Any] = {}
 
     def measure(net: Any, written: list[str], targets: Any) -> dict[str, float]:
@@ -167,7 +167,7 @@ def cost(config: LabelsConfig) -> Cost:
         return Cost(
             parameters, 2.0 * parameters * tokens * prompts, 2.2 * parameters, prompts // config.prompts_at_once,
             (config.dataset,), (config.model,),
-        )  # fmt: skip
+        )
     length = 9 * (config.exemplars + 1)
     layer = 12 * config.width**2 + 13 * config.width
     parameters = config.layers * layer + config.width * (2 * len(data.SENTIMENT_WORDS) + length + 2)

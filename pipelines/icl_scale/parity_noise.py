@@ -13,6 +13,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -40,17 +41,18 @@ class NoisyHeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_noise", figure="Thm. 5.5.2", title="Prompts of M examples: noise let in, and accuracy",
+    name="icl_scale/parity_noise", trains=False, figures=("Thm. 5.5.2",),
+    title="Prompts of M examples: noise let in, and accuracy",
     caption="Accuracies on S1 (lines) and S2 (dotted), for 2 or 4 important features of 8 or 32. Bands: seeds.",
     laptop=NoisyHeadsConfig(), paper=NoisyHeadsConfig(prompts=1_000_000),
     grid={("few", "bits"): list(CASES), "seed": [0, 1, 2]},
-    sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)},
-    metric="accuracy/small/S1", mode="max", minutes=0.2, headline=True, small={"prompts": 100},
-)  # fmt: skip
+    sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)}, metric="accuracy/small/S1", mode="max",
+    minutes=0.2, headline=True, small={"prompts": 100},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: NoisyHeadsConfig, recorder: Recorder) -> None:
     d, k = 2**config.bits, 2**config.few
     sizes = {"small": config.few, "large": config.bits}
     models = {name: nets.binary_heads(d, bits, config.gamma).requires_grad_(False) for name, bits in sizes.items()}
@@ -72,7 +74,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: NoisyHeadsConfig):
     numbers = float(config.prompts * 2**config.bits)
     flops = 40.0 * numbers * (config.bits + 2) * len(config.lengths)
     return Cost(2 * (config.bits + 1) * 2**config.bits, flops, 8.0 * 10 * numbers)
@@ -96,19 +98,19 @@ def needed(runs, case, name, share=0.8):
 
 @figure.claim("c09_noise_let_in", paper="(nu1 + 1)/(nu2 + 1)", kind="identity",
     says="noise let in by the small model over that of the large one, over (nu1 + 1)/(nu2 + 1), on drawn prompts "
-    "(greatest distance from 1): it counts directions", expect=at_most(0.03))  # fmt: skip
+    "(greatest distance from 1): it counts directions", expect=at_most(0.03))
 def noise(runs):
     ratios = [
         runs.curve("noise/small", few=a, bits=b).mean() / runs.curve("noise/large", few=a, bits=b).mean()
         * (b + 1) / (a + 1) for a, b in CASES
-    ]  # fmt: skip
+    ]
     return float(np.abs(np.array(ratios) - 1).max())
 
 
 @figure.claim("c10_the_small_model_is_ahead_on_s1", paper="smaller models are more robust",
     says="on S1 the small model has the lower hinge at every M up to 1024, and the higher accuracy at M = 64 and 256 "
     "(least differences), both above chance (least)",
-    expect={"hinge": above(0), "accuracy": at_least(0.02), "chance": at_least(0.52)})  # fmt: skip
+    expect={"hinge": above(0), "accuracy": at_least(0.02), "chance": at_least(0.52)})
 def ahead(runs):
     hinges, accuracies, least = [], [], []
     for a, b in CASES:
@@ -121,21 +123,21 @@ def ahead(runs):
 
 @figure.claim("c10b_examples_needed", origin="ours",
     says="the large model needs at least three times as many examples for an accuracy of 0.8 on S1 (ratio)",
-    expect={label: at_least(3) for label in CASES.values()})  # fmt: skip
+    expect={label: at_least(3) for label in CASES.values()})
 def examples(runs):
     return {label: needed(runs, case, "large") / needed(runs, case, "small") for case, label in CASES.items()}
 
 
 @figure.claim("c11_the_gap_closes", where="Section 5.7", paper="0 as M grows",
     says="accuracy on S1 of the small model above the large one: 2 of 8 features at M = 1024, and all cases at M = "
-    "65536 (greatest)", expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)})  # fmt: skip
+    "65536 (greatest)", expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)})
 def closes(runs):
     return {"2 of 8, 1024": gap(runs, (1, 3), 1024), "all, 65536": max(gap(runs, case, LENGTHS[-1]) for case in CASES)}
 
 
 @figure.claim("c11e_not_by_1024", origin="ours", where="Section 5.7",
     says="with 2 of 32 features the gap at M = 1024 is still wide, as wide as that of 2 of 8 at M = 64",
-    expect=at_least(0.15))  # fmt: skip
+    expect=at_least(0.15))
 def still_wide(runs):
     return gap(runs, (1, 5), 1024)
 

@@ -10,7 +10,7 @@ exemplars, as many as its 512 tokens hold; `--over model=...` puts another in it
 stand-in, so that nothing needs to be fetched.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Field, Missing, above, bars, choice, loguniform, np
+from featurelab.pipelines import CATEGORIES, Experiment, Field, Missing, Recorder, above, bars, choice, loguniform, np
 from featurelab.pipelines.icl_scale.flipped_labels import LEARNED
 from featurelab.pipelines.icl_scale.in_context_labels import LabelsConfig, asked, cost, flip_curve, task_of
 
@@ -20,28 +20,24 @@ class SentimentConfig(LabelsConfig):
 
 
 figure = Experiment(
-    name="icl_scale/sentiment", figure="Fig. 5.2, one model", title="One model on prompts with inverted labels",
+    name="icl_scale/sentiment", figures=("Fig. 5.2",), part="one model",
+    title="One model on prompts with inverted labels",
     caption="Mean over seeds, bars their range. Grey: the share of the larger class, and accuracy with labels drawn at "
-    "random.",
-    laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800),
-    paper=SentimentConfig(
+    "random.", laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=SentimentConfig(
         family="base", size=0.00026, model="stories260K", dataset="sst2", width=16, exemplars=4, n_test=400, steps=800
-    ),
-    grid={"seed": [0, 1, 2]},
+    ), grid={"seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
     metric="accuracy/flipped", mode="max", minutes=0.3, needs=("sst2",),
     stand_in="a small decoder trained on a made-up language in place of a published model and SST-2",
     small=LEARNED | {"n_test": 40, "width": 8, "heads": 1},
-)  # fmt: skip
+)
 figure.cost(cost)
 
 
-ALWAYS_POSITIVE = 'stories260K answers "positive" to every prompt, whatever the labels in it'
-CANNOT = "stories260K cannot do the task with true labels: its accuracy is the share of positive sentences"
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SentimentConfig, recorder: Recorder) -> None:
     task = task_of(config, recorder)
     flip_curve(task, config, recorder)
     for draw in range(config.level_draws):
@@ -62,30 +58,27 @@ def able(runs):
 
 @figure.claim("s1_the_model_can_do_the_task", origin="ours",
     says="with true labels it is right more often than the larger class would be (difference)", expect=above(0),
-    controls=("permuted_labels", "untrained"), fails={"paper": ALWAYS_POSITIVE})  # fmt: skip
+    controls=("permuted_labels", "untrained"))
 def can(runs):
     n = runs.final("prompts/read")  # accuracies are kept in single precision: what is equal shall be so
     return (round(n * runs.at("accuracy/flipped", 0)) - round(n * runs.final("accuracy/larger_class"))) / n
 
 
 @figure.claim("s1b_it_uses_the_labels_it_is_shown", origin="ours",
-    says="it is right more often with true labels than with labels drawn at random (difference)", expect=above(0),
-    fails={"paper": ALWAYS_POSITIVE})  # fmt: skip
+    says="it is right more often with true labels than with labels drawn at random (difference)", expect=above(0))
 def uses(runs):
     return runs.at("accuracy/flipped", 0) - runs.curve("accuracy/random_labels").mean()
 
 
 @figure.claim("s2_inverted_labels_take_accuracy", paper="accuracy falls as labels are inverted; curves, no number",
-    says="accuracy with true labels exceeds that with all labels inverted (difference)", expect=above(0),
-    untested={"paper": CANNOT})  # fmt: skip
+    says="accuracy with true labels exceeds that with all labels inverted (difference)", expect=above(0))
 def takes(runs):
     able(runs)
     return runs.at("accuracy/flipped", 0) - runs.at("accuracy/flipped", 100)
 
 
 @figure.claim("s3_falls_below_chance", paper="large models fall below chance, small ones seldom", expect=above(0),
-    says="with all labels inverted the model is wrong more often than right (0.5 less its accuracy)",
-    untested={"paper": CANNOT})  # fmt: skip
+    says="with all labels inverted the model is wrong more often than right (0.5 less its accuracy)")
 def below_chance(runs):
     able(runs)
     return 0.5 - runs.at("accuracy/flipped", 100)

@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     above,
     below,
     choice,
@@ -40,16 +41,17 @@ class BoundConfig(Config):
 PRESET = BoundConfig()
 
 figure = Experiment(
-    name="input_structure/bounds", figure="Ch. 2, lower bounds", title="Lower bounds against the number of patterns",
+    name="input_structure/bounds", trains=False, figures=("Ch. 2",), part="lower bounds",
+    title="Lower bounds against the number of patterns",
     caption="Left: below 0 the bound says nothing; it is for D ≥ 16 k. Right: dashed, numbers in one gradient.",
     laptop=PRESET, paper=PRESET, grid={"size": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(50, 100, 300, 1000, 3000), "size": choice(5, 7, 9, 11)}, metric="bound", mode="max",
     minutes=0.1, small={"size": [5, 15, 21]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: BoundConfig, recorder: Recorder) -> None:
     c = config
     sample = torch.zeros(1, 1, dtype=torch.float64)
 
@@ -67,13 +69,13 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: BoundConfig):
     return Cost(1, 100.0, 1e3)
 
 
 @figure.claim("nothing_is_said_at_five", origin="ours", kind="identity", where="Chapter 2", paper="≥ p_o(1 - ...)",
     says="bound for N = 600 and B = 1 at k = 5, and at the largest k", expect={"k = 5": below(0), "largest": above(0.4)}
-)  # fmt: skip
+)
 def vacuous(runs):
     return {
         "k = 5": runs.final("bound/1", size=5),
@@ -84,7 +86,7 @@ def vacuous(runs):
 @figure.claim("queries_are_fewer_than_a_gradient", origin="ours", kind="identity", where="Chapter 2",
     paper="C(D,k)^(1/3)/2",
     says="queries needed over the numbers in one gradient, D = 100: at k = 5 and at the largest k",
-    expect={"k = 5": below(0.01), "largest": above(1)})  # fmt: skip
+    expect={"k = 5": below(0.01), "largest": above(1)})
 def queries(runs):
     ratio = {size: runs.final("queries", size=size) / runs.final("gradient", size=size) for size in runs.values("size")}
     return {"k = 5": ratio[5], "largest": ratio[max(ratio)]}

@@ -29,7 +29,7 @@ SWEEP = {
     "erase": choice(0.0, 0.5, 1.0),
 }
 SMALL = {"n_train": 80, "n_test": 60, "dim": 14, "patterns": 12, "size": 3, "width": 4, "steps": 6, "batch_size": 20,
-    "measure_every": 3}  # fmt: skip
+    "measure_every": 3}
 AXIS = ("method", "structured", "lr")
 
 
@@ -96,7 +96,7 @@ def draw_table(axis: Any, runs: Any, printed: str) -> None:
         known = paper.get(method if structured else "unstructured" if method == "network" else "")
         if known:
             axis.plot(known.test / 100, place, "D", color=CATEGORIES[1], markersize=5, zorder=3,
-                label="paper" if place == 0 else None)  # fmt: skip
+                label="paper" if place == 0 else None)
     axis.set_yticks(range(len(shown)), [name for name, *_ in shown])
     axis.set(xlim=(0.35, 1.03), xlabel="test accuracy, best rate")
     axis.grid(axis="y", visible=False)

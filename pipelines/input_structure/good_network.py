@@ -12,6 +12,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -32,22 +33,21 @@ class SolutionConfig(Config):
 
 
 ROWS = {("parity", 5): "parity, k = 5", ("parity", 15): "parity, k = 15", ("interval", 30): "interval, k = 30",
-    ("interval", 50): "interval, k = 50"}  # fmt: skip
+    ("interval", 50): "interval, k = 50"}
 PRESET = SolutionConfig()
 
 figure = Experiment(
-    name="input_structure/good_network", figure="Lemma 2.5", title="The explicit network of 3(k + 1) neurons",
-    caption="Largest |g*(x) - y| over samples, and largest head over its bound; the largest over seeds.",
-    laptop=PRESET, paper=PRESET.but(n_train=50_000, dim=500),
-    grid={("problem", "size"): list(ROWS), "seed": [0, 1, 2]},
-    sweep_axes={"size": choice(3, 5, 15), "n_train": choice(1000, 2000, 4000, 8000, 16_000)},
-    metric="difference", minutes=0.1,
-    small={"n_train": 100},
-)  # fmt: skip
+    name="input_structure/good_network", trains=False, figures=("Lemma 2.5",),
+    title="The explicit network of 3(k + 1) neurons",
+    caption="Largest |g*(x) - y| over samples, and largest head over its bound; the largest over seeds.", laptop=PRESET,
+    paper=PRESET.but(n_train=50_000, dim=500), grid={("problem", "size"): list(ROWS), "seed": [0, 1, 2]},
+    sweep_axes={"size": choice(3, 5, 15), "n_train": choice(1000, 2000, 4000, 8000, 16_000)}, metric="difference",
+    minutes=0.1, small={"n_train": 100},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: SolutionConfig, recorder: Recorder) -> None:
     c = config
     if c.problem == "parity":
         law: Any = data.ParityPatterns(c.patterns, c.size)
@@ -69,7 +69,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: SolutionConfig):
     neurons = 3 * (config.size + 1)
     flops = 2.0 * config.n_train * config.dim * neurons
     return Cost(neurons * config.dim, flops, 8.0 * config.n_train * (config.dim + 3 * neurons))
@@ -80,14 +80,14 @@ def over_rows(runs, metric):
 
 
 @figure.claim("lemma_2_5_exact", kind="identity", paper="g*(x) = y",
-    says="largest difference of output and label, over all samples", expect=at_most(1e-6))  # fmt: skip
+    says="largest difference of output and label, over all samples", expect=at_most(1e-6))
 def exact(runs):
     return max(over_rows(runs, "difference"))
 
 
 @figure.claim("lemma_2_5_sizes", kind="identity", paper="3(k+1) neurons, |a| ≤ 32k, |b| ≥ 1/8 before scaling",
     says="neurons over 3(k + 1), largest head over 32 k, smallest bias before scaling",
-    expect={"neurons": at_most(1), "heads": at_most(1), "biases": at_least(0.125 - 1e-9)})  # fmt: skip
+    expect={"neurons": at_most(1), "heads": at_most(1), "biases": at_least(0.125 - 1e-9)})
 def sizes(runs):
     counts = zip(over_rows(runs, "neurons"), ROWS, strict=True)
     return {

@@ -22,10 +22,10 @@ SHARES = [0.8, 0.9]
 GRID = {"negative_share": SHARES, AXIS: rows(0.02, (1e-3, 0.02), ("network",)), "seed": SEEDS}
 
 figure = parity.variant(
-    "imbalance", figure="Table A.4, Figs. A.7, A.8", title="Parity of five patterns with unequal classes",
+    "imbalance", figures=("Table A.4", "Fig. A.7", "Fig. A.8"), title="Parity of five patterns with unequal classes",
     laptop=parity.laptop.but(class_weights=True), paper=parity.paper.but(class_weights=True), grid=GRID,
     paper_grid=GRID, minutes=2, small=SMALL,
-)  # fmt: skip
+)
 
 
 def margin(runs, share, metric="accuracy/test", best=tuned):
@@ -42,43 +42,41 @@ def beats(runs, share):
 
 @figure.claim("c10_network_beats_fixed_features",
     says="0.8 negative: test accuracy of the network, and its margin over NTK and random features", paper="100 against "
-    "82.7 and 70.4", expect={"network": at_least(0.97), "margin": above(0)})  # fmt: skip
+    "82.7 and 70.4", expect={"network": at_least(0.97), "margin": above(0)})
 def at_08(runs):
     return beats(runs, 0.8)
 
 
 @figure.claim("c10b_also_at_09", paper="100 against 81.7 and 72.4",
     says="0.9 negative: test accuracy of the network, and its margin over NTK and random features",
-    expect={"network": at_least(0.97), "margin": above(0)},
-    undecided="0.973 over 16 seeds, with an interval from 0.961; the margin holds")  # fmt: skip
+    expect={"network": at_least(0.97), "margin": above(0)})
 def at_09(runs):
     return beats(runs, 0.9)
 
 
 @figure.claim("c10c_both_classes_alike", origin="ours",
     says="margin over both at their best rate, both classes weighed alike (smallest over 0.8 and 0.9)",
-    expect=at_least(0.2), undecided="0.22 over 16 seeds, with an interval from 0.16")  # fmt: skip
+    expect=at_least(0.2))
 def balanced(runs):
     return min(margin(runs, share, "balanced_accuracy/test") for share in SHARES)
 
 
 @figure.claim("c10d_one_step_is_the_larger_class", paper="75.7 at 0.8, 89.2 at 0.9",
     says="heads on the neurons of step 1: distance of their test accuracy from the larger class (largest)",
-    expect=at_most(0.03), unspecific="what a constant reaches is reached by what has learned nothing")  # fmt: skip
+    expect=at_most(0.03))
 def one_step(runs):
     return max(abs(accuracy(runs, "one_step", negative_share=share) - share) for share in SHARES)
 
 
 @figure.claim("c10e_one_step_knows_no_class", origin="ours",
-    says="the same heads, both classes weighed alike (largest)", expect=at_most(0.55),
-    unspecific="what has learned nothing is at one half")  # fmt: skip
+    says="the same heads, both classes weighed alike (largest)", expect=at_most(0.55))
 def one_step_balanced(runs):
     return max(accuracy(runs, "one_step", metric="balanced_accuracy/test", negative_share=s) for s in SHARES)
 
 
 @figure.claim("c03_neurons_find_the_patterns", where="Table A.4", paper="0.999, 0.997", within=(-1, 1),
     says="largest cosine of a neuron with s* after step 2 (smallest over 0.8 and 0.9)", expect=at_least(0.99)
-)  # fmt: skip
+)
 def found(runs):
     return min(cosine(runs, 2, negative_share=share) for share in SHARES)
 

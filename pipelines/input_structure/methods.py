@@ -73,7 +73,7 @@ def build(config: PatternConfig) -> "data.DictionaryData":
         law_of(c, c.structured), c.n_train, c.n_test, c.dim, kind=c.kind, noise=c.noise,
         negative_share=c.negative_share, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
         order_seed=c.streams.order,
-    )  # fmt: skip
+    )
 
 
 def initial(config: PatternConfig) -> "nets.TruncatedNet":
@@ -108,7 +108,7 @@ def network(config: PatternConfig, task: "data.DictionaryData") -> "learners.Fir
     return learners.FirstStepsThen(
         initial(c), loss="hinge", optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
         first_steps=first_steps(c), first_batch=task.train, first_loss=smoothed,
-    )  # fmt: skip
+    )
 
 
 def fixed(config: PatternConfig) -> "learners.Supervised":

@@ -15,6 +15,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     TrainedConfig,
     at_least,
     at_most,
@@ -54,7 +55,7 @@ class MapConfig(TrainedConfig):
 PRESET = MapConfig()
 
 figure = Experiment(
-    name="input_structure/picture_maps", figure="Figs. 2.3, A.13, A.14, A.15",
+    name="input_structure/picture_maps", figures=("Fig. 2.3", "Fig. A.13", "Fig. A.14", "Fig. A.15"),
     title="Maps of the neurons of small networks on two classes of pictures",
     caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout; "
     "stars: the difference of the class means, and against it. Bottom: means over seeds and their range.",
@@ -62,14 +63,13 @@ figure = Experiment(
     grid={"dataset": ["digits"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
-        "init_std": loguniform(1e-3, 0.3)},
-    metric="between", mode="min", minutes=0.1, needs=("cifar10", "mnist", "svhn"),
-    small={"n_train": 40, "width": 12, "steps": 20},
+        "init_std": loguniform(1e-3, 0.3)}, metric="between", mode="min", minutes=0.1,
+    needs=("cifar10", "mnist", "svhn"), small={"n_train": 40, "width": 12, "steps": 20},
     stand_in="scikit-learn's 8x8 digits 0 and 1 in place of pairs of classes of MNIST, CIFAR-10 and SVHN",
-)  # fmt: skip
+)
 
 
-def pictures(config):
+def pictures(config: MapConfig):
     """Two classes, pixels less their training means over one standard deviation of all; labels -1, +1 as (n, 1)."""
     c, options = config, {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
     if c.dataset == "digits":
@@ -81,7 +81,7 @@ def pictures(config):
         base = data.PublicImages(
             c.dataset, c.n_train, c.n_test, classes=c.classes, targets="signs", pixels="unit", flatten=False,
             seed=c.streams.data, dtype=c.dtype,
-        )  # fmt: skip
+        )
         train, test = base.labelled, base.test
     mean = train[0].mean(0)
     spread = (train[0] - mean).square().mean().sqrt()
@@ -96,7 +96,7 @@ def of_classes(part, classes):
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: MapConfig, recorder: Recorder) -> None:
     task = pictures(config)
     x, y = (part.flatten(1) for part in task.labelled)
     axis = ((x * y).sum(0) / len(x)).double()  # along the difference of the class means
@@ -128,16 +128,16 @@ def run(config, recorder):
         recorder.array(
             f"map_{place}", points=found.points.numpy(), marks=found.marks.numpy(), step=np.array(step),
             signs=a[found.rows].sign().numpy(),
-        )  # fmt: skip
+        )
 
 
 @figure.cost
-def cost(config):
+def cost(config: MapConfig):
     return mlp_cost(
         dim=SIZES[config.dataset], width=config.width, hidden=1, outputs=1, n_train=config.n_train,
         batch_size=config.batch_size, steps=config.steps, bytes_a_number=4,
         data=() if config.dataset == "digits" else (config.dataset,),
-    )  # fmt: skip
+    )
 
 
 def two(runs, measure):
@@ -148,7 +148,7 @@ def two(runs, measure):
 
 @figure.claim("c16_two_clusters", paper="two clusters (maps, no number)", within=(-1, 1),
     says="at the end neurons form two clusters: the looser one's mean cosine with its centre, and that of the centres",
-    expect={"within": at_least(0.65), "between": at_most(-0.85)})  # fmt: skip
+    expect={"within": at_least(0.65), "between": at_most(-0.85)})
 def clusters(runs):
     within = two(runs, lambda found: min(found.final("within_1"), found.final("within_2")))
     return {"within": min(within), "between": max(two(runs, lambda found: found.final("between")))}
@@ -156,14 +156,14 @@ def clusters(runs):
 
 @figure.claim("c16b_none_at_first", paper="no clusters (maps, no number)", within=(0, 1), controls=(),
     says="before training there are none: the tighter cluster's mean cosine with its centre", expect=at_most(0.45)
-)  # fmt: skip
+)
 def none_at_first(runs):
     return max(two(runs, lambda found: max(found.at("within_1", 0), found.at("within_2", 0))))
 
 
 @figure.claim("c16c_early", paper="effective features emerge after a few steps", within=(-2, 2),
     says=f"more than half of the fall of the cosine between centres has happened by step {EARLY} (its share)",
-    expect=at_least(0.5))  # fmt: skip
+    expect=at_least(0.5))
 def early(runs):
     def share(found):
         between = found.curve("between")
@@ -176,7 +176,7 @@ def early(runs):
 
 @figure.claim("c16d_along_the_class_means", origin="ours", within=(-1, 1),
     says="mean |cos| of a neuron with the difference of the class means rises over training (difference)",
-    expect=at_least(0.3))  # fmt: skip
+    expect=at_least(0.3))
 def along_the_means(runs):
     return min(two(runs, lambda found: found.final("toward_means") - found.at("toward_means", 0)))
 

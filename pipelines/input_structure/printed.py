@@ -26,4 +26,4 @@ TABLES = {
         "one_step": Row(50.6, 50.0, 0.851), "two_steps": Row(100, 100, 0.997), "unstructured": Row(100, 50.2, 0.230)},
     "A.5, n = 10000": {"network": Row(100, 100, 0.995), "ntk": Row(73.9, 75.0), "rf": Row(71.6, 74.3, 0.096),
         "one_step": Row(50.7, 50.3, 0.974), "two_steps": Row(100, 100, 0.994), "unstructured": Row(100, 52.2, 0.176)},
-}  # fmt: skip
+}

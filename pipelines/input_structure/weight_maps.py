@@ -5,17 +5,7 @@ first row is the parity of five patterns, the others are its variants: an interv
 fewer samples, and words.
 """
 
-from featurelab.pipelines import (
-    CATEGORIES,
-    Experiment,
-    at_least,
-    at_most,
-    fit,
-    measures,
-    np,
-    probes,
-    torch,
-)
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, np, probes, torch
 from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, network
 
@@ -45,17 +35,17 @@ TIMES = {0: "start", 1: "step 1", 2: "step 2"}
 PRESET = PatternConfig(steps=2, measure_every=1, n_test=4, class_weights=True)
 
 figure = Experiment(
-    name="input_structure/weight_maps", figure="Figs. 2.2, A.2, A.4, A.6, A.8, A.10, A.11",
+    name="input_structure/weight_maps",
+    figures=("Fig. 2.2", "Fig. A.2", "Fig. A.4", "Fig. A.6", "Fig. A.8", "Fig. A.10", "Fig. A.11"),
     title="Neurons in the plane, at the start and after one and two steps",
     caption="Seed 0; 1 - cos as distance. Crosses: ± s*, for words ± E[yx].", laptop=PRESET, paper=PRESET,
-    grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
-    sweep_axes=SWEEP, metric="clusters/between", mode="min", minutes=0.7,
-    small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
-)  # fmt: skip
+    grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]}, sweep_axes=SWEEP,
+    metric="clusters/between", mode="min", minutes=0.7, small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: PatternConfig, recorder: Recorder) -> None:
     task = build(config)
     goal, marks, rows = direction(config, task), {}, {}
 
@@ -97,7 +87,7 @@ def least(runs, metric, step, problem=None):
 
 @figure.claim("c03_neurons_gather_at_s", paper="cos > 0.99; clusters at ± s*", within=(0, 1),
     says="largest and mean |cos| with s* after step 2, parities and interval (smallest over rows)", where="Fig. 2.2",
-    expect={"largest": at_least(0.99), "mean": at_least(0.99)})  # fmt: skip
+    expect={"largest": at_least(0.99), "mean": at_least(0.99)})
 def gather(runs):
     some = ("parity", "interval")
     return {
@@ -108,16 +98,14 @@ def gather(runs):
 
 @figure.claim("c03c_two_clusters", origin="ours", within=(-1, 1),
     says="two clusters of unit weights after step 2: mean cosine within (smallest over rows), cosine of the centres "
-    "(largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)},
-    unspecific="erased neurons are all one gradient, whatever the labels: that it is s* is judged beside it"
-)  # fmt: skip
+    "(largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)})
 def clusters(runs):
     within = min(min(least(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
     return {"within": within, "between": max(least(runs, "clusters/between", 2))}
 
 
 @figure.claim("c03d_none_at_the_start", origin="ours", kind="identity",
-    says="mean |cos| of initial neurons with s* (largest over rows)", expect=at_most(0.2))  # fmt: skip
+    says="mean |cos| of initial neurons with s* (largest over rows)", expect=at_most(0.2))
 def none(runs):
     return max(least(runs, "cosine/mean_abs_cosine", 0))
 

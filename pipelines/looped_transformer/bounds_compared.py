@@ -9,6 +9,7 @@ T = 1 and d = 4. So there is one setting in which it is, with two coordinates an
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Recorder,
     below,
     choice,
     evaluate,
@@ -26,17 +27,18 @@ STATED = (2, 16_384, 1, 100)
 PRESET = CheckedConfig(loops=20)
 
 figure = Experiment(
-    name="looped_transformer/bounds_compared", figure="Thm. 8.17", title="Bounds against loops, and the error",
-    caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.",
-    laptop=PRESET, paper=PRESET, grid={NAMES: [*NEAR, STATED], "seed": [0, 1, 2]},
+    name="looped_transformer/bounds_compared", trains=False, figures=("Thm. 8.17",),
+    title="Bounds against loops, and the error",
+    caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.", laptop=PRESET,
+    paper=PRESET, grid={NAMES: [*NEAR, STATED], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(2, 30)},
     metric="ratio/ours", mode="max", minutes=0.1,
     small={NAMES: [(4, 16, 20, 20), (4, 128, 20, 20), (2, 16_384, 1, 10)]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: CheckedConfig, recorder: Recorder) -> None:
     def found(net, Z, theta):
         errors, prediction, kappa = followed(net, Z, theta)
         loops = torch.arange(len(errors)).to(errors)[:, None]
@@ -47,7 +49,7 @@ def run(config, recorder):
         recorder.array(
             "bounds", ours=ours.cpu().numpy(), theirs=theirs[:, 0].cpu().numpy(), error=prediction.cpu().numpy(),
             kept=measures.resolved(errors).cpu().numpy(),
-        )  # fmt: skip
+        )
         return {
             "ratio/ours": (prediction / ours)[1:][keep].max().item(),
             "ratio/theirs": (ours / theirs)[1:].max().item(),
@@ -68,7 +70,7 @@ def largest(runs, metric, dim):
     controls=("permuted_labels",),
     says="with 16 and 128 examples, d = 4, the error is below this paper's bound, and that below the earlier one, "
     "which is stated for 262,144 examples and more (largest ratios)",
-    expect={"error / ours": below(1), "ours / earlier": below(1)})  # fmt: skip
+    expect={"error / ours": below(1), "ours / earlier": below(1)})
 def ordered(runs):
     return {"error / ours": largest(runs, "ratio/ours", 4), "ours / earlier": largest(runs, "ratio/theirs", 4)}
 
@@ -76,7 +78,7 @@ def ordered(runs):
 @figure.claim("c08b_in_order_where_the_earlier_one_is_stated", origin="ours", kind="identity",
     controls=("permuted_labels",),
     says="so it is with as many examples as the earlier one asks for at T = 1, d = 2 (largest ratios)",
-    expect={"error / ours": below(1), "ours / earlier": below(1)})  # fmt: skip
+    expect={"error / ours": below(1), "ours / earlier": below(1)})
 def stated(runs):
     return {
         "error / ours": largest(runs, "ratio/ours", 2),

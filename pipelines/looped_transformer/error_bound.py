@@ -10,6 +10,7 @@ Every prompt must meet each of them at every T at which its error is above round
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Recorder,
     at_most,
     choice,
     evaluate,
@@ -28,16 +29,17 @@ HOLDS = at_most(1 + 1e-9)
 SHOWN = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
 
 figure = Experiment(
-    name="looped_transformer/error_bound", figure="Thm. 8.16", title="Prediction error over its bounds",
+    name="looped_transformer/error_bound", trains=False, figures=("Thm. 8.16",),
+    title="Prediction error over its bounds",
     caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
     laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
     metric="ratio/paper", mode="max", minutes=0.1, small={"prompts": 20, "loops": 10},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: CheckedConfig, recorder: Recorder) -> None:
     def found(net, Z, theta):
         errors, prediction, kappa = followed(net, Z, theta)
         t = torch.arange(len(errors)).to(errors)[:, None]
@@ -56,7 +58,7 @@ def run(config, recorder):
             **{f"{name}_largest": seen[name][1:].nan_to_num(nan=0.0).amax(1).cpu().numpy() for name in SHOWN},
             **{f"{name}_median": seen[name][1:].nanmedian(1).values.where(most, torch.nan).cpu().numpy()
                 for name in SHOWN},
-        )  # fmt: skip
+        )
         above = (ratios["paper"] > HOLDS.high) & keep
         values = {f"ratio/{name}": value.nan_to_num(nan=0.0).max().item() for name, value in seen.items()}
         late = min(5, config.loops)
@@ -77,27 +79,27 @@ def largest(runs, name):
 
 @figure.claim("c02_error_is_below_its_bound", paper="|α| exp(-T/(2κ))", kind="identity", controls=CONTROLS,
     says="the prediction error of every prompt at every T is at most |alpha| exp(-T / (2 kappa)) (largest ratio)",
-    expect=HOLDS)  # fmt: skip
+    expect=HOLDS)
 def bounded(runs):
     return largest(runs, "paper")
 
 
 @figure.claim("c02b_the_steps_of_its_proof", paper="inequalities", where="Lemma 8.15, Thm. 8.25", kind="identity",
     says="it is at most the distance to theta*, whose square is at most exp(-T / kappa) (largest ratios)",
-    expect={"Lemma 8.15": HOLDS, "Thm. 8.25": HOLDS})  # fmt: skip
+    expect={"Lemma 8.15": HOLDS, "Thm. 8.25": HOLDS})
 def steps(runs):
     return {"Lemma 8.15": largest(runs, "cauchy"), "Thm. 8.25": largest(runs, "squared")}
 
 
 @figure.claim("c02c_a_tighter_bound", origin="ours", kind="identity", controls=CONTROLS,
-    says="it is at most |alpha| (1 - 1/kappa)^T too (largest ratio)", expect=HOLDS)  # fmt: skip
+    says="it is at most |alpha| (1 - 1/kappa)^T too (largest ratio)", expect=HOLDS)
 def tight(runs):
     return largest(runs, "tight")
 
 
 @figure.claim("c02d_the_paper_s_bound_is_far_off", origin="ours", kind="claim", controls=CONTROLS[:1],
     says="20 loops in, the bound of the median prompt with 16 examples is above its error more than tenfold (ratio)",
-    expect=at_most(0.1))  # fmt: skip
+    expect=at_most(0.1))
 def far(runs):
     curves = [found["paper_median"] for found in runs.arrays("ratios", n_train=16)]
     return float(np.mean([curve[min(20, len(curve)) - 1] for curve in curves]))

@@ -10,6 +10,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -36,16 +37,17 @@ PRESET = DescentConfig(loops=30, prompts=64)
 SIZES = [(20, 4), (30, 6), (40, 8), (5, 8)]
 
 figure = Experiment(
-    name="looped_transformer/gradient_descent", figure="Thm. 8.14", title="Loops are steps of gradient descent",
+    name="looped_transformer/gradient_descent", trains=False, figures=("Thm. 8.14",),
+    title="Loops are steps of gradient descent",
     caption="Largest distance over prompts (solid), and of blocks that are wrong in one detail in the median prompt.",
     laptop=PRESET, paper=PRESET.but(prompts=1000), grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"n_train": choice(5, 20, 40, 80), "dim": choice(2, 4, 8), "loops": randint(2, 40)},
     metric="difference/attention", minutes=0.1, small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: DescentConfig, recorder: Recorder) -> None:
     task = drawn(config, query=config.query_scale, alpha=None, noise=config.noise)
     steps = data.stream(config.streams.init, "steps").uniform(0.2, 1.8, config.loops).tolist()
 
@@ -90,28 +92,28 @@ def largest(runs, metric):
 
 @figure.claim("c01_loops_are_gradient_descent", paper="equal", kind="identity", controls=MUTATIONS,
     says="after every loop the answer is alpha theta_t (largest distance over max(1, |alpha|))",
-    expect=at_most(1e-10))  # fmt: skip
+    expect=at_most(1e-10))
 def equal(runs):
     return largest(runs, "difference/attention")
 
 
 @figure.claim("c01b_other_forms_agree", origin="ours", kind="identity",
     says="so it is when only the query is moved, through the Gram matrix, and in closed form (largest distance)",
-    expect=dict.fromkeys(FORMS[1:], at_most(1e-10)))  # fmt: skip
+    expect=dict.fromkeys(FORMS[1:], at_most(1e-10)))
 def forms(runs):
     return {form: largest(runs, f"difference/{form}") for form in FORMS[1:]}
 
 
 @figure.claim("c01c_nothing_else_moves", paper="only the query is updated", kind="identity",
     controls=("drifting", "causal"), says="examples, labels and alpha are the same bits after every loop (distance)",
-    expect=at_most(0))  # fmt: skip
+    expect=at_most(0))
 def still(runs):
     return largest(runs, "moved")
 
 
 @figure.claim("c01d_one_wrong_detail_breaks_it", origin="ours",
     says="a block wrong in one detail is another algorithm (distance in the median prompt, least over sizes)",
-    expect=dict.fromkeys(MUTATIONS, at_least(0.01)), controls=())  # fmt: skip
+    expect=dict.fromkeys(MUTATIONS, at_least(0.01)), controls=())
 def broken(runs):
     return {m: min(runs.final(f"difference/{m}", **size) for size in sizes(runs)) for m in MUTATIONS}
 

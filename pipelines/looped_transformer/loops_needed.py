@@ -11,6 +11,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     band,
@@ -36,17 +37,18 @@ class LoopsConfig(CheckedConfig):
 PRESET = LoopsConfig(loops=40, prompts=100)
 
 figure = Experiment(
-    name="looped_transformer/loops_needed", figure="Thm. 8.16, loops", title="Loops to a given error",
+    name="looped_transformer/loops_needed", trains=False, figures=("Thm. 8.16",), part="loops",
+    title="Loops to a given error",
     caption="Of the median prompt; means over seeds and their range.", laptop=PRESET, paper=PRESET,
     grid={("dim", "n_train", "prompts"): [(d, n, PROMPTS[d]) for d, n in MANY + FEW], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(20, 60)},
     metric="loops_needed", minutes=0.1,
     small={("dim", "n_train", "prompts"): [(d, n, 10) for d, n in MANY + FEW], "loops": 20},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: LoopsConfig, recorder: Recorder) -> None:
     def found(net, Z, theta):
         X = parts(Z)[0]
         _, prediction, kappa = followed(net, Z, theta)
@@ -81,7 +83,7 @@ def loops(runs, size, level=1e-3):
 
 @figure.claim("c10_examples_in_proportion_suffice", paper="O(d) examples suffice", where="Thm. 8.16, informal",
     says="with n = 16 d as many loops lead to 1e-3 at d = 128 as at d = 4, within a half (ratio), and at most 12",
-    expect={"d = 128 over 4": between(2 / 3, 1.5), "loops": at_most(12)}, controls=())  # fmt: skip
+    expect={"d = 128 over 4": between(2 / 3, 1.5), "loops": at_most(12)}, controls=())
 def in_proportion(runs):
     found = [loops(runs, size) for size in MANY]
     return {"d = 128 over 4": found[-1] / found[0], "loops": max(found)}
@@ -89,7 +91,7 @@ def in_proportion(runs):
 
 @figure.claim("c10b_fewer_do_not", origin="ours",
     says="with n = d + 4 the loops to 1e-3 grow with d, at least fourfold from 4 to 16 and from 16 to 64 (ratios)",
-    expect={"d = 16 over 4": at_least(4), "d = 64 over 16": at_least(4)}, controls=())  # fmt: skip
+    expect={"d = 16 over 4": at_least(4), "d = 64 over 16": at_least(4)}, controls=())
 def not_in_proportion(runs):
     found = [loops(runs, size) for size in FEW]
     return {"d = 16 over 4": found[1] / found[0], "d = 64 over 16": found[2] / found[1]}
@@ -98,7 +100,7 @@ def not_in_proportion(runs):
 @figure.claim("c11_loops_grow_with_the_digits", paper="O(log 1/ε) loops", where="Thm. 8.16, informal",
     says="at n = 64, d = 4 the loops are linear in log(1/eps), eps = 1e-2 to 1e-6 (R^2), and twice as many digits take "
     "twice as many, within a fifth (ratio of those to 1e-6 and 1e-3)",
-    expect={"R²": at_least(0.98), "ratio": between(1.6, 2.4)}, controls=(), within=(-10, 10))  # fmt: skip
+    expect={"R²": at_least(0.98), "ratio": between(1.6, 2.4)}, controls=(), within=(-10, 10))
 def linear(runs):
     xs, ys = np.log(1 / np.array(LEVELS)), np.array([loops(runs, (4, 64), level) for level in LEVELS])
     return {"R²": float(np.corrcoef(xs, ys)[0, 1] ** 2), "ratio": float(ys[3] / ys[1])}
@@ -106,14 +108,14 @@ def linear(runs):
 
 @figure.claim("c11b_fewer_than_the_theorem_asks_for", paper="2κ log(1/ε) suffice", kind="identity",
     says="every prompt needs at most the 2 kappa log(1/eps) of theorem 8.16, rounded up (largest ratio)",
-    expect=at_most(1))  # fmt: skip
+    expect=at_most(1))
 def within_theory(runs):
     return max(runs.final("over_theory", dim=d, n_train=n) for d, n in MANY + FEW)
 
 
 @figure.claim("c11c_counts_agree", origin="ours", kind="identity", controls=("permuted_labels", "itself", "drifting"),
     says="counted in closed form and by running the transformer, the loops are the same (largest difference)",
-    expect=at_most(0))  # fmt: skip
+    expect=at_most(0))
 def agree(runs):
     return max(runs.final("miscounted", dim=d, n_train=n) for d, n in MANY + FEW)
 
@@ -125,7 +127,7 @@ def panels(runs, axes):
         rows = [runs.finals("loops_needed/0.001", dim=d, n_train=n) for d, n in sizes]
         band(left, rows, [d for d, _ in sizes], color=colour, marker="o", markersize=3.5, label=name)
     left.set(xscale="log", yscale="log", xlabel="coordinates d", ylabel="loops to 10⁻³", xticks=[4, 16, 64, 128],
-        xticklabels=[4, 16, 64, 128])  # fmt: skip
+        xticklabels=[4, 16, 64, 128])
     left.minorticks_off()
     left.legend()
     rows = [runs.finals(f"loops_needed/{level:g}", dim=4, n_train=64) for level in LEVELS]

@@ -11,6 +11,7 @@ from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
     Field,
+    Recorder,
     above,
     at_least,
     band,
@@ -38,18 +39,18 @@ class StepConfig(CheckedConfig):
 PRESET = StepConfig(loops=30)
 
 figure = Experiment(
-    name="looped_transformer/step_size", figure="Sec. 8.3, step size",
+    name="looped_transformer/step_size", trains=False, figures=("Sec. 8.3",), part="step size",
     title="Error after 30 loops against the step size",
-    caption="Means over prompts and seeds, and their range over seeds; n = 32, d = 4, T = 30.",
-    laptop=PRESET, paper=PRESET.but(prompts=10_000),
+    caption="Means over prompts and seeds, and their range over seeds; n = 32, d = 4, T = 30.", laptop=PRESET,
+    paper=PRESET.but(prompts=10_000),
     grid={("rule", "step_factor"): [*[("of_largest", c) for c in FACTORS], ("best", 1.0)], "seed": [0, 1, 2]},
     sweep_axes={"step_factor": uniform(0.1, 1.99), "n_train": choice(16, 32, 64), "loops": randint(10, 40)},
     metric="log10_error", minutes=0.1, small={"prompts": 20, "loops": 10},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: StepConfig, recorder: Recorder) -> None:
     def found(net, Z, theta):
         X, _, _, alpha = parts(Z)
         mu, L = measures.curvature(X)
@@ -81,7 +82,7 @@ def error(runs, factor=1.0, rule="of_largest"):
 
 @figure.claim("s1_the_paper_s_step_is_not_the_best", origin="ours", controls=("permuted_labels",),
     says="30 loops with 2/(mu + L) lead to a lower mean log10 error than with 1/L (difference), and than with every "
-    "other of the factors (least difference)", expect={"over 1/L": at_least(2), "over all": above(0)})  # fmt: skip
+    "other of the factors (least difference)", expect={"over 1/L": at_least(2), "over all": above(0)})
 def best(runs):
     there = error(runs, rule="best")
     return {
@@ -92,7 +93,7 @@ def best(runs):
 
 @figure.claim("s2_the_edge_of_stability", origin="ours", kind="identity", controls=("permuted_labels",),
     says="with 1.9/L the error falls, with 2.1/L it grows (mean log10 error after 30 loops)",
-    expect={"1.9": below(0), "2.1": above(0)})  # fmt: skip
+    expect={"1.9": below(0), "2.1": above(0)})
 def edge(runs):
     return {"1.9": error(runs, 1.9), "2.1": error(runs, 2.1)}
 
@@ -100,7 +101,7 @@ def edge(runs):
 @figure.claim("s3_rates_are_those_of_the_slowest_mode", origin="ours", kind="identity",
     controls=("permuted_labels",),
     says="the tail's mean slope is the mean of 2 log max_i |1 - eta lambda_i|, for 1/L and 2/(mu + L) (ratios)",
-    expect={"1/L": between(0.95, 1.05), "2/(μ+L)": between(0.95, 1.05)})  # fmt: skip
+    expect={"1/L": between(0.95, 1.05), "2/(μ+L)": between(0.95, 1.05)})
 def rates(runs):
     plain = runs.where(step_factor=1.0)
     some = {"1/L": plain.where(rule="of_largest"), "2/(μ+L)": plain.where(rule="best")}
@@ -118,7 +119,7 @@ def panels(runs, axes):
     left.set(xlabel="c = η L", ylabel="mean log$_{10}$ $e_T$", ylim=(None, 8))
     left.legend(loc="upper left")
     shown = [("of_largest", 0.5, "0.5/L"), ("of_largest", 1.0, "1/L"), ("of_largest", 1.9, "1.9/L"),
-        ("of_largest", 2.1, "2.1/L"), ("best", 1.0, "2/(μ + L)")]  # fmt: skip
+        ("of_largest", 2.1, "2.1/L"), ("best", 1.0, "2/(μ + L)")]
     for (rule, c, name), colour in zip(shown, CATEGORIES, strict=False):
         band(right, runs.curves("log10_error", rule=rule, step_factor=c), color=colour, label=name)
     right.set(xlabel="loops t", ylabel="mean log$_{10}$ $e_t$")

@@ -21,6 +21,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     choice,
@@ -50,20 +51,20 @@ GAMMAS = [1 / 64, 1 / 8, 0.25, 0.4, 0.45, 0.5, 0.6, 1.0]
 LAPTOP = ReversalConfig(dim=256, width=256)
 
 figure = Experiment(
-    name="neural_feature_ansatz/alignment_reversal", figure="Fig. 3",
+    name="neural_feature_ansatz/alignment_reversal", trains=False, figures=("Fig. 3",),
     title="Predicted and observed derivative alignment on the alignment-reversing data",
     caption="Mean and range over data seeds. The drop at small balance comes from inverted null directions and the "
-    "label offset, so it depends on the floor under the singular values.",
-    laptop=LAPTOP, paper=LAPTOP.but(dim=1024, width=1024), grid={"balance": GAMMAS, "seed": [0, 1, 2, 3]},
+    "label offset, so it depends on the floor under the singular values.", laptop=LAPTOP,
+    paper=LAPTOP.but(dim=1024, width=1024), grid={"balance": GAMMAS, "seed": [0, 1, 2, 3]},
     paper_grid={"balance": GAMMAS, "seed": list(range(10))},
     sweep_axes={"balance": choice(*GAMMAS), "width": choice(64, 128, 256, 512), "s_floor": loguniform(1e-11, 1e-1)},
     metric="derivative_correlation/observed", mode="max", minutes=0.3,
     small={"dim": 64, "width": 16, "networks": 2, "seed": [0, 1, 2]},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: ReversalConfig, recorder: Recorder) -> None:
     task = data.AlignmentReversing(config.dim, config.balance, s_floor=config.s_floor, seed=config.streams.data)
     net, *others = (
         nets.quadratic(config.dim, config.width, seed=config.network_seed + i) for i in range(config.networks + 1)
@@ -90,7 +91,7 @@ def kernel(net):
 
 
 @figure.cost
-def cost(config):
+def cost(config: ReversalConfig):
     each = 2.0 * config.dim**2 * (config.width + 3 * config.dim)
     flops = (config.networks + 1) * each + 30.0 * config.dim**3
     return Cost(config.width * (config.dim + 1), flops, 8.0 * 14 * config.dim**2)
@@ -104,7 +105,7 @@ def compared(runs, source="seeds"):
 
 @figure.claim("c11_prediction_matches",
     says="prediction and observation differ little at every balance (largest distance)", paper="closely match",
-    expect={"r averaged over networks": at_most(0.06), "r of the network": at_most(0.02)})  # fmt: skip
+    expect={"r averaged over networks": at_most(0.06), "r of the network": at_most(0.02)})
 def prediction(runs):
     named = {"r averaged over networks": "seeds", "r of the network": "own"}
     return {name: max(abs(o - p) for o, p in compared(runs, source)) for name, source in named.items()}
@@ -112,7 +113,7 @@ def prediction(runs):
 
 @figure.claim("c11b_prediction_beats_a_constant", origin="ours", expect=at_most(0.5),
     says="the prediction from the network's own r is nearer to what is observed than the best constant, over balances "
-    "(largest distance, ratio)")  # fmt: skip
+    "(largest distance, ratio)")
 def beats_a_constant(runs):
     observed = [o for o, _ in compared(runs)]
     return max(abs(o - p) for o, p in compared(runs, "own")) / ((max(observed) - min(observed)) / 2)
@@ -120,7 +121,7 @@ def beats_a_constant(runs):
 
 @figure.claim("c11c_moments_matter", origin="ours", expect=at_most(0.5),
     says="the prediction from the network's own r is nearer than that from its limit at infinite width (largest "
-    "distances, ratio)")  # fmt: skip
+    "distances, ratio)")
 def moments_matter(runs):
     own, limit = (max(abs(o - p) for o, p in compared(runs, source)) for source in ("own", "theory"))
     return own / limit
@@ -129,7 +130,7 @@ def moments_matter(runs):
 @figure.claim("c12_alignment_falls_with_balance",
     says="the fewer samples in the first group, the lower the observed alignment", paper="curve, no number",
     expect={"high minus low balance": at_least(0.05), "Spearman": at_least(0.9)},
-    within=(-1, 1))  # fmt: skip
+    within=(-1, 1))
 def falls(runs):
     observed = dict(zip(GAMMAS, (o for o, _ in compared(runs)), strict=True))
     low = [v for g, v in observed.items() if g <= 0.25]

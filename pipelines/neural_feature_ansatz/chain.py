@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Field, TrainedConfig, data, fit, learners, measures, nets, probes
 
-ANY_LABELS = "the text speaks of gradient descent, whatever the labels: permuted ones are fitted and align weights too"
-
 
 class ChainConfig(TrainedConfig):
     precision: Literal["64-true", "32-true", "bf16-mixed"] = Field("64-true", description="Lightning precision")
@@ -40,7 +38,7 @@ def train(config: ChainConfig, recorder: Any, quantities: list[str]) -> "tuple[n
     task = data.ChainMonomials(
         config.n_train, config.n_test, config.dim, config.rank,
         decay=config.decay, seed=config.streams.data, dtype=config.dtype,
-    )  # fmt: skip
+    )
     deeper = [config.other_scale] * (config.hidden - 1)
     scales = [config.init_scale, *deeper, config.other_scale * config.readout_factor**2]
     net = nets.mlp(

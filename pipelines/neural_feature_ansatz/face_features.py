@@ -9,7 +9,7 @@ ordering, but not the same numbers. The digit and the number of epochs were chos
 digits, with more steps, loses the effect.
 """
 
-from featurelab.pipelines import Experiment, Field, at_least, fit, heatmap, learners, measures, probes, torch
+from featurelab.pipelines import Experiment, Field, Recorder, at_least, fit, heatmap, learners, measures, probes, torch
 from featurelab.pipelines.neural_feature_ansatz import images
 
 
@@ -20,18 +20,18 @@ class FaceConfig(images.ImageConfig):
 LAPTOP = FaceConfig(dataset="digits", n_train=348, width=128, init_scale=0.02, lr=1e-4, epochs=200, batch_size=64)
 
 figure = Experiment(
-    name="neural_feature_ansatz/face_features", figure="Fig. 13",
+    name="neural_feature_ansatz/face_features", figures=("Fig. 13",),
     title="Diagonals of NFM, AGOP and the AGOP with a random tangent covariance",
     caption="One seed; Pearson correlations are means over seeds, that of the random kernel over ten draws too.",
     laptop=LAPTOP, paper=LAPTOP.but(dataset="celeba", n_train=7500, epochs=500), grid={"seed": [0, 1, 2]},
     sweep_axes=images.SWEEP_AXES, metric="diagonal_pearson/agop", mode="max", minutes=0.3,
     small={"n_train": 20, "width": 8, "epochs": 2, "batch_size": 10, "measure_every": 1}, needs=("celeba",),
     stand_in="digit 8 against other digits (scikit-learn, 8x8) for glasses on CelebA: same code path, other numbers",
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: FaceConfig, recorder: Recorder) -> None:
     batches = {"batch_size": config.batch_size, "order_seed": config.streams.order}
     task = images.pictures(config, "one_vs_rest", **batches)
     net = images.network(config, task, [config.init_scale, *[1.0] * config.hidden])
@@ -57,14 +57,14 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: FaceConfig):
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return images.image_cost(config, outputs=1, steps=steps, batch_size=config.batch_size)
 
 
 @figure.claim("c33_random_kernel_obscures",
     says="the diagonals of NFM and AGOP correlate, and more than with a random kernel (difference)",
-    paper="0.91 against 0.04", expect={"Pearson": at_least(0.85), "difference": at_least(0.25)})  # fmt: skip
+    paper="0.91 against 0.04", expect={"Pearson": at_least(0.85), "difference": at_least(0.25)})
 def diagonals(runs):
     own, control = runs.final("diagonal_pearson/agop"), runs.final("diagonal_pearson/random_kernel")
     return {"Pearson": own, "difference": own - control}

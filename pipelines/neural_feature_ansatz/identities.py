@@ -21,6 +21,7 @@ from featurelab.pipelines import (
     Config,
     Experiment,
     Field,
+    Recorder,
     at_most,
     choice,
     data,
@@ -50,17 +51,17 @@ PROJECTOR = ["is_projector", "projector"]
 PRESET = IdentityConfig()
 
 figure = Experiment(
-    name="neural_feature_ansatz/identities", figure="Props. 3, 5, 6, 12",
+    name="neural_feature_ansatz/identities", trains=False, figures=("Prop. 3", "Prop. 5", "Prop. 6", "Prop. 12"),
     title="Identities behind the ansatz, and a corrected one",
     caption="Relative errors. Left: exact identities. Right: Prop. 12, printed and corrected, against Monte Carlo.",
     laptop=PRESET, paper=PRESET, grid={"seed": [0, 1, 2]},
     sweep_axes={"width": choice(8, 16, 24, 64), "init_scale": loguniform(1e-3, 10.0)}, metric="identity_error/agop",
     minutes=0.3, small={"n_train": 12, "dim": 6, "width": 4, "monte_carlo": 100},
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: IdentityConfig, recorder: Recorder) -> None:
     task = data.ChainMonomials(config.n_train, 1, config.dim, 5, seed=config.streams.data)
     net = nets.mlp(config.dim, config.width, 2, init_scale=config.init_scale, seed=config.streams.init)
 
@@ -144,7 +145,7 @@ def written_out(h, others):
     return J
 
 
-def projector(config, x, y, groups=4):
+def projector(config: IdentityConfig, x, y, groups=4):
     """Section 3.1 of a network whose PTK is a multiple of a projector, and K not of the identity.
 
     Each group of samples lies on an axis of its own and reaches two units alone, whose readout weights are (cos, sin)
@@ -164,7 +165,7 @@ def projector(config, x, y, groups=4):
     return {"is_projector": relative(P @ P, P), "projector": abs(measures.nfa(Wdot, J.T @ J).item() - 1)}
 
 
-def quadratic_mean(config, x):
+def quadratic_mean(config: IdentityConfig, x):
     """Relative errors of Proposition 12 on E[PTK] and E[PTK^2], the latter as printed and corrected."""
     k, n = 10, len(x)
     chance = torch.Generator().manual_seed(config.streams.order)
@@ -190,13 +191,13 @@ def relative(found, expected):
 
 
 @figure.cost
-def cost(config):
+def cost(config: IdentityConfig):
     sizes = {"dim": config.dim, "width": config.width, "hidden": 2, "outputs": 1, "n_train": config.n_train}
     return mlp_cost(**sizes, steps=1, measures=10)
 
 
 @figure.claim("c35_identities_hold", says="every exact identity holds to rounding (largest relative error)",
-    paper="exact", where="Section 3, Props. 3 and 6", kind="identity", expect=at_most(1e-10))  # fmt: skip
+    paper="exact", where="Section 3, Props. 3 and 6", kind="identity", expect=at_most(1e-10))
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
@@ -204,33 +205,32 @@ def identities(runs):
 @figure.claim("prop5_centred_dynamics",
     says="at the start of gradient flow V'V, V'KV and their slopes vanish, and their second derivatives are "
     "2 Wdot'Wdot and 2 Wdot'K Wdot (largest relative error)",
-    paper="exact", where="Prop. 5", kind="identity", expect=at_most(1e-10))  # fmt: skip
+    paper="exact", where="Prop. 5", kind="identity", expect=at_most(1e-10))
 def centred_dynamics(runs):
     return max(runs.final(f"identity_error/{name}") for name in DYNAMICS)
 
 
 @figure.claim("projector_correlates_perfectly",
     says="where the PTK is a multiple of a projector, Wdot'Wdot and Wdot'K Wdot correlate perfectly (error of both)",
-    paper="perfectly correlated", where="Section 3.1", kind="identity", expect=at_most(1e-10))  # fmt: skip
+    paper="perfectly correlated", where="Section 3.1", kind="identity", expect=at_most(1e-10))
 def projected(runs):
     return max(runs.final(f"identity_error/{name}") for name in PROJECTOR)
 
 
 @figure.claim("prop12_mean", says="E[PTK] = XX' for the quadratic network (relative error of 40,000 draws)",
-    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.03))  # fmt: skip
+    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.03))
 def mean(runs):
     return runs.final("identity_error/mean_ptk")
 
 
 @figure.claim("prop12_square_printed", says="E[PTK^2] = 3 (tr(X'X) XX' + 2 (XX')^2), as printed (relative error)",
-    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.1),
-    fails="the printed form leaves out the products of different units and a factor 1/k")  # fmt: skip
+    paper="exact", where="Prop. 12", kind="identity", expect=at_most(0.1))
 def printed(runs):
     return runs.final("identity_error/mean_ptk_squared_printed")
 
 
 @figure.claim("prop12_square_corrected", says="E[PTK^2] = (3/k) tr(X'X) XX' + (1 + 5/k) (XX')^2 (relative error)",
-    origin="corrected", where="Prop. 12", kind="identity", expect=at_most(0.1))  # fmt: skip
+    origin="corrected", where="Prop. 12", kind="identity", expect=at_most(0.1))
 def corrected(runs):
     return runs.final("identity_error/mean_ptk_squared_corrected")
 

@@ -41,7 +41,7 @@ def image_cost(config: ImageConfig, *, outputs: int, steps: int, batch_size: int
         dim=DIMS[config.dataset], width=config.width, hidden=config.hidden, outputs=outputs, n_train=config.n_train,
         batch_size=batch_size, steps=steps, measures=config.epochs // config.measure_every, bytes_a_number=4,
         data=() if config.dataset == "digits" else (config.dataset,),
-    )  # fmt: skip
+    )
 
 
 def first_layer(net: Any, task: "data.TensorData") -> "measures.TangentCovariance":

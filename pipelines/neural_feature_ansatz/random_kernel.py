@@ -5,28 +5,22 @@ first layer's NFM F = W'W resembles the AGOP G = W'KW. Replace K by a matrix Q w
 eigenvectors, and much of the resemblance is gone, although the weights are the same.
 """
 
-from featurelab.pipelines import at_least, between, heatmap, measures, torch
-from featurelab.pipelines.neural_feature_ansatz.chain import ANY_LABELS, ChainConfig, keep_features, train
+from featurelab.pipelines import Recorder, at_least, between, heatmap, measures, torch
+from featurelab.pipelines.neural_feature_ansatz.chain import ChainConfig, keep_features, train
 from featurelab.pipelines.neural_feature_ansatz.init_scale import isotropic
 
 PRESET = ChainConfig(n_train=384, dim=32, width=128, init_scale=0.01, lr=0.05, steps=800, measure_every=20)
 
 figure = isotropic.variant(
-    "random_kernel",
-    figure="Fig. 1",
-    title="NFM, AGOP and the AGOP with a random tangent covariance",
+    "random_kernel", figures=("Fig. 1",), title="NFM, AGOP and the AGOP with a random tangent covariance",
     caption="First layer after training. Q has the eigenvalues of K and Haar-random eigenvectors; its score is the "
-    "mean of ten draws.",
-    laptop=PRESET,
-    paper=PRESET.but(measure_every=5),
-    grid={"seed": [0, 1, 2, 3, 4]},
-    minutes=0.3,
+    "mean of ten draws.", laptop=PRESET, paper=PRESET.but(measure_every=5), grid={"seed": [0, 1, 2, 3, 4]}, minutes=0.3,
     headline=True,
 )
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: ChainConfig, recorder: Recorder) -> None:
     net, task = train(config, recorder, ["nfa"])
     keep_features(config, recorder, net, task)
     first = measures.tangent_covariance(net, task.train[0], layers=["0"])["0"]
@@ -43,33 +37,32 @@ def run(config, recorder):
 
 
 @figure.claim("c1_nfm_tracks_agop", says="the first layer's NFM and AGOP are nearly proportional after training",
-    paper=0.93, within=(-1, 1), expect=between(0.86, 0.97))  # fmt: skip
+    paper=0.93, within=(-1, 1), expect=between(0.86, 0.97))
 def nfm_tracks_agop(runs):
     return runs.final("nfa/0")
 
 
 @figure.claim("c2_random_kernel_does_not", says="with a random K of the same spectrum the correlation falls",
-    paper=0.53, within=(-1, 1), expect=between(0.43, 0.63),
-    unspecific="a null level, in which K's directions are random: it is that of initial weights")  # fmt: skip
+    paper=0.53, within=(-1, 1), expect=between(0.43, 0.63))
 def random_kernel(runs):
     return runs.final("nfa_random_kernel/0")
 
 
 @figure.claim("c3_gap_to_random_kernel", says="the correlation exceeds that with a random K of the same spectrum",
-    paper=0.40, expect=at_least(0.25), unspecific=ANY_LABELS)  # fmt: skip
+    paper=0.40, expect=at_least(0.25))
 def gap(runs):
     return runs.final("nfa/0") - runs.final("nfa_random_kernel/0")
 
 
 @figure.claim("c4_kernel_far_from_identity",
     says="K is far from the identity: its eigenvalues' standard deviation is several times their mean", paper=5.9,
-    where="Section 3", expect=between(4.9, 6.9), unspecific=ANY_LABELS)  # fmt: skip
+    where="Section 3", expect=between(4.9, 6.9))
 def dispersion(runs):
     return runs.final("ptk_dispersion/0")
 
 
 @figure.claim("c5_features_show_the_target", says="NFM and AGOP resemble the target's expected gradient outer product",
-    paper="heat maps, no number", within=(-1, 1), expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)})  # fmt: skip
+    paper="heat maps, no number", within=(-1, 1), expect={"NFM": at_least(0.75), "AGOP": at_least(0.8)})
 def target(runs):
     return {"NFM": runs.final("feature_quality/nfm"), "AGOP": runs.final("feature_quality/agop")}
 

@@ -13,6 +13,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     TrainedConfig,
     above,
     at_least,
@@ -42,17 +43,17 @@ class SupportConfig(Config):
 
 
 supports = Experiment(
-    name="nuclear_norm_dg/bounded_rank", figure="Lemma 6.2", title="The best features where few may be used",
+    name="nuclear_norm_dg/bounded_rank", trains=False, figures=("Lemma 6.2",),
+    title="The best features where few may be used",
     caption="One dot a set of two features; colours say how many of them are invariant.", laptop=SupportConfig(),
     paper=SupportConfig(), grid={"strength": [0.001, 0.1], "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-4, 1.0), "rank": choice(1, 2, 3, 4), "gamma": choice(0.1, 0.2, 0.4),
-        "dim": choice(6, 8, 10)},
-    metric="margin", mode="max", minutes=0.1, small={"n_train": 200},
-)  # fmt: skip
+        "dim": choice(6, 8, 10)}, metric="margin", mode="max", minutes=0.1, small={"n_train": 200},
+)
 
 
 @supports.trial
-def run(config, recorder):
+def run(config, recorder: Recorder) -> None:
     z = data.environmental_features(config.n_train, config.dim, config.invariant, config.gamma, config.streams.data)
     found = measures.best_supports(z, config.rank, config.strength)
     objective = np.array([value for value, _ in found])
@@ -69,7 +70,7 @@ def cost(config):
 
 @supports.claim("lem62_best_support_is_invariant", where="Lemma 6.2", paper="the optimum has invariant features alone",
     says="every set of features with one that is not invariant is worse than every set without (least difference)",
-    expect=above(0))  # fmt: skip
+    expect=above(0))
 def invariant_best(runs):
     return min(runs.final("margin", strength=strength) for strength in runs.values("strength"))
 
@@ -107,20 +108,19 @@ class WeightsConfig(TrainedConfig):
 
 
 trained = Experiment(
-    name="nuclear_norm_dg/bounded_rank_trained", figure="Prop. 6.3, by the method",
+    name="nuclear_norm_dg/bounded_rank_trained", figures=("Prop. 6.3",), part="by the method",
     title="The nuclear norm on the data of the theory",
-    caption="Features w_j x_j and their sum. Means over seeds and their range; dotted: chance.",
-    laptop=WeightsConfig(), paper=WeightsConfig(n_train=20_000), minutes=0.5,
+    caption="Features w_j x_j and their sum. Means over seeds and their range; dotted: chance.", laptop=WeightsConfig(),
+    paper=WeightsConfig(n_train=20_000), minutes=0.5,
     grid={"penalty": list(PENALTIES), "strength": [0.03, 0.1, 0.2, 0.3], "seed": [0, 1, 2]},
     sweep_axes={"strength": loguniform(1e-3, 1.0), "lr": loguniform(1e-2, 1.0), "weight_decay": loguniform(1e-6, 1e-1),
-        "gamma": choice(0.2, 0.3, 0.4), "dim": choice(40, 60, 120)},
-    metric="accuracy/ood", mode="max",
+        "gamma": choice(0.2, 0.3, 0.4), "dim": choice(40, 60, 120)}, metric="accuracy/ood", mode="max",
     small={"n_train": 40, "n_test": 20, "dim": 12, "invariant": 4, "steps": 6, "measure_every": 3},
-)  # fmt: skip
+)
 
 
 @trained.trial
-def fit_weights(config, recorder):
+def fit_weights(config, recorder: Recorder) -> None:
     law = (config.dim, config.invariant)
     parts = {}
     for name, gamma in (("train", config.gamma), ("id", config.gamma), ("ood", -config.gamma)):
@@ -135,7 +135,7 @@ def fit_weights(config, recorder):
         strength=0.0 if l2 else config.strength, scaling=config.scaling, loss="logistic",
         optimizer=learners.gd(config.lr, config.weight_decay + config.strength * l2),
         steps_per_batch=config.measure_every,
-    )  # fmt: skip
+    )
     shown = {name: (x.to(task.train[0]), y.to(task.train[0])) for name, (x, y) in parts.items() if name != "train"}
     watching = probes.LossProbe({"train": task.train, **shown}, config.measure_every)
     fit(learner, task, config, recorder, steps=config.steps, probes=[watching])
@@ -158,16 +158,14 @@ def best(runs, penalty):
 
 @trained.claim("prop63_nuclear_norm_is_right_out_of_domain", where="Prop. 6.3", paper="accuracy 1 with bounded rank",
     says="with the nuclear norm accuracy out of domain is 1 at the best strength that keeps 0.9 in domain",
-    within=(0, 1), expect=at_least(0.99))  # fmt: skip
+    within=(0, 1), expect=at_least(0.99))
 def nuclear_right(runs):
     return best(runs, "nuclear")
 
 
 @trained.claim("prop63_others_are_not", origin="ours",
     says="and higher than with the Frobenius norm of the features, or an l2 penalty, at their best (differences)",
-    expect={"over the Frobenius norm": at_least(0.2), "over l2": at_least(0.2)},
-    unspecific="all weights start alike and positive: what a penalty leaves of them is right in domain whatever the "
-    "labels, and out of domain by chance")  # fmt: skip
+    expect={"over the Frobenius norm": at_least(0.2), "over l2": at_least(0.2)})
 def others(runs):
     ours = best(runs, "nuclear")
     return {"over the Frobenius norm": ours - best(runs, "frobenius"), "over l2": ours - best(runs, "l2")}

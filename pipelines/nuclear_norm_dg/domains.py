@@ -54,7 +54,7 @@ def train(config: DomainConfig, recorder: Any) -> None:
     task = data.coloured_digits(
         known, held_out, n_test=config.n_test, amplitude=config.colour, noise=config.noise,
         batch_size=config.batch_size, order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
-    )  # fmt: skip
+    )
     net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)
     # the input of the head is taken after its activation
     penalty = learners.domain_covariances(3) if config.penalty == "coral" else learners.PENALTIES.get(config.penalty)
@@ -63,7 +63,7 @@ def train(config: DomainConfig, recorder: Any) -> None:
         strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
         change=learners.mixed(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
-    )  # fmt: skip
+    )
     average = [learners.DenseAverage(task.validation, every=config.average_every)] * (config.algorithm == "swad")
     parts = {"id": task.validation, "ood": task.test}
     watching = probes.LossProbe(parts, config.measure_every, loss="cross_entropy")
@@ -85,4 +85,4 @@ def cost(config: DomainConfig) -> Cost:
     return mlp_cost(
         dim=74, width=2 * config.width, hidden=2, outputs=10, n_train=1347, steps=config.steps,
         batch_size=3 * config.batch_size, bytes_a_number=4,
-    )  # fmt: skip
+    )

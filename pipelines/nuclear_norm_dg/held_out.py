@@ -103,11 +103,11 @@ def train(config: PicturesConfig, recorder: Any) -> None:
         strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
         change=learners.mixed(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
-    )  # fmt: skip
+    )
     average = learners.DenseAverage(
         (torch.empty(0), torch.empty(0)), every=config.average_every,
         loss_name=lambda forward, batch: scores(forward, task, "validation", batch[0].device)["loss"],
-    )  # fmt: skip
+    )
 
     def watched(module, _):
         return evaluated(module.net, task)
@@ -116,7 +116,7 @@ def train(config: PicturesConfig, recorder: Any) -> None:
     fit(
         learner, task, config, recorder, steps=config.steps,
         probes=[*[average] * (config.algorithm == "swad"), watching],
-    )  # fmt: skip
+    )
     if not watching.history:
         return  # of several workers the first one measures
     if config.algorithm == "swad":
@@ -131,7 +131,7 @@ def train(config: PicturesConfig, recorder: Any) -> None:
     recorder.log(values | ({"stable_rank": rank} if rank == rank else {}), step=config.steps)
 
 
-def pictures(config) -> Any:
+def pictures(config: PicturesConfig) -> Any:
     if config.dataset == "digits":
         names, tied = BENCHMARKS["digits"].domains, config.control != "no_spurious"
         agreements = {name: float(name) * tied for name in names}
@@ -143,10 +143,10 @@ def pictures(config) -> Any:
         found, names[config.held_out], share=config.share, batch_size=config.batch_size,
         augment=data.crop_and_jitter() if config.augment == "domainbed" else None,
         seed=config.streams.data, order_seed=config.streams.order, dtype=config.dtype, name=config.dataset,
-    )  # fmt: skip
+    )
 
 
-def network(config) -> Any:
+def network(config: PicturesConfig) -> Any:
     classes = BENCHMARKS[config.dataset].classes
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "resnet50":
@@ -188,7 +188,7 @@ def features(net, task, most=2000, chunk=256):
         return torch.cat([net.features(task.inputs(x.to(device))) for x in shown])
 
 
-def cost(config) -> Cost:
+def cost(config: PicturesConfig) -> Cost:
     """Forward and backward passes of training, and forward passes over validation and test at each measurement."""
     if config.net == "resnet50":
         parameters, products, maps = 25_557_032, 4.1e9 * (config.edge / 224) ** 2, 11e6 * (config.edge / 224) ** 2

@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     at_least,
     at_most,
     below,
@@ -42,7 +43,7 @@ class InfiniteConfig(Config):
 
 PRESET = InfiniteConfig()
 figure = Experiment(
-    name="nuclear_norm_dg/infinite_data", figure="Lemma 6.1, Prop. 6.3",
+    name="nuclear_norm_dg/infinite_data", trains=False, figures=("Lemma 6.1", "Prop. 6.3"),
     title="An l2 penalty keeps features that fail out of domain",
     caption="Weights of the invariant features and of the others; means over seeds. Dashed: bounds of the text.",
     laptop=PRESET, paper=PRESET.but(n_train=200_000),
@@ -50,17 +51,18 @@ figure = Experiment(
     sweep_axes={"strength": loguniform(1e-3, 10.0), "gamma": choice(0.35, 0.4, 0.45), "dim": choice(200, 400, 800)},
     metric="ratio", minutes=0.3, small={"n_train": 200, ("invariant", "dim", "gamma"): [(9, 30, 0.45), (16, 60, 0.35)],
         "strength": [0.1, 1.0]},
-)  # fmt: skip
+)
 in_full = figure.variant(
-    "infinite_data_in_full", figure="Lemma 6.1, all weights", title="All weights of one optimum, and the shared two",
+    "infinite_data_in_full", figures=("Lemma 6.1",), part="all weights",
+    title="All weights of one optimum, and the shared two",
     laptop=PRESET.but(invariant=16, dim=60, gamma=0.3, in_full=True),
     paper=PRESET.but(invariant=16, dim=60, gamma=0.3, in_full=True, n_train=200_000), grid={"seed": [0, 1, 2]},
     small={"n_train": 200, "dim": 30}, minutes=0.2,
-)  # fmt: skip
+)
 
 
 @figure.trial
-def run(config, recorder):
+def run(config: InfiniteConfig, recorder: Recorder) -> None:
     r, d = config.invariant, config.dim
     counts = torch.tensor([r, d - r], dtype=torch.float64)
     features = [
@@ -80,7 +82,7 @@ def run(config, recorder):
 
 
 @figure.cost
-def cost(config):
+def cost(config: InfiniteConfig):
     numbers = config.n_train * (config.dim if config.in_full else 500 * config.dim / config.n_train)
     return Cost(config.dim, 2e2 * config.n_train * config.dim, 16.0 * numbers)
 
@@ -94,7 +96,7 @@ def settings(runs):
 
 @figure.claim("lem61_order", where="Lemma 6.1", paper="0 < β < α < 1/√r",
     says="at the optimum 0 < beta < alpha < 1/sqrt(r), for every strength (largest alpha sqrt(r), range of beta/alpha)",
-    expect={"α√r": below(1), "least β/α": at_least(0.01), "greatest β/α": below(1)})  # fmt: skip
+    expect={"α√r": below(1), "least β/α": at_least(0.01), "greatest β/α": below(1)})
 def order(runs):
     found = [(one.final("alpha"), one.final("beta"), r) for r, _, _, one in settings(runs)]
     shares = [beta / alpha for alpha, beta, _ in found]
@@ -103,28 +105,28 @@ def order(runs):
 
 @figure.claim("lem61_ratio", where="Lemma 6.1", paper="α/β < 3/(4γ)",
     says="the bound on the ratio of the weights holds (largest of alpha/beta over 3/(4 gamma))", expect=below(1)
-)  # fmt: skip
+)
 def ratio_bound(runs):
     return max(one.final("ratio") * 4 * gamma / 3 for _, _, gamma, one in settings(runs))
 
 
 @figure.claim("lem61_ratio_sharp", origin="ours", where="Lemma 6.1",
     says="the ratio is that of the features' means: 2 gamma alpha/beta is 1 within 3% (greatest distance)",
-    expect=at_most(0.03))  # fmt: skip
+    expect=at_most(0.03))
 def ratio_sharp(runs):
     return max(abs(2 * gamma * one.final("ratio") - 1) for _, _, gamma, one in settings(runs))
 
 
 @figure.claim("prop63_worse_than_chance", where="Prop. 6.3", paper="OOD accuracy at most exp(-r/10)",
     says="with an l2 penalty accuracy out of domain is at most exp(-r/10) (largest ln of accuracy over -r/10)",
-    expect=at_least(1))  # fmt: skip
+    expect=at_least(1))
 def far_below_chance(runs):
     return min(one.final("log_accuracy_ood") / (-r / 10) for r, _, _, one in settings(runs))
 
 
 @in_full.claim("lem61_shared_weights", where="Lemma 6.1", paper="all invariant features share alpha, all others beta",
     says="all d weights found at once are the shared two (relative distance of means, largest relative spread)",
-    expect={"α": at_most(0.02), "β": at_most(0.02), "spread": at_most(0.05)})  # fmt: skip
+    expect={"α": at_most(0.02), "β": at_most(0.02), "spread": at_most(0.05)})
 def shared(runs):
     apart = {
         sign: abs(runs.final(f"{name}_mean") / runs.final(name) - 1) for name, sign in (("alpha", "α"), ("beta", "β"))

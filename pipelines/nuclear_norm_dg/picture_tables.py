@@ -7,7 +7,7 @@ from featurelab.pipelines.nuclear_norm_dg.printed import TABLES, WITH_AND_WITHOU
 ROWS = WITH_AND_WITHOUT | {("erm", "frobenius"): "ERM-Frobenius"}
 PRINTED = {"vlcs": "E.1", "pacs": "E.2", "office_home": "E.3", "terra_incognita": "E.4", "domain_net": "E.5"}
 COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_incognita": "TerraInc",
-    "domain_net": "DomainNet"}  # fmt: skip
+    "domain_net": "DomainNet"}
 
 
 def chosen(runs, metric, algorithm, penalty):
@@ -41,7 +41,7 @@ def layout(runs):
     places = runs.values("held_out")
     names = [COLUMNS[dataset] for dataset in datasets] if several else [
         BENCHMARKS[datasets[0]].domains[place] for place in places
-    ]  # fmt: skip
+    ]
     return [*names, "avg"], rows
 
 

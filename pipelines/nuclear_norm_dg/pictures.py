@@ -22,7 +22,7 @@ from featurelab.pipelines.nuclear_norm_dg.printed import ALGORITHMS, TABLES
 LAPTOP = PicturesConfig(edge=8, width=32, lr=3e-3, strength=0.3, steps=300, measure_every=50, average_every=20)
 PAPER = PicturesConfig(
     dataset="pacs", edge=224, augment="domainbed", net="resnet50", width=2048, lr=5e-5, steps=5000, measure_every=300,
-)  # fmt: skip
+)
 LENGTHS = {name: (15_000, 1000) if name == "domain_net" else (5000, 300) for name in PRINTED}
 # the share of the largest class in each domain of PACS: what a constant gets right
 CONSTANT = {"pacs": (449 / 2048, 457 / 2344, 432 / 1670, 816 / 3929)}
@@ -32,23 +32,23 @@ def papers(*datasets):
     """The trials of these sets in the paper."""
     cells = [(name, place, *LENGTHS[name]) for name in datasets for place in range(len(BENCHMARKS[name].domains))]
     return {("algorithm", "penalty"): list(ROWS), ("dataset", "held_out", "steps", "measure_every"): cells,
-        "draw": [0, 1], "seed": [0, 1, 2]}  # fmt: skip
+        "draw": [0, 1], "seed": [0, 1, 2]}
 
 
 figure = Experiment(
-    name="nuclear_norm_dg/pictures", figure="Tables 6.1, 6.2, Fig. 6.4 (pictures)",
+    name="nuclear_norm_dg/pictures", figures=("Table 6.1", "Table 6.2", "Fig. 6.4"), part="pictures",
     title="Algorithms on pictures, each domain held out",
     caption="Accuracy out of domain in percent, at the step with the best validation in domain: mean and standard "
     "error over seeds; below it, where there is one, the printed cell.", laptop=LAPTOP, paper=PAPER,
     grid={("algorithm", "penalty"): list(ROWS), "held_out": [0, 1, 2, 3], "seed": [0, 1, 2]},
     paper_grid=papers(*PRINTED),
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-5, 1e-2), "width": choice(32, 64, 128),
-        "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="selected_accuracy/ood", mode="max", minutes=3, needs=tuple(PRINTED),
+        "weight_decay": loguniform(1e-6, 1e-2)}, metric="selected_accuracy/ood", mode="max", minutes=3,
+    needs=tuple(PRINTED),
     stand_in="digits painted in colours and a small network in place of benchmarks and a pretrained ResNet-50",
     small={"steps": 6, "start_step": 2, "measure_every": 3, "average_every": 2, "width": 8, "batch_size": 4,
         "held_out": [3]},
-)  # fmt: skip
+)
 figure.trial(train)
 figure.cost(cost)
 
@@ -58,9 +58,9 @@ FEW = {("algorithm", "penalty"): [("erm", "none"), ("erm", "nuclear")]}
 def table_of(name, title):
     """The table of one set."""
     return figure.variant(
-        f"pictures_{name}", figure=f"Table {PRINTED[name]}", title=f"{title}, each domain held out",
-        needs=(name,), paper_grid=papers(name), reads=figure, small=dict(figure.small) | FEW,
-    )  # fmt: skip
+        f"pictures_{name}", figures=(f"Table {PRINTED[name]}",), title=f"{title}, each domain held out", needs=(name,),
+        paper_grid=papers(name), reads=figure, small=dict(figure.small) | FEW,
+    )
 
 
 vlcs = table_of("vlcs", "VLCS")
@@ -73,9 +73,10 @@ domain_net = table_of("domain_net", "DomainNet")
 SCRATCH = PAPER.but(net="small", edge=64, width=96, lr=1e-3, strength=0.03, steps=1200, measure_every=200)
 PAIR = {"seed": [0, 1, 2], "held_out": [0, 1, 2, 3], "penalty": ["none", "nuclear"]}
 from_scratch = figure.variant(
-    "pacs_from_scratch", figure="Table E.2, from scratch", title="PACS at 64 x 64 pixels, nothing pretrained",
-    paper=SCRATCH, grid=PAIR, paper_grid=PAIR, minutes=1, needs=("pacs",),
-)  # fmt: skip
+    "pacs_from_scratch", figures=("Table E.2",), part="from scratch",
+    title="PACS at 64 x 64 pixels, nothing pretrained", paper=SCRATCH, grid=PAIR, paper_grid=PAIR, minutes=1,
+    needs=("pacs",),
+)
 
 
 def gains(runs, metric="ood", algorithm="erm", over="none", dataset=None):
@@ -98,10 +99,7 @@ def benchmark(runs):
 
 @figure.claim("nu_improves", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain, on all five sets",
     says="with the nuclear norm accuracy out of domain is higher, averaged over held-out domains (least gain of a set)",
-    expect={name: above(0) for name in ALGORITHMS.values()},
-    undecided={"laptop": "gains of 0.011, 0.006 and 0.008 on digits over 6 seeds; only Mixup's is surely above 0"},
-    unspecific="the gain is as large where colours tell nothing, 0.009 to 0.011: it is not by leaving them out"
-)  # fmt: skip
+    expect={name: above(0) for name in ALGORITHMS.values()})
 def improves(runs):
     return {
         name: min(gains(runs, algorithm=algorithm, dataset=dataset).mean() for dataset in runs.values("dataset"))
@@ -111,15 +109,15 @@ def improves(runs):
 
 @vlcs.claim("nu_improves_here", where="Table 6.2, Fig. 6.4", paper="all of ERM, Mixup and SWAD gain", also=OTHERS,
     says="with the nuclear norm accuracy out of domain is higher, averaged over held-out domains (gains)",
-    expect={name: above(0) for name in ALGORITHMS.values()}, untested=ELSEWHERE)  # fmt: skip
+    expect={name: above(0) for name in ALGORITHMS.values()})
 def improves_here(runs):
     benchmark(runs)
     return improves(runs)
 
 
 @vlcs.claim("near_the_printed", paper="the average of the table", also=OTHERS,
-    says="averages over held-out domains are those printed (differences, points)", untested=ELSEWHERE,
-    expect={"ERM": at_most(1.5), "ERM-NU": at_most(1.5)})  # fmt: skip
+    says="averages over held-out domains are those printed (differences, points)",
+    expect={"ERM": at_most(1.5), "ERM-NU": at_most(1.5)})
 def near(runs):
     rows = TABLES[PRINTED[benchmark(runs)]]
     found = {ROWS["erm", penalty]: 100 * chosen(runs, "ood", "erm", penalty).mean() for penalty in ("none", "nuclear")}
@@ -127,36 +125,27 @@ def near(runs):
 
 
 @from_scratch.claim("nu_improves_erm", where="Table E.2", paper="85.6 against 85.5",
-    says="ERM-NU is better out of domain than ERM, averaged over held-out domains (gain)", expect=above(0), undecided={
-        "laptop": "a gain of 0.011 on digits, which 6 seeds do not tell from 0",
-        "paper": "42.4% against 42.3%: the gains of three trials are -1.4, 1.2 and 0.5 points",
-    }, unspecific="as in nuclear_norm_dg/pictures, whose digits these are")  # fmt: skip
+    says="ERM-NU is better out of domain than ERM, averaged over held-out domains (gain)", expect=above(0))
 def improves_erm(runs):
     return gains(runs).mean()
 
 
 @figure.claim("gain_is_out_of_domain", origin="ours", also=[from_scratch],
-    says="what ERM-NU gains out of domain exceeds what it gains in domain (difference of the gains)", expect=above(0),
-    undecided={
-        (figure, "laptop"): "0.011 out of domain and 0.004 in domain on digits, not to be told apart by 6 seeds",
-        (from_scratch, "laptop"): "the same digits as in nuclear_norm_dg/pictures: 0.011 and 0.004",
-        (from_scratch, "paper"): "0.1 points out of domain and 0.0 in domain, each with an error of a point",
-    })  # fmt: skip
+    says="what ERM-NU gains out of domain exceeds what it gains in domain (difference of the gains)", expect=above(0))
 def beyond_domain(runs):
     return gains(runs).mean() - gains(runs, "id").mean()
 
 
 @figure.claim("gain_beyond_the_size_of_features", origin="ours",
     says="ERM gains more by the nuclear norm than by the Frobenius norm of as large a strength (difference)",
-    expect=above(0), unspecific="where colours tell nothing it is 0.004, and undecided: not all of it is by leaving "
-    "them out")  # fmt: skip
+    expect=above(0))
 def beyond_size(runs):
     return gains(runs, over="frobenius").mean()
 
 
 @figure.claim("better_than_a_constant", origin="ours", also=[from_scratch], controls=("permuted_labels", "untrained"),
     says="ERM is right more often than the answer of the largest class, on every held-out domain (least excess)",
-    expect=above(0))  # fmt: skip
+    expect=above(0))
 def beyond_constant(runs):
     dataset = runs.values("dataset")[0]
     level = [CONSTANT.get(dataset, (0.1,) * 6)[place] for place in runs.where(dataset=dataset).values("held_out")]

@@ -10,7 +10,7 @@ SYNTHETIC = {"ERM": 0.76, "ERM-NU": 0.94}  # accuracy out of domain
 # algorithms, and the rows of tables that have each of them with and without the nuclear norm
 ALGORITHMS = {"erm": "ERM", "mixup": "Mixup", "swad": "SWAD"}
 WITH_AND_WITHOUT = {(algorithm, penalty): name + ("-NU" if penalty == "nuclear" else "")
-    for algorithm, name in ALGORITHMS.items() for penalty in ("none", "nuclear")}  # fmt: skip
+    for algorithm, name in ALGORITHMS.items() for penalty in ("none", "nuclear")}
 
 DATASETS = {"E.1": "VLCS", "E.2": "PACS", "E.3": "OfficeHome", "E.4": "TerraInc", "E.5": "DomainNet"}
 

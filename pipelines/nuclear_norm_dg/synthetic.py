@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     Cost,
     Experiment,
     Field,
+    Recorder,
     TrainedConfig,
     above,
     at_least,
@@ -56,27 +57,27 @@ class SyntheticConfig(TrainedConfig):
 
 
 early = Experiment(
-    name="nuclear_norm_dg/synthetic", figure="Figs. 6.2, 6.3",
+    name="nuclear_norm_dg/synthetic", figures=("Fig. 6.2", "Fig. 6.3"),
     title="An invariant and an environmental coordinate, early in training",
     caption="Left, middle: samples out of domain and the decision of each seed. Dashed: the paper's accuracies.",
     laptop=SyntheticConfig(), paper=SyntheticConfig(), grid={"method": list(METHODS), "seed": list(range(12))},
     sweep_axes={"lr": loguniform(1e-2, 1.0), "strength": loguniform(1e-3, 1.0), "weight_decay": loguniform(1e-6, 1e-1),
-        "init_scale": choice(0.5, 1.0, 3.0), "n_train": choice(100, 500, 2000)},
-    metric="accuracy/ood", mode="max", minutes=0.3, headline=True,
-    small={"n_train": 20, "n_test": 50, "steps": 6, "measure_every": 3, "seed": [0, 1, 2]},
-)  # fmt: skip
+        "init_scale": choice(0.5, 1.0, 3.0), "n_train": choice(100, 500, 2000)}, metric="accuracy/ood", mode="max",
+    minutes=0.3, headline=True, small={"n_train": 20, "n_test": 50, "steps": 6, "measure_every": 3, "seed": [0, 1, 2]},
+)
 late = early.variant(
-    "synthetic_converged", figure="Figs. 6.2, 6.3, converged", title="The same at ten times as many steps",
-    steps=10000, measure_every=1000, minutes=0.6,
-)  # fmt: skip
+    "synthetic_converged", figures=("Fig. 6.2", "Fig. 6.3"), part="converged",
+    title="The same at ten times as many steps", steps=10000, measure_every=1000, minutes=0.6,
+)
 free = early.variant(
-    "synthetic_trained_head", figure="Figs. 6.2, 6.3, trained head", title="The same where the head is trained too",
-    head="trained", init_scale=0.5, steps=10000, measure_every=1000, minutes=0.6,
-)  # fmt: skip
+    "synthetic_trained_head", figures=("Fig. 6.2", "Fig. 6.3"), part="trained head",
+    title="The same where the head is trained too", head="trained", init_scale=0.5, steps=10000, measure_every=1000,
+    minutes=0.6,
+)
 
 
 @early.trial
-def run(config, recorder):
+def run(config: SyntheticConfig, recorder: Recorder) -> None:
     task = data.InvariantAndEnvironmental(
         config.n_train, config.n_test, in_domain=IN, out_of_domain=OUT, seed=config.streams.data, dtype=config.dtype
     )
@@ -90,7 +91,7 @@ def run(config, recorder):
         net, head=head, penalty=learners.PENALTIES.get(config.method, measures.nuclear_norm),
         strength=config.strength if config.method != "erm" else 0.0, scaling=config.scaling, loss="logistic",
         optimizer=learners.gd(config.lr, config.weight_decay), steps_per_batch=config.measure_every,
-    )  # fmt: skip
+    )
     parts = {"train": task.train, "id": task.test, "ood": task.out_of_domain}
     fit(learner, task, config, recorder, steps=config.steps, probes=[probes.LossProbe(parts, config.measure_every)])
     A, readout = (weight.detach() for weight in net.parameters())
@@ -101,7 +102,7 @@ def run(config, recorder):
 
 
 @early.cost
-def cost(config):
+def cost(config: SyntheticConfig):
     return Cost(parameters=6, flops=40.0 * config.n_train * config.steps, memory_bytes=64.0 * config.n_test)
 
 
@@ -110,14 +111,11 @@ def accuracy(runs, part, method):
 
 
 ALL = [late, free]
-SMALL_HEADS = (
-    "0.93 to 0.97 in 14 seeds of 16; in the two others the fixed head is small, and the penalty takes the features"
-)
 
 
 @early.claim("c1_accuracies_in_closed_form", also=ALL, kind="identity", origin="ours",
     says="accuracies are those that the direction of the decision has in closed form (largest distance, in standard "
-    "errors)", expect=at_most(4.5))  # fmt: skip
+    "errors)", expect=at_most(4.5))
 def closed_form(runs):
     n, found = runs.values("n_test")[0], []
     for method in METHODS:
@@ -130,40 +128,28 @@ def closed_form(runs):
 
 @early.claim("c2_erm", where="Fig. 6.2", paper=SYNTHETIC["ERM"], within=(0, 1),
     says="ERM is nearly perfect in domain and right on about 0.76 out of domain",
-    expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)},
-    undecided="no decision has both: 0.76 out of domain is t = 0.69, which is 0.90 in domain. The mean here is 0.86, "
-    "and single seeds have 0.27 to 0.96")  # fmt: skip
+    expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)})
 @late.claim("c2_erm", where="Fig. 6.2", paper=SYNTHETIC["ERM"], within=(0, 1),
     says="ERM is nearly perfect in domain and right on about 0.76 out of domain",
-    expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)},
-    fails="the invariant coordinate separates the data, so training goes on towards t = 0: 0.97 out of domain"
-)  # fmt: skip
+    expect={"in domain": at_least(0.97), "out of domain": between(0.73, 0.79)})
 def erm(runs):
     return {"in domain": accuracy(runs, "id", "erm"), "out of domain": accuracy(runs, "ood", "erm")}
 
 
 @early.claim("c2_erm_nu", also=ALL, where="Fig. 6.3", paper=SYNTHETIC["ERM-NU"], within=(0, 1),
-    says="ERM-NU is right on about 0.94 out of domain", expect=between(0.93, 0.97),
-    fails={free: "0.98: where the head is trained too, both methods go on towards t = 0"},
-    undecided={early: SMALL_HEADS, late: SMALL_HEADS})  # fmt: skip
+    says="ERM-NU is right on about 0.94 out of domain", expect=between(0.93, 0.97))
 def with_nuclear(runs):
     return accuracy(runs, "ood", "nuclear")
 
 
 @early.claim("c3_better_out_of_domain", also=ALL, where="Figs. 6.2, 6.3", paper="0.94 against 0.76",
-    says="with the nuclear norm accuracy out of domain is higher (difference)", expect=above(0),
-    fails={free: "with a trained head the order is reversed"},
-    undecided={early: "a gain in 14 seeds of 16, of 0.05 in the mean, and a loss of 0.13 where the penalty takes the "
-        "features", late: "at convergence the order is reversed: a loss of 0.03 in the mean, and in 11 seeds of 16"},
-)  # fmt: skip
+    says="with the nuclear norm accuracy out of domain is higher (difference)", expect=above(0))
 def gain(runs):
     return accuracy(runs, "ood", "nuclear") - accuracy(runs, "ood", "erm")
 
 
 @early.claim("c3b_better_than_the_frobenius_norm", also=ALL, origin="ours",
-    says="and higher than with the Frobenius norm of the features in its place (difference)", expect=above(0),
-    undecided="they agree to 0.01 but where a penalty takes the features: these have rank one soon, and both norms are "
-    "the same there")  # fmt: skip
+    says="and higher than with the Frobenius norm of the features in its place (difference)", expect=above(0))
 def over_frobenius(runs):
     return accuracy(runs, "ood", "nuclear") - accuracy(runs, "ood", "frobenius")
 

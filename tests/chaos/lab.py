@@ -63,7 +63,7 @@ def _note(config: Config, step: int) -> None:
 
 curves = Experiment(
     name="chaos/curves",
-    figure="Fig. 1",
+    figures=("Fig. 1",),
     title="curves that are known beforehand",
     laptop=ChaosConfig(),
     paper=ChaosConfig(),
@@ -133,7 +133,7 @@ class EndingConfig(Config):
 
 endings = Experiment(
     name="chaos/endings",
-    figure="Fig. 2",
+    figures=("Fig. 2",),
     title="trials that end in every way",
     laptop=EndingConfig(),
     paper=EndingConfig(),

@@ -19,7 +19,7 @@ class PatientConfig(Config):
 
 training = Experiment(
     name="patient/training",
-    figure="Fig. 1",
+    figures=("Fig. 1",),
     title="a network that is trained slowly",
     laptop=PatientConfig(points=150, pause=0.05),
     paper=PatientConfig(),
@@ -53,7 +53,7 @@ def train(config: PatientConfig, recorder: Any) -> None:
 
 curves = Experiment(
     name="patient/curves",
-    figure="Fig. 2",
+    figures=("Fig. 2",),
     title="losses that are known beforehand",
     laptop=PatientConfig(),
     paper=PatientConfig(),
@@ -63,7 +63,7 @@ curves = Experiment(
 )
 others = Experiment(
     name="patient/others",
-    figure="Fig. 3",
+    figures=("Fig. 3",),
     title="a figure that is done at once",
     laptop=PatientConfig(points=3, pause=0),
     paper=PatientConfig(),

@@ -212,5 +212,5 @@ def test_what_is_no_run_cannot_be_let_go_of(featurelab: CommandLine, odd: str) -
     (outbox(featurelab) / "x.jsonl").touch()
     said = featurelab("sync", "--discard", odd, code=2)
     assert (said.out, said.err.count("\n")) == ("", 1)
-    assert "is not the id of a run: featurelab sync names those that wait" in said.err
+    assert "is not the id of a run: featurelab sync lists those that wait" in said.err
     assert os.listdir(outbox(featurelab)) == ["x.jsonl"]

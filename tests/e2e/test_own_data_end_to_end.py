@@ -122,6 +122,6 @@ def test_every_figure_of_the_page_is_whole(lab: CommandLine) -> None:
     here = installed(here)
     for name in names:
         assert re.fullmatch(
-            r"my_lab/\w+: \d trials, 1 claim, figure drawn: all there\n", here("check", f"my_lab/{name}").err
+            r"my_lab/\w+: \d trials, 1 claim, figure drawn: nothing is missing\n", here("check", f"my_lab/{name}").err
         )
     assert [line.split("\t")[0] for line in here("list", "my_lab").out.splitlines()] == [f"my_lab/{n}" for n in names]

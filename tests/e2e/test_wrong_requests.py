@@ -7,13 +7,11 @@ import pytest
 from commandline import TINY, CommandLine, Said, ended
 from warm import Warm
 
+from featurelab.pipelines.engine.experiment import registry
 from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"
-NAMES = ("alignment_elasticity", "contrastive_tradeoff", "cross", "deep_neural_collapse", "fine_grained_structure")
-NAMES += ("fourier_circuits", "gemfilter", "gradient_features", "icl_scale", "input_structure", "looped_transformer")
-NAMES += ("neural_feature_ansatz", "nuclear_norm_dg")
-SYSTEMS = [f"featurelab.pipelines.{name}" for name in NAMES]
+SYSTEMS = [f"featurelab.pipelines.{name}" for name in registry.systems()]
 
 
 def over(domain: str) -> list[str]:

@@ -204,8 +204,8 @@ def commands(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     home = tmp_path_factory.mktemp("hostile")
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch, home)
-        patch.setattr(cli.sweeping, "prepare", accept)
-        patch.setattr(cli.connecting, "connect", accept)
+        patch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", accept)
+        patch.setattr("featurelab.tracking.store.connect.connect", accept)
         yield Commands(home, request.param)
 
 

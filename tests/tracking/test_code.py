@@ -86,8 +86,8 @@ def test_our_own_source_is_recorded_too():
 def test_a_run_of_before_packages_were_recorded_says_so_and_names_no_change():
     new = {"code": {"featurelab": {"digest": "a"}, "lab": {"digest": "b"}}, "git": None}
     assert changes({"git": None}, new) == [
-        "source of featurelab: not recorded then",
-        "source of lab: not recorded then",
+        "source of featurelab: not recorded for the earlier run",
+        "source of lab: not recorded for the earlier run",
     ]
     of_git = {"git": {"commit": "abc"}}
-    assert changes(of_git, new | of_git) == ["source of lab: not recorded then"]
+    assert changes(of_git, new | of_git) == ["source of lab: not recorded for the earlier run"]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.lines import escaped, line, masked, quoted, without_credentials
-from featurelab.tracking.outbox.record import Recorder, sync
+from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store import artifacts
 from featurelab.tracking.store.store import Store
 
@@ -203,9 +204,9 @@ def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environmen
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     assert sync(tmp_path / "outbox").failed == {journal.stem: "away"}
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2-hunter2@other.example:5000")
-    advice = "set MLFLOW_TRACKING_URI to that, to send it there"
+    advice = "to send it, set MLFLOW_TRACKING_URI to that"
     assert sync(tmp_path / "outbox").failed == {
-        journal.stem: f"it is for the store at http://store.example:5000: {advice}"
+        journal.stem: f"the journal is for the store at http://store.example:5000: {advice}"
     }
     assert asked == [address], "no other server is shown credentials, or even asked"
 

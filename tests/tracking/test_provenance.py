@@ -49,7 +49,7 @@ def test_each_difference_is_one_readable_line():
     assert changes(old, new) == [
         "source: none -> 0123456789ab",
         "uncommitted changes: none -> ffff",
-        "the files that git does not follow differ",
+        "the untracked files differ",
         "gpus: none -> H200 driver 1",
         "b: 2 -> 5",
         "c: 3 -> absent",

@@ -66,7 +66,7 @@ def test_the_page_as_a_browser_shows_it_leads_to_no_machine_of_the_author(tmp_pa
     assert [link for link in links if not link.startswith("#")] == []
     assert not re.search("127\\.0\\.0\\.1|localhost", page)
     assert "Left out: verdicts.json of run 0 is not JSON" in page
-    assert "Without its drawing: figure.png is a link" in page
+    assert "No drawing: figure.png is a link" in page
     assert "1 of 2 figures is left out" in page
 
 

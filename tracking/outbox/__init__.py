@@ -1,1 +1,1 @@
-"""Recording that loses nothing: journals beside a trial, and how they reach the store."""
+"""Recording that loses nothing: journals beside a trial, and their delivery to the store."""

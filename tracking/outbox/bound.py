@@ -1,8 +1,8 @@
-"""How large the directory may grow where runs keep what the store has not got.
+"""The upper bound on the size of an outbox, the directory where runs keep what the store does not have yet.
 
-Its bound is FEATURELAB_OUTBOX_LIMIT, as `500M` or `20G`; by default 2 GiB, or 5% of the disk's free space where that is
-more, and never more than half of it. Beyond the bound no artifact is taken in, while metrics, which are small, still
-are.
+FEATURELAB_OUTBOX_LIMIT sets the bound, as `500M` or `20G`. The default is 2 GiB or 5% of the free disk space, whichever
+is more, but at most half of the free space. Beyond the bound artifacts are dropped; metrics, which are small, are still
+recorded.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ from featurelab.tracking.files import open_own
 
 LIMIT = "FEATURELAB_OUTBOX_LIMIT"
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-FILLING = 0.8  # from this share of the bound on it is said that the outbox fills
-FULL = ".full"  # a file that is there once an artifact was not taken in: so that the other processes can say it
-MEASURED_FOR = 2.0  # seconds for which a measurement of its size holds
+FILLING = 0.8  # the share of the bound from which a warning is due
+FULL = ".full"  # a file that tells the other processes that an artifact was dropped
+MEASURED_FOR = 2.0  # seconds for which a measured size counts
 
 
 def limit_from(text: str) -> int:
-    """Return the bytes that a size such as `500M`, `1.5GiB` or `1000000` means. Raises ValueError."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if not found or not (size := int(float(found[1]) * UNITS[found[2].upper()])):
-        raise ValueError(f"{LIMIT}={text[:40]!r} is no size above 0: write it as 500M or 20G")
+    """Return the size in bytes that a text such as `500M`, `1.5GiB` or `1000000` means.
+
+    Raises ValueError for any other text and for 0.
+    """
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match or not (size := int(float(match[1]) * UNITS[match[2].upper()])):
+        raise ValueError(f"{LIMIT}={text[:40]!r} must be a positive size: write it as 500M or 20G")
     return size
 
 
 class Bound:
-    """Watches the size of an outbox, by default against the bound of this machine. Raises ValueError for a bad LIMIT.
+    """Watches the size of an outbox. `limit` is in bytes; None means that of this machine.
 
-    Several processes share an outbox, and each looks every few seconds: together they may pass the bound by what they
-    take in meanwhile.
+    Several processes share an outbox and each measures it every few seconds, so together they can exceed the bound by
+    what they add in between. Raises ValueError if FEATURELAB_OUTBOX_LIMIT is not a size.
     """
 
     def __init__(self, outbox: Path, limit: int | None = None) -> None:
-        given = os.environ.get(LIMIT)
+        setting = os.environ.get(LIMIT)
         self.outbox = outbox
-        self._limit = limit_from(given) if limit is None and given else limit
-        self._used, self._looked = 0, -MEASURED_FOR
-        self._said = 0
+        self._limit = limit_from(setting) if limit is None and setting else limit
+        self._used, self._measured_at = 0, -MEASURED_FOR
+        self._warned_level = 0
 
     def admits(self, size: int) -> bool:
-        """Whether an artifact of this many bytes may be added, which then counts."""
-        self._look()
+        """Return whether an artifact of `size` bytes may be added; if so, count it."""
+        self._measure()
         full = self._used + size > self.limit
         if full:
-            with suppress(OSError):  # on a full disk: the others will find out themselves
+            with suppress(OSError):  # on a full disk: the other processes will notice themselves
                 os.close(open_own(self.outbox / FULL, os.O_WRONLY | os.O_CREAT))
         else:
             self._used += size
@@ -59,17 +62,17 @@ class Bound:
         return not full
 
     def trouble(self) -> str | None:
-        """One line when the outbox has become almost full, one when it is full, and None otherwise."""
-        self._look()
+        """Return one warning when the outbox is almost full and one when it is full, each once; otherwise None."""
+        self._measure()
         full = self._used >= self.limit or (self.outbox / FULL).exists()
         level = 2 if full else int(self._used >= FILLING * self.limit)
-        if level <= self._said:
+        if level <= self._warned_level:
             return None
-        self._said = level
-        holds = f"the outbox {self.outbox} holds {_shown(self._used)} of at most {_shown(self.limit)}"
+        self._warned_level = level
+        usage = f"the outbox {self.outbox} holds {_shown(self._used)} of at most {_shown(self.limit)}"
         if level == 1:
-            return f"{holds} that the store has not taken; once it is full, only metrics are kept"
-        return f"{holds}: artifacts and checkpoints are no longer kept, metrics still are"
+            return f"{usage} that the store has not received; once the outbox is full, artifacts are dropped"
+        return f"{usage}: artifacts and checkpoints are dropped, metrics are still recorded"
 
     @property
     def limit(self) -> int:
@@ -80,17 +83,17 @@ class Bound:
             self._limit = min(max(2 * UNITS["G"], free // 20), free // 2)
         return self._limit
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         now = time.monotonic()
-        if now - self._looked >= MEASURED_FOR:
-            self._used, self._looked = size_of(self.outbox), now
+        if now - self._measured_at >= MEASURED_FOR:
+            self._used, self._measured_at = size_of(self.outbox), now
 
 
 def size_of(directory: Path) -> int:
-    """The bytes of all files below a directory, without those being written and those that vanish meanwhile."""
+    """Return the bytes of all files below a directory, without drafts (`.name`) and files that vanish meanwhile."""
     total = 0
-    for folder, inside, files in os.walk(directory):
-        inside[:] = [name for name in inside if not name.startswith(".")]
+    for folder, subfolders, files in os.walk(directory):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         for name in files:
             try:
                 total += os.stat(os.path.join(folder, name)).st_size

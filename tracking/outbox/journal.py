@@ -1,18 +1,17 @@
-"""What a run recorded, kept in a file until the store has it.
+"""The journal of a run: a file that keeps what the run recorded until the store has it.
 
-The journal of a run is `<outbox>/<run_id>.jsonl`: a header, then one JSON line for each recorded thing, appended with
-one write each, so that the operating system has it even if the process is killed at once. Artifacts lie beside it as
-numbered directories, `<outbox>/<run_id>/<n>/...`, which get their number only when complete. A `sent` line says up to
-which byte the journal is in the store; sending again what was sent stores nothing twice.
+The journal is `<outbox>/<run_id>.jsonl`: a header, then one JSON line for each recorded thing. Each line is appended
+with a single write, so the operating system has it even if the process is killed right after. Artifacts lie beside the
+journal in numbered directories, `<outbox>/<run_id>/<n>/...`, which get their number only when they are complete. A
+`sent` line says up to which byte the store has the journal; sending a line again stores nothing twice.
 
 Lines: `{"uri", "run_id", "experiment"}` first, then `{"t", "s", "m": {name: value}}` (milliseconds, step, metrics),
 `{"tags": {...}}`, `{"params": {...}}`, `{"dataset": {...}}`, `{"sent": byte}`, `{"discard": directory}` and
-`{"end": status, "t", "tags"}`. Where a run is resumed, `{"attempt": n}` stands before what its n-th attempt
-recorded.
+`{"end": status, "t", "tags"}`. If the run is resumed, `{"attempt": n}` comes before the lines of its n-th attempt.
 
-A line that cannot be read is damage: somebody else wrote to the file, or a disk failed. Everything else is sent, the
-run gets the tag `damaged`, and the journal is kept as `<outbox>/<run_id>.damaged.jsonl`. What a store refuses for good
-is set aside in `<outbox>/<run_id>.rejected`, which becomes an artifact of the run.
+A line that cannot be read is damage: another process wrote to the file, or a disk failed. All other lines are sent, the
+run gets the tag `damaged`, and the journal is kept as `<outbox>/<run_id>.damaged.jsonl`. Lines that a store refuses for
+good are set aside in `<outbox>/<run_id>.rejected`, which becomes an artifact of the run.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from typing import Any
 
 from featurelab.tracking.files import open_own
 
-BLOCK = 2**20  # bytes read at once
+READ_SIZE = 2**20  # bytes
 TRAINING = "training"  # the artifact directory of checkpoints to resume from: only the newest two are worth sending
 GENERATIONS = 2
-DAMAGED = ".damaged"  # in the name of a journal that was kept because not all of it could be read
+DAMAGED = ".damaged"  # in the file name of a journal that could not be read completely
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -46,21 +45,23 @@ class Busy(Exception):
 
 
 class JournalRemoved(OSError):
-    """The journal is no longer the file at its path: what is added to it would be lost with this process."""
+    """The journal is no longer the file at its path: lines added to it would be lost with this process."""
 
 
 class JournalDamaged(OSError):
-    """Somebody else wrote to the journal, or cut it: some of what was recorded can be missing from it."""
+    """Another process wrote to the journal or cut it: some of what was recorded may be missing."""
 
 
 class HandleClosed(OSError):
-    """The trial closed the file descriptors of this process, those of the journal and of a database too."""
+    """The trial closed file descriptors of this process, including that of the journal and perhaps of a database."""
 
 
 class Journal:
-    """The journal of one run, held by this process alone until `close`.
+    """The journal of one run, locked by this process until `close`.
 
-    Raises Busy where another process holds it, Planted where it is not a plain file of this user's.
+    With a `header`, the file is created if it does not exist. Waits up to `patience` seconds for a process that holds
+    the journal, then raises Busy. Raises Planted for anything but a plain file of this user, and OSError on a full
+    disk.
     """
 
     def __init__(self, path: Path, *, header: Mapping[str, Any] | None = None, patience: float = 0.0) -> None:
@@ -68,79 +69,82 @@ class Journal:
         self.spool = path.with_suffix("")
         self.rejected = path.with_suffix(".rejected")
         self.handle_closed: HandleClosed | None = None
-        self.shortest = math.inf  # what lies behind this byte may have been written again
-        self._damage: set[int] = set()  # where each line begins that cannot be read
-        self._one = threading.Lock()
+        self.rewritten_from = math.inf  # the first byte that may have been written again since it was read
+        self._damaged_lines: set[int] = set()  # the byte at which each unreadable line begins
+        self._append_lock = threading.Lock()
         self._file = open_own(path, os.O_RDWR | os.O_APPEND | (os.O_CREAT if header else 0))
         self._identity = _identity(os.fstat(self._file))
         self._lock(time.monotonic() + patience)
         try:
-            self._end_cut_line()
-            self._end, self._adding = self.size(), 0
+            self._terminate_last_line()
+            self._expected_size, self._appending = self.size(), 0
             if header and not any("uri" in entry for _, entry in self.lines()):
                 self.append(header)
         except BaseException:
-            if header and not self.size() and self._in_place():
+            if header and not self.size() and self._is_at_its_path():
                 path.unlink()
             self.close()
             raise
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one line, which then survives the death of this process.
+        """Append one line, which then survives the death of this process.
 
-        Raises OSError on a full disk, JournalRemoved, JournalDamaged and HandleClosed, and then has added nothing.
+        Raises OSError on a full disk, JournalRemoved, JournalDamaged or HandleClosed; then nothing was appended.
         """
         line = _encode(entry).encode() + b"\n"
-        with self._one:  # what was cut can be taken back only while it is the end
-            self._require_whole()
-            self._adding = len(line)  # a signal may raise as soon as it is written
+        with self._append_lock:  # a partial line can be taken back only while it is the last
+            self._require_unchanged()
+            self._appending = len(line)  # a signal handler may raise right after the write
             try:
-                written = os.write(self._file, line)
+                n_written = os.write(self._file, line)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(self.path)) from None
-            if written < len(line):
-                os.ftruncate(self._file, self._end)
+            if n_written < len(line):
+                os.ftruncate(self._file, self._expected_size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
-            self._end, self._adding = self._end + written, 0
+            self._expected_size, self._appending = self._expected_size + n_written, 0
 
     def require_in_place(self) -> None:
-        """Raise JournalRemoved where the file that we hold is no longer the one at the path."""
-        self._held()
-        if not self._in_place():
-            raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
+        """Raise JournalRemoved if the open file is no longer the one at the journal's path."""
+        self._fstat()
+        if not self._is_at_its_path():
+            raise self._removed()
 
     def size(self) -> int:
         """Return the length of the journal in bytes."""
-        return self._held().st_size
+        return self._fstat().st_size
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield each whole line from byte `start` on, with the byte where it ends. Unreadable lines are counted."""
-        read, rest = start, b""
-        while block := self._read(BLOCK, read):  # not by its path, where it may no longer be
-            read += len(block)
-            *whole, rest = (rest + block).split(b"\n")  # the rest is still being written
-            for line in whole:
+        """Yield (byte at which the line ends, line) for each complete line from byte `start` on.
+
+        Unreadable lines are skipped and counted in `damaged`.
+        """
+        position, partial = start, b""
+        while block := self._read(READ_SIZE, position):  # by handle: the file may no longer be at its path
+            position += len(block)
+            *complete, partial = (partial + block).split(b"\n")  # the last line may still be being written
+            for line in complete:
                 begin, start = start, start + len(line) + 1
                 entry = _decoded(line)
-                if entry is None or ("sent" in entry and not self._ends_line(entry["sent"], begin)):
-                    self._damage.add(begin)
+                if entry is None or ("sent" in entry and not self._is_line_end(entry["sent"], begin)):
+                    self._damaged_lines.add(begin)
                 else:
                     yield start, entry
 
     @property
     def damaged(self) -> JournalDamaged | None:
-        """What is wrong with the lines that were read so far, if anything is."""
-        if not self._damage:
+        """The error that describes the unreadable lines among those read so far; None if there are none."""
+        if not self._damaged_lines:
             return None
-        number = f"{len(self._damage)} line{'s' * (len(self._damage) > 1)}"
-        return JournalDamaged(f"{number} of the journal of run {self.spool.name} cannot be read: cut or overwritten")
+        count = f"{len(self._damaged_lines)} line{'s' * (len(self._damaged_lines) > 1)}"
+        return JournalDamaged(f"{count} of the journal of run {self.spool.name} cannot be read: cut or overwritten")
 
     def read_through(self) -> None:
-        """Look at each line, so that `damaged` speaks of all of them."""
+        """Read every line, so that `damaged` covers all of them."""
         deque(self.lines(), maxlen=0)
 
     def reject(self, entry: Mapping[str, Any]) -> None:
-        """Keep what the store refuses for good."""
+        """Set aside a line that the store refuses for good."""
         handle = open_own(self.rejected, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(handle, _encode(entry).encode() + b"\n")
@@ -155,107 +159,110 @@ class Journal:
 
     @property
     def attempt(self) -> int:
-        """Which attempt at the run recorded here last."""
+        """The number of the last attempt that wrote to this journal, from 1 on."""
         return max((entry["attempt"] for _, entry in self.lines() if "attempt" in entry), default=1)
 
     @property
-    def changed(self) -> int:
-        """When it was last written to, in milliseconds since the epoch."""
+    def modified(self) -> int:
+        """When the journal was last written to, in milliseconds since the epoch."""
         return int(os.fstat(self._file).st_mtime * 1000)
 
     @property
     def closed(self) -> bool:
-        """Whether this process has let go of it."""
+        """Whether this process has closed the journal."""
         return self._file < 0
 
     def close(self) -> None:
-        """Let go, so that another process can take the journal up."""
+        """Close the file, so that another process can open the journal."""
         file, self._file = self._file, -1
         with suppress(OSError):
-            if file >= 0 and _identity(os.fstat(file)) == self._identity:  # else the trial closed it
+            if file >= 0 and _identity(os.fstat(file)) == self._identity:  # else the trial has closed it
                 os.close(file)
 
     def delete(self) -> None:
-        """Remove the journal and its artifacts: everything is in the store. Nothing is done once it is closed.
+        """Delete the journal and its artifacts, and close it. Does nothing if it is closed already.
 
-        A journal that is damaged is kept under another name.
+        A damaged journal is renamed instead.
         """
         if self._file < 0:
             return
-        if self._in_place():
+        if self._is_at_its_path():
             shutil.rmtree(self.spool, ignore_errors=True)
             self.rejected.unlink(missing_ok=True)
-            if self._damage:
-                self.path.rename(self._name_when_damaged())
+            if self._damaged_lines:
+                self.path.rename(self._unused_damaged_path())
             else:
                 self.path.unlink(missing_ok=True)
         self.close()
 
-    def _name_when_damaged(self) -> Path:
+    def _unused_damaged_path(self) -> Path:
         number, path = 1, self.path.with_suffix(f"{DAMAGED}.jsonl")
         while path.exists():
             number += 1
             path = self.path.with_suffix(f"{DAMAGED}{number}.jsonl")
         return path
 
-    def _in_place(self) -> bool:
+    def _is_at_its_path(self) -> bool:
         try:
             return _identity(os.stat(self.path, follow_symlinks=False)) == self._identity
         except OSError:
             return False
 
-    def _require_whole(self) -> None:
-        """Raise JournalDamaged where the file does not end where we left it, and make sure that it ends with a line."""
-        found = self._held()
-        if not self._in_place():
-            raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
-        if found.st_size == self._end + self._adding:
-            self._end = found.st_size
-        self._adding = 0
-        if found.st_size != self._end:
-            self.shortest = min(self.shortest, found.st_size)
-            self._damage.add(self._begin_of_line(min(found.st_size, self._end)))
-            self._end_cut_line()
-            self._end = self.size()
+    def _removed(self) -> JournalRemoved:
+        return JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
+
+    def _require_unchanged(self) -> None:
+        """Raise JournalDamaged if the file does not end where this process left it, and end it with a whole line."""
+        size = self._fstat().st_size
+        if not self._is_at_its_path():
+            raise self._removed()
+        if size == self._expected_size + self._appending:
+            self._expected_size = size
+        self._appending = 0
+        if size != self._expected_size:
+            self.rewritten_from = min(self.rewritten_from, size)
+            self._damaged_lines.add(self._line_start(min(size, self._expected_size)))
+            self._terminate_last_line()
+            self._expected_size = self.size()
             raise JournalDamaged(f"the journal {self.path} was cut or written to by another process")
 
-    def _held(self) -> os.stat_result:
-        """The file that we hold. Raises HandleClosed, the first time, where its handle is not ours any more."""
+    def _fstat(self) -> os.stat_result:
+        """Return the status of the open file. If its handle is no longer ours, reopen it and raise HandleClosed."""
         with suppress(OSError):
-            found = os.fstat(self._file)
-            if _identity(found) == self._identity:
-                return found
+            status = os.fstat(self._file)
+            if _identity(status) == self._identity:
+                return status
         if self._file < 0:
             raise ValueError(f"the journal {self.path} is closed")
         self.handle_closed = HandleClosed("the trial closed file descriptors that it had not opened")
         self._file = open_own(self.path, os.O_RDWR | os.O_APPEND)
-        if not self._in_place():
-            raise JournalRemoved(f"the journal {self.path} was removed or replaced while the run was recorded")
+        if not self._is_at_its_path():
+            raise self._removed()
         self._lock(time.monotonic())
         raise self.handle_closed
 
     def _read(self, length: int, start: int) -> bytes:
-        self._held()
+        self._fstat()
         return os.pread(self._file, length, start)
 
-    def _ends_line(self, byte: Any, before: int) -> bool:
-        """Whether a byte up to which all is said to be sent can be one; what has no number is not for us to judge."""
+    def _is_line_end(self, byte: Any, before: int) -> bool:
+        """Return whether a `sent` line can name this byte. True for what is no number: its type is checked later."""
         if not isinstance(byte, int):
             return True
         return 0 <= byte <= before and (not byte or os.pread(self._file, 1, byte - 1) == b"\n")
 
-    def _end_cut_line(self) -> None:
-        """Nothing may be added to a line that was cut; the last writer may have been killed in the middle of one."""
+    def _terminate_last_line(self) -> None:
+        """End the file with a newline: its last writer may have been killed in the middle of a line."""
         size = self.size()
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             try:
                 os.write(self._file, b"\n")
-            except OSError:  # a full disk
-                begin = self._begin_of_line(size)
+            except OSError:  # the disk is full
+                begin = self._line_start(size)
                 os.ftruncate(self._file, begin)
-                self._damage.add(begin)
+                self._damaged_lines.add(begin)
 
-    def _begin_of_line(self, byte: int) -> int:
+    def _line_start(self, byte: int) -> int:
         return os.pread(self._file, byte, 0).rfind(b"\n") + 1
 
     def _lock(self, deadline: float) -> None:
@@ -268,13 +275,13 @@ class Journal:
                     self.close()
                     raise Busy(f"{self.path} is in use by another process") from None
                 time.sleep(0.02)
-        if not os.fstat(self._file).st_nlink:  # its holder finished and deleted it while we waited
+        if not os.fstat(self._file).st_nlink:  # its holder sent and deleted it while we waited
             self.close()
             raise Busy(f"{self.path} has just been sent")
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_ino, found.st_dev
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_ino, status.st_dev
 
 
 def _decoded(line: bytes) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The lines of a journal as another process left them: input like any other, checked before it is acted on."""
+"""Check the lines of a journal that another process left: they are untrusted input."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from featurelab.tracking.errors import StoreError
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.journal import Journal
 from featurelab.tracking.store import artifacts
-from featurelab.tracking.store.store import RUN_ID
+from featurelab.tracking.store.addresses import RUN_ID
 
 Scalar = str | bool | int | float | None
 Name = Annotated[str, Field(max_length=500)]
 
 
 class Dataset(BaseModel):
-    """What `Recorder.dataset` writes down."""
+    """What `Recorder.dataset` writes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,25 +47,26 @@ class JournalLine(BaseModel):
     attempt: int | None = Field(None, ge=1)
 
 
-def checked(journal: Journal) -> str:
-    """The address of the store that a journal is for, if all of it is as a recorder writes it. Raises StoreError.
+def store_address(journal: Journal) -> str:
+    """Return the address of the store that a journal is for, after checking that a recorder can have written each line.
 
-    It is empty where the journal has no header, as on a disk that was full when it was opened.
+    Empty if the journal has no header, as on a disk that was full when it was opened. Raises StoreError for an invalid
+    line, for a line of another run and for a file name that is not a run id.
     """
     uri: str | None = None
     for byte, entry in journal.lines():
         try:
-            found = JournalLine.model_validate(entry)
+            checked = JournalLine.model_validate(entry)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            said = line(f"{place}: {first['msg']}", 200)
-            raise StoreError(f"the line before byte {byte} is no recorder's: {said}") from None
-        if (found.m and (found.t is None or found.s is None)) or (found.end and found.t is None):
-            raise StoreError(f"the line before byte {byte} is no recorder's: it has no time")
-        uri = uri or found.uri
-        if found.run_id not in (None, journal.path.stem):
-            raise StoreError(f"it is of another run: {line(str(found.run_id), 80)}")
+            reason = line(f"{place}: {first['msg']}", 200)
+            raise StoreError(f"invalid journal line before byte {byte}: {reason}") from None
+        if (checked.m and (checked.t is None or checked.s is None)) or (checked.end and checked.t is None):
+            raise StoreError(f"invalid journal line before byte {byte}: it has no time or no step")
+        uri = uri or checked.uri
+        if checked.run_id not in (None, journal.path.stem):
+            raise StoreError(f"the journal is of another run: {line(str(checked.run_id), 80)}")
     if not RUN_ID.fullmatch(journal.path.stem):
-        raise StoreError("its name is not that of a run")
+        raise StoreError(f"the journal's file name is not a run id: {line(journal.path.stem, 80)}")
     return uri or ""

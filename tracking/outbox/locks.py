@@ -1,4 +1,4 @@
-"""Which process of this machine does what: locks in the outbox, which end with the process that holds them."""
+"""Locks in the outbox, by which processes of one machine exclude each other. A lock ends with its process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from featurelab.tracking.outbox.journal import Busy
 
 @contextmanager
 def exclusive_lock(outbox: Path, name: str) -> Iterator[None]:
-    """Be the only process on this machine that does what `name` stands for. Raises Busy where another one does it."""
+    """Hold the lock `name` on this machine. Raises Busy if another process holds it."""
     outbox.mkdir(parents=True, exist_ok=True)
     path = outbox / f"{name}.lock"
     while True:
@@ -26,7 +26,7 @@ def exclusive_lock(outbox: Path, name: str) -> Iterator[None]:
             raise Busy(f"{path} is in use by another process") from None
         if os.fstat(handle).st_nlink:
             break
-        os.close(handle)  # its holder deleted it while we waited
+        os.close(handle)  # its holder deleted the file while we waited
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ def exclusive_lock(outbox: Path, name: str) -> Iterator[None]:
 
 
 def in_use(outbox: Path, name: str) -> bool:
-    """Whether a living process on this machine holds this lock, or the journal of the run of that name."""
+    """Return whether a living process on this machine holds the lock `name`, or the journal of the run `name`."""
     for path in (outbox / f"{name}.lock", outbox / f"{name}.jsonl"):
         try:
             handle = open_own(path, os.O_RDWR)

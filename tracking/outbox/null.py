@@ -1,4 +1,4 @@
-"""A recorder for those who have nothing to record with, or nothing to keep."""
+"""Recorders that store nothing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from featurelab.tracking.outbox.record import STATUSES, Listener, Recorder
+from featurelab.tracking.outbox.recording import Recording
 
 
 class NullRecorder(Recorder):
-    """Checks what it is given as a Recorder does, and keeps nothing: for the other ranks of a distributed fit."""
+    """Checks what it is given as a Recorder does, and stores nothing: for tests, and ranks other than the first."""
 
     def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        Recording.__init__(self, listeners)
         self.run_id = ""
-        self._prepare(listeners)
+        self._earlier = None
 
     @property
     def broken(self) -> None:
@@ -30,7 +32,7 @@ class NullRecorder(Recorder):
 
     def close(self, status: str = "FINISHED", *, tags: Mapping[str, Any] | None = None, timeout: float = 60.0) -> bool:
         if status not in STATUSES:
-            raise ValueError(f"a run ends as one of {', '.join(STATUSES)}, not {status!r}")
+            raise ValueError(f"the status of a run that ends must be one of {', '.join(STATUSES)}, not {status!r}")
         return True
 
     def _keep(self, values: Mapping[str, float], step: int) -> None:
@@ -46,7 +48,7 @@ class NullRecorder(Recorder):
 
 
 class NamingRecorder(NullRecorder):
-    """Keeps nothing, but names the datasets that it is told of to another recorder."""
+    """Stores nothing, but passes the datasets that it is told of to another recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is derived from all points of a run: the best value of each loss, error and accuracy."""
+"""The metrics derived from all points of a run: the best value of each loss, error and accuracy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from mlflow.entities import Metric
 
 from featurelab.tracking.values import BEST, DERIVED
 
-DIRECTION = {"loss": min, "error": min, "accuracy": max}  # by the first part of a metric's name: which value is best
+DIRECTION = {"loss": min, "error": min, "accuracy": max}  # which value is best, by the first part of a metric's name
 
 
 @dataclass
 class Summary:
-    """The best value of each loss, error and accuracy: of `loss/test` the run carries it as `best.loss.test`."""
+    """The best value of each loss, error and accuracy; that of `loss/test` becomes the metric `best.loss.test`."""
 
     last: dict[str, tuple[int, int]] = field(default_factory=dict)  # time and step of the last point
     best: dict[str, float] = field(default_factory=dict)
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Take in one line of metrics."""
+        """Update the summary with one journal line of metrics."""
         for name, value in entry["m"].items():
             if name.startswith(DERIVED):
                 continue
@@ -36,7 +36,7 @@ class Summary:
         return [metric(BEST + name.replace("/", "."), value, *self.last[name]) for name, value in self.best.items()]
 
 
-def metric(name: str, value: float, t: int, step: int) -> Metric:
-    """A point as MLflow takes it."""
-    # MLflow turns inf into 1.8e308, which would be plotted; the tag `nonfinite/<name>` says where it happened
-    return Metric(name, value if math.isfinite(value) else math.nan, t, step)
+def metric(name: str, value: float, time: int, step: int) -> Metric:
+    """Return a point as MLflow takes it, with `time` in milliseconds; a value that is not finite becomes nan."""
+    # MLflow would turn inf into 1.8e308 and plot it; the tag `nonfinite/<name>` says where it occurred
+    return Metric(name, value if math.isfinite(value) else math.nan, time, step)

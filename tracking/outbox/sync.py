@@ -1,4 +1,4 @@
-"""Send what crashed or cut-off processes left in an outbox, and end their runs."""
+"""Send what processes that crashed or were cut off left in an outbox, and end their runs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from featurelab.tracking.errors import RunGone, StoreError, disk_full
 from featurelab.tracking.files import Planted, require_own_folder
 from featurelab.tracking.lines import quoted, without_credentials
 from featurelab.tracking.outbox.bound import FULL
-from featurelab.tracking.outbox.earlier import Earlier
+from featurelab.tracking.outbox.delivery import Delivery
 from featurelab.tracking.outbox.journal import DAMAGED, Busy, Journal
-from featurelab.tracking.outbox.journal_lines import checked
-from featurelab.tracking.outbox.sending import Delivery
+from featurelab.tracking.outbox.journal_lines import store_address
+from featurelab.tracking.outbox.resume import stored_points
+from featurelab.tracking.store.addresses import RUN_ID, first_line, shown
 from featurelab.tracking.store.connect import connect, resolve
-from featurelab.tracking.store.store import RUN_ID, Store, first_line, shown
+from featurelab.tracking.store.store import Store
 
 
 @dataclass
 class Synced:
-    """What `sync` did: run ids whose data is now in the store, those still being recorded, and those that failed."""
+    """The outcome of `sync`: ids of runs whose data is now in the store, is still being recorded, or was not sent."""
 
     sent: list[str] = field(default_factory=list)
     busy: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # run id: reason
-    rejected: dict[str, str] = field(default_factory=dict)  # run id: what the store refuses of a run that was sent
+    failed: dict[str, str] = field(default_factory=dict)  # reason by run id
+    rejected: dict[str, str] = field(default_factory=dict)  # what the store refused, by the id of a run that was sent
 
 
 def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, timeout: float = 15.0) -> Synced:
-    """Send what crashed or cut-off processes left in `outbox`, end their runs (KILLED where no end was recorded).
+    """Send every journal in `outbox` and end its run: as recorded, or as KILLED if no end was recorded.
 
-    Each journal goes to the store it was recorded for, or to `uri` if that is given (a server that moved). A server
-    gets what is for it only if it is the one at `known`, by default the address of this environment: a journal is input
-    like any other, and an address in it shall not be shown our credentials. A run that a living process still records
-    is left alone. Where a run was resumed elsewhere, it gets what it lacks once that attempt has ended. May be
-    repeated freely: nothing is stored twice. Raises StoreError for an outbox of another user's.
+    Each journal goes to the store it names, or to `uri` if given (a server that moved). Credentials go only to the
+    server at `known`, by default the address in this environment, since the address in a journal is untrusted. A run
+    that a living process records is left alone. A run that was resumed elsewhere gets what it lacks once the later
+    attempt has ended. Sending again stores nothing twice. `timeout` is in seconds for each store. Raises StoreError if
+    the outbox belongs to another user.
     """
     try:
         require_own_folder(outbox)
@@ -53,39 +54,39 @@ def sync(outbox: Path, uri: str | None = None, *, known: str | None = None, time
         except FileNotFoundError:
             continue
         except OSError as error:
-            result.failed[path.stem] = disk_full(error) or _strerror(error)
+            result.failed[path.stem] = disk_full(error) or _reason(error)
             continue
         try:
-            recorded = checked(journal)
-            store = _opened(uri or _address(recorded, known), stores, timeout)
+            recorded_uri = store_address(journal)
+            store = _connected(uri or _address(recorded_uri, known), stores, timeout)
             delivery = _deliver(store, journal, path.stem)
             (result.sent if delivery else result.busy).append(path.stem)
             if delivery and delivery.rejected:
                 result.rejected[path.stem] = delivery.rejected
         except RunGone as error:
-            result.failed[path.stem] = f"{error}; featurelab sync --discard {path.stem} lets go of what it recorded"
-        except Exception as error:  # one broken journal must not keep the others back
-            result.failed[path.stem] = _strerror(error)
+            result.failed[path.stem] = f"{error}; to delete its data here: featurelab sync --discard {path.stem}"
+        except Exception as error:  # one broken journal must not hold up the others
+            result.failed[path.stem] = _reason(error)
         finally:
             journal.close()
     for path in sorted(outbox.glob(f"*{DAMAGED}*.jsonl")):
         run_id = path.name.partition(".")[0]
-        damage = "its journal was cut, overwritten or written to by another process; what could be read was sent"
-        kept = f"{damage}, and it is kept in {quoted(path.name)} until featurelab sync --discard {run_id}"
-        result.failed.setdefault(run_id, kept)
+        damage = "its journal was cut, overwritten or written to by another process; every readable line was sent"
+        advice = f"{quoted(path.name)} is kept until featurelab sync --discard {run_id}"
+        result.failed.setdefault(run_id, f"{damage}, and {advice}")
     if not (result.busy or result.failed):
         (outbox / FULL).unlink(missing_ok=True)
     return result
 
 
 def _deliver(store: Store, journal: Journal, run_id: str) -> Delivery | None:
-    """Send a journal; None where a later attempt at its run is still going on."""
+    """Send a journal and return its delivery; None if a later attempt at the run has not ended."""
     store.require_active(run_id)
-    run, ours = store.get_run(run_id), journal.attempt
+    run, attempt = store.get_run(run_id), journal.attempt
     latest = int(run.data.tags.get("attempt", "1"))
-    stored = Earlier.read(store, run_id) if max(ours, latest) > 1 else None
+    stored = stored_points(store, run_id) if max(attempt, latest) > 1 else None
     delivery = Delivery(store, journal, run_id, stored=stored)
-    if latest <= ours:
+    if latest <= attempt:
         delivery.finish("KILLED")
     elif run.info.status == "RUNNING":
         return None
@@ -95,45 +96,49 @@ def _deliver(store: Store, journal: Journal, run_id: str) -> Delivery | None:
 
 
 def discard(outbox: Path, run_id: str) -> None:
-    """Let go of what a run recorded and no store will take. Raises StoreError where there is no such journal, or it is
-    still being written."""
+    """Delete the journals of a run, damaged ones too.
+
+    Raises StoreError if there are none, if `run_id` is not a run id, or if a process still writes the journal.
+    """
     if not RUN_ID.fullmatch(run_id):
-        raise StoreError(f"{quoted(run_id)} is not the id of a run: featurelab sync names those that wait")
+        raise StoreError(f"{quoted(run_id)} is not the id of a run: featurelab sync lists those that wait")
     path = outbox / f"{run_id}.jsonl"
     try:
         damaged = list(outbox.glob(f"{run_id}{DAMAGED}*.jsonl"))
         if not (path.is_file() or damaged):
-            raise StoreError(f"nothing of a run {quoted(run_id)} waits in {outbox}")
+            raise StoreError(f"the outbox {outbox} has no journal of run {quoted(run_id)}: featurelab sync lists those")
         if path.is_file():
             Journal(path).delete()
             damaged = list(outbox.glob(f"{run_id}{DAMAGED}*.jsonl"))
-        for kept in damaged:
-            kept.unlink()
+        for damaged_path in damaged:
+            damaged_path.unlink()
     except (Busy, OSError) as error:
-        raise StoreError(_strerror(error)) from None
+        raise StoreError(_reason(error)) from None
 
 
 def _address(recorded: str, known: str | None) -> str:
-    """The address in a journal, which never holds credentials, with those of the known one if they are for it."""
+    """Return the address to send to: that in a journal, with the credentials of `known` if both name one server."""
     try:
-        here = known or resolve()
+        trusted = known or resolve()
     except StoreError:
-        here = ""
-    if not recorded and not here:
-        raise StoreError("it does not say which store it is for: set MLFLOW_TRACKING_URI to that")
-    if recorded in ("", without_credentials(here)):
-        return here
+        trusted = ""
+    if not recorded and not trusted:
+        raise StoreError("the journal does not name its store: set MLFLOW_TRACKING_URI to the store's address")
+    if recorded in ("", without_credentials(trusted)):
+        return trusted
     if not recorded.startswith("sqlite:"):
-        raise StoreError(f"it is for the store at {shown(recorded)}: set MLFLOW_TRACKING_URI to that, to send it there")
+        raise StoreError(
+            f"the journal is for the store at {shown(recorded)}: to send it, set MLFLOW_TRACKING_URI to that"
+        )
     return recorded
 
 
-def _strerror(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return error.strerror if isinstance(error, Planted) and error.strerror else first_line(error)
 
 
-def _opened(uri: str, stores: dict[str, Store | StoreError], timeout: float) -> Store:
-    """Connect once to each store; one that is away is not asked again for every journal."""
+def _connected(uri: str, stores: dict[str, Store | StoreError], timeout: float) -> Store:
+    """Return the store at `uri`, connecting once: a store that is away is not tried again for every journal."""
     if uri not in stores:
         try:
             stores[uri] = connect(uri, timeout=timeout, create=False)

@@ -1,1 +1,1 @@
-"""The MLflow store: connecting, reading in bulk, artifacts, patience."""
+"""The MLflow store: connect, write and read runs, read in bulk, artifacts."""

@@ -1,4 +1,4 @@
-"""What a server answers, told apart from what stands in its way: a proxy's page, half an answer, nothing at all."""
+"""Tell MLflow's answers and errors from those of a proxy in between, and passing errors from lasting ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
 TRANSIENT_CODES = {"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 REFUSALS = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "INTERNAL_ERROR"}
-# of what a database or its driver cannot hold, in the words of SQLite, PostgreSQL and MySQL
+# in the errors of SQLite, PostgreSQL and MySQL, and their drivers, about values that they cannot hold
 UNFIT = ("too large to convert", "out of range", "surrogates not allowed", "NUL (0x00)", "DataError", "Data too long")
-LONG = 2**16  # bytes of an answer that is not read twice
+LONG = 2**16  # bytes; a longer answer is not parsed twice
 BULK = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 CREATE = "/api/2.0/mlflow/experiments/create"
 UPLOADS = "/mlflow-artifacts/artifacts/"
-ONE = {"experiment": "experiment_id", "run": "info", "run_info": "run_id"}  # what an answer about one thing must name
+REQUIRED = {"experiment": "experiment_id", "run": "info", "run_info": "run_id"}  # what an answer about one must name
 BROKEN = (
     requests.ConnectionError,
     requests.Timeout,
@@ -32,14 +32,14 @@ BROKEN = (
 
 
 def is_transient(error: BaseException) -> bool:
-    """Say whether the same request may succeed later: a locked database, no connection, an overloaded server.
+    """Return whether the same request may succeed later: a locked database, no connection, an overloaded server.
 
-    So may one whose answer was not MLflow's own, which always is JSON, whatever its status.
+    True as well if something other than MLflow answered, whose answers are always JSON, whatever their status.
     """
     wrapped = error.__cause__ or error.__context__  # MLflow wraps what `requests` and SQLAlchemy raise
     if isinstance(error, BROKEN) or isinstance(wrapped, BROKEN):
         return True
-    if "database is locked" in str(error) or _was_faster(str(error).lower()):
+    if "database is locked" in str(error) or _is_tag_race(str(error).lower()):
         return True
     if not isinstance(error, MlflowException) or "(sqlite3." in str(error):
         return False
@@ -48,19 +48,19 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Say whether the store looked at what it was sent and will never take it, or no request can carry it."""
+    """Return whether the store will never take what it was sent, or no request can carry it."""
     if is_transient(error) or isinstance(error, json.JSONDecodeError):
         return False
     if isinstance(error, MlflowException):
-        said = error.error_code in REFUSALS and any(text in str(error) for text in UNFIT)
-        return said or error.error_code == "INVALID_PARAMETER_VALUE"
+        is_unfit = error.error_code in REFUSALS and any(text in str(error) for text in UNFIT)
+        return is_unfit or error.error_code == "INVALID_PARAMETER_VALUE"
     return isinstance(error, OverflowError | ValueError)
 
 
-def require_own(response: requests.Response, endpoint: str) -> None:
-    """Raise what is repeated unless an answer is one that MLflow gives to this request.
+def require_mlflow_answer(response: requests.Response, endpoint: str) -> None:
+    """Raise a transient error unless MLflow can have given this answer to the request.
 
-    A proxy, a gateway or a login page may answer in its place, with status 200 and JSON too.
+    A proxy, a gateway or a login page may answer in its place, even with status 200 and JSON.
     """
     fields = _fields().get((endpoint, str(response.request.method)))
     if response.status_code == 200 and fields and len(response.content) > LONG:
@@ -72,63 +72,69 @@ def require_own(response: requests.Response, endpoint: str) -> None:
         except (ValueError, RecursionError):
             answer = None
     if response.status_code != 200:
-        own = not isinstance(answer, dict) or "error_code" in answer  # MLflow's client refuses what is no object
+        is_mlflow = not isinstance(answer, dict) or "error_code" in answer  # its client refuses anything but an object
+    elif isinstance(answer, dict):
+        is_mlflow = fields is None or _fits(answer, fields, _requested_run(response.request))
     else:
-        own = isinstance(answer, dict) and (fields is None or _is_own(answer, fields, _run_of(response.request)))
-    if not own:
-        raise _not_mlflow(endpoint, f"(status {response.status_code}) is not MLflow's")
+        is_mlflow = False
+    if not is_mlflow:
+        raise _not_mlflow(endpoint, response.status_code)
 
 
 def require_stored(response: requests.Response) -> None:
-    """Raise what is repeated unless the answer to an upload is that of MLflow, which is empty."""
+    """Raise a transient error unless the answer to an upload is empty, as that of MLflow."""
     request = response.request
     if request.method == "PUT" and UPLOADS in str(request.url) and response.text.strip() not in ("", "{}"):
-        raise _not_mlflow(UPLOADS, f"(status {response.status_code}) is not MLflow's")
+        raise _not_mlflow(UPLOADS, response.status_code)
 
 
-def _is_own(answer: dict[str, Any], fields: Sequence[str], run_id: str) -> bool:
-    """Whether an answer has the fields of one; an empty one is that of a write, or of a search that found nothing."""
+def _fits(answer: dict[str, Any], fields: Sequence[str], run_id: str) -> bool:
+    """Return whether an answer has one of these fields and is about this run.
+
+    It may be empty after a write, or after a search without results. A "*" among the fields says that it may not.
+    """
     if not fields:
         return not answer
     name = fields[0]
     if fields[-1] == "*":
         return bool(answer.keys() & set(fields))
-    if name not in ONE:
+    if name not in REQUIRED:
         return not answer or bool(answer.keys() & set(fields))
-    found = answer.get(name)
-    if not isinstance(found, dict) or not found.get(ONE[name]):
+    content = answer.get(name)
+    if not isinstance(content, dict) or not content.get(REQUIRED[name]):
         return False
-    info = found.get("info", found)
+    info = content.get("info", content)
     return not run_id or (isinstance(info, dict) and info.get("run_id") == run_id)
 
 
-def _run_of(request: Any) -> str:
-    """The run that a request to read or update one names."""
-    path = urlsplit(str(request.url))
-    if path.path.endswith("/runs/get"):
-        return parse_qs(path.query).get("run_id", [""])[0]
-    if path.path.endswith("/runs/update"):
+def _requested_run(request: Any) -> str:
+    """Return the id of the run that a request reads or updates; empty for any other request."""
+    url = urlsplit(str(request.url))
+    if url.path.endswith("/runs/get"):
+        return parse_qs(url.query).get("run_id", [""])[0]
+    if url.path.endswith("/runs/update"):
         return str(json.loads(request.body or b"{}").get("run_id", ""))
     return ""
 
 
 @cache
 def _fields() -> dict[tuple[str, str], Sequence[str]]:
-    """The fields of the answer to each request, as MLflow's own client declares them."""
+    """Return the fields of the answer to each (endpoint, method), as MLflow's own client declares them."""
     from mlflow.store.tracking.rest_store import RestStore
 
     declared: dict[tuple[str, str], Sequence[str]] = {
-        asked: [field.name for field in api.Response.DESCRIPTOR.fields]
-        for api, asked in RestStore._METHOD_TO_INFO.items()
+        request: [field.name for field in api.Response.DESCRIPTOR.fields]
+        for api, request in RestStore._METHOD_TO_INFO.items()
     }
-    always = {(BULK, "GET"): ["metrics", "*"], (CREATE, "POST"): ["experiment_id", "*"]}
-    return declared | always  # where "*" says that there is no empty answer
+    never_empty = {(BULK, "GET"): ["metrics", "*"], (CREATE, "POST"): ["experiment_id", "*"]}
+    return declared | never_empty
 
 
-def _not_mlflow(endpoint: str, wrong: str) -> MlflowException:
-    return MlflowException(f"the answer to {endpoint} {wrong}", error_code=TEMPORARILY_UNAVAILABLE)
+def _not_mlflow(endpoint: str, status: int) -> MlflowException:
+    message = f"the answer to {endpoint} (status {status}) is not MLflow's"
+    return MlflowException(message, error_code=TEMPORARILY_UNAVAILABLE)
 
 
-def _was_faster(text: str) -> bool:
-    """Whether another process put the same tag on an experiment between MLflow's look and its insertion."""
+def _is_tag_race(text: str) -> bool:
+    """Return whether another process set the same tag of an experiment between MLflow's check and its insertion."""
     return "unique constraint" in text and "experiment_tag" in text

@@ -1,4 +1,4 @@
-"""Write one artifact as files under a directory, laid out as it will lie in the run's artifact folder."""
+"""Write artifacts to a directory, laid out as in the artifact folder of the run."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LONGEST_NAME = 255  # bytes: what file systems take
+LONGEST_NAME = 255  # bytes: the bound of file systems
 
 
 def place(root: Path, path: str) -> Path:
-    """Return `root / path` with its parent directories made; ValueError as `checked`."""
+    """Return `root / path` after creating its parent directories. Raises ValueError as `checked` does."""
     target = root / checked(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     return target
 
 
 def checked(path: str) -> str:
-    """Return `path`, if as an artifact's it stays inside the run, on every system on which it may be read. ValueError.
+    """Return `path` if it is a valid artifact path: relative, inside the run, and safe on Windows too.
 
-    So no part can be one of Windows' paths either.
+    Raises ValueError for any other path.
     """
     parts = path.split("/")
     drive = any(re.match(r"[A-Za-z]:", part) for part in parts)
     if not path.isprintable() or "\\" in path or drive or {"", ".", ".."} & set(parts):
         raise ValueError(f"artifact path {quoted(path)} must be relative and stay inside the run")
     if any(len(part.encode()) > LONGEST_NAME for part in parts):
-        raise ValueError(f"artifact path {quoted(path)}: a name has {LONGEST_NAME} bytes at most")
+        raise ValueError(f"artifact path {quoted(path)} has a name of more than {LONGEST_NAME} bytes")
     return path
 
 
 def plain(value: Any) -> Any:
-    """Turn what `json` does not know into what it does: numpy scalars and arrays, sets and paths. Else TypeError."""
+    """Convert numpy scalars and arrays, sets and paths to what `json` can write. Raises TypeError for other types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, set | frozenset):
@@ -53,26 +53,26 @@ def plain(value: Any) -> Any:
 
 
 def jsonable(value: Any) -> Any:
-    """Return `value` as it would be read back from JSON; TypeError where it cannot be written."""
+    """Return `value` as it would be read back from JSON. Raises TypeError for what JSON cannot hold."""
     return json.loads(json.dumps(value, default=plain))
 
 
 def write_json(root: Path, path: str, obj: Any) -> None:
-    """Write `obj` as indented JSON; TypeError where it cannot be."""
+    """Write `obj` as indented JSON. Raises TypeError for what JSON cannot hold."""
     text = json.dumps(obj, indent=2, default=plain)
     place(root, path).write_text(text + "\n")
 
 
 def write_arrays(root: Path, path: str, **arrays: Any) -> None:
-    """Write named arrays as one compressed `.npz`; ValueError for object arrays, which would need pickle."""
+    """Write named arrays as one compressed `.npz`. Raises ValueError for arrays of objects, which would need pickle."""
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     if objects := [name for name, array in converted.items() if array.dtype == object]:
-        raise ValueError(f"array {objects[0]!r} holds Python objects, not numbers or strings")
+        raise ValueError(f"array {objects[0]!r} holds Python objects: only numbers and strings can be stored")
     np.savez_compressed(place(root, path), **converted)  # type: ignore[arg-type]
 
 
 def write_table(root: Path, path: str, table: pd.DataFrame) -> None:
-    """Write a table without its index as `.csv` or `.parquet`, by the suffix; ValueError for any other."""
+    """Write a table without its index as `.csv` or `.parquet`, by the suffix. Raises ValueError for other suffixes."""
     suffix = Path(path).suffix
     if suffix == ".csv":
         table.to_csv(place(root, path), index=False)
@@ -89,7 +89,7 @@ def write_figure(root: Path, stem: str, figure: Figure) -> None:
 
 
 def copy(root: Path, source: Path, directory: str) -> None:
-    """Copy a file or a whole directory to `<directory>/<its name>`; FileNotFoundError where it is missing."""
+    """Copy a file or a directory to `<directory>/<its name>`. Raises FileNotFoundError."""
     target = place(root, str(Path(directory) / source.name))
     if source.is_dir():
         shutil.copytree(source, target)

@@ -1,4 +1,4 @@
-"""Find the MLflow store and make sure that it answers, or say in one line why not."""
+"""Find the MLflow store and check that it works, or say in one line why it does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from mlflow.utils.rest_utils import http_request
 
 from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.lines import line
-from featurelab.tracking.store.store import Store, first_line, shown, sqlite_path, sqlite_uri
+from featurelab.tracking.store.addresses import first_line, shown, sqlite_path, sqlite_uri
+from featurelab.tracking.store.store import Store
 
 TABLES = {"alembic_version", "experiments", "experiment_tags", "latest_metrics", "metrics", "params", "runs", "tags"}
 LOCAL_DISKS = {"apfs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
@@ -33,23 +34,22 @@ __all__ = ["RunNotFound", "Store", "StoreError", "attach", "connect", "resolve"]
 def connect(uri: str | None = None, *, timeout: float = 15.0, create: bool = True) -> Store:
     """Return the store at `uri`, else at MLFLOW_TRACKING_URI, else MLflow's own default, `mlflow.db` in this directory.
 
-    Within `timeout` seconds it is certain that a server answers, or that the database can be written. A missing or
-    empty SQLite file becomes a store with its whole schema, by one process where several start at once, or is refused
-    if not `create`. A database that is not exactly of this MLflow is refused. Raises StoreError, and then leaves
-    everything as it was.
+    Checks within `timeout` seconds that a server answers, or that the database can be written. With `create`, makes a
+    missing or empty SQLite file into a store with its whole schema, in one process if several start at once. Raises
+    StoreError if the check fails, or if the database was not made by this version of MLflow; then nothing was changed.
     """
     uri, deadline = resolve(uri), time.monotonic() + timeout
     if uri.startswith("sqlite:") and (create or sqlite_path(uri).exists()):
         _prepare_sqlite(sqlite_path(uri), uri, deadline, create)
     elif uri.startswith(("http://", "https://")):
-        _within(timeout, uri, lambda: _greet(uri, timeout))
+        _within(timeout, uri, lambda: _check_server(uri, timeout))
     elif uri.startswith(("postgresql", "mysql", "mssql")):
         _within(timeout, uri, lambda: sqlalchemy.create_engine(uri).connect().close())
     return attach(uri)
 
 
 def attach(uri: str) -> Store:
-    """Return the store that `connect` has already looked at, for a worker. Raises StoreError where it is unusable."""
+    """Return the store at `uri` without the checks of `connect`, for a worker. Raises StoreError if it is unusable."""
     uri = resolve(uri)
     if uri.startswith("sqlite:") and not sqlite_path(uri).is_file():
         raise StoreError(f"there is no store at {shown(uri)}")
@@ -57,12 +57,15 @@ def attach(uri: str) -> Store:
         return Store(uri, MlflowClient(uri))
     except (MlflowException, sqlalchemy.exc.SQLAlchemyError, ImportError, ValueError) as error:
         if "out-of-date database schema" in str(error):
-            raise _of_another(uri) from error
+            raise _other_version(uri) from error
         raise StoreError(f"cannot use the store at {shown(uri)}: {first_line(error)}") from error
 
 
 def resolve(uri: str | None = None) -> str:
-    """Return the absolute address of the store that `uri`, the environment or MLflow's default names."""
+    """Return the absolute address of the store that `uri`, else the environment, else MLflow's default names.
+
+    Raises StoreError for a plain directory, where MLflow no longer stores runs, and for an address that is not valid.
+    """
     if not uri:
         uri = mlflow.get_tracking_uri()
     if re.match(r"sqlite(\+\w+)?:", uri, re.IGNORECASE):
@@ -74,33 +77,33 @@ def resolve(uri: str | None = None) -> str:
 
 
 def _prepare_sqlite(path: Path, uri: str, deadline: float, create: bool) -> None:
-    """Make sure that `path` is an MLflow database that can be written, creating it whole where it is missing."""
+    """Check that `path` is a writable MLflow database. With `create`, create the database if it is missing."""
     if not path.parent.is_dir():
         raise StoreError(f"cannot use the store at {shown(uri)}: there is no directory {line(str(path.parent), 200)}")
     try:
         if path.exists() and not path.is_file():
-            raise StoreError(f"cannot use the store at {shown(uri)}: it is no plain file")
+            raise StoreError(f"cannot use the store at {shown(uri)}: it is not a plain file")
         if create:
-            with _alone_in(path.parent, deadline):
+            with _locked(path.parent, deadline):
                 if not path.exists():
                     _create_sqlite(path)
                 elif path.stat().st_size == 0:
-                    attach(uri)  # an empty file that somebody made beforehand: MLflow fills it
-        for needed in (path, path.parent):  # SQLite would open it for reading, and say so only at the first write
-            if not os.access(needed, os.W_OK):
-                raise PermissionError(f"{needed} is not writable")
+                    attach(uri)  # MLflow fills an empty file
+        for required in (path, path.parent):  # SQLite would open the file for reading and fail at the first write
+            if not os.access(required, os.W_OK):
+                raise PermissionError(f"{required} is not writable")
         _require_mlflow(path, uri)
         if create:
             with closing(sqlite3.connect(path, timeout=max(deadline - time.monotonic(), 0.1))) as database:
                 database.execute("BEGIN IMMEDIATE")
     except TimeoutError:
-        raise StoreError(f"another process is creating the store at {shown(uri)} and does not finish") from None
+        raise StoreError(f"another process has not finished creating the store at {shown(uri)}") from None
     except (sqlite3.Error, OSError, MlflowException, sqlalchemy.exc.SQLAlchemyError) as error:
         raise StoreError(f"cannot use the store at {shown(uri)}: {first_line(error)}") from error
 
 
 def _require_mlflow(path: Path, uri: str) -> None:
-    """Raise StoreError unless a file is a database of this MLflow, which would alter any other when it opens it."""
+    """Raise StoreError unless a file is a database of this version of MLflow, which would alter any other."""
     from mlflow.store.db.utils import _get_latest_schema_revision
 
     if not path.stat().st_size:
@@ -111,26 +114,26 @@ def _require_mlflow(path: Path, uri: str) -> None:
             raise StoreError(f"cannot use the store at {shown(uri)}: it is a database, but not one of MLflow")
         versions = [version for (version,) in database.execute("SELECT version_num FROM alembic_version")]
     if versions != [_get_latest_schema_revision()]:
-        raise _of_another(uri)
+        raise _other_version(uri)
 
 
-def _of_another(uri: str) -> StoreError:
+def _other_version(uri: str) -> StoreError:
     upgrade = f"back it up, then run: mlflow db upgrade {shown(uri)}"
-    return StoreError(f"the store at {shown(uri)} was made by another MLflow; {upgrade}")
+    return StoreError(f"the store at {shown(uri)} was made by another version of MLflow; {upgrade}")
 
 
 def _create_sqlite(path: Path) -> None:
-    """Build a complete database beside `path`, then give it its name in one step: nobody ever sees half a schema."""
+    """Build a complete database beside `path`, then rename it in one step, so that nobody sees half a schema."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        draft.touch()  # fails at once where nothing can be written; MLflow would try for two minutes
+        draft.touch()  # fails at once if nothing can be written; MLflow would try for two minutes
         store = SqlAlchemyStore(sqlite_uri(draft), str(path.parent / "mlruns"))
         store.engine.dispose()
         if _is_on_local_disk(path.parent):
             with closing(sqlite3.connect(draft)) as database:
-                database.execute("PRAGMA journal_mode = WAL")  # stays with the file
+                database.execute("PRAGMA journal_mode = WAL")  # a lasting property of the file
         os.link(draft, path)
     except FileExistsError:
         pass  # `mlflow ui` was faster
@@ -140,18 +143,18 @@ def _create_sqlite(path: Path) -> None:
 
 
 def _is_on_local_disk(directory: Path) -> bool:
-    """Say whether write-ahead logging is safe: it needs shared memory, which machines on a network disk do not have."""
+    """Return whether write-ahead logging is safe: it needs shared memory, which a network disk does not offer."""
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:
         return False
-    around = [(len(point), kind) for point, kind in mounts if directory.resolve().is_relative_to(point)]
-    return bool(around) and max(around)[1] in LOCAL_DISKS
+    containing = [(len(point), kind) for point, kind in mounts if directory.resolve().is_relative_to(point)]
+    return bool(containing) and max(containing)[1] in LOCAL_DISKS
 
 
 @contextmanager
-def _alone_in(directory: Path, deadline: float) -> Iterator[None]:
-    """Hold a lock on the directory itself, so that no lock file is left behind. TimeoutError after `deadline`."""
+def _locked(directory: Path, deadline: float) -> Iterator[None]:
+    """Lock the directory itself, so that no lock file is left behind. Raises TimeoutError after `deadline`."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         while True:
@@ -167,8 +170,8 @@ def _alone_in(directory: Path, deadline: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _greet(uri: str, timeout: float) -> None:
-    """Ask a server for one experiment, which shows that it is MLflow and lets us in."""
+def _check_server(uri: str, timeout: float) -> None:
+    """Ask a server for one experiment. Raises StoreError if it refuses access or is not an MLflow server."""
     endpoint, query = "/api/2.0/mlflow/experiments/search", {"max_results": 1}
     reply = http_request(
         get_default_host_creds(uri),
@@ -182,24 +185,24 @@ def _greet(uri: str, timeout: float) -> None:
     if reply.status_code in (401, 403):
         raise StoreError(f"the server at {shown(uri)} refuses access ({reply.status_code} {line(reply.reason, 40)})")
     try:
-        known = reply.status_code == 200 and isinstance(reply.json(), dict)
+        is_mlflow = reply.status_code == 200 and isinstance(reply.json(), dict)
     except ValueError:
-        known = False
-    if not known:
+        is_mlflow = False
+    if not is_mlflow:
         raise StoreError(f"the server at {shown(uri)} is not an MLflow server ({reply.status_code})")
 
 
-def _within(seconds: float, uri: str, probe: Callable[[], None]) -> None:
-    """Run `probe` for at most `seconds`, name look-ups included. Raises StoreError if it fails or does not return."""
+def _within(seconds: float, uri: str, check: Callable[[], None]) -> None:
+    """Run `check` for at most `seconds`, name look-ups included. Raises StoreError if it fails or does not return."""
     failure: list[Exception] = []
 
-    def attempt() -> None:
+    def run() -> None:
         try:
-            probe()
+            check()
         except Exception as error:
             failure.append(error)
 
-    thread = threading.Thread(target=attempt, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():

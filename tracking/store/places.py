@@ -1,4 +1,4 @@
-"""Where the artifacts of a store lie, as far as that is on this machine's disks."""
+"""Where the artifacts of a store lie on this machine's disks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FOLDER = "mlruns"  # beside the file of a SQLite store
 
 
 def artifact_folder(store: Path, experiment: str) -> Path:
-    """Where a SQLite store keeps the artifacts of an experiment: beside its file, wherever a run was started."""
+    """Return the folder of an experiment's artifacts: beside the file of the SQLite store `store`."""
     return store.parent / FOLDER / re.sub(r"[^\w/-]+", "_", experiment).strip("/")
 
 
 def local(artifact_uri: str) -> Path | None:
-    """The path that an artifact address names on this machine's disks; None for one elsewhere."""
+    """Return the path that an artifact address names on this machine's disks; None for an address elsewhere."""
     parts = urlsplit(artifact_uri)
     if parts.scheme not in ("", "file"):
         return None
@@ -28,29 +28,30 @@ def local(artifact_uri: str) -> Path | None:
 
 
 def copied_from(path: Path) -> str:
-    """One line where a SQLite store is a copy, whose experiments keep their artifacts where the original is.
+    """Return one line of warning if the SQLite store at `path` is a copy, else an empty text.
 
-    Empty where it is not. New runs of these experiments put theirs there too, as MLflow does not look anywhere else.
+    The experiments of a copy keep their artifacts, those of new runs too, beside the original: MLflow does not look
+    elsewhere.
     """
     with closing(connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
         rows = database.execute("SELECT name, artifact_location FROM experiments WHERE lifecycle_stage = 'active'")
-        named = [(name, local(location or "")) for name, location in rows]
-    homes = set()
-    for name, folder in named:
-        ours = artifact_folder(path, name)
-        inside = ours.relative_to(path.parent)
-        if folder and folder != ours and folder.parts[-len(inside.parts) :] == inside.parts:
-            homes.add(folder.parents[len(inside.parts) - 1])
-    if not homes or all(home.resolve() == path.parent.resolve() for home in homes):
+        folders = [(name, local(location or "")) for name, location in rows]
+    originals = set()
+    for name, folder in folders:
+        beside_path = artifact_folder(path, name)
+        relative = beside_path.relative_to(path.parent)
+        if folder and folder != beside_path and folder.parts[-len(relative.parts) :] == relative.parts:
+            originals.add(folder.parents[len(relative.parts) - 1])
+    if not originals or all(original.resolve() == path.parent.resolve() for original in originals):
         return ""
-    places = ", ".join(str(home / FOLDER) for home in sorted(homes))
+    places = ", ".join(str(original / FOLDER) for original in sorted(originals))
     return line(f"the store {path} is a copy: artifacts of its experiments are read and written in {places}")
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies at a path: its device and inode, or None where there is none."""
+    """Return the device and inode of the file at a path, which identify it; None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""Read many runs at once: a table of runs, and the curves of all of them in a few requests."""
+"""Read many runs at once: a table of runs, or the curves of all of them, in a few requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mlflow.utils.rest_utils import http_request_safe
 
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.store import bookkeeping
-from featurelab.tracking.store.store import RUN_ID, Store
+from featurelab.tracking.store.addresses import RUN_ID
+from featurelab.tracking.store.store import Store
 from featurelab.tracking.values import DERIVED
 
 COLUMNS = ["run_id", "experiment", "name", "status", "start", "end"]
@@ -25,13 +26,13 @@ HISTORY = ["run_id", "metric", "step", "value", "timestamp"]
 SEARCH_ENDPOINT = "/api/2.0/mlflow/runs/search"
 BULK_ENDPOINT = "/ajax-api/2.0/mlflow/metrics/get-history-bulk"
 RUNS_PER_PAGE = 1000
-SEVERAL = 4  # ids are shown where a beginning is that of more than one
+MOST_MATCHES = 4  # ids shown for an ambiguous prefix
 WHOLE_ID = re.compile("[0-9a-f]{32}")
 RUNS_PER_REQUEST = 100  # the server's bound
-POINTS_PER_ANSWER = 25_000  # the server cuts an answer here without saying so
+POINTS_PER_ANSWER = 25_000  # the server silently truncates an answer here
 RUNS_PER_QUERY = 500
-SERVER_PROCESSES = 4  # of `mlflow server`, unless it is told otherwise: each answers one request at a time
-ROWS_AT_ONCE = 1000
+SERVER_PROCESSES = 4  # the default of `mlflow server`; each answers one request at a time
+ROWS_PER_FETCH = 1000
 
 
 def runs(
@@ -41,18 +42,18 @@ def runs(
     tags: Mapping[str, Any] | None = None,
     status: str | None = None,
 ) -> pd.DataFrame:
-    """Return one row a run, oldest first: run_id, experiment, name, status, start, end, `tags.*`, `params.*`,
-    `metrics.*` (last values).
+    """Return a table of the matching runs, one row each, oldest first.
 
-    `experiment` is a name, several, or None for all; `tags` and `status` must be equal. MLflow's own tags are left out.
-    Nothing found gives an empty table with the first six columns.
+    Columns: run_id, experiment, name, status, start, end, then `tags.*`, `params.*` and `metrics.*` (last values),
+    without MLflow's own tags; without runs only the first six. `experiment` is a name, several, or None for all. Runs
+    match if their tags and status equal those given. Raises ValueError for a value with both kinds of quotes.
     """
-    found = list(rows(store, experiment, tags=tags, status=status))
-    if not found:
-        return pd.DataFrame(found, columns=COLUMNS)
-    names = {name for row in found for name in row} - set(COLUMNS)
+    table = list(rows(store, experiment, tags=tags, status=status))
+    if not table:
+        return pd.DataFrame(table, columns=COLUMNS)
+    names = {name for row in table for name in row} - set(COLUMNS)
     order = sorted(names, key=lambda name: (KINDS.index(name.partition(".")[0]), name))
-    return pd.DataFrame(found, columns=[*COLUMNS, *order]).sort_values(["start", "run_id"], ignore_index=True)
+    return pd.DataFrame(table, columns=[*COLUMNS, *order]).sort_values(["start", "run_id"], ignore_index=True)
 
 
 def rows(
@@ -62,48 +63,52 @@ def rows(
     tags: Mapping[str, Any] | None = None,
     status: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `runs` as they come, each with what its run has: not all of them are held at once."""
+    """Yield the rows of `runs` in no particular order, without holding all of them in memory."""
     names = [experiment] if isinstance(experiment, str) else experiment
-    known = _pages(store, store.client.search_experiments, view_type=ViewType.ALL)
-    chosen = {e.experiment_id: e.name for e in known if names is None or e.name in names}
-    wanted = {key: str(value) for key, value in (tags or {}).items()}
-    quoted = [_quoted(value) for value in wanted.values()]
+    stored = _pages(store, store.client.search_experiments, view_type=ViewType.ALL)
+    experiments = {e.experiment_id: e.name for e in stored if names is None or e.name in names}
+    texts = {key: str(value) for key, value in (tags or {}).items()}
+    quoted = [_quoted(value) for value in texts.values()]
     session_maker = _database(store)
     if session_maker:
-        yield from _runs_in_database(session_maker, chosen, wanted, status)
-    elif chosen:
-        # a filter of MLflow's knows no "or"
-        for keys in product(*map(bookkeeping.names_of, wanted)):
+        yield from _runs_in_database(session_maker, experiments, texts, status)
+    elif experiments:
+        # one search for each combination of names: MLflow's filters have no "or"
+        for keys in product(*map(bookkeeping.names_of, texts)):
             clauses = [f"tags.`{key}` = {value}" for key, value in zip(keys, quoted, strict=True)]
             clauses += [f"attributes.status = {_quoted(status)}"] if status else []
-            yield from _runs_on_server(store, chosen, clauses)
+            yield from _runs_on_server(store, experiments, clauses)
 
 
 def named(store: Store, run_ids: Sequence[str]) -> list[Run]:
-    """Return the runs of these ids, in this order, from a request for every hundred. Raises RunNotFound."""
-    known = [run_id for run_id in run_ids if RUN_ID.fullmatch(run_id)]
-    found = {run.info.run_id: run for some in _chunks(known, RUNS_PER_REQUEST) for run in _found(store, some)}
-    return [found.get(run_id) or store.get_run(run_id) for run_id in run_ids]
+    """Return the runs with these ids, in this order, with one request for every hundred. Raises RunNotFound."""
+    valid = [run_id for run_id in run_ids if RUN_ID.fullmatch(run_id)]
+    by_id = {run.info.run_id: run for chunk in _chunks(valid, RUNS_PER_REQUEST) for run in _search_ids(store, chunk)}
+    return [by_id.get(run_id) or store.get_run(run_id) for run_id in run_ids]
 
 
-def whole_id(store: Store, begins: str) -> str:
-    """Return the id of the only run whose id begins so. Raises RunNotFound for none, StoreError for several."""
-    if WHOLE_ID.fullmatch(begins) or not RUN_ID.fullmatch(begins):
-        return str(store.get_run(begins).info.run_id)
+def whole_id(store: Store, prefix: str) -> str:
+    """Return the id of the only run whose id begins with `prefix`.
+
+    Raises RunNotFound if there is none, StoreError if there are several.
+    """
+    if WHOLE_ID.fullmatch(prefix) or not RUN_ID.fullmatch(prefix):
+        return str(store.get_run(prefix).info.run_id)
     session_maker = _database(store)
-    found = _ids_in_database(session_maker, begins) if session_maker else _ids_on_server(store, begins)
-    if len(found) > 1 and begins not in found:
-        several = ", ".join(run_id[: len(begins) + 8] + "..." for run_id in found)
-        raise StoreError(f"several runs begin with {begins}: {several}")
-    return found[0] if len(found) == 1 else store.get_run(begins).info.run_id
+    matches = _ids_in_database(session_maker, prefix) if session_maker else _ids_on_server(store, prefix)
+    if len(matches) > 1 and prefix not in matches:
+        shown = ", ".join(run_id[: len(prefix) + 8] + "..." for run_id in matches)
+        raise StoreError(f"several runs begin with {prefix}: {shown}; write more of the id")
+    return matches[0] if len(matches) == 1 else store.get_run(prefix).info.run_id
 
 
 def histories(
     store: Store, run_ids: Sequence[str], metrics: Sequence[str] | None = None, *, derived: bool = False
 ) -> pd.DataFrame:
-    """Return every recorded value, one a row: run_id, metric, step, value, timestamp (milliseconds), sorted by these.
+    """Return a table of all recorded points: run_id, metric, step, value, timestamp (milliseconds since the epoch).
 
-    `metrics` None means all of them, without those made from others unless `derived`. An unknown run has no rows.
+    One row each, sorted by run, metric, step and time. `metrics` None means all, without those computed from others
+    unless `derived`. An unknown run has no rows.
     """
     run_ids = list(dict.fromkeys(run_ids))
     session_maker = _database(store)
@@ -117,31 +122,31 @@ def histories(
     return table.sort_values(["run_id", "metric", "step", "timestamp", "value"], ignore_index=True)
 
 
-def _found(store: Store, run_ids: list[str]) -> Iterator[Run]:
+def _search_ids(store: Store, run_ids: list[str]) -> Iterator[Run]:
     condition = f"attributes.run_id IN ({', '.join(map(_quoted, run_ids))})"
-    found = _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **_everywhere(store, condition))
-    return map(bookkeeping.with_plain_tags, found)
+    runs = _pages(store, store.client.search_runs, max_results=RUNS_PER_PAGE, **_everywhere(store, condition))
+    return map(bookkeeping.with_plain_tags, runs)
 
 
 def _everywhere(store: Store, condition: str) -> dict[str, Any]:
-    """A search of all experiments, for deleted runs too."""
+    """Return the arguments of a search in all experiments, deleted runs included."""
     experiments = [e.experiment_id for e in _pages(store, store.client.search_experiments, view_type=ViewType.ALL)]
     return {"experiment_ids": experiments, "filter_string": condition, "run_view_type": ViewType.ALL}
 
 
-def _ids_in_database(session_maker: Any, begins: str) -> list[str]:
+def _ids_in_database(session_maker: Any, prefix: str) -> list[str]:
     from mlflow.store.tracking.dbmodels.models import SqlRun
     from sqlalchemy import select
 
-    wanted: Any = select(SqlRun.run_uuid).where(SqlRun.run_uuid.startswith(begins, autoescape=True)).limit(SEVERAL)
+    query: Any = select(SqlRun.run_uuid).where(SqlRun.run_uuid.startswith(prefix, autoescape=True)).limit(MOST_MATCHES)
     with session_maker() as session:
-        return [run_id for (run_id,) in session.execute(wanted)]
+        return [run_id for (run_id,) in session.execute(query)]
 
 
-def _ids_on_server(store: Store, begins: str) -> list[str]:
-    wanted = _everywhere(store, f"attributes.run_id LIKE {_quoted(begins + '%')}")
-    runs = store.patiently(store.client.search_runs, max_results=SEVERAL, **wanted)
-    return [run.info.run_id for run in runs if run.info.run_id.startswith(begins)]  # _ stands for any letter
+def _ids_on_server(store: Store, prefix: str) -> list[str]:
+    query = _everywhere(store, f"attributes.run_id LIKE {_quoted(prefix + '%')}")
+    runs = store.patiently(store.client.search_runs, max_results=MOST_MATCHES, **query)
+    return [run.info.run_id for run in runs if run.info.run_id.startswith(prefix)]  # _ matches any character in LIKE
 
 
 def _pages(store: Store, search: Any, **query: Any) -> Iterator[Any]:
@@ -155,23 +160,23 @@ def _pages(store: Store, search: Any, **query: Any) -> Iterator[Any]:
 
 
 def _runs_on_server(store: Store, experiments: Mapping[str, str], clauses: list[str]) -> Iterator[dict[str, Any]]:
-    """Rows of the runs for which all clauses hold; MLflow's client would build an object for each value.
+    """Yield the rows of runs that meet all clauses, from JSON: MLflow's client would build an object for each value.
 
-    Where one page does not hold them, they are asked for by the first digit of their ids, which are random, so that
-    several of the server's processes look at once.
+    If there is more than one page, search by the first digit of the ids, which are random, so that several of the
+    server's processes work at once.
     """
     query: dict[str, Any] = {"experiment_ids": list(experiments), "max_results": RUNS_PER_PAGE}
 
     def page(clauses: list[str], token: str | None = None) -> tuple[list[dict[str, Any]], str | None]:
-        asked = query | {"filter": " and ".join(clauses)} | ({"page_token": token} if token else {})
-        answer = _ask(store, SEARCH_ENDPOINT, "POST", json=asked)
+        request = query | {"filter": " and ".join(clauses)} | ({"page_token": token} if token else {})
+        answer = _ask(store, SEARCH_ENDPOINT, "POST", json=request)
         return [_row(run, experiments) for run in answer.get("runs", [])], answer.get("next_page_token")
 
     def pages(digit: str) -> list[dict[str, Any]]:
-        of_digit = [*clauses, f"attributes.run_id LIKE '{digit}%'"]
-        rows, token = page(of_digit)
+        with_digit = [*clauses, f"attributes.run_id LIKE '{digit}%'"]
+        rows, token = page(with_digit)
         while token:
-            more, token = page(of_digit, token)
+            more, token = page(with_digit, token)
             rows += more
         return rows
 
@@ -180,12 +185,12 @@ def _runs_on_server(store: Store, experiments: Mapping[str, str], clauses: list[
         yield from first
         return
     with ThreadPoolExecutor(SERVER_PROCESSES) as pool:
-        for found in pool.map(pages, string.hexdigits[:16]):
-            yield from found
+        for rows in pool.map(pages, string.hexdigits[:16]):
+            yield from rows
 
 
 def _ask(store: Store, endpoint: str, method: str, **query: Any) -> Any:
-    """What a server answers, as the JSON that it is."""
+    """Return the JSON that a server answers."""
     credentials = store.client._tracking_client.store.get_host_creds()
     return store.patiently(lambda: http_request_safe(credentials, endpoint, method, **query).json())
 
@@ -195,7 +200,7 @@ def _row(run: Mapping[str, Any], experiments: Mapping[str, str]) -> dict[str, An
     times = int(info["start_time"]), int(info["end_time"]) if "end_time" in info else None
     row = _facts(info["run_id"], experiments[info["experiment_id"]], info.get("run_name", ""), info["status"], *times)
     for kind, convert in zip(KINDS, (str, str, float), strict=True):
-        # a metric that is nan comes as a text: JSON has no number for it
+        # converted: nan comes as a text, because JSON has no number for it
         row |= {f"{kind}.{each['key']}": convert(each["value"]) for each in data.get(kind, [])}
     row = bookkeeping.plain(row, "tags.")
     return {name: value for name, value in row.items() if not name.startswith("tags.mlflow.")}
@@ -213,7 +218,7 @@ def _facts(run_id: str, experiment: str, name: str, status: str, start: int, end
 
 
 def _database(store: Store) -> Any:
-    """What opens a session with the store's database, None where the store is a server."""
+    """Return what opens a session with the store's database; None if the store is a server."""
     store.require_in_place()
     return getattr(store.client._tracking_client.store, "ManagedSessionMaker", None)
 
@@ -221,49 +226,49 @@ def _database(store: Store) -> Any:
 def _runs_in_database(
     session_maker: Any, experiments: Mapping[str, str], tags: Mapping[str, str], status: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Rows as `_row` makes them, from a query for each table; MLflow's own search builds an object for each value."""
+    """Yield rows as `_row` does, from a query for each table: MLflow's own search builds an object for each value."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
     columns = (SqlRun.run_uuid, SqlRun.experiment_id, SqlRun.name, SqlRun.status, SqlRun.start_time, SqlRun.end_time)
-    wanted: Any = select(*columns).where(SqlRun.experiment_id.in_([int(id_) for id_ in experiments]))
-    wanted = wanted.where(SqlRun.lifecycle_stage == "active")
+    matching: Any = select(*columns).where(SqlRun.experiment_id.in_([int(id_) for id_ in experiments]))
+    matching = matching.where(SqlRun.lifecycle_stage == "active")
     for key, value in tags.items():
         keys = bookkeeping.names_of(key)
         tagged = select(SqlTag.run_uuid).where(SqlTag.key.in_(keys), SqlTag.value == value)
-        wanted = wanted.where(SqlRun.run_uuid.in_(tagged))
+        matching = matching.where(SqlRun.run_uuid.in_(tagged))
     if status:
-        wanted = wanted.where(SqlRun.status == status)
+        matching = matching.where(SqlRun.status == status)
     with session_maker() as session:
-        for some in _chunks(list(_tuples(session, wanted)), RUNS_PER_QUERY):
-            found = {run_id: _facts(run_id, experiments[str(of)], *rest) for run_id, of, *rest in some}
+        for chunk in _chunks(list(_tuples(session, matching)), RUNS_PER_QUERY):
+            by_id = {run_id: _facts(run_id, experiments[str(of)], *rest) for run_id, of, *rest in chunk}
             for kind, table in zip(KINDS, (SqlTag, SqlParam, SqlLatestMetric), strict=True):
                 flag = (SqlLatestMetric.is_nan,) if table is SqlLatestMetric else ()
-                query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(list(found)))
+                query = select(table.run_uuid, table.key, table.value, *flag).where(table.run_uuid.in_(list(by_id)))
                 for run_id, key, value, *is_nan in _tuples(session, query):
                     if not (kind == "tags" and key.startswith("mlflow.") and not key.startswith(bookkeeping.PREFIX)):
-                        # one string for all runs: thousands of them have the same two dozen names
-                        found[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
-            yield from (bookkeeping.plain(row, "tags.") for row in found.values())
+                        # interned: thousands of runs have the same two dozen names
+                        by_id[run_id][sys.intern(f"{kind}.{key}")] = float("nan") if any(is_nan) else value
+            yield from (bookkeeping.plain(row, "tags.") for row in by_id.values())
 
 
 def _tuples(session: Any, query: Any) -> Iterator[tuple[Any, ...]]:
-    """All rows, as the database's driver gives them: what SQLAlchemy wraps each in takes longer than all else."""
+    """Yield all rows as the database's driver gives them: wrapping each in SQLAlchemy's type takes most of the time."""
     cursor = session.connection().execute(query).cursor
-    while rows := cursor.fetchmany(ROWS_AT_ONCE):
+    while rows := cursor.fetchmany(ROWS_PER_FETCH):
         yield from rows
 
 
 def _from_database(session_maker: Any, run_ids: list[str], metrics: Sequence[str] | None) -> pd.DataFrame:
-    """Read just the columns; MLflow's own bulk reader takes one metric a call and builds an object for each point."""
+    """Read only the columns: MLflow's own bulk reader takes one metric a call and builds an object for each point."""
     from mlflow.store.tracking.dbmodels.models import SqlMetric as Point
     from sqlalchemy import select
 
     columns: tuple[Any, ...] = (Point.run_uuid, Point.key, Point.step, Point.value, Point.timestamp, Point.is_nan)
     tables = [pd.DataFrame([], columns=[*HISTORY, "is_nan"])]
     with session_maker() as session:
-        for some in _chunks(run_ids, RUNS_PER_QUERY):
-            query = select(*columns).where(Point.run_uuid.in_(some))
+        for chunk in _chunks(run_ids, RUNS_PER_QUERY):
+            query = select(*columns).where(Point.run_uuid.in_(chunk))
             if metrics is not None:
                 query = query.where(Point.key.in_(metrics))
             rows = list(_tuples(session, query))
@@ -273,28 +278,28 @@ def _from_database(session_maker: Any, run_ids: list[str], metrics: Sequence[str
 
 
 def _from_server(store: Store, run_ids: list[str], metrics: Sequence[str] | None) -> list[tuple[Any, ...]]:
-    asked = [
-        (having, metric)
-        for some in _chunks(run_ids, RUNS_PER_REQUEST)
-        for metric, having in _recorded(store, some, metrics).items()
+    requests = [
+        (with_metric, metric)
+        for chunk in _chunks(run_ids, RUNS_PER_REQUEST)
+        for metric, with_metric in _runs_by_metric(store, chunk, metrics).items()
     ]
     with ThreadPoolExecutor(SERVER_PROCESSES) as pool:
-        return [row for curves in pool.map(lambda what: _curves(store, *what), asked) for row in curves]
+        return [row for curves in pool.map(lambda request: _curves(store, *request), requests) for row in curves]
 
 
-def _recorded(store: Store, run_ids: list[str], metrics: Sequence[str] | None) -> dict[str, list[str]]:
-    """Which of these runs have which metric."""
+def _runs_by_metric(store: Store, run_ids: list[str], metrics: Sequence[str] | None) -> dict[str, list[str]]:
+    """Return the ids of the runs that may have each metric."""
     if metrics is not None:
         return dict.fromkeys(metrics, run_ids)
-    having: dict[str, list[str]] = {}
-    for run in _found(store, run_ids):
+    by_metric: dict[str, list[str]] = {}
+    for run in _search_ids(store, run_ids):
         for metric in run.data.metrics:
-            having.setdefault(metric, []).append(run.info.run_id)
-    return having
+            by_metric.setdefault(metric, []).append(run.info.run_id)
+    return by_metric
 
 
 def _curves(store: Store, run_ids: list[str], metric: str) -> list[tuple[Any, ...]]:
-    """One metric of up to 100 runs. A cut answer is complete for all its runs but the last; ask on from there."""
+    """Return one metric of up to 100 runs. A cut answer is complete but for its last run, which is asked for again."""
     rows: list[tuple[Any, ...]] = []
     missing = set(run_ids)
     while missing:
@@ -304,7 +309,7 @@ def _curves(store: Store, run_ids: list[str], metric: str) -> list[tuple[Any, ..
         if len(points) >= POINTS_PER_ANSWER:
             last = points[-1]["run_id"]
             complete = {point["run_id"] for point in points} - {last}
-            if not complete:  # this one run alone fills an answer
+            if not complete:  # a single run fills an answer
                 rows += [
                     (last, metric, m.step, m.value, m.timestamp)
                     for m in store.patiently(store.client.get_metric_history, last, metric)
@@ -326,9 +331,9 @@ def _chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _quoted(text: str) -> str:
-    """Quote a value for MLflow's filters, which know no escapes."""
+    """Quote a value for MLflow's filters, which have no escapes. Raises ValueError for both kinds of quotes."""
     if "'" not in text:
         return f"'{text}'"
     if '"' not in text:
         return f'"{text}"'
-    raise ValueError(f"MLflow cannot search for a text with both kinds of quotes: {text!r}")
+    raise ValueError(f"MLflow cannot search for a value with both kinds of quotes: {text!r}")

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts and filters the table of all verdicts. Without it the table is whole, in the order of the papers.
+// Sorts and filters the table of all verdicts. Without scripts the table is complete, in the order of the papers.
 (() => {
   const table = document.querySelector("table.verdicts");
   const controls = document.querySelector(".controls");
@@ -10,14 +10,14 @@
   const text = controls.querySelector("input");
   const choices = Array.from(controls.querySelectorAll("select"));
   const shown = controls.querySelector("output");
-  const said = new Map(rows.map((row) => [row, row.textContent.replace(/\s+/g, " ").toLowerCase()]));
+  const texts = new Map(rows.map((row) => [row, row.textContent.replace(/\s+/g, " ").toLowerCase()]));
 
   function filter() {
     const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
     let count = 0;
     for (const row of rows) {
       const chosen = choices.every((choice) => !choice.value || row.dataset[choice.name] === choice.value);
-      row.hidden = !(chosen && words.every((word) => said.get(row).includes(word)));
+      row.hidden = !(chosen && words.every((word) => texts.get(row).includes(word)));
       count += row.hidden ? 0 : 1;
     }
     shown.textContent = `${count} of ${rows.length} shown`;
@@ -38,7 +38,7 @@
     const key = (row) => row.cells[place]?.dataset.key ?? "";
     const sorted = rows.map((row, at) => [key(row), at, row]).sort(([a, i], [b, j]) => {
       const order = compare(a, b);
-      if (order === null) return (a === "") - (b === "") || i - j; // what has no value comes last, either way
+      if (order === null) return (a === "") - (b === "") || i - j; // rows without a value come last in both directions
       return (downwards ? -order : order) || i - j;
     });
     body.append(...sorted.map(([, , row]) => row));

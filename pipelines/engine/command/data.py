@@ -1,73 +1,83 @@
-"""`featurelab data`: public datasets that paper presets read."""
+"""`featurelab data`: the public datasets that paper presets read."""
 
 from collections.abc import Callable
 from typing import Any
 
 import typer
 
-from featurelab.pipelines.engine.command.settings import Json, showing
+from featurelab.pipelines.engine.command.arguments import Json
 from featurelab.pipelines.engine.errors import RequestError, tell, unknown
-from featurelab.pipelines.engine.lazy import lazy
 from featurelab.tracking.lines import line
 
-datasets = lazy("featurelab.modules.data.public")
-
-app = typer.Typer(help="Public datasets that paper presets read.")
+app = typer.Typer(help="List, download and check the public datasets that paper presets read.")
 
 
 @app.callback(invoke_without_command=True)
-def begin(ctx: typer.Context) -> None:
+def show_help(ctx: typer.Context) -> None:
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
 
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the public datasets and whether they are here."""
-    rows = [_described(source) for source in datasets.available()]
+    """List the public datasets, and whether they are on this machine."""
+    from featurelab.modules import data
+    from featurelab.pipelines.engine.command import terminal
+
+    rows = [_described(source) for source in data.available()]
     if as_json:
-        showing.emit(rows)
+        terminal.emit(rows)
     else:
-        showing.console().print(showing.pairs_table("", list(rows[0]), [list(row.values()) for row in rows]))
+        terminal.console().print(terminal.pairs_table("", list(rows[0]), [list(row.values()) for row in rows]))
 
 
 @app.command("fetch")
 def data_fetch(name: str) -> None:
     """Download a public dataset into the cache."""
-    _about_data(datasets.fetch, name)
-    tell(f"{name} is here")
+    from featurelab.modules import data
+
+    _on_dataset(data.fetch, name)
+    tell(f"{name} is on this machine")
 
 
 @app.command("check")
 def data_check(name: str, as_json: Json = False) -> None:
-    """Check that a public dataset is here, and say what it holds."""
-    said = _about_data(datasets.check, name)
+    """Check that a public dataset is on this machine, and print its splits."""
+    from featurelab.modules import data
+    from featurelab.pipelines.engine.command import terminal
+
+    dataset = _on_dataset(data.check, name)
     if as_json:
-        showing.emit(said)
-    for split, found in said["splits"].items():
-        tell(f"{name} {split}: {found['rows']} rows, digest {found['digest'][:16]}")
-    if not said["present"]:
-        tell(f"featurelab: {said['missing']}")
-    raise typer.Exit(0 if said["present"] else 2)
+        terminal.emit(dataset)
+    for name_of_split, split in dataset["splits"].items():
+        tell(f"{name} {name_of_split}: {split['rows']} rows, digest {split['digest'][:16]}")
+    if not dataset["present"]:
+        tell(f"featurelab: {dataset['missing']}")
+    raise typer.Exit(0 if dataset["present"] else 2)
 
 
-def _about_data(action: Callable[[str], Any], name: str) -> Any:
-    known = [source.name for source in datasets.available()]
-    if name not in known:
-        raise unknown("dataset", name, known)
+def _on_dataset(action: Callable[[str], Any], name: str) -> Any:
+    """Return `action(name)`; raise `RequestError` for an unknown dataset, and for one that is not on this machine."""
+    from featurelab.modules import data
+
+    names = [source.name for source in data.available()]
+    if name not in names:
+        raise unknown("dataset", name, names)
     try:
         return action(name)
-    except datasets.DatasetMissing as missing:
+    except data.DatasetMissing as missing:
         raise RequestError(str(missing)) from None
 
 
 def _described(source: Any) -> dict[str, Any]:
+    from featurelab.modules import data
+
     try:
-        datasets.require(source.name)
+        data.require(source.name)
         here = True
-    except datasets.DatasetRefused as refused:
+    except data.DatasetRefused as refused:
         tell(f"featurelab: {line(str(refused))}")
         here = False
-    except datasets.DatasetMissing:
+    except data.DatasetMissing:
         here = False
     return {"name": source.name, "here": here, "repo": source.repo_id, "needs": source.needs, "url": source.url}

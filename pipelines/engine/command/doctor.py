@@ -1,4 +1,4 @@
-"""Is this machine fit to run experiments? One line a check."""
+"""`featurelab doctor`: is this machine fit to run experiments? One line for each check."""
 
 import importlib.util
 import os
@@ -9,16 +9,32 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from featurelab import namesake
-from featurelab.tracking.provenance import environment
-from featurelab.tracking.store.connect import StoreError, connect
-from featurelab.tracking.store.store import shown
+import typer
 
-LEAST_FREE = 2 * 2**30
+from featurelab import namesake
+from featurelab.pipelines.engine.command.arguments import Json
+from featurelab.pipelines.engine.command.shared import outbox_folder
+from featurelab.pipelines.engine.errors import tell
+from featurelab.tracking.errors import StoreError
+
+LEAST_FREE = 2 * 2**30  # bytes of disk
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check that this machine is fit to run experiments."""
+    checks = examine(outbox_folder(writes=False))
+    if as_json:
+        from featurelab.pipelines.engine.command import terminal
+
+        terminal.emit(checks)
+    else:
+        for check in checks:
+            tell(f"{'ok  ' if check['ok'] else 'BAD '} {check['name']}: {check['detail']}")
+    raise typer.Exit(0 if all(check["ok"] for check in checks) else 1)
 
 
 def examine(outbox: Path) -> list[dict[str, Any]]:
-    """Every check as `{"name", "ok", "detail"}`; nothing is changed but an empty store being made ready."""
+    """Return every check as `{"name", "ok", "detail"}`; the only change is that an empty store is made ready."""
     return [
         _check("python", sys.version_info >= (3, 11), platform.python_version()),
         _packages(),
@@ -27,8 +43,8 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _store(),
         _disk(),
         _compute(),
-        _public(),
-        _language(),
+        _extra("public data", "datasets", "paper presets on real data", "public"),
+        _extra("language models", "transformers", "published language models", "lm"),
         _unsent(outbox),
     ]
 
@@ -43,17 +59,19 @@ def _packages() -> dict[str, Any]:
 
 
 def _pins() -> dict[str, Any]:
-    """Are the installed versions the tested ones?"""
+    """Check that the installed versions are those that were tested."""
+    from featurelab.tracking.provenance import environment
+
     pins = Path(__file__).resolve().parents[3] / "constraints.txt"
     if not pins.exists():
-        return _check("tested versions", True, "no constraints.txt beside the package: not checked")
+        return _check("tested versions", True, "not checked: there is no constraints.txt beside the package")
     installed = dict(line.split("==") for line in environment()["packages"])
     other = []
     for line in pins.read_text().splitlines():
-        name, found, pinned = line.partition("==")
-        have = installed.get(name.strip().lower().replace("_", "-"))
-        if found and have is not None and have.split("+")[0] != pinned.strip():
-            other.append(f"{name} {have} instead of {pinned.strip()}")
+        name, pin, pinned = line.partition("==")
+        here = installed.get(name.strip().lower().replace("_", "-"))
+        if pin and here is not None and here.split("+")[0] != pinned.strip():
+            other.append(f"{name} {here} instead of {pinned.strip()}")
     return _check("tested versions", not other, "; ".join(other[:5]) or "all as in constraints.txt")
 
 
@@ -63,6 +81,9 @@ def _name() -> dict[str, Any]:
 
 
 def _store() -> dict[str, Any]:
+    from featurelab.tracking.store.addresses import shown
+    from featurelab.tracking.store.connect import connect
+
     try:
         return _check("store", True, shown(connect().uri))
     except StoreError as error:
@@ -81,18 +102,12 @@ def _compute() -> dict[str, Any]:
     return _check("compute", True, f"{os.cpu_count()} CPUs, " + (", ".join(gpus) or "no GPU"))
 
 
-def _public() -> dict[str, Any]:
-    found = importlib.util.find_spec("datasets") is not None
-    needed = "not installed: paper presets on real data need pip install 'feature-learning-lab[public]'"
-    return _check("public data", True, "installed" if found else needed)
-
-
-def _language() -> dict[str, Any]:
-    found = importlib.util.find_spec("transformers") is not None
-    needed = "not installed: published language models need pip install 'feature-learning-lab[lm]'"
-    return _check("language models", True, "installed" if found else needed)
+def _extra(name: str, package: str, needed_by: str, extra: str) -> dict[str, Any]:
+    """Say whether an optional package is installed, and otherwise who needs it; lacking it is not a fault."""
+    missing = f"not installed: {needed_by} need pip install 'feature-learning-lab[{extra}]'"
+    return _check(name, True, "installed" if importlib.util.find_spec(package) else missing)
 
 
 def _unsent(outbox: Path) -> dict[str, Any]:
-    left = len(list(outbox.glob("*.jsonl"))) if outbox.is_dir() else 0
-    return _check("outbox", not left, f"{left} runs left unsent: featurelab sync" if left else "empty")
+    unsent = len(list(outbox.glob("*.jsonl"))) if outbox.is_dir() else 0
+    return _check("outbox", not unsent, f"{unsent} runs left unsent: featurelab sync" if unsent else "empty")

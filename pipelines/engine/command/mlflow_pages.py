@@ -1,4 +1,4 @@
-"""MLflow's own pages over the store, served to this machine alone."""
+"""MLflow's own web pages for a store, served on this machine only."""
 
 import os
 import signal
@@ -12,12 +12,12 @@ from featurelab.tracking.store.connect import Store
 
 
 def serve(store: Store, port: int) -> int:
-    """Serve the pages of a store until they or we are ended, and return their exit status.
+    """Serve the pages of a store until the server or this process ends, and return the server's exit status.
 
-    Whatever ends us ends the server and the processes that it started.
+    When this process ends, so do the server and its child processes.
     """
-    # Its job runners would keep nine processes busy that nothing of ours uses. The address of the store may hold a
-    # password, which a command line would show to everybody on this machine.
+    # MLflow's job runners would keep nine processes busy, and we use none. The address goes into the environment, since
+    # it may hold a password, and every user of this machine can read a command line.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": store.uri}
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
     with raised(), subprocess.Popen(command, env=os.environ | environment, process_group=0) as server:

@@ -35,18 +35,12 @@ class FigureNameConfig(Config):
 # The figure is a sweep. `laptop` and `paper` are two presets of the same settings; `grid` makes the figure, seeds
 # included; `sweep_axes` are what one would search; `small` is a size at which the whole grid runs in seconds.
 figure = Experiment(
-    name="template/figure_name",
-    figure="Fig. 1",
+    name="template/figure_name", figures=("Fig. 1",),
     title="Figure name: test accuracy against the number of training samples",
-    caption="Lines are means over seeds, bands their range.",
-    laptop=FigureNameConfig(),
-    paper=FigureNameConfig(width=1024, epochs=300),
-    grid={"n_train": [32, 256], "seed": [0, 1, 2]},
+    caption="Lines are means over seeds, bands their range.", laptop=FigureNameConfig(),
+    paper=FigureNameConfig(width=1024, epochs=300), grid={"n_train": [32, 256], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 256), "weight_decay": loguniform(1e-4, 1e-1)},
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.2,
-    small={"width": 16, "epochs": 10},
+    metric="accuracy/test", mode="max", minutes=0.2, small={"width": 16, "epochs": 10},
 )
 
 
@@ -95,7 +89,7 @@ def cost(config):
 # A sentence, and what to measure for it on the trials of one seed. `expect` says with which values it holds, `paper`
 # the published number; a sentence known not to hold says `fails="why"`. The verdict is on the mean over seeds.
 @figure.claim("more_samples_help", says="test accuracy is higher with 256 training samples than with 32 (difference)",
-              expect=above(0), origin="ours")  # fmt: skip
+              expect=above(0), origin="ours")
 def more_samples_help(runs):
     return runs.final("accuracy/test", n_train=256) - runs.final("accuracy/test", n_train=32)
 

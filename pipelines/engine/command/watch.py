@@ -1,4 +1,4 @@
-"""How far one trial is, for the person who waits for it: step, loss, elapsed time and time left, as a bar."""
+"""A progress bar for one trial: step, loss, elapsed time and time left."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -11,10 +11,10 @@ from featurelab.tracking.lines import shortened
 
 
 class TrialBar:
-    """A bar on standard error, which is not drawn where that is no terminal.
+    """A bar on standard error, drawn only if that is a terminal.
 
-    `heard` is a listener of the trial's recorder. `reached` is told by each fit how much of it is done; a trial that
-    does not train has no measure of what is left, and shows its steps alone.
+    The trial's recorder calls `on_metrics`, and each fit calls `on_step`. A trial that does not train shows its steps,
+    but no time left.
     """
 
     def __init__(self, title: str, metric: str) -> None:
@@ -31,7 +31,7 @@ class TrialBar:
             console=console,
             disable=not console.is_terminal,
         )
-        short = shortened(title, max(10, min(24, console.width - 66)))  # all of it fits into 80 columns
+        short = shortened(title, max(10, min(24, console.width - 66)))  # the whole bar fits into 80 columns
         self._task = self._bar.add_task(short, total=None, at="starting", loss="", of="")
 
     def __enter__(self) -> "TrialBar":
@@ -43,8 +43,8 @@ class TrialBar:
     ) -> None:
         self._bar.stop()
 
-    def heard(self, metrics: Mapping[str, float], step: int) -> None:
-        """Show the metric that ranks trials where it is recorded, and else any loss."""
+    def on_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Show the metric that ranks trials if it was recorded, otherwise a loss."""
         losses = [name for name in metrics if name == self._metric or name.startswith("loss")]
         name = self._metric if self._metric in metrics else next(iter(losses), "")
         if name and (name == self._metric or not self._loss.startswith(self._metric)):
@@ -53,12 +53,12 @@ class TrialBar:
         if not self._fits:
             self._bar.update(self._task, at=f"step {step}")
 
-    def reached(self, step: int, steps: int) -> None:
-        """A fit has taken `step` of its `steps` optimiser steps; one that begins anew is the next fit of the trial."""
+    def on_step(self, step: int, steps: int) -> None:
+        """Show that a fit has taken `step` of its `steps` optimiser steps; a smaller step begins the next fit."""
         if not self._fits or step < self._step:
             self._fits += 1
             self._bar.reset(self._task, total=steps, completed=step) if self._fits > 1 else None
         self._step = step
         fit = f"fit {self._fits}, " if self._fits > 1 else ""
-        of = " of this fit" if self._fits > 1 else ""  # how many there will be, nobody says
+        of = " of this fit" if self._fits > 1 else ""  # nobody knows how many more fits there are
         self._bar.update(self._task, total=steps, completed=step, at=f"{fit}step {step}/{steps}", of=of)

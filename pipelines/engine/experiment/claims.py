@@ -1,8 +1,9 @@
 """A published sentence as a test on measured results, and what came of it."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,18 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.evidence import ERROR, LOOKS, look_interval, t_interval
+from featurelab.pipelines.engine.experiment.known import Known, Status, Value
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.results import Results
 
-Status = Literal["holds", "fails", "undecided", "untested"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 Kind = Literal["claim", "identity"]
 Origin = Literal["paper", "corrected", "ours"]
 Measured = float | Mapping[str, float]
 Intervals = Mapping[str, list[float] | None]
-Scalar = bool | int | float | str | None
-Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,8 @@ class Claim:
     the interval of one part lies outside, with the allowed error shared by all parts; else it is undecided. An
     `identity` is exact: it holds if every seed meets the bounds.
 
-    `fails`, `undecided` and `untested` say at which scales it is known to be so, and why. `controls` are those in which
-    what it speaks of is destroyed, so that it must not hold there; `unspecific` says why it may. `within` are the ends
-    between which every part lies by its nature, as a correlation does.
+    `controls` destroy what the claim speaks of, so that it is expected not to hold under them. `within` are the ends
+    between which every part lies by its nature, as a correlation does. `recorded()` is what was found of it earlier.
     """
 
     id: str
@@ -105,13 +103,11 @@ class Claim:
     where: str = ""
     origin: Origin = "paper"
     kind: Kind = "claim"
-    fails: Mapping[Scale, str] = field(default_factory=dict)
-    undecided: Mapping[Scale, str] = field(default_factory=dict)
-    untested: Mapping[Scale, str] = field(default_factory=dict)
     seeds: int = 3
     controls: tuple[str, ...] = ()
-    unspecific: str = ""
     within: tuple[float, float] = (-math.inf, math.inf)
+    recorded: Callable[[], Known] = Known
+    folder: str = ""  # whose `known.toml` it is
 
     @property
     def expected(self) -> str | dict[str, str]:
@@ -119,13 +115,19 @@ class Claim:
         return str(self.expect) if isinstance(self.expect, Bound) else {p: str(b) for p, b in self.expect.items()}
 
     def documented(self, scale: Scale = "laptop") -> Status:
-        known: dict[Status, Mapping[Scale, str]]
-        known = {"fails": self.fails, "undecided": self.undecided, "untested": self.untested}
-        return next((status for status, reasons in known.items() if scale in reasons), "holds")
+        """The status that is on record for this scale; `holds` where there is none."""
+        finding = self.recorded().at(scale)
+        return finding.status if finding else "holds"
 
     def because(self, scale: Scale = "laptop") -> str:
-        """Why it is documented not to hold at this scale; empty where it is to hold."""
-        return next((known[scale] for known in (self.fails, self.undecided, self.untested) if scale in known), "")
+        """Why it is on record not to hold at this scale; empty where it is to hold."""
+        finding = self.recorded().at(scale)
+        return finding.reason if finding else ""
+
+    @property
+    def unspecific(self) -> str:
+        """Why it may hold under a control too; empty where that is not expected."""
+        return self.recorded().unspecific
 
     def judge(self, results: "Results", scale: Scale = "laptop", *, looks: bool = False) -> "Verdict":
         """Measure on every seed and hold the interval of the mean against what is expected.
@@ -306,6 +308,12 @@ class Verdict(BaseModel):
     def surprising(self) -> bool:
         """Whether the verdict is not the one that is documented; what is not decided contradicts nothing."""
         return self.status != self.documented and "undecided" not in (self.status, self.documented)
+
+
+def leans_on(statement: str) -> str:
+    """The first word of a statement that needs the one before it, as "and" or "it"; empty for one that stands alone."""
+    match = re.match(r"(and|but|or|so|it|its|they|their|them|the same|this|these|those)\b", statement, re.IGNORECASE)
+    return match[1] if match else ""
 
 
 def _finished(runs: "Results") -> int:

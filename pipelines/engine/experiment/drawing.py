@@ -14,7 +14,9 @@ else:
     np = lazy("numpy")
 mpl = lazy("matplotlib")
 
-CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]
+CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]  # colours of unordered series
+PAPER = "#222222"  # the paper's own numbers
+NULL = "#8a9299"  # what no effect, or chance, would give
 
 
 @contextmanager
@@ -94,6 +96,44 @@ def bars(axis: Any, table: Any, x: Any = None, **look: Any) -> None:
     ends = np.array([mean - rows.min(axis=1), rows.max(axis=1) - mean]).clip(min=0)
     look = {"marker": "o", "markersize": 3.5, "capsize": 2} | look
     axis.errorbar(table.index if x is None else x, mean, yerr=ends, **look)
+
+
+def paper_level(axis: Any, value: float, label: str | None = "paper", *, vertical: bool = False, **look: Any) -> None:
+    """A dashed line at the paper's own number; `vertical` for a number on the x axis."""
+    _level(axis, value, label, vertical, {"color": PAPER, "linestyle": "--"} | look)
+
+
+def null_level(axis: Any, value: float, label: str | None = None, *, vertical: bool = False, **look: Any) -> None:
+    """A dotted grey line at what chance, or no effect, would give; `vertical` for a number on the x axis."""
+    _level(axis, value, label, vertical, {"color": NULL, "linestyle": ":"} | look)
+
+
+def bound_level(axis: Any, value: float, label: str | None = None, *, vertical: bool = False, **look: Any) -> None:
+    """A line of dashes and dots at a bound, a tolerance or a prediction; `vertical` for a number on the x axis."""
+    _level(axis, value, label, vertical, {"color": PAPER, "linestyle": "-."} | look)
+
+
+def legend_below(axes: Any, columns: int = 4, **options: Any) -> None:
+    """One legend below: of one axis below its label; of an array of axes below the figure, each label once."""
+    if hasattr(axes, "legend"):
+        axes.legend(**{"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": columns} | options)
+        return
+    handles: dict[str, Any] = {}
+    for axis in np.ravel(axes):
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    place = {"loc": "outside lower center", "ncols": columns} | options
+    np.ravel(axes)[0].figure.legend(list(handles.values()), list(handles), **place)
+
+
+def legend_beside(axis: Any, **options: Any) -> None:
+    """A legend to the right of an axis, for more lines than fit into it."""
+    axis.legend(**{"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} | options)
+
+
+def _level(axis: Any, value: float, label: str | None, vertical: bool, look: Mapping[str, Any]) -> None:
+    draw = axis.axvline if vertical else axis.axhline
+    draw(value, label=label, **{"linewidth": 1.0, "zorder": 1.5} | dict(look))
 
 
 def heatmap(axis: Any, matrix: "np.ndarray", title: str, note: str = "") -> None:

@@ -1,11 +1,17 @@
 """A figure or table of a paper as a sweep: what a trial does, the grid, the claims about it, the drawing."""
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
+from typing_extensions import TypeVar
+
+from featurelab.pipelines.engine.experiment import known, numbers
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
 from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Kind, Measured, Origin
 from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
@@ -13,8 +19,9 @@ from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale,
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.cost import Cost
     from featurelab.pipelines.engine.experiment.results import Results
+    from featurelab.tracking import Recorder
 
-Known = str | Mapping["Experiment | Scale | tuple[Experiment, Scale]", str]  # why a claim fails, and where
+C = TypeVar("C", bound=Config, default=Any)  # the settings of an experiment's trials
 Measure = TypeVar("Measure", bound="Callable[[Results], Measured]")
 INHERITED = (
     "grid",
@@ -23,6 +30,7 @@ INHERITED = (
     "metric",
     "mode",
     "minutes",
+    "trains",
     "needs",
     "stand_in",
     "caption",
@@ -43,12 +51,15 @@ class Drawing:
 
 
 @dataclass(eq=False, kw_only=True)
-class Experiment:
-    """One figure or table.
+class Experiment(Generic[C]):
+    """One figure or table, whose trials have settings of type `C`.
 
     Args:
         name: `<system>/<experiment>`.
-        figure: the paper's own label, as "Fig. 2".
+        figures: each figure, table and theorem that it makes, as ("Fig. 2", "Fig. 3"), in the source that we read;
+            empty for a figure of ours. Several experiments may share one.
+        published: the numbers in the published paper, where that is not the source that we read.
+        part: what this experiment shows of its figures, where it is not all: "trained", "one model".
         title: what the figure shows, one line.
         laptop, paper: the two presets of one config; they differ in values only.
         grid: the axes that make the figure, seeds included.
@@ -56,27 +67,31 @@ class Experiment:
         sweep_axes: what a researcher would search: a learning rate, a width or capacity, a regulariser.
         metric, mode: what a sweep ranks its trials by unless told.
         minutes: laptop grid on two cores, measured.
+        trains: False for closed forms and for measurements at initialisation, which have no learning rate to sweep.
         needs: datasets that the paper preset reads.
         stand_in: how the laptop preset differs from the paper in kind, not just in size; empty where it does not.
         headline: whether a first look should show it.
         small: settings at which the whole laptop grid runs in seconds, for tests and `featurelab check`; of an axis of
             the grid, the values that it then has.
-        controls: those that shall break every claim which names none itself: all that the experiment can be run under,
-            unless given. Identities have none.
+        controls: controls that are expected to break each claim that names none itself: all that the experiment can be
+            run under, unless given. Identities have none.
         reads: a figure whose trials include those of this one: reproduced together, they are trained once.
     """
 
     name: str
-    figure: str
+    figures: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+    part: str = ""
     title: str
-    laptop: Config
-    paper: Config
+    laptop: C
+    paper: C
     grid: Grid
     paper_grid: Grid | None = None
     sweep_axes: Mapping[str, Axis] = field(default_factory=dict)
     metric: str = "loss/test"
     mode: Literal["min", "max"] = "min"
     minutes: float
+    trains: bool = True
     needs: tuple[str, ...] = ()
     stand_in: str = ""
     headline: bool = False
@@ -85,12 +100,13 @@ class Experiment:
     controls: tuple[str, ...] | None = None
     reads: "Experiment | None" = None
     claims: list[Claim] = field(default_factory=list)
-    run_trial: Callable[[Any, Any], None] | None = None
+    run_trial: "Callable[[C, Recorder], None] | None" = None
     drawing: Drawing | None = None
-    estimate: "Callable[[Any], Cost] | None" = None
-    variants: "list[Experiment]" = field(default_factory=list)
+    estimate: "Callable[[C], Cost] | None" = None
+    variants: "list[Experiment[C]]" = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        numbers.label([*self.figures, *self.published])
         if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", self.name):
             raise ValueError(f"an experiment's name is <system>/<experiment> in lower case, not {self.name!r}")
         if type(self.laptop) is not type(self.paper):
@@ -106,18 +122,24 @@ class Experiment:
     def system(self) -> str:
         return self.name.partition("/")[0]
 
-    def preset(self, scale: Scale) -> Config:
+    @property
+    def figure(self) -> str:
+        """The numbers as a label, "Figs. 2, 3, trained"; of a figure without one its part, or its own name."""
+        label = ", ".join(filter(None, [numbers.label(self.figures), self.part]))
+        return label or self.name.partition("/")[2].replace("_", " ").capitalize()
+
+    def preset(self, scale: Scale) -> C:
         return self.laptop if scale == "laptop" else self.paper
 
     def grid_of(self, scale: Scale) -> Grid:
         return self.paper_grid if scale == "paper" and self.paper_grid is not None else self.grid
 
-    def configs(self, scale: Scale) -> list[Config]:
+    def configs(self, scale: Scale) -> list[C]:
         """The trials that make the figure at this scale, in grid order."""
         preset = self.preset(scale)
         return [preset.but(**point) for point in expand(self.grid_of(scale))]
 
-    def small_configs(self) -> list[Config]:
+    def small_configs(self) -> list[C]:
         """The trials of the laptop grid at the small sizes."""
         grid = {axis: self.small.get(axis, values) for axis, values in self.grid.items()}
         sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
@@ -131,10 +153,11 @@ class Experiment:
         """The grid with fields that vary together joined by `+`, as JSON and pages want it."""
         return {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in self.grid_of(scale).items()}
 
-    def variant(self, name: str, *, figure: str, title: str, **changes: Any) -> "Experiment":
+    def variant(self, name: str, *, title: str, **changes: Any) -> "Experiment[C]":
         """Another figure of the same system: this one with other values of its settings, or other parts of its own.
 
-        `changes` are fields of an experiment (`grid`, `minutes`, `laptop`, ...), or settings that both presets get.
+        `changes` are `figures`, `published` and `part`, which are not inherited; other fields of an experiment (`grid`,
+        `minutes`, `laptop`, ...); or settings that both presets get.
         Trial, cost and drawing are those of this experiment, also where they are declared later, until the variant
         declares its own; claims are not. Raises ValueError for what is neither a field nor a setting.
         """
@@ -145,11 +168,11 @@ class Experiment:
         given = {key: value for key, value in changes.items() if key not in settings}
         inherited = {key: getattr(self, key) for key in (*INHERITED, *HANDED_DOWN)}
         presets = {scale: given.get(scale, self.preset(scale)).but(**settings) for scale in SCALES}
-        made = {"name": f"{self.system}/{name}", "figure": figure, "title": title}
+        made = {"name": f"{self.system}/{name}", "title": title}
         self.variants.append(Experiment(**(inherited | given | presets | made)))
         return self.variants[-1]
 
-    def trial(self, function: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def trial(self, function: "Callable[[C, Recorder], None]") -> "Callable[[C, Recorder], None]":
         """Decorator: `function(config, recorder)` is one run of this experiment."""
         self._hand_down("run_trial", function)
         return function
@@ -164,25 +187,21 @@ class Experiment:
         where: str = "",
         origin: Origin = "paper",
         kind: Kind = "claim",
-        fails: Known = "",
-        undecided: Known = "",
-        untested: Known = "",
         seeds: int = 3,
         controls: Sequence[str] | None = None,
-        unspecific: str = "",
         within: tuple[float, float] = (-math.inf, math.inf),
         also: "Sequence[Experiment]" = (),
     ) -> Callable[[Measure], Measure]:
         """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.
 
-        Where it is known not to hold, `fails` says why: one sentence for all figures and scales, or one for each of
-        some figures, scales, or pairs of both. `undecided` says why seeds do not decide it, `untested` why it cannot be
-        measured. `where` is the figure unless given. See `Claim`. Raises ValueError for a second claim of that id.
+        `where` is the figure unless given. What is known to fail stands in `known.toml` beside the function's file. See
+        `Claim`. Raises ValueError for a second claim of that id.
         """
 
         def add(function: Measure) -> Measure:
+            folder = _folder(function)
             for figure in (self, *also):
-                if any(known.id == id for known in figure.claims):
+                if any(claim.id == id for claim in figure.claims):
                     raise ValueError(f"{figure.name} has two claims called {id}")
                 claim = Claim(
                     id=id,
@@ -193,47 +212,29 @@ class Experiment:
                     where=where or figure.figure,
                     origin=origin,
                     kind=kind,
-                    fails=figure._known(fails),
-                    undecided=figure._known(undecided),
-                    untested=figure._known(untested),
                     seeds=seeds,
                     controls=figure._controls(controls, kind),
-                    unspecific=unspecific,
                     within=within,
+                    recorded=partial(known.known, folder, figure.name, id),
+                    folder=str(folder),
                 )
                 figure.claims.append(claim)
             return function
 
-        for known in (fails, undecided, untested):
-            others = set() if isinstance(known, str) else {_figure_of(key) for key in known} - {None, self, *also}
-            if others:
-                raise ValueError(f"claim {id} is not one of {', '.join(other.name for other in others if other)}")
         return add
 
     def _controls(self, named: Sequence[str] | None, kind: Kind) -> tuple[str, ...]:
-        known = controls_of(self.laptop)
-        own = known if self.controls is None else self.controls
+        possible = controls_of(self.laptop)
+        own = possible if self.controls is None else self.controls
         controls = tuple(named) if named is not None else own if kind == "claim" else ()
-        if unknown := set(controls) - set(known):
+        if unknown := set(controls) - set(possible):
             raise ValueError(f"{self.name} cannot be run under {', '.join(sorted(unknown))}")
         return controls
 
-    def controlled(self, scale: Scale) -> list[Config]:
+    def controlled(self, scale: Scale) -> list[C]:
         """The figure's trials under each control that one of its claims names."""
         named = dict.fromkeys(control for claim in self.claims for control in claim.controls)
         return [config.but(control=control) for control in named for config in self.configs(scale)]
-
-    def _known(self, known: Known) -> dict[Scale, str]:
-        """The reasons that are for this figure, by scale."""
-        if isinstance(known, str):
-            return dict.fromkeys(SCALES, known) if known else {}
-        found: dict[Scale, str] = {}
-        for scale in SCALES:
-            for key in ((self, scale), self, scale):  # the one that says most comes first
-                if key in known:
-                    found[scale] = known[key]
-                    break
-        return found
 
     def draw(
         self, rows: int = 1, cols: int = 1, size: tuple[float, float] = (7.0, 4.0)
@@ -246,7 +247,7 @@ class Experiment:
 
         return keep
 
-    def cost(self, function: "Callable[[Any], Cost]") -> "Callable[[Any], Cost]":
+    def cost(self, function: "Callable[[C], Cost]") -> "Callable[[C], Cost]":
         """Decorator: `function(config)` estimates what one trial needs."""
         self._hand_down("estimate", function)
         return function
@@ -265,6 +266,8 @@ class Experiment:
             "name": self.name,
             "system": self.system,
             "figure": self.figure,
+            "figures": list(self.figures),
+            "published": list(self.published),
             "title": self.title,
             "scales": {
                 "laptop": {"minutes": self.minutes},
@@ -311,6 +314,8 @@ class Experiment:
         return float(f"{sum(self.estimate(config).gpu_hours for config in self.configs(scale)):.3g}")
 
 
-def _figure_of(key: "Experiment | Scale | tuple[Experiment, Scale]") -> Experiment | None:
-    figure = key[0] if isinstance(key, tuple) else key
-    return figure if isinstance(figure, Experiment) else None
+def _folder(function: "Callable[[Results], Measured]") -> Path:
+    """The folder of the file in which a function was written."""
+    while isinstance(function, partial):
+        function = function.func
+    return Path(inspect.getfile(function)).parent

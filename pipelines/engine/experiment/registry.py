@@ -2,12 +2,12 @@
 
 import importlib
 import pkgutil
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from featurelab.pipelines.engine.errors import RequestError, tell, unknown
-from featurelab.pipelines.engine.experiment import strangers
+from featurelab.pipelines.engine.errors import RequestError, nearest, tell, unknown
+from featurelab.pipelines.engine.experiment import numbers, strangers
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.installing import not_installed
 from featurelab.tracking.lines import line, quoted
@@ -37,7 +37,16 @@ def experiments(system: str | None = None) -> list[Experiment]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name; raises `RequestError` with the nearest one, or why its package does not load."""
+    """The experiment of this name, or the only one that makes a figure: "Fig. 9.5", "9.5".
+
+    Raises `RequestError` with the nearest name, with all experiments that share the figure, or with the reason why a
+    package does not load.
+    """
+    if numbers.wanted(name) is not None:
+        sharing = with_figure(name)
+        if len(sharing) == 1:
+            return sharing[0]
+        raise RequestError(f"{name} is in {len(sharing)} experiments; name one of {', '.join(e.name for e in sharing)}")
     system = name.partition("/")[0]
     known = systems()
     if system in known:
@@ -49,6 +58,24 @@ def find(name: str) -> Experiment:
         if left_out and system not in _our_systems():
             raise RequestError(f"unknown experiment {quoted(name)}: {next(iter(left_out.values()))}")
     raise _not_installed(name) or unknown("experiment", name, names())
+
+
+def with_figure(number: str, system: str | None = None) -> list[Experiment]:
+    """The experiments, of one system or of all, that make the figure, table or theorem of this number, as "Fig. 9.5".
+
+    A bare number stands for any kind, and the number of a figure for all its panels. Numbers in the published paper
+    count too. Raises `RequestError` for no number, and for one that no experiment makes.
+    """
+    wanted = numbers.wanted(number)
+    if wanted is None:
+        raise RequestError(f'{quoted(number)} is not the number of a figure: write it as 9.5, "Fig. 9.5" or "Table 1"')
+    everything = experiments(system)
+    chosen = [e for e in everything if any(numbers.matches(entry, *wanted) for entry in (*e.figures, *e.published))]
+    if not chosen:
+        entries = dict.fromkeys(entry for e in everything for entry in (*e.figures, *e.published))
+        hint = nearest(number if wanted[0] else f"Fig. {number}", entries, most=3)
+        raise RequestError(f"no experiment{f' of {system}' if system else ''} makes {quoted(number)}: {hint}")
+    return chosen
 
 
 def names() -> list[str]:
@@ -68,10 +95,9 @@ def select(names: list[str], headline: bool = False) -> list[Experiment]:
     return chosen
 
 
-def _place(experiment: Experiment) -> tuple[bool, list[tuple[int, str]]]:
+def _place(experiment: Experiment) -> tuple[bool, list[Any], str]:
     """Where an experiment stands in its paper: "Fig. 2" before "Fig. 10", figures before all else."""
-    parts = re.findall(r"(\d+)([a-z]*)", experiment.figure)
-    return not experiment.figure.startswith("Fig"), [(int(number), letter) for number, letter in parts]
+    return not experiment.figures, [numbers.order(entry) for entry in experiment.figures], experiment.part
 
 
 def _our_systems() -> list[str]:

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,15 @@ import pandas as pd
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.axes import Axis, lay_out
-from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.cluster import connect_ray, require_shared_store
 from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
 from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
-from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
+from featurelab.pipelines.engine.sweep.plan import SWEEP_NAME, Finished, Opened, Plan, check_name
 from featurelab.pipelines.engine.sweep.records import (
     JUDGING,
-    SWEEP_NAME,
     TRIALS_OF,
     VERDICTS,
     as_text,
@@ -33,37 +30,11 @@ from featurelab.pipelines.engine.sweep.records import (
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
 from featurelab.pipelines.engine.sweep.sharing import require
-from featurelab.pipelines.engine.trial.signals import parting
-from featurelab.tracking.lines import quoted
+from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
-
-
-def plan_search(
-    experiment: Experiment,
-    axes: dict[str, Axis],
-    samples: int,
-    base: Config,
-    *,
-    fixed: Collection[str] = (),
-    **details: Any,
-) -> Plan:
-    """The sweep over `axes`; every value is checked before anything runs.
-
-    Where no axis is given, it is over those that the experiment declares and that are not `fixed` in `base`.
-    """
-    if samples < 1:
-        raise RequestError(f"--samples {samples}: needs at least 1")
-    axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
-    if not axes:
-        raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
-    if details.get("name"):
-        check_name(details["name"])
-    configs = lay_out(base, axes, samples, seed=base.streams.order)
-    details = {"metric": experiment.metric, "mode": experiment.mode} | details
-    return Plan.of(experiment, configs, list(axes), **details)
 
 
 def prepare(resources: Resources, uri: str, address: str | None) -> None:
@@ -115,7 +86,7 @@ def run_sweeps(
             for plan, name in zip(plans, names, strict=True)
         ]
         if opened:
-            parting.command = parting.command or _resuming(plans[0], names[0], address)
+            last_line.resume_command = last_line.resume_command or _resuming(plans[0], names[0], address)
         return [*resumed, *opened]
 
     return conduct(opening, store, outbox, title=title, ended=ended)
@@ -159,7 +130,7 @@ def resume_sweep(
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
-    parting.kept, parting.command = True, parting.command or _resuming(plan, name, address)
+    last_line.recorded, last_line.resume_command = True, last_line.resume_command or _resuming(plan, name, address)
     (finished,) = conduct(lambda: [reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
     return finished
 
@@ -202,13 +173,6 @@ def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) ->
 def _names(store: Store) -> list[str]:
     found = query.runs(store, VERDICTS)
     return list(found["tags.sweep"].dropna()) if "tags.sweep" in found else []
-
-
-def check_name(name: str) -> None:
-    if not SWEEP_NAME.fullmatch(name):
-        raise RequestError(
-            f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
-        )
 
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:

@@ -31,7 +31,7 @@ from featurelab.pipelines.engine.sweep.workarounds import fallen, survive_lack_o
 from featurelab.pipelines.engine.sweep.worker import Jobs
 from featurelab.pipelines.engine.trial.place import SETTINGS
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.trial.signals import Enough, Held, as_exception, held_back, parting, raised
+from featurelab.pipelines.engine.trial.signals import Enough, Held, as_exception, held_back, last_line, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.bound import Bound
 from featurelab.tracking.outbox.journal import Busy
@@ -66,7 +66,7 @@ def conduct(
     """
     with _ended_by_signals(), held_back() as signals, ExitStack() as held:
         sweeps = opening()
-        parting.kept = True
+        last_line.recorded = True
         for sweep in sweeps:
             try:
                 held.enter_context(exclusive_lock(outbox, sweep.run_id))

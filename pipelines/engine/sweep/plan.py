@@ -1,21 +1,26 @@
 """A sweep before it runs, while it does, and after."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
+from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS, Axis, lay_out
 from featurelab.pipelines.engine.experiment.config import Config, Scale, label, tupled
 from featurelab.pipelines.engine.experiment.evidence import LOOKS
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.trial.record import TrialRecord
+from featurelab.tracking.lines import quoted
 
 Mode = Literal["min", "max"]
+
+SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
 
 _find = cache(registry.find)  # looks through all installed packages, which a process need do once
 
@@ -57,7 +62,8 @@ class Plan(BaseModel):
 
     def config(self, index: int) -> Config:
         """The settings of a trial; raises `RequestError` where they are not those of the experiment."""
-        return self.declared.preset(self.scale).read(self.configs[index])
+        preset: Config = self.declared.preset(self.scale)
+        return preset.read(self.configs[index])
 
     def but(self, **changes: Any) -> "Plan":
         """This plan with some fields changed."""
@@ -115,3 +121,35 @@ class Finished:
             "name": self.name,
             "trials": [trial.as_dict() for trial in self.trials],
         }
+
+
+def plan_search(
+    experiment: Experiment,
+    axes: dict[str, Axis],
+    samples: int,
+    base: Config,
+    *,
+    fixed: Collection[str] = (),
+    **details: Any,
+) -> Plan:
+    """The sweep over `axes`; every value is checked before anything runs.
+
+    Where no axis is given, it is over those that the experiment declares and that are not `fixed` in `base`.
+    """
+    if samples < 1:
+        raise RequestError(f"--samples {samples}: needs at least 1")
+    axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
+    if not axes:
+        raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
+    if details.get("name"):
+        check_name(details["name"])
+    configs = lay_out(base, axes, samples, seed=base.streams.order)
+    details = {"metric": experiment.metric, "mode": experiment.mode} | details
+    return Plan.of(experiment, configs, list(axes), **details)
+
+
+def check_name(name: str) -> None:
+    if not SWEEP_NAME.fullmatch(name):
+        raise RequestError(
+            f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"
+        )

@@ -1,7 +1,6 @@
 """Trials and sweeps as the store holds them."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -18,7 +17,6 @@ from featurelab.tracking.store.connect import Store
 from featurelab.tracking.values import DERIVED
 
 VERDICTS = "verdicts"
-SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
 JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
 TRIALS_OF = "trials_of"  # the tag of a sweep that has no trials of its own: the sweep whose trials it reads
 TAGS = [field.alias or name for name, field in TrialRecord.model_fields.items() if name not in OF_THE_RUN]

@@ -89,10 +89,10 @@ def fit(
     elif owner:
         saving, resumed = begin(owner, f"{digest} {steps} {epochs}")
     callbacks = [*([saving] if saving else []), *probes, *further(), *naming]
-    if reached := current().reached:
+    if on_step := current().on_step:
         from featurelab.pipelines.engine.trial.watched import Watched
 
-        callbacks.append(Watched(reached))
+        callbacks.append(Watched(on_step))
     for probe in callbacks:
         if getattr(probe, "strict", True) is None:
             probe.strict = True  # type: ignore[attr-defined]  # no figure loses a measurement without a word

@@ -16,7 +16,7 @@ UMASK = "FEATURELAB_UMASK"  # of the process that started Ray, for its workers
 SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that trials elsewhere shall have too
 
 
-Reached = Callable[[int, int], None]  # which step of how many
+OnStep = Callable[[int, int], None]  # called with the step and the number of steps
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Runtime:
     strategy: Any = "auto"
     plugins: tuple[Any, ...] = ()
     devices: Any = 1
-    reached: Reached | None = None  # who is told how far a fit is
+    on_step: OnStep | None = None  # called as a fit progresses
 
 
 _current: ContextVar[Runtime] = ContextVar("runtime", default=Runtime())  # noqa: B039 - frozen, so safe to share

@@ -32,7 +32,7 @@ from featurelab.pipelines.engine.trial.mistakes import mistake
 from featurelab.pipelines.engine.trial.origin import OURS, declared_by, sources
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.trial.signals import Terminated, held_back, parting, raised
+from featurelab.pipelines.engine.trial.signals import Terminated, held_back, last_line, raised
 from featurelab.tracking.errors import StoreError, disk_full
 from featurelab.tracking.lines import escaped, line, masked
 from featurelab.tracking.outbox.journal import TRAINING, HandleClosed, JournalDamaged, JournalRemoved
@@ -88,7 +88,7 @@ def run_trial(
     with raised(), held_back() as signals:  # a run that is opened is closed
         details: dict[str, Any] = {"scale": scale, "name": name, "axes": axes, "tags": tags or {}, "place": place}
         run_id = run_id or start(experiment, config, store, **details)
-        parting.kept, parting.run_id = True, run_id
+        last_line.recorded, last_line.run_id = True, run_id
         checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
         try:
             recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)

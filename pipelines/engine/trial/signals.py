@@ -34,27 +34,28 @@ class Enough(Exception):
         self.advice = advice
 
 
-class Parting:
-    """What the last line of a command says when a signal ends it."""
+class LastLine:
+    """The last line that a command prints when a signal ends it; the command fills in the facts as it goes."""
 
-    kept: bool | None = None  # whether it has recorded anything; None where a command records nothing of its own
-    run_id = ""  # the only run of the command
-    command = ""  # continues what was begun
-    said = False
+    recorded: bool | None = None  # whether anything was recorded; None for a command that records nothing
+    run_id = ""  # of a command that runs a single trial
+    resume_command = ""  # what to type to continue
+    printed = False
 
-    def line(self, number: int) -> str:
-        word = "interrupted" if number == signal.SIGINT else "terminated"
-        if self.kept is None:
-            return word
-        if not self.kept:
-            return f"{word} before anything was recorded"
-        said = f"{word}; what was recorded is kept"
-        if self.command:
-            return f"{said}. Continue with: {self.command}"
-        return f"{said} in run {self.run_id}, which featurelab rerun {self.run_id} repeats" if self.run_id else said
+    def text(self, number: int) -> str:
+        """Return the line, without its end, for the signal `number`."""
+        end = "interrupted" if number == signal.SIGINT else "terminated"
+        if self.recorded is None:
+            return end
+        if not self.recorded:
+            return f"{end} before anything was recorded"
+        end += "; what was recorded is kept"
+        if self.resume_command:
+            return f"{end}. Continue with: {self.resume_command}"
+        return f"{end} in run {self.run_id}, which featurelab rerun {self.run_id} repeats" if self.run_id else end
 
 
-parting = Parting()
+last_line = LastLine()  # of this process
 _leave: Callable[[int], Any] | None = None
 
 

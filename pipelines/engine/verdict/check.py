@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from featurelab.modules.learners import Diverged
 from featurelab.pipelines.engine.errors import Missing, RunError
+from featurelab.pipelines.engine.experiment.claims import leans_on
 from featurelab.pipelines.engine.experiment.config import SCALES, Config
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.experiment import Experiment
@@ -162,7 +163,7 @@ def missing(experiment: Experiment) -> Iterator[str]:
         with _running(f"claim {claim.id}", claim.measure):
             verdict = claim.judge(results)
         if verdict.status == "untested":
-            if not claim.untested:
+            if claim.documented() != "untested":
                 yield f"claim {claim.id} cannot be measured: {verdict.reason}"
         elif all(claim.judge(other).measured == verdict.measured for other in others):
             yield f"claim {claim.id} does not depend on what was measured"
@@ -177,6 +178,9 @@ def missing(experiment: Experiment) -> Iterator[str]:
 def _undeclared(experiment: Experiment) -> Iterator[str]:
     if not experiment.claims:
         yield "no claim is declared: @figure.claim"
+    for claim in experiment.claims:
+        if word := leans_on(claim.says):
+            yield f"claim {claim.id} begins with {word!r}: a statement is read alone, so name what it is about"
     if experiment.drawing is None:
         yield "no drawing is declared: @figure.draw"
     if experiment.estimate is None:

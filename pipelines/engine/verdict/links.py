@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep.records import SWEEP_NAME, VERDICTS, read_stored_plan, read_trials
+from featurelab.pipelines.engine.sweep.plan import SWEEP_NAME
+from featurelab.pipelines.engine.sweep.records import VERDICTS, read_stored_plan, read_trials
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking import pages
 from featurelab.tracking.lines import quoted

@@ -11,9 +11,10 @@ import time
 import pytest
 from store_workers import exit_code, record_and_die
 
-from featurelab.tracking.outbox.delivery import Sender
 from featurelab.tracking.outbox.journal import Busy
-from featurelab.tracking.outbox.record import Recorder, now, sync
+from featurelab.tracking.outbox.record import Recorder, now
+from featurelab.tracking.outbox.sender import Sender
+from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.store import Store
 
 

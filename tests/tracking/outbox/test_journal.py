@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Metric, Run, RunData, RunInfo
 
+from featurelab.tracking.outbox.delivery import Delivery
 from featurelab.tracking.outbox.journal import Busy, Journal
-from featurelab.tracking.outbox.sending import Delivery
 from featurelab.tracking.outbox.summary import DIRECTION, Summary
 from featurelab.tracking.store.store import Store
 
@@ -111,7 +111,7 @@ def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
             expected.add(entry)
         assert sum(sink.requests) == sum(len(entry["m"]) for entry in entries)
         assert delivery.summary == expected
-        assert delivery.read == journal.size()
+        assert delivery.position == journal.size()
         journal.close()
 
 

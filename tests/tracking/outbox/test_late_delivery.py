@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from featurelab.tracking.outbox.record import Recorder, sync
+from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.outbox.sync import sync
 from featurelab.tracking.store.connect import attach
 from featurelab.tracking.store.store import Store
 
@@ -191,7 +192,7 @@ def test_one_broken_journal_does_not_keep_others_back(store, run_id, outbox):
     result = sync(outbox)
     assert result.sent == [run_id]
     assert "no run '0a'" in result.failed["0a"]
-    assert "does not say" in result.failed["0b"] or "there is no store" in result.failed["0b"]
+    assert "does not name its store" in result.failed["0b"] or "there is no store" in result.failed["0b"]
     assert "there is no store" in result.failed["0c"]
     assert sorted(path.name for path in outbox.iterdir()) == ["0a.jsonl", "0b.jsonl", "0c.jsonl"]
 

@@ -82,8 +82,8 @@ def test_a_full_outbox_takes_points_and_no_artifacts_and_says_so_twice(
         record.message for record in caplog.records if "outbox" in record.message and "at most 4 MiB" in record.message
     ]
     assert len(said) == 2
-    assert said[0].endswith("that the store has not taken; once it is full, only metrics are kept")
-    assert said[1].endswith("artifacts and checkpoints are no longer kept, metrics still are")
+    assert said[0].endswith("that the store has not received; once the outbox is full, artifacts are dropped")
+    assert said[1].endswith("artifacts and checkpoints are dropped, metrics are still recorded")
 
     assert sync(outbox, store.uri).sent == [run_id]
     history = store.client.get_metric_history(run_id, "loss/train")
@@ -95,7 +95,7 @@ def test_a_full_outbox_takes_points_and_no_artifacts_and_says_so_twice(
 
 
 def test_checkpoints_of_a_store_that_is_away_do_not_fill_the_outbox(away, run_id, outbox, monkeypatch):
-    monkeypatch.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("featurelab.tracking.outbox.sender.LONGEST_PAUSE", 0.05)
     recorder = Recorder(away, run_id, outbox=outbox, flush_seconds=0.01)
     for number in range(30):
         with recorder.files() as root:

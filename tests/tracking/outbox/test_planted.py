@@ -82,7 +82,7 @@ def test_no_server_that_a_journal_names_is_shown_the_tracking_token(
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cret-s3cret")
     address = f"http://127.0.0.1:{listener.server_port}"
     plant({"t": 1, "s": 0, "m": {"loss": 1.0}}, uri=address)
-    assert f"it is for the store at {address}" in refusal(outbox, store, run_id)
+    assert f"the journal is for the store at {address}" in refusal(outbox, store, run_id)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
     assert address in sync(outbox).failed[run_id]
     assert Listener.heard == []
@@ -133,14 +133,14 @@ def test_links_among_the_artifacts_are_not_followed(store, run_id, outbox, plant
         place = outbox / run_id / folder / link
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(tmp_path / "secret")
-        assert "is a symbolic link, or no plain file" in refusal(outbox, store, run_id)
+        assert "is a symbolic link or not a plain file" in refusal(outbox, store, run_id)
         assert store.artifact_paths(run_id, "") == []
         assert journal.exists()
         place.unlink()
     (outbox / run_id / "1" / "inner").rmdir()
     (outbox / run_id / "1").rmdir()
     (outbox / run_id / "1").symlink_to(tmp_path)
-    assert "is a symbolic link, or no plain file" in refusal(outbox, store, run_id)
+    assert "is a symbolic link or not a plain file" in refusal(outbox, store, run_id)
 
 
 def test_a_journal_that_is_a_link_or_no_file_is_not_written_to(store, run_id, outbox, tmp_path):
@@ -150,9 +150,9 @@ def test_a_journal_that_is_a_link_or_no_file_is_not_written_to(store, run_id, ou
     for make in (journal.symlink_to, journal.hardlink_to, lambda _: os.mkfifo(journal)):
         make(target)
         said = refusal(outbox, store, run_id)
-        assert "symbolic link" in said or "second name" in said or "no plain file" in said
+        assert "symbolic link" in said or "second name" in said or "not a plain file" in said
         assert not in_use(outbox, run_id)
-        with pytest.raises(OSError, match=r"symbolic link|second name|no plain file"):
+        with pytest.raises(OSError, match=r"symbolic link|second name|not a plain file"):
             Recorder(store, run_id, outbox=outbox)
         journal.unlink()
     assert target.read_text() == "mine, cut short"
@@ -201,7 +201,7 @@ def test_a_line_that_no_recorder_writes_keeps_all_of_its_journal_from_the_store(
     journal = plant({"t": 1, "s": 0, "m": {"loss": 1.0}}, entry)
     before = journal.read_bytes()
     said = refusal(outbox, store, run_id)
-    assert said.startswith(("the line before byte", "it is of another run"))
+    assert said.startswith(("invalid journal line before byte", "the journal is of another run"))
     assert said.isprintable()
     assert journal.read_bytes() == before
     assert store.get_run(run_id).data.metrics == {}

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from featurelab.tracking.errors import RunGone, StoreError, StoreGone
-from featurelab.tracking.outbox.delivery import Sender
 from featurelab.tracking.outbox.journal import JournalRemoved
 from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.outbox.sender import Sender
 from featurelab.tracking.outbox.sync import discard, sync
 from featurelab.tracking.store.connect import attach
 
@@ -121,7 +121,7 @@ def test_what_nobody_will_take_can_be_let_go_of(store, run_id, outbox):
     assert not recorder.close(timeout=1)
     assert f"featurelab sync --discard {run_id}" in sync(outbox, known=store.uri).failed[run_id]
     for wrong in ("x", f"../outbox/{run_id}", ""):
-        with pytest.raises(StoreError, match=r"nothing of a run|is not the id of a run"):
+        with pytest.raises(StoreError, match=r"has no journal of run|is not the id of a run"):
             discard(outbox, wrong)
     discard(outbox, run_id)
     assert list(outbox.iterdir()) == []

@@ -18,9 +18,11 @@ import pytest
 from mlflow.tracking._tracking_service.utils import _get_default_tracking_uri
 from store_workers import at_once, connect_and_name
 
+from featurelab.tracking.errors import StoreError
+from featurelab.tracking.store.addresses import sqlite_path
 from featurelab.tracking.store.connect import attach, connect, resolve
 from featurelab.tracking.store.places import copied_from
-from featurelab.tracking.store.store import Store, StoreError, sqlite_path
+from featurelab.tracking.store.store import Store
 
 
 def test_importing_tracking_loads_neither_mlflow_nor_torch():
@@ -78,11 +80,11 @@ def _other_tracker(path: Path) -> None:
 UNUSABLE = {
     "missing_directory": ("sqlite:///{}/missing/mlflow.db", lambda home: None, "no directory|no store"),
     "parent_is_a_file": ("sqlite:///{}/file/mlflow.db", lambda home: (home / "file").touch(), "no directory|no store"),
-    "directory_in_place_of_the_file": ("sqlite:///{}/d", lambda home: (home / "d").mkdir(), "no plain file"),
+    "directory_in_place_of_the_file": ("sqlite:///{}/d", lambda home: (home / "d").mkdir(), "not a plain file"),
     "not_a_database": ("sqlite:///{}/t", lambda home: (home / "t").write_text("notes " * 99), "not a database"),
     "another_database": ("sqlite:///{}/o.db", lambda home: _foreign(home / "o.db"), "not one of MLflow"),
     "another_tracker": ("sqlite:///{}/o.db", lambda home: _other_tracker(home / "o.db"), "not one of MLflow"),
-    "fifo": ("sqlite:///{}/f", lambda home: os.mkfifo(home / "f"), "no plain file"),
+    "fifo": ("sqlite:///{}/f", lambda home: os.mkfifo(home / "f"), "not a plain file"),
     "cannot_be_written": ("sqlite:////proc/mlflow.db", lambda home: None, "/proc/mlflow.db"),
     "in_memory": ("sqlite:///:memory:", lambda home: None, "memory"),
     "plain_directory": ("file://{}", lambda home: None, "sqlite:///mlflow.db"),

@@ -41,8 +41,10 @@ def between(server) -> Iterator[Between]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch) -> None:
     """What is asked again is asked again soon."""
-    monkeypatch.setattr("featurelab.tracking.store.store.wait_exponential_jitter", lambda **waits: wait_fixed(0.01))
-    monkeypatch.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(
+        "featurelab.tracking.store.connection.wait_exponential_jitter", lambda **waits: wait_fixed(0.01)
+    )
+    monkeypatch.setattr("featurelab.tracking.outbox.sender.LONGEST_PAUSE", 0.05)
 
 
 @pytest.mark.parametrize("kind", GARBLED)

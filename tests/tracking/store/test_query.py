@@ -9,9 +9,9 @@ import requests
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
+from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import attach
-from featurelab.tracking.store.store import RunNotFound, StoreError
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from store_workers import at_once, write_points
 
+from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.store.answers import is_transient
 from featurelab.tracking.store.connect import attach
-from featurelab.tracking.store.store import RunNotFound, StoreError
 
 
 @pytest.fixture(params=["sqlite", "server"])

@@ -12,7 +12,6 @@ from hostile import LONG, Commands, accept, commands, texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from featurelab.pipelines.engine.command import cli
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.tracking.lines import quoted
 from featurelab.tracking.store.connect import connect
@@ -168,7 +167,7 @@ def test_addresses_of_clusters(commands: Commands, monkeypatch: pytest.MonkeyPat
         connect_ray(address)
 
     monkeypatch.setattr(ray, "init", accept)
-    monkeypatch.setattr(cli.sweeping, "prepare", prepare)
+    monkeypatch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", prepare)
     monkeypatch.setattr(socket, "getaddrinfo", no_names)
     with_ports = st.tuples(texts, st.sampled_from([":1", ":0", ":99999", ":-1", ":x"])).map("".join)
     requests = st.one_of(texts, with_ports).map(lambda text: ["sweep", SCALE, "--over=lr=0.1", f"--address={text}"])
@@ -190,7 +189,7 @@ def test_folders_for_the_report(commands: Commands) -> None:
 
 
 def test_places_of_stores(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.connecting, "connect", connect)
+    monkeypatch.setattr("featurelab.tracking.store.connect.connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", no_names)
     schemes = [
         "",
@@ -235,7 +234,7 @@ def test_places_of_stores(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
 
 def test_ids_of_runs_and_names_to_resume(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     store = connect(f"sqlite:///{commands.home / 'mlflow.db'}", timeout=60)
-    monkeypatch.setattr(cli.connecting, "connect", lambda **options: store)
+    monkeypatch.setattr("featurelab.tracking.store.connect.connect", lambda **options: store)
     forms = [["judge"], ["rerun"], ["compare"], ["sweep", SCALE, "--resume"]]
     ids = texts.filter(lambda text: text and not text.startswith("-"))
     requests = st.tuples(st.sampled_from(forms), ids).map(lambda pair: [*pair[0], pair[1]])

@@ -12,7 +12,6 @@ import pytest
 from hostile import Answer, Commands, accept, check_line, quicken, written
 from mlflow.entities import RunTag
 
-from featurelab.pipelines.engine.command import cli
 from featurelab.pipelines.engine.experiment.claims import above
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
@@ -84,7 +83,7 @@ class LineConfig(Config):
 
 lines = Experiment(
     name="hostile/lines",
-    figure="Fig. 1",
+    figures=("Fig. 1",),
     title="straight lines",
     laptop=LineConfig(),
     paper=LineConfig(),
@@ -154,7 +153,6 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
     home = tmp_path_factory.mktemp("shared")
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch, home, [OurPackage()])
-        patch.setattr(cli.sweeping, "prepare", accept)
         patch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", accept)
         store = connect(f"sqlite:///{home / 'mlflow.db'}", timeout=60)
         configs = lines.configs("laptop")
@@ -184,7 +182,7 @@ def swept(original: tuple[Commands, Path, str, list[str]], monkeypatch: pytest.M
         (home / name).unlink(missing_ok=True)
     shutil.rmtree(home / "mlruns")
     shutil.copy(home / "kept.db", home / "mlflow.db")
-    monkeypatch.setattr("featurelab.tracking.store.store._files", {})  # this other file is what we mean
+    monkeypatch.setattr("featurelab.tracking.store.connection._opened", {})  # this other file is what we mean
     shutil.copytree(home / "kept", home / "mlruns")
     return Swept(commands, store, sweep, ids)
 
@@ -210,7 +208,7 @@ def scripts(page: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.results.paging, "serve", accept)
+    monkeypatch.setattr("featurelab.pipelines.engine.command.mlflow_pages.serve", accept)
 
 
 def test_an_untouched_store_is_read(swept: Swept) -> None:

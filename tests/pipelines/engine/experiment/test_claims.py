@@ -10,11 +10,17 @@ from madeup import results
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between
-from featurelab.pipelines.engine.experiment.config import SCALES, Config
+from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.evidence import look_interval, t_interval
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.known import Finding, Known
 
 finite = st.floats(-1e100, 1e100)
+
+
+def recorded(status, reason):
+    """What `known.toml` may say of a claim at laptop scale; nothing where it is to hold."""
+    return lambda: Known(laptop=None if status == "holds" else Finding(status=status, reason=reason))
 
 
 def seeds(*values):
@@ -187,7 +193,7 @@ def test_infinities_of_both_signs_do_not_stop_the_judge():
 )
 def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value, status, surprising):
     because = "the step is too long" if documented == "fails" else ""
-    judged = claim(at_least(0), fails={"laptop": because} if because else {}).judge(seeds(value, value, value))
+    judged = claim(at_least(0), recorded=recorded(documented, because)).judge(seeds(value, value, value))
     assert (judged.status, judged.surprising) == (status, surprising)
     assert because in judged.reason
 
@@ -195,7 +201,7 @@ def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value
 def test_what_is_undecided_surprises_nobody():
     assert claim(at_least(0)).judge(seeds(-1.0, 0.0, 1.0)).status == "undecided"
     assert not claim(at_least(0)).judge(seeds(-1.0, 0.0, 1.0)).surprising
-    unsure = claim(at_least(0), undecided={"laptop": "seeds differ too much"})
+    unsure = claim(at_least(0), recorded=recorded("undecided", "seeds differ too much"))
     assert unsure.documented() == "undecided"
     assert unsure.documented("paper") == "holds"
     for value in (-1.0, 1.0):
@@ -205,7 +211,8 @@ def test_what_is_undecided_surprises_nobody():
 
 def test_an_untested_claim_surprises_unless_documented():
     assert claim(at_least(0)).judge(seeds(1.0)).surprising
-    assert not claim(at_least(0), untested={"laptop": "the step is too long"}).judge(seeds(1.0)).surprising
+    known = recorded("untested", "the step is too long")
+    assert not claim(at_least(0), recorded=known).judge(seeds(1.0)).surprising
 
 
 def test_a_share_of_nothing_is_a_missing_measurement():
@@ -236,7 +243,7 @@ def test_a_seed_with_some_of_its_trials_alone_is_no_reason_to_stop():
 
 def declared(**details):
     given = {"name": "a/b", "laptop": Config(), "paper": Config(), "grid": {"seed": [0]}} | details
-    return Experiment(figure="Fig. 1", title="t", minutes=1, **given)
+    return Experiment(figures=("Fig. 1",), title="t", minutes=1, **given)
 
 
 def test_a_claim_has_a_name_of_its_own():
@@ -247,32 +254,21 @@ def test_a_claim_has_a_name_of_its_own():
         figure.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
 
 
-def test_what_is_known_to_fail_is_keyed_by_figure_and_scale():
+def test_a_shared_claim_stands_in_the_place_of_each_figure():
     one = declared()
-    two = one.variant("c", figure="Fig. 2", title="t", seed=3)
-    measure = one.claim("c1", says="s", expect=above(0), also=[two], fails={one: "a", (one, "paper"): "b"})
-    measure(lambda runs: 1.0)
-    one.claim("c2", says="s", expect=above(0), also=[two], fails="everywhere")(lambda runs: 1.0)
-    one.claim("c3", says="s", expect=above(0), also=[two], fails={"paper": "large"})(lambda runs: 1.0)
-    (first, *_), (second, *_) = one.claims, two.claims
-    assert [first.because(scale) for scale in SCALES] == ["a", "b"]
-    assert second.documented("laptop") == second.documented("paper") == "holds"
-    assert (first.where, second.where) == ("Fig. 1", "Fig. 2")
-    for figure in (one, two):
-        assert figure.claims[1].fails == {"laptop": "everywhere", "paper": "everywhere"}
-        assert [figure.claims[2].documented(scale) for scale in SCALES] == ["holds", "fails"]
-    with pytest.raises(ValueError, match="claim c4 is not one of a/c"):
-        one.claim("c4", says="s", expect=above(0), fails={two: "it is not measured there"})
+    two = one.variant("c", figures=("Fig. 2",), title="t", seed=3)
+    one.claim("c1", says="s", expect=above(0), also=[two])(lambda runs: 1.0)
+    assert (one.claims[0].where, two.claims[0].where) == ("Fig. 1", "Fig. 2")
 
 
 def test_a_variant_inherits_presets_grid_trial_drawing_and_cost_but_no_claims():
     one = declared(grid={"seed": [0, 1]}, caption="of both", headline=True)
-    early = one.variant("early", figure="Fig. 2", title="t", seed=7, minutes=3)
+    early = one.variant("early", figures=("Fig. 2",), title="t", seed=7, minutes=3)
     one.claim("c1", says="s", expect=above(0))(lambda runs: 1.0)
     one.trial(print)
     one.draw(rows=2)(print)
     one.cost(print)
-    late = early.variant("late", figure="Fig. 3", title="t", grid={"seed": [5]}, laptop=Config(threads=2))
+    late = early.variant("late", figures=("Fig. 3",), title="t", grid={"seed": [5]}, laptop=Config(threads=2))
     assert (early.name, early.figure, early.laptop.seed, early.paper.seed, early.minutes) == (
         "a/early",
         "Fig. 2",
@@ -289,7 +285,7 @@ def test_a_variant_inherits_presets_grid_trial_drawing_and_cost_but_no_claims():
     one.trial(len)
     assert (one.run_trial, early.run_trial, late.run_trial) == (len, len, repr)
     with pytest.raises(ValueError, match="neither a part of an experiment nor a setting: sead"):
-        one.variant("wrong", figure="Fig. 4", title="t", sead=1)
+        one.variant("wrong", figures=("Fig. 4",), title="t", sead=1)
 
 
 class Other(Config):
@@ -314,7 +310,7 @@ def test_an_experiment_that_could_not_run_cannot_be_declared(details, says):
 
 def test_a_figure_can_read_those_trials_alone_that_the_other_has():
     whole = declared(grid={"seed": [0, 1, 2]})
-    part = whole.variant("part", figure="Fig. 2", title="t", grid={"seed": [2, 1]}, reads=whole)
+    part = whole.variant("part", figures=("Fig. 2",), title="t", grid={"seed": [2, 1]}, reads=whole)
     assert part.reads is whole
     with pytest.raises(ValueError, match="a/b, which it reads, lacks some of its laptop trials"):
-        whole.variant("more", figure="Fig. 3", title="t", grid={"seed": [2, 3]}, reads=whole)
+        whole.variant("more", figures=("Fig. 3",), title="t", grid={"seed": [2, 3]}, reads=whole)

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, lay_out, parse_axis
 from featurelab.pipelines.engine.experiment.claims import Bound
-from featurelab.pipelines.engine.experiment.config import SCALES, TrainedConfig
+from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 EXPERIMENTS = registry.experiments()
 RATES = {"lr", "lr_exponent"}
 REGULARISERS = {"weight_decay", "ridge"}
 SIZES = {"width", "dim", "n_train"}
-TRAINING = {"steps", "epochs", "optimizer", "batch_size"}
-SOLVED = {"icl_scale/optimal_rank"}  # minimises an expected loss by a method that has no learning rate
 
 Rule = Callable[[Experiment], Iterator[str]]
 
@@ -143,12 +141,9 @@ def test_the_declared_search_is_one_that_the_preset_accepts(experiment: Experime
 
 
 @of_every_experiment
-def test_what_trains_has_a_learning_rate(experiment: Experiment) -> Iterator[str]:
-    fields = set(type(experiment.laptop).model_fields)
-    trains = fields & TRAINING or isinstance(experiment.laptop, TrainedConfig)
-    solved = "ridge" in fields or experiment.name in SOLVED
-    if trains and not solved and not fields & RATES:
-        yield "no setting is a learning rate"
+def test_what_trains_has_a_learning_rate_and_nothing_else_has_one(experiment: Experiment) -> Iterator[str]:
+    if experiment.trains != bool(set(type(experiment.laptop).model_fields) & RATES):
+        yield f"trains is {experiment.trains}, its settings are {sorted(type(experiment.laptop).model_fields)}"
 
 
 @of_every_experiment
@@ -199,6 +194,5 @@ def test_summary_and_description_speak_of_the_same_claims(experiment: Experiment
 def test_first_looks_are_few_and_quick() -> None:
     headlines = [experiment for experiment in EXPERIMENTS if experiment.headline]
     by_system = Counter(experiment.system for experiment in headlines)
-    assert set(by_system) == {experiment.system for experiment in EXPERIMENTS} - {"cross"}
     assert max(by_system.values()) <= 2
     assert sum(experiment.minutes for experiment in headlines) <= 6

@@ -11,8 +11,9 @@ from mlflow_server import Server
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep import ownership
-from featurelab.pipelines.engine.sweep.begin import open_sweep, plan_search, resume_sweep
+from featurelab.pipelines.engine.sweep.begin import open_sweep, resume_sweep
 from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction, where_run
+from featurelab.pipelines.engine.sweep.plan import plan_search
 from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.store.connect import attach
 

@@ -73,7 +73,7 @@ def test_a_run_whose_points_wait_for_a_store_that_has_moved_says_so(store, sweep
     assert not recorder.close(tags={"status": "finished"}, timeout=0.1)
     trials = settle(plan, sweep_run_id, store, tmp_path / "outbox", Told())
     assert trials[0].reason.startswith("what it recorded could not be sent: ")
-    assert "it is for the store at http://127.0.0.1:9" in trials[0].reason
+    assert "is for the store at http://127.0.0.1:9" in trials[0].reason
     assert (trials[0].cut_short, trials[1].reason) == (True, "its worker process died")
     assert (tmp_path / "outbox" / f"{runs[0]}.jsonl").exists()
 

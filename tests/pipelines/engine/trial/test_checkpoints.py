@@ -213,7 +213,7 @@ def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, o
     whole = undisturbed.run(store, outbox).run_id
     with monkeypatch.context() as patched:
         patched.setattr(Store, "log_tree", full)
-        patched.setattr("featurelab.tracking.outbox.delivery.LONGEST_PAUSE", 0.2)
+        patched.setattr("featurelab.tracking.outbox.sender.LONGEST_PAUSE", 0.2)
         patched.setattr("featurelab.tracking.outbox.record.Recorder.flush", lambda recorder, timeout: False)
         patched.setattr(
             "featurelab.tracking.outbox.record.Recorder.close.__kwdefaults__",

@@ -49,7 +49,7 @@ def test_runs_of_versions_that_did_not_record_them_are_not_said_to_differ():
 
 def test_a_trial_records_them(store, tmp_path):
     experiment = Experiment(
-        name="tests/kernels", figure="none", title="", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=0.1
+        name="tests/kernels", title="", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=0.1
     )
     experiment.trial(lambda config, recorder: recorder.log({"loss/test": 1.0}, 0))
     run_id = run_trial(experiment, Config(), store, scale="laptop", outbox=tmp_path).run_id

@@ -55,7 +55,7 @@ def same_handlers():
 def made_of(function, name="tests/made_up"):
     """An experiment whose trial is this function."""
     return Experiment(
-        name=name, figure="Fig. 0", title="t", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=1,
+        name=name, figures=("Fig. 0",), title="t", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=1,
         run_trial=function,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ class Widths(TrainedConfig):
 def figure():
     made = Experiment(
         name="a/b",
-        figure="Fig. 1",
+        figures=("Fig. 1",),
         title="t",
         minutes=1,
         laptop=Widths(),

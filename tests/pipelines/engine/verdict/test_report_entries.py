@@ -1,6 +1,7 @@
 """What the report is told of a store: the newest sweep of each figure, its links, and earlier verdicts."""
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -10,6 +11,7 @@ from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.claims import Verdict, above
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.experiment.known import Known
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import TRIALS_OF
@@ -23,10 +25,10 @@ class Line(Config):
 
 
 def made(name="madeup/lines"):
-    details = {"figure": "Fig. 1", "title": "lines", "laptop": Line(), "paper": Line(), "minutes": 1}
+    details = {"figures": ("Fig. 1",), "title": "lines", "laptop": Line(), "paper": Line(), "minutes": 1}
     figure = Experiment(name=name, grid={"seed": [0, 1]}, **details)
     figure.trial(lambda config, recorder: None)
-    figure.claim("rises", says="lines rise", expect=above(0), unspecific="all lines do")(lambda runs: 1.0)
+    figure.claim("rises", says="lines rise", expect=above(0))(lambda runs: 1.0)
     return figure
 
 
@@ -99,7 +101,7 @@ def test_links_lead_to_the_address_that_is_given_and_there_are_none_without(stor
 
 
 def test_a_figure_that_reads_the_trials_of_another_links_to_their_charts(store, figure, monkeypatch):
-    reader = figure.variant("reader", figure="Fig. 2", title="the same lines", reads=figure)
+    reader = figure.variant("reader", figures=("Fig. 2",), title="the same lines", reads=figure)
     monkeypatch.setattr(registry, "_load", lambda systems: ([figure, reader], {}))
     theirs = judged(store, figure, "theirs", "holds")
     mine = judged(store, reader, "mine", "holds")
@@ -120,8 +122,7 @@ def test_a_report_names_the_paper_and_its_address():
 
 
 def test_a_verdict_says_why_its_claim_may_hold_where_it_should_not():
-    figure = made()
-    (claim,) = figure.claims
+    claim = replace(made().claims[0], recorded=lambda: Known(unspecific="all lines do"))
     verdict = claim.judge(results([{"seed": 0}, {"seed": 1}, {"seed": 2}], lambda config: {}))
     assert verdict.unspecific == "all lines do"
     early = {key: value for key, value in json.loads(verdict.model_dump_json()).items() if key != "unspecific"}

@@ -1,0 +1,124 @@
+"""`featurelab reproduce` and `featurelab judge`: the verdicts on a figure's claims, from new trials or stored ones."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from featurelab.pipelines.engine.command.arguments import Address, AtScale, GPUs, Json, Names, SweepId
+from featurelab.pipelines.engine.command.shared import (
+    connect,
+    outbox_folder,
+    print_links,
+    runs_trials,
+    typed_command,
+)
+from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.claims import STATUSES
+from featurelab.pipelines.engine.trial.signals import last_line
+
+if TYPE_CHECKING:
+    from featurelab.pipelines.engine.verdict.judge import Judged
+    from featurelab.tracking.store.store import Store
+
+
+@runs_trials
+def reproduce(
+    names: Names = None,
+    headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
+    decide: Annotated[bool, typer.Option("--decide", help="Add seeds until every claim is decided.")] = False,
+    most_seeds: Annotated[int | None, typer.Option(help="With --decide: add up to this many. Default: 16.")] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Also run the negative controls, expected to break claims.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start again where an earlier one was interrupted.")] = False,
+    gpus_per_trial: GPUs = 0,
+    scale: AtScale = "laptop",
+    address: Address = None,
+    as_json: Json = False,
+) -> None:
+    """Run the grids of figures, judge their claims and draw them."""
+    from featurelab.pipelines.engine.experiment.needs import require_data
+    from featurelab.pipelines.engine.sweep.resources import Resources
+    from featurelab.pipelines.engine.verdict.decide import seed_limit
+
+    last_line.resume_command = typed_command(without="--fresh")  # which would start again, not resume
+    limit = seed_limit(decide, most_seeds)
+    experiments = registry.select(names or [], headline)
+    outbox = outbox_folder()
+    resources = Resources.of_trial(gpus=gpus_per_trial)
+    for experiment in experiments:
+        require_data(experiment, experiment.configs(scale))
+
+    # imports MLflow and pandas, for which a wrong request should not wait
+    from featurelab.pipelines.engine.sweep.begin import prepare
+    from featurelab.pipelines.engine.verdict import reproduce as engine
+    from featurelab.tracking.store.connect import resolve
+
+    prepare(resources, resolve(), address)
+    store = connect()
+    if scale == "laptop":
+        minutes = sum(experiment.minutes for experiment in experiments)
+        tell(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
+    shown = 0
+
+    def show(judged: "Judged") -> None:
+        nonlocal shown
+        shown += 1
+        experiment = judged.experiment
+        tell(f"[{shown}/{len(experiments)}] {experiment.name} ({experiment.figure}): {judged.seconds:.0f} s")
+        if not as_json:
+            print_verdicts(judged, store)
+
+    options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
+    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls}
+    finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
+
+
+def judge(sweep_run_id: SweepId, as_json: Json = False) -> None:
+    """Judge and draw a sweep again from what is stored."""
+    from featurelab.pipelines.engine.verdict import judge as engine
+    from featurelab.tracking.store.query import whole_id
+
+    store = connect(create=False)
+    judged = engine.judge(whole_id(store, sweep_run_id), store)
+    if not as_json:
+        print_verdicts(judged, store)
+    finish([judged], store, as_json)
+
+
+def print_verdicts(judged: "Judged", store: "Store") -> None:
+    """Print the verdicts on a figure, and where its charts are; of another sweep, that it has no verdicts."""
+    from featurelab.pipelines.engine.command import terminal
+
+    experiment = judged.experiment
+    title = f"{experiment.name}: {len(judged.trials)} trials in {judged.seconds:.0f} s"
+    if judged.is_the_figure:
+        table = terminal.verdict_table(f"{title}, sweep {judged.sweep_run_id}", judged.verdicts)
+        terminal.console().print(table)
+    else:
+        tell(f"{title}: not the figure's grid, which its claims are about, so drawn against its axes and not judged")
+    if judged.trials_of and experiment.reads:
+        tell(f"its trials are those of {experiment.reads.name}, sweep {judged.trials_of}")
+    else:
+        print_links(store, experiment, judged.sweep, judged.sweep_run_id, judged.trials)
+
+
+def finish(judged: "list[Judged]", store: "Store", as_json: bool) -> None:
+    """Print a summary of all verdicts; exit with 1 where one is not as documented."""
+    from featurelab.pipelines.engine.command import terminal
+    from featurelab.pipelines.engine.verdict.links import of_all_verdicts
+
+    if as_json:
+        terminal.emit({"experiments": [one.as_dict() for one in judged]})
+    statuses = [verdict.status for one in judged for verdict in one.verdicts]
+    figures = [one for one in judged if one.is_the_figure]
+    if figures:
+        tell(", ".join(f"{statuses.count(status)} {status}" for status in STATUSES))
+    if figures and not as_json:
+        tell(f"all verdicts: {of_all_verdicts(store, figures[0].sweep_run_id)}")
+    for one in judged:
+        for verdict in one.verdicts:
+            if verdict.surprising:
+                tell(f"otherwise than documented: {one.experiment.name} {verdict.id} {verdict.status}")
+    raise typer.Exit(0 if all(one.as_documented for one in judged) else 1)

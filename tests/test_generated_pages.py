@@ -1,0 +1,32 @@
+"""The generated tables of the documentation are those of the declarations and of `known.toml`."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pages_hold_what_tables_py_writes() -> None:
+    stale = []
+    for page, parts in tables().pages().items():
+        text = page.read_text(encoding="utf-8")
+        for name, content in parts.items():
+            if f"<!-- {name}: begin -->" in text and content not in text:
+                stale.append(f"{page.name}: {name}")
+    assert stale == [], "run `python docs/tables.py`"
+
+
+def test_every_figure_leads_to_a_file_that_declares_it() -> None:
+    rows = [line for line in (DOCS / "figures.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    for row in rows[2:]:
+        file = row.split("](")[1].partition(")")[0]
+        assert (DOCS / file).is_file(), row
