@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from commandline import CommandLine, Said, ended
 
-SOURCE = Path(__file__).with_name("stranger_lab.py").read_text().splitlines()
+SOURCE = (Path(__file__).parents[1] / "stranger_lab.py").read_text().splitlines()
 BROKE = next(number for number, line in enumerate(SOURCE, 1) if "the trial broke" in line)
 RECORDED = [(0, 1.0), (1, 1 / 2), (2, 1 / 3)]
 

@@ -10,7 +10,7 @@ import pytest
 from authoring import changed, installed
 from commandline import CommandLine
 
-PAGE = Path(__file__).parents[2] / "docs" / "own_data.md"
+PAGE = Path(__file__).parents[3] / "docs" / "own_data.md"
 NAME = "my_lab/noise_levels"
 ENTRY = '"my_lab.noise_levels" = "my_lab.noise_levels:figure"'
 
