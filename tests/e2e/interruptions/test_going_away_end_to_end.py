@@ -3,12 +3,11 @@
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, below, ended, until
+from commandline import CommandLine, Process, below, ended, until
 
 CURVES = "stranger/curves"
 SLOW = ["steps=80", "pause=0.1"]
@@ -16,7 +15,7 @@ TWO_AT_ONCE = ["--over", "seed=0,1,2", "--cpus-per-trial", "0.5"]
 IN_TURN = ["--over", "seed=0,1"]
 
 
-def started(here: CommandLine, trials: list[str]) -> "subprocess.Popen[str]":
+def started(here: CommandLine, trials: list[str]) -> Process:
     process = here.start("sweep", CURVES, *SLOW, "--name", "cut", *trials)
     here.wait_for_point(CURVES, "loss/val", runs=2 if trials is TWO_AT_ONCE else 1)
     return process
@@ -142,7 +141,7 @@ def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(lab: Command
     here = lab.desk("nohup")
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        process = here.start("run", CURVES, "steps=60", "pause=0.05")
+        process = here.start_cold("run", CURVES, "steps=60", "pause=0.05")
     finally:
         signal.signal(signal.SIGHUP, before)
     here.wait_for_point(CURVES, "loss/val")

@@ -194,9 +194,8 @@ def test_a_run_whose_journal_is_spoilt_while_it_records_fails_and_says_so(
     assert len(missing) == (spoil is overwrite), "only the line that was spoilt"
 
 
-def test_a_trial_that_closes_its_file_descriptors_ends_within_seconds_and_says_why(here: CommandLine) -> None:
+def test_a_trial_that_closes_its_file_descriptors_fails_and_says_why(here: CommandLine) -> None:
     said = here("run", TROUBLES, "ending=close", code=1)
-    assert said.seconds < 40
     reason = "the trial closed file descriptors that it had not opened"
     assert reason in " ".join(said.err.split())
     run = the_run(here, TROUBLES)

@@ -118,7 +118,6 @@ def test_an_interrupted_run_keeps_its_points_and_is_marked_killed(
     assert (said.code, said.out) == (code, "")
     assert said.err.startswith("featurelab: ")
     assert said.err.count("\n") == 1
-    assert said.seconds < 30
     (run,) = here.runs(name)
     assert (run.info.status, run.data.tags["status"]) == ("KILLED", "killed")
     points = here.history(run.info.run_id, "loss/train")
