@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -120,6 +121,12 @@ def ended(process: Process, timeout: float = 60) -> Said:
         raise AssertionError(f"did not end within {timeout:g} s: {out}\n{err}") from None
     assert process.returncode is not None
     return Said(process.returncode, out, err)
+
+
+def sent(here: CommandLine, *arguments: str, code: int = 0) -> tuple[int, ...]:
+    """How many runs `sync` sent, how many are still being recorded, and how many it left unsent."""
+    first = here("sync", *arguments, code=code).err.splitlines()[0]
+    return tuple(map(int, re.findall(r"\d+", first)))
 
 
 def until(condition: Callable[[], T], patience: float = 120) -> T:
