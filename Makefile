@@ -31,13 +31,14 @@ reproduce-all: $(READY)
 check: lint
 	@$(BIN)/python tests/affected.py
 
-# Files in their order: those that start clusters come first, and the last ones to run are short. Three processes on two
-# cores, because the first ones mostly wait.
+# Four processes on two cores: two of them run whole commands, and mostly wait. Each would compile our sources anew
+# where the environment forbids to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -m "not heavy" -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -45,6 +45,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--within", type=float, default=math.inf, help="seconds after which further tests are skipped")
 
 
+# Folders whose tests share a Ray cluster and a server: each line goes to one process, and others run beside it.
+TOGETHER = (
+    ("tests/e2e/sweeping", "tests/e2e/commands"),
+    ("tests/e2e/interruptions", "tests/e2e/judging", "tests/e2e/recording"),
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, the tests of whole commands are shared out by folder, all others by file."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((str(folders) for folders in TOGETHER if nodeid.startswith(folders)), nodeid.split("::")[0])
+
+    return Scheduling(config, log)
+
+
 BEGAN = time.monotonic()
 
 
