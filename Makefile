@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
-.PHONY: help reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
+.PHONY: help check reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
+	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
 	@echo "make bench          benchmarks against alternatives"
@@ -35,13 +36,17 @@ reproduce: $(READY)
 reproduce-all: $(READY)
 	@$(BIN)/featurelab reproduce; status=$$?; $(BIN)/featurelab report && exit $$status
 
-# Files run in order: those that start clusters come first and mostly wait, so three processes suit two cores. The last
-# ones are short.
+check: lint
+	@$(BIN)/python tests/affected.py
+
+# Files run in order: those that start clusters come first and mostly wait, so four processes suit two cores. The last
+# ones are short. Without bytecode, each process would compile our sources again.
+unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -m "not heavy" -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,35 +1,77 @@
 """What all tests share."""
 
+import importlib
+import math
 import os
 import shutil
 import sys
+import time
 from collections import Counter
-from functools import partial
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from jaxtyping import _import_hook, install_import_hook
+from jaxtyping import install_import_hook
 
 # one thread a test process: the threads of several would wait for one another in spinning loops
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+CHECKED = "featurelab.modules"
 
 
-def _execute(loader: Any, module: ModuleType) -> None:
-    """As the hook does, but what the module imports in turn is found compiled: the hook looks for all of torch under
-    names of caches that are its own, and then compiles it, which takes seconds in every process."""
-    theirs = partial(_import_hook._optimized_cache_from_source, loader._typechecker.get_hash())
-    with patch("importlib._bootstrap_external.cache_from_source", theirs):
-        code = loader.get_code(module.__name__)
-    exec(code, module.__dict__)
+class LibrariesFirst(MetaPathFinder):
+    """Imports the libraries of the checked package before it.
+
+    The hook looks for bytecode under a name of its own, also for what a checked file imports in turn: it would compile
+    all of torch again.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == CHECKED:
+            sys.meta_path.remove(self)
+            for library in ("arraychecks", "pytorch_lightning", "sklearn", "torch"):
+                importlib.import_module(library)
 
 
-# before anything imports them: what is imported already is not checked
-_import_hook._JaxtypingLoader.exec_module = _execute
+# before anything imports it: what is imported already is not checked
 sys.path.append(str(Path(__file__).parent / "modules"))
-install_import_hook("featurelab.modules", "arraychecks.arrays_alone")
+install_import_hook(CHECKED, "arraychecks.arrays_alone")
+sys.meta_path.insert(0, LibrariesFirst())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--within", type=float, default=math.inf, help="seconds after which further tests are skipped")
+
+
+# Folders whose tests share a Ray cluster and a server: each line goes to one process, and others run beside it.
+TOGETHER = (
+    ("tests/e2e/sweeping", "tests/e2e/commands"),
+    ("tests/e2e/interruptions", "tests/e2e/judging", "tests/e2e/recording"),
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, the tests of whole commands are shared out by folder, all others by file."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((str(folders) for folders in TOGETHER if nodeid.startswith(folders)), nodeid.split("::")[0])
+
+    return Scheduling(config, log)
+
+
+BEGAN = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() - BEGAN > (seconds := item.config.getoption("--within")):
+        pytest.skip(f"{seconds:g} s are over: make test runs it")
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +94,7 @@ def store(template: Path, tmp_path: Path) -> Any:
     return attach(f"sqlite:///{shutil.copy(template, home / 'mlflow.db')}")
 
 
-BUDGET = (
-    25  # seconds that the tests of one system should take on one quiet core: twelve systems share a quarter of an hour
-)
+BUDGET = 25  # seconds that the tests of one system may take on one quiet core
 _seconds: Counter[str] = Counter()
 
 

@@ -3,10 +3,10 @@
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Run
-from warm import FEATURELAB, Warm
+from warm import FEATURELAB, Forked, Warm
 
 TINY = ["n_train=32", "n_test=16", "dim=8", "width=16", "rank=3", "steps=20", "measure_every=10"]
 OVER_TINY = [part for setting in TINY for part in ("--over", setting)]
@@ -23,6 +23,7 @@ SECRET = "hunter2-xyz"
 TREE = Path(__file__).parents[2]
 
 T = TypeVar("T")
+Process = Forked | subprocess.Popen[str]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,6 @@ class Said:
     code: int
     out: str
     err: str
-    seconds: float
 
     @property
     def document(self) -> Any:
@@ -54,17 +54,17 @@ class CommandLine:
     warm: Warm | None = None
 
     def __call__(self, *arguments: str, code: int = 0, timeout: float = 300) -> Said:
-        """What a command says until its end; its imports were made beforehand, those of `start` were not."""
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder) / "out", Path(folder) / "err"
-            request = {"arguments": arguments, "home": str(self.home), "environment": self.environment}
-            status = (self.warm or warm())(timeout, **request, out=str(out), err=str(err))
-            said = Said(status, out.read_text(), err.read_text(), time.monotonic() - began)
+        """What a command says until its end."""
+        said = ended(self.start(*arguments), timeout)
         assert said.code == code, f"{' '.join(arguments)}: status {said.code}\n{said.out}\n{said.err}"
         return said
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, terminal: str = "") -> Forked:
+        """Start a command whose imports were made beforehand."""
+        return (self.warm or warm()).start(arguments, self.home, self.environment, terminal)
+
+    def start_cold(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start the command as a shell does, which takes it seconds of imports."""
         return subprocess.Popen(
             [FEATURELAB, *arguments],
             cwd=self.home,
@@ -111,16 +111,22 @@ class CommandLine:
         return until(having, patience)
 
 
-def ended(process: "subprocess.Popen[str]", timeout: float = 60) -> Said:
+def ended(process: Process, timeout: float = 60) -> Said:
     """Wait for a started command to end."""
-    began = time.monotonic()
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
         raise AssertionError(f"did not end within {timeout:g} s: {out}\n{err}") from None
-    return Said(process.returncode, out, err, time.monotonic() - began)
+    assert process.returncode is not None
+    return Said(process.returncode, out, err)
+
+
+def sent(here: CommandLine, *arguments: str, code: int = 0) -> tuple[int, ...]:
+    """How many runs `sync` sent, how many are still being recorded, and how many it left unsent."""
+    first = here("sync", *arguments, code=code).err.splitlines()[0]
+    return tuple(map(int, re.findall(r"\d+", first)))
 
 
 def until(condition: Callable[[], T], patience: float = 120) -> T:

@@ -39,14 +39,20 @@ def patient(environment: dict[str, str]) -> dict[str, str]:
     return environment | {"FEATURELAB_CHECKPOINT_SECONDS": "0.5"}
 
 
-@pytest.fixture(scope="module")
-def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running MLflow server; a test that stops it starts it again."""
-    running = Server(tmp_path_factory.mktemp("server"))
-    shutil.copy(template, running.home / "mlflow.db")
-    running.start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def shared_server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("server"))
+    shutil.copy(template, made.home / "mlflow.db")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    """A running MLflow server that all tests share; a test may stop it."""
+    if shared_server.process is None:
+        shared_server.start()
+    return shared_server
 
 
 @pytest.fixture(scope="session")

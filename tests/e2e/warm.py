@@ -7,14 +7,16 @@ Ray is not among the imports, since it reads its settings when it is imported.
 import importlib
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 BEFORE = dict(os.environ)
@@ -29,35 +31,80 @@ HEAVY = (
 )
 
 
+class Forked:
+    """A command that runs in a process of its own; its methods are those of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, folder: "tempfile.TemporaryDirectory[str]") -> None:
+        self.pid, self.args = pid, "featurelab"
+        self._folder = folder  # of its streams, and deleted with this object
+        self._ended: Future[int] = Future()
+
+    @property
+    def returncode(self) -> int | None:
+        return self.poll()
+
+    def poll(self) -> int | None:
+        return self._ended.result() if self._ended.done() else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        try:
+            return self._ended.result(timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self.wait(timeout)
+        out, err = (Path(self._folder.name) / name for name in ("out", "err"))
+        return out.read_text(), err.read_text()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 class Warm:
-    """Asks a process that has made its imports; one request at a time."""
+    """Asks a process that has made its imports to fork commands."""
 
     def __init__(self, environment: dict[str, str], imports: Sequence[str] = HEAVY) -> None:
         command = [sys.executable, __file__, *imports]
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._one = threading.Lock()
+        self._begun: queue.Queue[int] = queue.Queue()
+        self._running: dict[int, Forked] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
 
-    def __call__(self, timeout: float, **request: Any) -> int:
-        """The exit status of the command; raises TimeoutError, and kills it, where it takes too long."""
+    def start(self, arguments: Sequence[str], home: Path, environment: dict[str, str], terminal: str = "") -> Forked:
+        """Start a command; its streams are files, or the terminal."""
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        streams = [terminal] * 3 if terminal else [os.devnull, f"{folder.name}/out", f"{folder.name}/err"]
+        request = {"arguments": arguments, "home": str(home), "environment": environment, "streams": streams}
         with self._one:
             assert self._process.stdin
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            pid = int(self._line())
-            late = not select.select([self._process.stdout], [], [], timeout)[0]
-            if late:
-                os.kill(pid, signal.SIGKILL)
-            status = int(self._line())
-        if late:
-            raise TimeoutError(f"{request['arguments']} did not end within {timeout:g} s")
-        return status
+            pid = self._begun.get(timeout=300)
+            forked = self._running[pid] = Forked(pid, folder)
+            self._begun.task_done()
+        return forked
 
-    def _line(self) -> bytes:
+    def _listen(self) -> None:
         assert self._process.stdout
-        return self._process.stdout.readline()
+        for line in self._process.stdout:
+            pid, status = json.loads(line)
+            if status is None:
+                self._begun.put(pid)
+                self._begun.join()  # until it is among those that run
+            else:
+                self._running.pop(pid)._ended.set_result(status)
 
 
-def become(arguments: list[str], home: str, environment: dict[str, str], out: str, err: str) -> None:
+def become(arguments: list[str], home: str, environment: dict[str, str], streams: list[str]) -> None:
     """Make this process what was asked for; what the imports have set in the environment stays."""
     os.chdir(home)
     for name in BEFORE.keys() - environment.keys():
@@ -65,28 +112,47 @@ def become(arguments: list[str], home: str, environment: dict[str, str], out: st
     os.environ.update(environment)
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = [str(FEATURELAB), *arguments]
-    for number, path, flags in (
-        (0, os.devnull, os.O_RDONLY),
-        (1, out, os.O_WRONLY | os.O_CREAT),
-        (2, err, os.O_WRONLY | os.O_CREAT),
-    ):
-        opened = os.open(path, flags)
+    for number, path in enumerate(streams):
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOCTTY)
         os.dup2(opened, number)
         os.close(opened)
 
 
 def serve() -> None:
-    """Returns in each process that shall be the command."""
+    """Fork a process for each request; returns in each, which is to be the command. Says when one begins and ends."""
     sys.path[0] = str(FEATURELAB.parent)
     for name in ("featurelab.pipelines.engine.command.cli", *sys.argv[1:]):
         importlib.import_module(name)
-    for request in sys.stdin.buffer:
-        pid = os.fork()
-        if not pid:
-            return become(**json.loads(request))
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-    os._exit(0)
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    while True:
+        ready, _, _ = select.select([sys.stdin.fileno(), woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            for pid, status in iter(ended, None):
+                print(json.dumps([pid, status]), flush=True)
+        if sys.stdin.fileno() in ready:
+            request = sys.stdin.buffer.readline()
+            if not request:
+                os._exit(0)
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                # a test run in the background would hand down that Ctrl-C is ignored
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                return become(**json.loads(request))
+            print(json.dumps([pid, None]), flush=True)
+
+
+def ended() -> tuple[int, int] | None:
+    """The id and the exit status of a process that has ended."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, below, ended, until
+from commandline import CommandLine, Process, below, ended, sent, until
 
 CURVES = "stranger/curves"
 SLOW = ["steps=80", "pause=0.1"]
@@ -16,7 +15,7 @@ TWO_AT_ONCE = ["--over", "seed=0,1,2", "--cpus-per-trial", "0.5"]
 IN_TURN = ["--over", "seed=0,1"]
 
 
-def started(here: CommandLine, trials: list[str]) -> "subprocess.Popen[str]":
+def started(here: CommandLine, trials: list[str]) -> Process:
     process = here.start("sweep", CURVES, *SLOW, "--name", "cut", *trials)
     here.wait_for_point(CURVES, "loss/val", runs=2 if trials is TWO_AT_ONCE else 1)
     return process
@@ -41,7 +40,7 @@ def test_trials_whose_outbox_is_removed_say_so_and_what_they_had_recorded_is_sto
         assert [step for step, _ in points] == list(range(1, len(points) + 1))
         assert 0 < len(points) < 80
         assert here.client.get_run(run.info.run_id).info.status == "FAILED"
-    assert "0 left unsent" in here("sync").err
+    assert sent(here)[2] == 0
     (sweep,) = here.runs("verdicts")
     assert (sweep.info.status, sweep.data.tags["status"]) == ("FAILED", "incomplete")
     resumed = here("sweep", CURVES, "--resume", "cut", "--json").document
@@ -59,7 +58,7 @@ def test_a_trial_whose_run_is_deleted_says_so_and_ends_soon(lab: CommandLine) ->
     assert "worker process died" not in said.err
     left = here("sync", code=1).err
     assert f"featurelab sync --discard {deleted}" in left
-    assert "0 left unsent" in here("sync", "--discard", deleted).err
+    assert sent(here, "--discard", deleted)[2] == 0
 
 
 def test_a_store_that_is_removed_is_noticed_and_the_journals_are_kept(lab: CommandLine) -> None:
@@ -85,9 +84,9 @@ def test_without_its_raylet_a_sweep_ends_in_one_line_and_can_be_resumed(
     os.kill(raylet, signal.SIGKILL)
     said = ended(process, timeout=60)
     assert (said.code, said.out) == (1, "")
-    kept = "what was recorded is kept, --resume cut runs what is missing"
     *progress, last = said.err.splitlines()
-    assert last == f"featurelab: Ray's raylet died: {kept}"
+    assert "raylet died" in last
+    assert "--resume cut" in last
     assert [line for line in progress if not line.startswith("curves: ")] == []
     (sweep,) = featurelab.runs("verdicts")
     assert (sweep.info.status, sweep.data.tags["status"]) == ("KILLED", "killed")
@@ -110,9 +109,9 @@ def test_a_sweep_whose_ray_session_folder_is_removed_says_so(featurelab: Command
         said = ended(process, timeout=60)
     reason = f"Ray's session folder {session} was removed"
     assert said.code == 1
-    assert said.err.splitlines()[-1] == (
-        f"featurelab: {reason}: what was recorded is kept, --resume cut runs what is missing"
-    )
+    last = said.err.splitlines()[-1]
+    assert reason in last
+    assert "--resume cut" in last
     assert "Traceback" not in said.err
     assert {(run.info.status, run.data.tags["reason"]) for run in featurelab.runs(CURVES)} == {("KILLED", reason)}
     resumed = lab.elsewhere(featurelab.home)("sweep", CURVES, "--resume", "cut", "--json").document
@@ -142,7 +141,7 @@ def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(lab: Command
     here = lab.desk("nohup")
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        process = here.start("run", CURVES, "steps=60", "pause=0.05")
+        process = here.start_cold("run", CURVES, "steps=60", "pause=0.05")
     finally:
         signal.signal(signal.SIGHUP, before)
     here.wait_for_point(CURVES, "loss/val")

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, ended, until
+from commandline import CommandLine, Process, ended, until
 from warm import FEATURELAB
 
 CURVES = "stranger/curves"
@@ -18,7 +18,7 @@ CONTINUE = re.compile(
 )
 
 
-def interrupted(process: "subprocess.Popen[str]", number: signal.Signals) -> list[str]:
+def interrupted(process: Process, number: signal.Signals) -> list[str]:
     """The arguments of the command that an interrupted one prints in its last line."""
     process.send_signal(number)
     said = ended(process)

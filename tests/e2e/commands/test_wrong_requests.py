@@ -126,15 +126,14 @@ def test_a_wrong_request_is_refused_in_one_line(name: str, torchless: CommandLin
 
 def test_a_command_whose_imports_were_not_made_beforehand_refuses_as_well(torchless: CommandLine) -> None:
     arguments, named = WRONG["zero lr"]
-    check_answer(ended(torchless.start(*arguments)), named)
+    check_answer(ended(torchless.start_cold(*arguments)), named)
 
 
 @pytest.mark.parametrize("name", WRONG_PLACE)
-def test_an_unreachable_place_is_named_soon(name: str, torchless: CommandLine, tmp_path: Path) -> None:
+def test_an_unreachable_place_is_named(name: str, torchless: CommandLine, tmp_path: Path) -> None:
     changes, arguments, named = WRONG_PLACE[name]
     said = answer(torchless.elsewhere(tmp_path, **changes), arguments)
     check_answer(said, named)
-    assert said.seconds < 20
 
 
 @pytest.mark.parametrize(

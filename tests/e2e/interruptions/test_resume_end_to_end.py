@@ -97,7 +97,7 @@ def test_a_sweep_whose_machine_died_goes_on_from_the_store_alone(home: CommandLi
     process = here.start("sweep", "patient/curves", *axes, "--name", "cut", "--cpus-per-trial", "1", "--json")
     here.wait_for_point("patient/curves", "best.loss.val")
     refused = here("sweep", "patient/curves", "--resume", "cut", code=2)
-    assert refused.err == "featurelab: the sweep cut is still being run by another process\n"
+    assert "cut is still being run" in refused.err
     until(lambda: [run for run in here.runs("patient/curves") if run.data.metrics.get("loss/val", 0) and unended(run)])
     process.kill()  # the workers follow, as nobody is there to ask for their results
     process.wait()

@@ -9,6 +9,7 @@ import pytest
 from commandline import OVER_TINY, TINY, CommandLine
 
 LEVELS = [float(level) for level in range(9)]
+COUNTING = Path(__file__).parents[1] / "counting.py"
 CURVES = ["sweep", "stranger/curves", "--over", f"level={','.join(map(str, LEVELS))}"]
 
 
@@ -95,7 +96,7 @@ def test_the_driver_lets_go_of_trials_that_are_over(lab: CommandLine, asked: lis
     waiting, running, just_ended = 2, 2, 2
     # the second, set by a user, would have Tune leave out our callback
     environment = lab.environment | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting), "RAY_AIR_NEW_OUTPUT": "1"}
-    command = [sys.executable, str(Path(__file__).with_name("counting.py")), "sweep", *asked, "--cpus-per-trial", "0.5"]
+    command = [sys.executable, str(COUNTING), "sweep", *asked, "--cpus-per-trial", "0.5"]
     done = subprocess.run(command, cwd=lab.home, env=environment, capture_output=True, text=True, timeout=300)
     found = re.search(r"of (\d+) trials at most (\d+) at once", done.stderr)
     assert found, done.stderr

