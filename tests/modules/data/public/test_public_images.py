@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-import featurelab.modules.data.public as public
+import featurelab.modules.data.public.images as public
 from featurelab.modules.data import (
     DatasetMissing,
     PublicImages,

@@ -97,7 +97,7 @@ def test_recall_of_known_figures():
 
 
 def test_recall_in_blocks_of_rows_is_that_of_the_whole(monkeypatch):
-    import featurelab.modules.measures.alignment_scores as scores
+    import featurelab.modules.measures.features.alignment_scores as scores
 
     x, y = draw(50, 3), whole_numbers(50, top=4)
     whole = measures.recall_at_k(x, y, 2)

@@ -142,7 +142,7 @@ def test_how_the_work_is_cut_does_not_change_the_result(chunk, n, outputs, budge
     whole, total = measures.tangent_covariance(net, x, reference=start), measures.agop(net, x)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("featurelab.modules.measures.core.passes.budget", lambda device: budget)
-        patch.setattr("featurelab.modules.measures.gradients.budget", lambda device: budget)
+        patch.setattr("featurelab.modules.measures.gradients.derivatives.budget", lambda device: budget)
         cut = measures.tangent_covariance(net, x, chunk=chunk, reference=start)
         automatic = measures.tangent_covariance(net, x, reference=start)
         torch.testing.assert_close(measures.agop(net, x, chunk=chunk), total, **exactly)
