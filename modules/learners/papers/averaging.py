@@ -39,8 +39,8 @@ class DenseAverage(pl.Callback):
     """Ends a fit with the average of all weights that training passed through in the valley of a validation loss.
 
     Weights are averaged over segments of `every` optimiser steps, the loss of each segment's average is taken on
-    `validation`, and the segments of `valley` make the final weights. Put it before probes that are to see these. The
-    segments are kept on the CPU and in checkpoints. Buffers, as those of batch normalisation, stay as they are. The
+    `validation`, and the segments of `loss_valley` make the final weights. Put it before probes that are to see these.
+    The segments are kept on the CPU and in checkpoints. Buffers, as those of batch normalisation, stay as they are. The
     last segment may be shorter. Raises ValueError for every < 1.
     """
 

@@ -24,7 +24,7 @@ class FeaturePenalised(Supervised):
 
     `scaling` says which power of the batch size B divides the penalty: "per_sample" 1, "per_root" 1/2, "sum" 0. The
     penalty is added once `start_step` optimiser steps are done. `change(batch, step)` changes a training batch before
-    its step, as `mixed` does. What is logged in validation and testing is the loss alone. A penalty sees the batch as
+    its step, as `mixup` does. What is logged in validation and testing is the loss alone. A penalty sees the batch as
     a whole, and so does a change of it, so either refuses to be shared by several workers.
 
     Of arXiv:2303.07527, equation (6.3): the printed objective is "sum", its authors' code "per_sample". Raises

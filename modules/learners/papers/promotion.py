@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 
 
 class Promotion(pl.Callback):
-    """Raises `level` of a data module of `Levels` as the learner's loss falls, and ends the fit after the last one.
+    """Raises `level` of a data module of `Curriculum` as the learner's loss falls, and ends the fit after the last one.
 
     The running mean m <- memory m + (1 - memory) loss takes in the batches of the level that has been reached; below
     `below` the next level begins, and m anew. The fit ends `then` optimiser steps after the last level was reached, or

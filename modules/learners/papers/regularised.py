@@ -19,8 +19,8 @@ Shown = Literal["clean", "views", "both", "own"]
 class ContrastivelyRegularised(Supervised):
     """Minimises cross-entropy + strength * the loss of `contrast` on two views of the same samples, as a fine-tuning.
 
-    The network trained is `Tuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder. A
-    batch is (x, y), x (n, 3, ...): a sample itself and two views, as `data.Views(clean=True)` makes them, or (n, m,
+    The network trained is `FineTuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder.
+    A batch is (x, y), x (n, 3, ...): a sample itself and two views, as `data.Views(clean=True)` makes them, or (n, m,
     ...), the last two being those that are contrasted. Labels are learned on what `shown` says, "own" being all before
     these two; each shown picture has the same weight. With strength 0 it is plain fine-tuning.
 

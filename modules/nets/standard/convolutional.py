@@ -1,7 +1,8 @@
 """Convolutional networks: what they have in common, and a plain stack of convolutions.
 
 Every network here is a `TrunkHead`: a trunk from images to feature vectors, and a linear head on them. Trunks are built
-by `drawn` without touching the global random state; pooling uses operations with a deterministic backward pass only.
+by `initialised` without touching the global random state; pooling uses operations with a deterministic backward pass
+only.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def conv_trunk(
 
     `strides` is one number a convolution (default: 1, then 2 each). `pool` is the side of the grid of means that is
     flattened at the end: (n, channels_in, h, w) -> (n, channels[-1] * pool^2); 1 is the global mean. Convolutions
-    have a bias where there is no batch normalisation. Weights as in `drawn`.
+    have a bias where there is no batch normalisation. Weights as in `initialised`.
 
     Raises ValueError for no channels, another number of strides, or an unknown init or dtype.
     """
