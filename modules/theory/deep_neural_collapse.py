@@ -5,8 +5,8 @@ matrix, a layer maps the Gram matrix A (N, N) of its inputs to
 
     G = (1/kappa) A (A + lambda_k I)^-1 Y Y^T (A + lambda_k I)^-1 A,    and the next layer has A' = G + lambda_Phi I.
 
-Y (N, K) is one-hot with n samples a class. Beaglehole, Sukenik, Mondelli, Belkin 2024, "Average gradient outer product
-as a mechanism for deep neural collapse": theorem 4.3 (here: what is exact in it), theorem 4.4 and proposition A.1.
+Y (N, K) is one-hot with n samples of each class. Beaglehole, Sukenik, Mondelli, Belkin 2024, arXiv:2402.13728:
+theorem 4.3 (the part that is exact), theorem 4.4 and proposition A.1.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ def linearised_layer(
 
 
 def lift_spectrum(A: Float[Tensor, "N N"], least: float) -> Float[Tensor, "N N"]:
-    """A + (lambda - lambda_min(A))_+ I: the least multiple of the identity that lifts all eigenvalues to `least`."""
+    """A + (lambda - lambda_min(A))_+ I, lambda = `least`: lifts all eigenvalues to at least `least`."""
     lift: Tensor = (least - torch.linalg.eigvalsh(A)[0]).clamp(min=0.0)
     return A + lift * torch.eye(len(A), dtype=A.dtype, device=A.device)
 
 
 def kappa_exact(n: int, ridge: float, feature_ridge: float) -> float:
-    """((n + lambda_Phi) / (n + lambda_Phi + lambda_k))^2, in (0, 1]: the scale with which G = Y Y^T is a fixed point.
+    """((n + lambda_Phi) / (n + lambda_Phi + lambda_k))^2, in (0, 1]: the scale for which G = Y Y^T is a fixed point.
 
-    For the fixed point A = Y Y^T + lambda_Phi I has A^-1 Y Y^T = (n + lambda_Phi)^-1 Y Y^T, n samples a class.
+    At the fixed point A = Y Y^T + lambda_Phi I satisfies A^-1 Y Y^T = (n + lambda_Phi)^-1 Y Y^T, n samples of each
+    class.
     """
     return ((n + feature_ridge) / (n + feature_ridge + ridge)) ** 2
 
@@ -47,7 +48,7 @@ def kappa_printed(ridge: float, feature_ridge: float) -> float:
     It takes A^-1 Y Y^T to be (1 + 1/lambda_Phi) Y Y^T. Raises ValueError for lambda_Phi = 0.
     """
     if feature_ridge <= 0:
-        raise ValueError(f"the printed scale needs a positive feature_ridge, got {feature_ridge}")
+        raise ValueError(f"feature_ridge must be positive for the printed scale, got {feature_ridge}")
     return 1 - 2 * ridge * (1 + 1 / feature_ridge)
 
 
@@ -60,7 +61,7 @@ def collapse_rate(n: int, ridge: float, feature_ridge: float) -> float:
     Raises ValueError where both are 0.
     """
     if ridge == feature_ridge == 0:
-        raise ValueError("ridge and feature_ridge are both 0: the kernel matrix is singular")
+        raise ValueError("ridge and feature_ridge must not both be 0: the kernel matrix is singular")
     return ridge * n / ((ridge + feature_ridge) * (feature_ridge + n))
 
 
@@ -79,11 +80,11 @@ def gram_error(B: Float[Tensor, "N classes"], targets: Float[Tensor, "N classes"
 def krr_explained(
     K: Float[Tensor, "*kernels N N"], targets: Float[Tensor, "N classes"], ridge: float
 ) -> Float[Tensor, "*kernels"]:
-    """(1/C) sum_c y_c^T (k + mu I)^-1 k y_c for unit vectors y_c, what ridge regression with the kernel k explains.
+    """(1/C) sum_c y_c^T (k + mu I)^-1 k y_c for unit vectors y_c: what ridge regression with the kernel k explains.
 
-    K are PSD with unit diagonal, targets are one-hot, their columns are normalised here. The value lies in
-    [0, n / (n + mu)], n samples a class, and is greatest at k = I_C (x) 1 1^T alone (theorem 4.4, where minus this
-    value is minimised). Concave in k. Raises ValueError for mu <= 0.
+    K is PSD with unit diagonal; targets are one-hot, and their columns are normalised here. The value lies in [0, n /
+    (n + mu)], n samples of each class, and only k = I_C (x) 1 1^T attains the maximum (theorem 4.4 minimises minus this
+    value). Concave in k. Raises ValueError for mu <= 0.
     """
     if not ridge > 0:
         raise ValueError(f"ridge must be positive, got {ridge}")

@@ -1,6 +1,6 @@
-"""Theory of fine-grained structure: how far clusters of one label stay apart (arXiv:2306.17105, section 7, appendix A).
+"""Theory of fine-grained structure: distances between clusters of one label (arXiv:2306.17105, section 7, appendix A).
 
-Cluster means are orthogonal and of length tau, noise is N(0, kappa^2 I) in d dimensions, weights begin as
+Cluster means are orthogonal and of length tau, noise is N(0, kappa^2 I) in d dimensions, weights start as
 N(0, omega^2); c = 8 kappa sqrt(d) / tau is the noise-to-signal ratio.
 """
 
@@ -16,12 +16,13 @@ from torch import Tensor
 def separation_ratio(
     features: Real[Tensor, "n dim"], clusters: Integer[Tensor, " n"], groups: Integer[Tensor, " clusters"]
 ) -> dict[str, float]:
-    """Distances between clusters of one group over distances inside clusters; Euclidean, not squared.
+    """Distances between clusters of one group over distances inside clusters; Euclidean, not squared; in [0, inf].
 
-    `mean`: mean of |h_i - h_j| over i, j of two clusters of a group, over its mean for distinct i, j of one cluster,
-    averaged over groups. `worst`: the smallest of the former over the largest of the latter, least over groups:
-    theorem 7.1 says it is large. Clusters are in [0, C). Both in [0, inf].
-    Raises ValueError where no group has both kinds of pairs.
+    `mean`: the mean of |h_i - h_j| over i, j of two clusters of a group, over its mean for distinct i, j of one
+    cluster, averaged over groups. `worst`: the smallest of the former over the largest of the latter, smallest over
+    groups; theorem 7.1 states that it is large. Clusters are in [0, C).
+
+    Raises ValueError if no group has both kinds of pairs.
     """
     h = features.detach().double()
     apart = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
@@ -36,7 +37,7 @@ def separation_ratio(
             means.append((inter.mean() / intra.mean()).item())
             worsts.append((inter.min() / intra.max()).item())
     if not means:
-        raise ValueError("no group has two clusters, one of them with two samples")
+        raise ValueError("separation_ratio() needs a group with two clusters, one of them with two samples")
     return {"mean": sum(means) / len(means), "worst": min(worsts)}
 
 
@@ -45,9 +46,9 @@ def cubic_signal(
 ) -> Float[Tensor, "..."]:
     """zeta(t) = 1 / (1/zeta(0) - lr tau^2 t factor), the projection w . mu on the mean of a cluster labelled +1.
 
-    The solution of zeta' = lr tau^2 factor zeta^2 (lemma A.13: factor 1/8, bounded by those of 1/8 - c and 1/8 + c);
-    four clusters of equal size, |zeta| < 1. A positive zeta grows and is inf from the time of blow-up on, a negative
-    one rises towards 0. For label -1 give -zeta(0), and take the result with its sign turned. zeta(0) = 0 stays 0.
+    Solves zeta' = lr tau^2 factor zeta^2 (lemma A.13: factor 1/8, with bounds from 1/8 - c and 1/8 + c) for four
+    clusters of equal size and |zeta| < 1. A positive zeta grows, and is inf from the time of blow-up on; a negative one
+    rises towards 0; zeta(0) = 0 stays 0. For label -1 pass -zeta(0) and change the sign of the result.
     """
     growth = torch.as_tensor(lr * tau**2 * factor, dtype=initial.dtype, device=initial.device) * steps
     rest = 1 - initial * growth
@@ -57,8 +58,8 @@ def cubic_signal(
 def separation_time(*, c: float, lr: float, tau: float, omega: float, width: int) -> float:
     """t_0 = (1 - 4 omega tau L) / (1/8 + c) / (2 lr tau^3 omega L) steps, L = sqrt(log 4m): theorem A.15.
 
-    Until then every projection stays in the cubic region. (Theorem 7.1 prints Theta(1 / (lr omega^3)), which the proof
-    does not give.) Raises ValueError where omega tau is too large: t_0 <= 0.
+    Until then every projection stays in the cubic region. Theorem 7.1 prints Theta(1 / (lr omega^3)), which does not
+    follow from the proof. Raises ValueError if omega tau is so large that t_0 <= 0.
     """
     bound = omega * tau * math.sqrt(math.log(4 * width))
     if not 4 * bound < 1:
@@ -67,9 +68,9 @@ def separation_time(*, c: float, lr: float, tau: float, omega: float, width: int
 
 
 def separation_bound(*, c: float, dim: int, n: int, slope: float = 1.0, curvature: float = 1.0) -> float:
-    """sqrt(1/(24 L')) (c/2 + (10 / sqrt(8 L)) c^3 sqrt(d) / n^1.5)^-3, which the ratio of theorem A.15 is to exceed.
+    """sqrt(1/(24 L')) (c/2 + (10 / sqrt(8 L)) c^3 sqrt(d) / n^1.5)^-3, a lower bound of the ratio of theorem A.15.
 
-    L = `slope` bounds sigma', which is 1. L' = `curvature` is never given a value in the paper; 1 is our reading.
+    L = `slope` bounds sigma', which is 1. The paper gives no value of L' = `curvature`; 1 is our reading.
     """
     noise = c / 2 + 10 / math.sqrt(8 * slope) * c**3 * math.sqrt(dim) / n**1.5
     bound: float = math.sqrt(1 / (24 * curvature)) * noise**-3
@@ -77,12 +78,12 @@ def separation_bound(*, c: float, dim: int, n: int, slope: float = 1.0, curvatur
 
 
 def mixture_msdr(variance: float, n: float = math.inf) -> float:
-    """Mean squared distance ratio of inputs N(mu_c, I), mu_c ~ N(0, s2 I): (1 + s2) n / (n - 1), many dimensions.
+    """Mean squared distance ratio of inputs N(mu_c, I), mu_c ~ N(0, s2 I), in many dimensions: (1 + s2) n / (n - 1).
 
-    n samples a cluster; 1 + s2 for n = inf, 1 + 1/(n - 1) without structure. Raises ValueError for n <= 1.
+    n samples of each cluster; 1 + s2 for n = inf, 1 + 1/(n - 1) without structure. Raises ValueError for n <= 1.
     """
     if not n > 1:
-        raise ValueError(f"two samples a cluster are needed, got {n}")
+        raise ValueError(f"n must be at least 2 samples of each cluster, got {n}")
     return 1 + variance if math.isinf(n) else (1 + variance) * n / (n - 1)
 
 
@@ -94,7 +95,7 @@ def relu_msdr(variance: float, n: float = math.inf) -> float:
     counts the n pairs of a sample with itself: the ratio is larger by n / (n - 1). Raises ValueError for n <= 1.
     """
     if not n > 1:
-        raise ValueError(f"two samples a cluster are needed, got {n}")
+        raise ValueError(f"n must be at least 2 samples of each cluster, got {n}")
     rho = variance / (1 + variance)
     ratio = (1 - _arc_cosine(0.0)) / (1 - _arc_cosine(rho))
     return ratio if math.isinf(n) else ratio * n / (n - 1)

@@ -27,9 +27,9 @@ def frequency_margins(neurons: Float[Tensor, "width vectors modulus"]) -> Float[
 
         2 k! / ((p-1) p^k) Re( What(-j) prod_i Uhat_i(j) )
 
-    with unnormalised transforms. The sum over j is the margin of a neuron alone, of which only what is of one frequency
-    in all k + 1 vectors counts (Lemma C.14), and the sum over all is that of the network. Summed over neurons it is
-    2 fhat(j, ..., j, -j) / ((p-1) p^k), fhat the transform of f over (a_1, ..., a_k, c).
+    with unnormalised transforms. The sum over j is the margin of the neuron alone: only a frequency that all k + 1
+    vectors have contributes (Lemma C.14). The sum over neurons and frequencies is the margin of the network. Summed
+    over neurons alone it is 2 fhat(j, ..., j, -j) / ((p-1) p^k), fhat the transform of f over (a_1, ..., a_k, c).
     """
     k, p = neurons.shape[1] - 1, neurons.shape[2]
     transform = torch.fft.rfft(neurons)[..., 1:]

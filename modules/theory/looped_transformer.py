@@ -1,9 +1,9 @@
-"""Gradient descent on least squares, how fast it comes near its target, and what bounds say of it.
+"""Gradient descent on least squares: how fast it converges, and what bounds say.
 
     H = X^T X,    L = lambda_max(H),    mu = lambda_min(H),    kappa = L / mu = cond(X)^2
 
-H is not divided by n. Numbers of theorems and lemmas are those of chapter 8 of Z. Shi's dissertation (2024); the paper
-is Chen, Li, Liang, Shi, Song 2024, "Bypassing the Exponential Dependency".
+H is not divided by n. Theorems and lemmas are numbered as in chapter 8 of Z. Shi's dissertation (2024); the paper is
+Chen, Li, Liang, Shi, Song 2024, "Bypassing the Exponential Dependency".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def extreme_eigenvalues(
 
 
 def condition_number(X: Float[Tensor, "*batch n dim"]) -> Float64[Tensor, "*batch"]:
-    """kappa of X^T X, in [1, inf]: inf where n < dim or X has not full rank."""
+    """kappa of X^T X, in [1, inf]: inf if n < dim or X does not have full rank."""
     mu, L = extreme_eigenvalues(X)
     return torch.where(mu > 0, L / mu, torch.full_like(L, math.inf))
 
@@ -62,17 +62,17 @@ def normalised_error(
 
 
 def before_floor(errors: Float[Tensor, " steps *batch"], floor: float | None = None) -> Bool[Tensor, " steps *batch"]:
-    """Where a squared relative error means something: up to the first time that it is not above `floor`.
+    """Whether squared relative errors are meaningful: True up to the first time that they are not above `floor`.
 
-    By default 1e-24 in float64 and 1e-10 in float32. Below, it is round-off, which no bound is about. nan is not
-    resolved.
+    The default floor is 1e-24 in float64 and 1e-10 in float32. Below it there is only round-off, which no bound
+    describes. nan gives False.
     """
     least = FLOORS[errors.dtype] if floor is None else floor
     return (errors > least).long().cumprod(0).bool()
 
 
 def tail_slope(errors: Float[Tensor, " steps *batch"], floor: float | None = None) -> Float[Tensor, "*batch"]:
-    """The least-squares slope of log e_t against t over the later half of the loops that are `resolved`, t >= 1.
+    """Least-squares slope of log e_t against t over the later half of the loops t >= 1 that `before_floor` marks.
 
     nan with fewer than two loops there.
     """
@@ -100,7 +100,7 @@ def prediction_error(
 ) -> Float64[Tensor, "*batch"]:
     """|<TF, theta*> - alpha| / |alpha| after `loops` loops from q = 0 with eta = 1/L, without noise, in closed form.
 
-    sum_i (1 - lambda_i / L)^T <v_i, theta*>^2 over eigenvectors v_i of X^T X: in [0, |theta*|^2], falling in T.
+    sum_i (1 - lambda_i / L)^T <v_i, theta*>^2 over eigenvectors v_i of X^T X: in [0, |theta*|^2], decreasing in T.
     """
     kept, weights = _modes(X, target)
     return (kept ** loops[..., None] * weights).sum(-1)
@@ -109,7 +109,7 @@ def prediction_error(
 def loops_needed(
     X: Float[Tensor, "*batch n dim"], target: Float[Tensor, "*batch dim"], level: float
 ) -> Float64[Tensor, "*batch"]:
-    """The fewest loops after which `prediction_error` is at most `level`, by bisection; inf beyond 2^40."""
+    """Smallest number of loops after which `prediction_error` is at most `level`, by bisection; inf beyond 2^40."""
     kept, weights = _modes(X, target)
 
     def above(loops: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def loops_needed(
 
 
 def _modes(X: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """What a loop with eta = 1/L keeps of each mode of X^T X, and the target's share in it."""
+    """Factor 1 - lambda_i / L of each mode of X^T X in a loop with eta = 1/L, and the target's share in the mode."""
     X, target = X.double(), target.double()
     eigenvalues, V = torch.linalg.eigh(X.mT @ X)
     weights = (target[..., None, :] @ V)[..., 0, :].square()
@@ -134,18 +134,20 @@ def _modes(X: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prediction_bound(loops: Tensor, kappa: Tensor) -> Tensor:
-    """exp(-T / (2 kappa)): theorem 8.16 on the prediction error over |alpha|, for q = 0 and eta = 1/L. Broadcasts."""
+    """exp(-T / (2 kappa)): theorem 8.16's bound on the prediction error over |alpha|, q = 0, eta = 1/L. Broadcasts."""
     return torch.exp(-loops / (2 * kappa))
 
 
 def squared_bound(loops: Tensor, kappa: Tensor) -> Tensor:
-    """exp(-T / kappa): theorem 8.25 on the squared normalised error, for eta = 1/L. Broadcasts."""
+    """exp(-T / kappa): bound of theorem 8.25 on the squared normalised error, eta = 1/L. Broadcasts."""
     return torch.exp(-loops / kappa)
 
 
 def tight_bound(loops: Tensor, kappa: Tensor) -> Tensor:
-    """(1 - 1/kappa)^T: attained on the slowest mode. Of |theta_T - theta*| / |theta_0 - theta*|, and for q = 0 of the
-    prediction error over |alpha|, for eta = 1/L. Not in the paper. Broadcasts; 1 for T = 0 also where kappa = 1.
+    """(1 - 1/kappa)^T, eta = 1/L, which the slowest mode attains. Not in the paper. Broadcasts.
+
+    Bounds |theta_T - theta*| / |theta_0 - theta*|, and for q = 0 the prediction error over |alpha|. 1 for T = 0, also
+    if kappa = 1.
     """
     return (1 - 1 / kappa) ** loops
 
@@ -156,12 +158,12 @@ def gatmiry_bound(loops: float, n: int, dim: int) -> float:
 
 
 def gatmiry_least_examples(loops: float, dim: int) -> float:
-    """64 T^2 d^4 2^(4T): the least n for which `competitor_bound` is stated, 8 T d^2 / sqrt(n) <= 2^(-2T)."""
+    """64 T^2 d^4 2^(4T): the least n for which `gatmiry_bound` is stated, 8 T d^2 / sqrt(n) <= 2^(-2T)."""
     return 64.0 * loops**2 * dim**4 * 2 ** (4 * loops)
 
 
 def marchenko_pastur_condition(ratio: float) -> float:
-    """((1 + r)/(1 - r))^2 with r = sqrt(d/n): kappa of a Gaussian X as n and d grow at `ratio` = n/d; inf up to 1."""
+    """((1 + r)/(1 - r))^2 with r = sqrt(d/n): kappa of a Gaussian X as n, d grow at `ratio` = n/d; inf up to 1."""
     if ratio <= 1:
         return math.inf
     r = 1 / math.sqrt(ratio)

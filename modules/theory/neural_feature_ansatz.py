@@ -1,11 +1,12 @@
-"""The centred ansatz at the start of training, where it is set by the data and the tangent kernel at initialisation.
+"""The centred ansatz at the start of training, determined by the data and the tangent kernel at initialisation.
 
 Under gradient flow from W0 the first derivatives of Wb^T Wb and Wb^T K Wb (Wb = W - W0) vanish at time 0, and the
 second are 2 Wdot^T Wdot and 2 Wdot^T K Wdot. With residuals l = diag(dL/df) and layer inputs X,
 
     Wdot = -J^T l X,    Wdot^T Wdot = X^T l PTK l X,    Wdot^T K Wdot = X^T l PTK^2 l X      (K = J^T J, PTK = J J^T)
 
-(Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271, proposition 6). The C-NFA starts at the rho of the last two.
+(Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271, proposition 6). The C-NFA starts at rho of the last two, with
+rho the matrix cosine.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def derivative_correlation(
 ) -> Float64[Tensor, ""]:
     """rho(Wdot^T Wdot, Wdot^T K Wdot): the C-NFA of a layer as training begins, in [0, 1].
 
-    J are the layer's tangent features, X its inputs, residual the loss's derivatives by the outputs; with one output J
-    and residual may do without that axis. For a squared loss the residual
-    is f - y, up to a factor that rho ignores; figures 3 and 8 put y in its place. Costs k_out x k_out matrices: PTK^2
-    is never formed. Raises ValueError if the shapes do not fit. A zero residual gives nan.
+    J are the layer's tangent features, X its inputs, and `residual` the derivatives of the loss by the outputs; with
+    one output J and residual may omit that axis. For a squared loss the residual is f - y up to a factor, which does
+    not matter; figures 3 and 8 use y instead. Works with k_out x k_out matrices; PTK^2 is never formed. A zero residual
+    gives nan. Raises ValueError if the shapes do not fit.
     """
     J = J[:, None] if J.ndim == 2 else J
     residual = residual[:, None] if residual.ndim == 1 else residual
@@ -49,8 +50,7 @@ def mean_ptk_correlation(
 ) -> Float[Tensor, ""]:
     """rho(X^T l P l X, X^T l P^2 l X) with P a PTK averaged over networks: the prediction of figure 8, in [0, 1].
 
-    mean_ptk is symmetric. With the PTK of one network of one output it equals
-    `derivative_correlation`.
+    mean_ptk is symmetric. For the PTK of a single network with one output it equals `derivative_correlation`.
     """
     lX = residual[:, None] * X
     PlX = mean_ptk @ lX
@@ -60,10 +60,9 @@ def mean_ptk_correlation(
 def quadratic_correlation(
     X: Real[Tensor, "n dim"], y: Real[Tensor, "n ..."], R: Real[Tensor, "dim dim"]
 ) -> Float64[Tensor, ""]:
-    """The derivative correlation of the quadratic network f = a^T (W x)^2, from R = W^T diag(a^2) W alone.
+    """Derivative correlation of the quadratic network f = a^T (W x)^2, from R = W^T diag(a^2) W alone, in [0, 1].
 
-    rho(M R M, M R B R M) with M = X^T diag(y) X, B = X^T X, y (n,). In [0, 1]. (arXiv:2402.05271,
-    figure 3.)
+    rho(M R M, M R B R M) with M = X^T diag(y) X, B = X^T X, y (n,) (arXiv:2402.05271, figure 3).
     """
     M, B = _label_and_data_moments(X, y)
     R = R.to(M) / R.to(M).trace()
@@ -74,7 +73,7 @@ def quadratic_correlation(
 def free_probability_prediction(
     X: Real[Tensor, "n dim"], y: Real[Tensor, " n"], r: Sequence[float] | Real[Tensor, " moments"]
 ) -> Float64[Tensor, ""]:
-    """What `observed_quadratic` tends to when R is free of the data, from the moments r_m = t[R^m], m = 1..4, alone.
+    """Limit of `quadratic_correlation` when R is free of the data, from the moments r_m = t[R^m], m = 1..4, alone.
 
     With A = (X^T diag(y) X)^2, B = X^T X, t[.] = tr(.) / d and bars for A - t[A] I, B - t[B] I:
 
@@ -137,7 +136,7 @@ def limit_r_moments(c: float, order: int = 4) -> Float64[Tensor, " order"]:
 
 
 def _label_and_data_moments(X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """M = X^T diag(y) X and B = X^T X in float64, each divided by its Frobenius norm: rho ignores their scale."""
+    """M = X^T diag(y) X and B = X^T X in float64, each divided by its Frobenius norm, which rho does not see."""
     X, y = X.double(), y.double()
     if X.ndim != 2 or y.shape != X.shape[:1]:
         raise ValueError(f"X must be (n, d) and y (n,), got {tuple(X.shape)} and {tuple(y.shape)}")

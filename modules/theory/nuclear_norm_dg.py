@@ -1,4 +1,4 @@
-"""Closed forms of domain generalisation by the nuclear norm: what linear features must do in and out of domain.
+"""Domain generalisation by the nuclear norm in closed form: what linear features do in and out of domain.
 
 Z. Shi, Y. Ming, Y. Fan, F. Sala, Y. Liang, arXiv:2303.07527; chapter 6 of the dissertation of Z. Shi (2024). The laws
 of the data are those of `data.InvariantAndEnvironmental` and `data.environmental_features`.
@@ -21,9 +21,9 @@ Penalty = Literal["l2", "nuclear"]
 
 
 def direction_accuracy(w: tuple[float, float], agreement: float) -> float:
-    """How often the sign of w . x is the label, x = (y u_1, s y u_2), u ~ U[0, 1]^2, s = 1 with this probability.
+    """P(the sign of w . x is the label), x = (y u_1, s y u_2), u ~ U[0, 1]^2, P(s = 1) = `agreement`; exact, in [0, 1].
 
-    Exact, in [0, 1]: for 0 <= t = w_2/w_1 <= 1 and w_1 > 0 it is 1 - (1 - agreement) t/2. The zero direction gives nan.
+    For 0 <= t = w_2/w_1 <= 1 and w_1 > 0 it is 1 - (1 - agreement) t/2. nan for w = 0.
     """
     if w[0] == w[1] == 0:
         return float("nan")
@@ -41,7 +41,7 @@ def _positive(a: float, b: float) -> float:
 
 
 def second_moment(agreement: float) -> Float64[Tensor, "2 2"]:
-    """E[x x^T] of the law of `direction_accuracy`: 1/3 on the diagonal, (2 agreement - 1)/4 beside it."""
+    """E[x x^T] for x as in `direction_accuracy`: 1/3 on the diagonal, (2 agreement - 1)/4 off it."""
     beside = (2 * agreement - 1) / 4
     return torch.tensor([[1 / 3, beside], [beside, 1 / 3]], dtype=torch.float64)
 
@@ -49,11 +49,11 @@ def second_moment(agreement: float) -> Float64[Tensor, "2 2"]:
 def population_optimum(
     penalty: Penalty, strength: float, agreement: float = 0.7, nodes: int = 200
 ) -> Float64[Tensor, " 2"]:
-    """The w of least E ln(1 + exp(-y w . x)) + penalty, over infinitely many samples of `direction_accuracy`'s law.
+    """The w (2,) that minimises E ln(1 + exp(-y w . x)) + penalty, for x as in `direction_accuracy`.
 
-    "l2" is (strength/2) |w|^2; "nuclear" is strength sqrt(w^T M w), M = E[x x^T]: the nuclear norm over the root of the
-    batch size of features A x of rank one whose decision is w. The expectation is by Gauss and Legendre's rule with
-    `nodes` a side. Raises ValueError for strength <= 0, where there is no minimum.
+    "l2" is (strength/2) |w|^2. "nuclear" is strength sqrt(w^T M w), M = E[x x^T]: the nuclear norm, over the root of
+    the batch size, of features A x of rank one whose decision is w. The expectation is a Gauss-Legendre quadrature with
+    `nodes` nodes a side. Raises ValueError for strength <= 0, where there is no minimum.
     """
     if strength <= 0:
         raise ValueError(f"the data are separable, so only a positive strength has an optimum, got {strength}")
@@ -83,10 +83,10 @@ def population_optimum(
 def ridge_weights(
     features: Float64[Tensor, "n dim"], strength: float, counts: Float64[Tensor, " dim"] | None = None
 ) -> Float64[Tensor, " dim"]:
-    """The w of least mean of ln(1 + exp(-z . w)) plus (strength/2) sum_j counts_j w_j^2, z the rows of `features`.
+    """The w of smallest mean of ln(1 + exp(-z . w)) plus (strength/2) sum_j counts_j w_j^2, z rows of `features`.
 
-    Rows are y x. With sums of alike features as columns, and how many each is of as `counts`, it is the weight that all
-    of them share. Raises ValueError for strength <= 0.
+    The rows are y x. To give features of one kind a common weight, pass their sums as columns and their numbers as
+    `counts`. Raises ValueError for strength <= 0.
     """
     if strength <= 0:
         raise ValueError(f"strength must be above 0, got {strength}")
@@ -110,7 +110,7 @@ def ridge_weights(
 
 
 def ridge_objective(features: Float64[Tensor, "n dim"], w: Float64[Tensor, " dim"], strength: float) -> float:
-    """What `ridge_weights` minimises, every count 1."""
+    """The objective of `ridge_weights` with every count 1."""
     margins = features @ w
     loss = torch.nn.functional.softplus(-margins).mean()
     return (loss + strength / 2 * w.square().sum()).item()
@@ -119,8 +119,8 @@ def ridge_objective(features: Float64[Tensor, "n dim"], w: Float64[Tensor, " dim
 def log_accuracy_out_of_domain(alpha: float, beta: float, invariant: int, dim: int, gamma: float) -> float:
     """ln P(alpha S + beta S' > 0) out of domain: S sums the `invariant` features, S' the others, whose mean is -gamma.
 
-    By the normal approximation of the sums, good where both are of many terms: probabilities like 1e-44 are out of
-    reach of samples.
+    Uses the normal approximation of the sums, which is good if both have many terms; sampling cannot reach
+    probabilities like 1e-44.
     """
     others = dim - invariant
     mean = alpha * invariant / 2 - beta * others * gamma
@@ -131,9 +131,9 @@ def log_accuracy_out_of_domain(alpha: float, beta: float, invariant: int, dim: i
 def best_supports(
     features: Float64[Tensor, "n dim"], size: int, strength: float
 ) -> list[tuple[float, tuple[int, ...]]]:
-    """The least objective of `ridge_objective` with at most `size` features, for every set of so many: least first.
+    """Minima of `ridge_objective` for every set of at most `size` features, smallest first.
 
-    By trying all of them: dim over size sets. Raises ValueError unless 1 <= size <= dim.
+    Tries all sets: (dim choose size). Raises ValueError unless 1 <= size <= dim.
     """
     dim = features.shape[1]
     if not 1 <= size <= dim:

@@ -1,4 +1,4 @@
-"""Random changes of training images, drawn from a seed: the same bits in every run and on any number of workers."""
+"""Random changes of training images, drawn from a seed: the same bits in every run and for any number of workers."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Augmentation(Protocol):
-    """A function of images and of `numbers` uniform random numbers in [0, 1) for each of them."""
+    """A function of images and of `numbers` uniform random numbers in [0, 1) for each image."""
 
     @property
     def numbers(self) -> int: ...
@@ -21,10 +21,10 @@ class Augmentation(Protocol):
 
 @dataclass(frozen=True)
 class CropAndFlip:
-    """Shift by up to `pad` pixels both ways (what comes in is `fill`), then mirror left and right with chance 1/2.
+    """Shift by up to `pad` pixels in both directions (filled with `fill`), then mirror with probability 1/2.
 
-    With uniform = (u, v, w) of an image, the crop starts floor((2 pad + 1) u) rows and floor((2 pad + 1) v) columns
-    into the padded image, and the result is mirrored where w < 1/2.
+    With the uniform numbers (u, v, w) of an image, the crop starts floor((2 pad + 1) u) rows and floor((2 pad + 1) v)
+    columns into the padded image, and the result is mirrored if w < 1/2.
     """
 
     pad: int = 4
@@ -53,8 +53,8 @@ class CropAndFlip:
 def crop_and_flip(pad: int = 4, *, flip: bool = True, fill: float = 0.0) -> CropAndFlip:
     """The usual augmentation of 32-pixel images, for `TensorData(augment=...)`; see `CropAndFlip`.
 
-    On standardised inputs the published practice pads with black before it standardises; `fill=0` pads with the
-    mean. Raises ValueError for a negative `pad`.
+    Common practice pads with black before it standardises; on standardised inputs `fill=0` pads with the mean. Raises
+    ValueError for a negative `pad`.
     """
     if pad < 0:
         raise ValueError(f"pad must not be negative, got {pad}")
@@ -63,14 +63,14 @@ def crop_and_flip(pad: int = 4, *, flip: bool = True, fill: float = 0.0) -> Crop
 
 @dataclass(frozen=True)
 class CropAndJitter:
-    """A random part of each picture, mirrored with chance 1/2, in other colours: the augmentation of DomainBed.
+    """A random part of each picture, mirrored with probability 1/2, in changed colours: the augmentation of DomainBed.
 
-    The part has a share U[`scale`, 1] of the area and sides in a proportion of 3/4 to 4/3 (log-uniform among those
-    that fit) and is resized to the whole (bilinear). Brightness, contrast and saturation are then multiplied with
-    U[1 - `jitter`, 1 + `jitter`], the hue is turned by U[-`jitter`, `jitter`] of a circle, in this order, and with
-    chance `grey` the picture loses its colours. Pictures are RGB in [0, 1]. I. Gulrajani, D. Lopez-Paz,
-    arXiv:2007.01434, which takes the colours in random order and turns hues in HSV; here they are turned about the
-    grey axis. `hue` is the bound of the turn where it is another one, and colours change with `chance` only.
+    The part has a share U[`scale`, 1] of the area and an aspect ratio of 3/4 to 4/3 (log-uniform among those that fit),
+    and is resized to the whole picture (bilinear). Then brightness, contrast and saturation are multiplied by U[1 -
+    `jitter`, 1 + `jitter`], the hue is turned by U[-`jitter`, `jitter`] of a circle, in this order, and with
+    probability `grey` the picture becomes grey. `hue` sets another bound for the hue, and colours change only with
+    probability `chance`. Pictures are RGB in [0, 1]. I. Gulrajani, D. Lopez-Paz, arXiv:2007.01434, where the order of
+    the colour changes is random and hues turn in HSV; here they turn about the grey axis.
     """
 
     scale: float = 0.7
@@ -87,7 +87,7 @@ class CropAndJitter:
         self, x: Float[Tensor, " n *image"], uniform: Float[Tensor, "n numbers"]
     ) -> Float[Tensor, " n *image"]:
         if x.ndim != 4 or x.shape[1] != 3:
-            raise ValueError(f"colours need pictures (n, 3, height, width), got {tuple(x.shape)}")
+            raise ValueError(f"pictures must be (n, 3, height, width), got {tuple(x.shape)}")
         area, proportion, top, left, side, bright, strong, vivid, hue, grey, *chance = uniform.to(x.dtype).unbind(1)
         shown = plain = self._cropped(x, area, proportion, top, left, side)
         bright, strong, vivid = (1 + self.jitter * (2 * u - 1) for u in (bright, strong, vivid))
@@ -135,14 +135,14 @@ def _luma(x: Float[Tensor, "n 3 height width"]) -> Float[Tensor, "n 1 height wid
 
 
 def _column(numbers: Tensor) -> Tensor:
-    """One number a picture, to go with (n, channels, height, width)."""
+    """Reshape one number for each picture to multiply (n, channels, height, width)."""
     return numbers[:, None, None, None]
 
 
 def crop_and_jitter(scale: float = 0.7, *, jitter: float = 0.3, grey: float = 0.1) -> CropAndJitter:
     """DomainBed's augmentation of pictures in [0, 1]; see `CropAndJitter`.
 
-    Raises ValueError for a scale outside of (0, 1], or a jitter or chance of grey outside of [0, 1].
+    Raises ValueError for a scale outside (0, 1], or a jitter or grey outside [0, 1].
     """
     if not (0 < scale <= 1 and 0 <= jitter <= 1 and 0 <= grey <= 1):
         raise ValueError(f"need 0 < scale <= 1 and jitter and grey in [0, 1], got {scale}, {jitter}, {grey}")

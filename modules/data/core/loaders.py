@@ -1,4 +1,4 @@
-"""Somebody's own torch `DataLoader` as data of a trial: with repeatable order, dtypes that agree, and a digest."""
+"""Use any torch `DataLoader` as the data of a trial, with a repeatable order, matching dtypes and a digest."""
 
 import hashlib
 import random
@@ -19,14 +19,14 @@ MOST_READ = 1000  # samples of a dataset that have to be read one by one for its
 
 
 class LoaderData(pl.LightningDataModule):
-    """The batches of `loader` as a data module whose epochs can be repeated one by one.
+    """The batches of `loader` as a data module whose epochs can each be repeated.
 
     A loader that shuffles draws the order of epoch e from (order_seed, e), or from (seed of its own generator, e) if it
-    was given one; any sampler with a `generator` works. Floating-point tensors of a batch are cast to `dtype`. Of W
-    workers, each gets its share of every batch, so together they see the batches of one.
+    has one; any sampler with a `generator` works. Floating-point tensors of a batch are cast to `dtype`. Each of W
+    workers gets its share of every batch, so together they see the batches of one.
 
-    `inexact` says why a fit on it cannot resume exactly; empty where it can. Raises ValueError within
-    `permuted_labels`, which cannot reach the labels inside a loader.
+    `inexact` says why a fit cannot resume exactly, and is empty if it can. Raises ValueError within `permuted_labels`,
+    which cannot reach the labels inside a loader.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LoaderData(pl.LightningDataModule):
         return self.describe()["digest"]  # type: ignore[no-any-return]
 
     def describe(self) -> dict[str, Any]:
-        """`name`, `batch_size`, `n_train` where it is known, and the digest with what it covers: see `digest_of`."""
+        """`name`, `batch_size`, `n_train` if known, and the digest with what it covers: see `digest_of`."""
         facts = {"name": self.name, "batch_size": self.loader.batch_size}
         if not isinstance(self.loader.dataset, IterableDataset):
             facts["n_train"] = len(self.loader.dataset)  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ class LoaderData(pl.LightningDataModule):
 
 
 class Epochs:
-    """The batches of a `DataLoader`, each epoch with random numbers of its own; see `LoaderData`."""
+    """The batches of a `DataLoader`, with random numbers of its own for each epoch; see `LoaderData`."""
 
     def __init__(
         self, loader: "DataLoader[Any]", order_seed: int, dtype: torch.dtype | None, rank: int, world_size: int
@@ -110,17 +110,17 @@ class Epochs:
 
 
 def _drawing(loader: "DataLoader[Any]") -> list[Any]:
-    """The parts of a loader that draw random numbers: itself (seeds of worker processes) and its samplers."""
+    """The parts of a loader that draw random numbers: the loader (seeds of worker processes) and its samplers."""
     samplers = [loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
     return [*(part for part in samplers if hasattr(part, "generator")), loader]
 
 
 def digest_of(dataset: Any) -> tuple[str, str]:
-    """A digest of at most 36 characters of what a dataset holds, and what the digest covers.
+    """A digest of at most 36 characters of the contents of a dataset, and a description of what it covers.
 
-    All of tensors in memory; of other datasets `MOST_READ` samples, evenly spaced. Where there can be none, the digest
-    is "not digested: <why>": of iterable datasets, of samples that differ from one reading to the next, and of samples
-    that hold anything but tensors, arrays, pictures, text, numbers, and lists and mappings of them.
+    It covers all of a dataset of tensors in memory, and `MOST_READ` evenly spaced samples of others. Where no digest is
+    possible, it is "not digested: <why>": for iterable datasets, samples that differ between two readings, and samples
+    that hold anything but tensors, arrays, pictures, text, numbers, and lists and mappings of these.
     """
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         return "not digested: an iterable dataset", "nothing"
@@ -146,11 +146,11 @@ def digest_of(dataset: Any) -> tuple[str, str]:
 
 
 class _Unknown(Exception):
-    """A value that no digest is defined for."""
+    """A value for which no digest is defined."""
 
 
 def _read(dataset: Any, index: int, total: Any) -> Any:
-    """Add a sample as it is read with the global generators seeded: random augmentation gives the same each time."""
+    """Add a sample, read with seeded global generators, so that random augmentation gives the same each time."""
     with isolate_rng():
         random.seed(index)
         np.random.seed(index % 2**32)  # noqa: NPY002 - what a stranger's dataset may use

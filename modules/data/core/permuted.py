@@ -1,4 +1,4 @@
-"""Training labels in a random order: a control in which nothing that is learned can be of the labels."""
+"""Training labels in random order: a control in which nothing can be learned about the labels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,9 @@ _seed: ContextVar[int | None] = ContextVar("seed of permuted labels", default=No
 
 @contextmanager
 def permuted_labels(seed: int) -> Iterator[None]:
-    """Data modules made in here have their training labels permuted at random; test labels stay.
+    """In this block, data modules permute their training labels at random; test labels do not change.
 
-    The permutation is drawn from (seed, number of samples) alone, so that inputs and everything else that is drawn are
-    those of the data module with its own labels.
+    The permutation depends only on (seed, number of samples), so inputs and all other random draws stay the same.
     """
     token = _seed.set(seed)
     try:
@@ -25,6 +24,6 @@ def permuted_labels(seed: int) -> Iterator[None]:
 
 
 def label_order(n: int) -> Int64[np.ndarray, " n"] | None:
-    """Which label each of n training samples gets in place of its own; None where labels are not permuted."""
+    """Index (n,) of the label that each training sample gets instead of its own; None unless labels are permuted."""
     seed = _seed.get()
     return None if seed is None else np.random.default_rng([seed, n, *b"permuted labels"]).permutation(n)

@@ -1,7 +1,7 @@
 """Other labels for the same inputs: classes merged into coarse labels, or split at random into fine ones.
 
-The data sets of Yang, Steinhardt, Hu 2023 (ICML, PMLR 202), sections 4 to 6 and appendix F. A network is trained on the
-new labels only; the original classes stand beside the data set for measuring, and are in no batch.
+The data sets of Yang, Steinhardt, Hu 2023 (ICML, PMLR 202), sections 4 to 6 and appendix F. A network is trained only
+on the new labels; the original classes are kept for measuring and are in no batch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ def random_groups(classes: int, groups: int, *, seed: int) -> Int64[Tensor, " {c
 
 
 def groups_from_pairs(classes: Integer[Tensor, " _n"], coarse: Integer[Tensor, " _n"]) -> Int64[Tensor, " classes"]:
-    """The coarse label of each class up to the largest, read off samples.
+    """The coarse label of each class up to the largest, from the class and coarse label of samples.
 
-    Raises ValueError where two samples of a class have different coarse labels, or a class below the largest has none.
+    Raises ValueError if two samples of a class have different coarse labels, or a class below the largest has no
+    sample.
     """
     if classes.shape != coarse.shape or classes.ndim != 1 or not len(classes):
-        raise ValueError(f"labels must be two (n,) tensors, got {tuple(classes.shape)} and {tuple(coarse.shape)}")
+        raise ValueError(
+            f"classes and coarse must be (n,) tensors of equal length, got {tuple(classes.shape)} and "
+            f"{tuple(coarse.shape)}"
+        )
     count = int(classes.max()) + 1
     found = torch.full((count,), -1, dtype=torch.long)
     found[classes] = coarse.long()
@@ -57,10 +61,10 @@ def groups_from_pairs(classes: Integer[Tensor, " _n"], coarse: Integer[Tensor, "
 
 
 def fine_labels(labels: Integer[Tensor, " n"], classes: int, *, seed: int, name: str = "train") -> Int64[Tensor, " n"]:
-    """y + b * classes with b ~ Bernoulli(1/2) drawn once a sample, in [0, 2 * classes) (section 6).
+    """y + b * classes with b ~ Bernoulli(1/2) drawn once for each sample, in [0, 2 * classes) (section 6).
 
-    Labels y lie in [0, classes), and fine labels c and c + classes are twins. `name` names the random stream, so
-    that a training and a test set of one seed are independent. Raises ValueError for labels out of range.
+    Labels y lie in [0, classes); the fine labels c and c + classes are twins. `name` names the random stream, so that
+    the training and test set of one seed are independent. Raises ValueError for labels out of range.
     """
     if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
         raise ValueError(f"labels must lie in [0, {classes}), got {int(labels.min())} to {int(labels.max())}")
@@ -69,7 +73,7 @@ def fine_labels(labels: Integer[Tensor, " n"], classes: int, *, seed: int, name:
 
 
 class Relabelled(TensorData):
-    """The inputs of `base` with labels that `treatment` makes of its C classes.
+    """The inputs of `base` with labels that `treatment` derives from its C classes.
 
     ==============  ==============================================================================
     original        y
@@ -80,11 +84,11 @@ class Relabelled(TensorData):
 
     `train` and `test` hold (x, new labels). For measuring there are
     - `original`: the classes y of the training and the test set;
-    - `parts` (n_train,): the classes whose distances are looked at: y, or the fine labels under "fine";
-    - `groups`: for each of those classes the one it belongs with: its coarse label, or its class y under "fine".
+    - `parts` (n_train,): the classes to compare: y, or the fine labels under "fine";
+    - `groups`: the group of each of these classes: its coarse label, or its class y under "fine".
 
     `groups` may be given for "original" and "coarse", e.g. the official super-classes of CIFAR-100. `augment` and the
-    order of batches are as in `TensorData`. Raises ValueError for an unknown treatment or groups of a wrong size.
+    order of batches are as in `TensorData`. Raises ValueError for an unknown treatment or groups of the wrong size.
     """
 
     def __init__(

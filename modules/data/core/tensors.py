@@ -1,4 +1,4 @@
-"""Datasets that fit in memory: tensors, batched by slicing, the same batches on any number of workers."""
+"""Datasets in memory, batched by slicing, with the same batches for any number of workers."""
 
 import hashlib
 import math
@@ -20,24 +20,24 @@ Pair = tuple[Shaped[Tensor, "_n ..."], Shaped[Tensor, "_n ..."]]  # inputs and t
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """The random stream called `name` of `seed`: streams of different names or seeds are independent."""
+    """The random stream called `name` of `seed`. Streams with different names or seeds are independent."""
     return np.random.default_rng([seed, *name.encode()])
 
 
 class Batches:
-    """Minibatches of tensors that share their first dimension n, as one iterable.
+    """Minibatches of tensors that share their first dimension n, as an iterable.
 
-    Epoch e visits the samples in the order of a permutation drawn from (order_seed, e), so it can be repeated on its
-    own. With `batch_size=None` there is one batch, the tensors themselves in their own order. The last batch is
-    short where batch_size does not divide n. Of W workers, worker `rank` gets the rank-th of W equal shares of every
-    batch: together they see the batches that one worker alone would see.
+    The order of samples in epoch e is a permutation drawn from (order_seed, e), so every epoch can be repeated. With
+    `batch_size=None` there is one batch: the tensors themselves, in their own order. The last batch is shorter if
+    batch_size does not divide n. Of W workers, worker `rank` gets the rank-th of W equal shares of every batch;
+    together they see the batches that one worker alone would see.
 
-    `augment` changes the inputs of a batch at random; its numbers are drawn from (order_seed, epoch, batch) for the
-    whole batch, so they do not depend on the number of workers either.
+    `augment` changes the inputs of a batch at random, with numbers drawn from (order_seed, epoch, batch) for the whole
+    batch, so that they do not depend on the number of workers either.
 
-    Each complete pass advances `epoch`; a Lightning trainer sets it (it calls `set_epoch` on a loader's `sampler`).
+    A complete pass advances `epoch`; a Lightning trainer sets it (it calls `set_epoch` on a loader's `sampler`).
 
-    Raises ValueError where a batch does not divide into `world_size` equal shares.
+    Raises ValueError if a batch does not divide into `world_size` equal shares.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Batches:
         world_size: int = 1,
         augment: Augmentation | None = None,
     ) -> None:
-        """`order_seed=None` keeps the tensors' own order in every epoch, and augments nothing."""
+        """With `order_seed=None` every epoch keeps the order of the tensors, and nothing is augmented."""
         self.tensors = tensors
         self.order_seed = order_seed
         self.augment = augment
@@ -86,7 +86,7 @@ class Batches:
         self.epoch = epoch + 1
 
     def _changed(self, x: Tensor, start: int, epoch: int) -> Tensor:
-        """The inputs of this worker's share of the batch that begins at sample `start` of the epoch."""
+        """The inputs of this worker's share of the batch that starts at sample `start` of the epoch."""
         if self.augment is None or self.order_seed is None:
             return x
         rng = np.random.default_rng([self.order_seed, epoch, start, *b"augment"])
@@ -100,12 +100,11 @@ class Batches:
 
 
 class TensorData(pl.LightningDataModule):
-    """A training and a test set held in memory.
+    """A training and a test set in memory.
 
     Attributes: `train` and `test`, each (x, y) with x of shape (n, ...) and y of shape (n, outputs) or, for integer
     class labels, (n,). The test set may be empty. Within `permuted_labels` the targets of `train` are permuted, and
-    `labelled` is the training set as it was before. On an accelerator the tensors are moved there once, not batch by
-    batch.
+    `labelled` is the training set before that. On an accelerator the tensors are moved once, not batch by batch.
     """
 
     def __init__(
@@ -119,14 +118,15 @@ class TensorData(pl.LightningDataModule):
         name: str = "tensors",
         augment: Augmentation | None = None,
     ) -> None:
-        """Tensors or arrays; floating-point ones are cast to `dtype`, integer ones (class labels) are kept.
+        """Take tensors or arrays; cast floating-point ones to `dtype` and keep integer ones (class labels).
 
         In a trial write `dtype=config.dtype`, the type in which networks are trained unless `precision` says otherwise.
 
-        `augment` changes training batches at random (`data.crop_and_flip`), never `train` itself or the test set.
+        `augment` changes training batches at random (`data.crop_and_flip`), but neither `train` itself nor the test
+        set. `batch_size=None` trains on the full batch, one batch an epoch. `order_seed` only seeds the order of
+        minibatches.
 
-        `batch_size=None` trains on the full batch, one batch an epoch. `order_seed` seeds the order of minibatches
-        only. Raises ValueError for unequal lengths, a batch size below 1 or a dtype that is not a floating-point one.
+        Raises ValueError for unequal lengths, a batch size below 1 or a dtype that is not a floating-point type.
         """
         super().__init__()
         kind = getattr(torch, dtype_name(dtype), None)

@@ -33,17 +33,17 @@ ALL = slice(None)
 
 
 class HeldOutDomain(pl.LightningDataModule):
-    """Pictures of all domains but one to train on, a share of each set apart for validation; the other one to test on.
+    """Train on pictures of all domains but one, with a share of each set apart for validation, and test on the other.
 
     `domains` maps a name to pictures (n, 3, size, size), uint8, and labels (n,); they stay where they are, in memory or
-    in a file. `pictures` gives those of a part, "train", "validation" or "test", whose labels are `labels[part]`, in
-    the order domain by domain; what the loaders give, and `inputs` makes of any, are numbers standardised as
-    ImageNet's. A training batch has `batch_size` pictures of each training domain, drawn anew for every batch, changed
-    by `augment`; an epoch is as many batches as all training pictures fill. The split is drawn from `seed`. Within
-    `permuted_labels` the labels of training are permuted.
+    in a file. `pictures` returns those of a part, "train", "validation" or "test", domain by domain; their labels are
+    `labels[part]`. Loaders and `inputs` return pictures standardised as for ImageNet. A training batch has `batch_size`
+    pictures of each training domain, drawn afresh for every batch and changed by `augment`; an epoch has as many
+    batches as all training pictures fill. `seed` draws the split. Within `permuted_labels` the training labels are
+    permuted.
 
     I. Gulrajani, D. Lopez-Paz, "In Search of Lost Domain Generalization", arXiv:2007.01434: 20% for validation, whose
-    accuracy chooses the model. There accuracy on the held-out domain is that on 80% of it, here on all.
+    accuracy selects the model. They test on 80% of the held-out domain, we on all of it.
 
     Raises ValueError for an unknown domain, fewer than two, or a share that leaves a domain without either part.
     """
@@ -77,7 +77,7 @@ class HeldOutDomain(pl.LightningDataModule):
                 rows["test"].append(np.stack([np.full(n, place), np.arange(n)]))
                 continue
             if not 0 < kept < n:
-                raise ValueError(f"a share of {share} leaves no part of the {n} pictures of {known}")
+                raise ValueError(f"a validation share of {share} leaves one part of the {n} pictures of {known} empty")
             for part, own in (("train", order[:kept]), ("validation", order[kept:])):
                 rows[cast(Part, part)].append(np.stack([np.full(len(own), place), own]))
         self._rows = {part: np.concatenate(found, axis=1) for part, found in rows.items()}  # domain and row in it
@@ -91,7 +91,7 @@ class HeldOutDomain(pl.LightningDataModule):
             self.labels["train"] = self.labels["train"][torch.from_numpy(permuted)]
 
     def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> UInt8[Tensor, "n 3 size size"]:
-        """Those of a part, all or some."""
+        """The pictures of a part, all or those at `index`."""
         places, rows = self._rows[part][:, index]
         found = torch.empty(len(rows), *self._pools[0].shape[1:], dtype=torch.uint8)
         for place in np.unique(places):
@@ -100,7 +100,7 @@ class HeldOutDomain(pl.LightningDataModule):
         return found
 
     def inputs(self, x: UInt8[Tensor, "n 3 *size"]) -> Float[Tensor, "n 3 *size"]:
-        """What a network sees of pictures, without augmentation."""
+        """Pictures as a network sees them, without augmentation."""
         return self._standardised(x.to(self.floating) / 255)
 
     def train_dataloader(self) -> Any:
@@ -124,7 +124,7 @@ class HeldOutDomain(pl.LightningDataModule):
         return self.val_dataloader()
 
     def digest(self, chunk: int = 1000) -> str:
-        """SHA-256 (hex) over pictures and labels of training and test set, as `TensorData.digest` has it."""
+        """SHA-256 (hex) of pictures and labels of the training and test set, as in `TensorData.digest`."""
         total = hashlib.sha256()
         for part in PARTS[::2]:
             y = self.labels[part]
@@ -156,7 +156,7 @@ class HeldOutDomain(pl.LightningDataModule):
 
 
 class _Shown:
-    """Batches of pictures by the rows that a sampler names, augmented where asked to, standardised."""
+    """Standardised batches of pictures, by the rows that a sampler yields, with optional augmentation."""
 
     def __init__(
         self,
@@ -196,10 +196,8 @@ def public_domains(
 ) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
     """All pictures of a public dataset by domain, with their labels: decoded and resized once, kept as bytes.
 
-    Where they have more than `most` bytes they are kept in files instead, in the cache of `datasets`, which are made
-    once and read page by page, by all trials of a machine together.
-
-    Raises DatasetMissing; ValueError where the dataset has no domains.
+    Pictures of more than `most` bytes are kept in files in the cache of `datasets`; these are written once and read
+    page by page, by all trials of a machine together. Raises DatasetMissing; ValueError if the dataset has no domains.
     """
     entry = dataset_source(name)
     if entry.domain is None:
@@ -226,7 +224,7 @@ def _in_memory(name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: 
 def _in_file(
     name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int, chunk: int = 5000
 ) -> UInt8[Tensor, "n 3 side side"]:
-    """Pictures of these rows, in a file that is written where there is none of theirs yet."""
+    """Pictures of these rows, in a file that is written unless it exists."""
     import datasets
 
     told = hashlib.sha256(f"{size}".encode())
@@ -254,15 +252,15 @@ def _in_file(
 def painted_digits(
     agreements: Mapping[str, float], size: int = 16, *, noise: float = 0.1, seed: int
 ) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
-    """Handwritten digits painted in a colour that tells the label as often as the domain says: pictures, and labels.
+    """Handwritten digits (pictures, labels) painted in a colour that agrees with the label as often as the domain says.
 
-    The 1797 digits of 8 x 8 pixels are shared among the domains of `agreements` and enlarged (bilinear). In a domain of
-    agreement a the hue is the label's, one of ten, with probability a, else uniform among the ten; every channel gets
-    N(0, noise^2). A small stand-in, ours, for a benchmark of pictures. Raises ValueError for no domain or an agreement
-    outside of [0, 1].
+    The 1797 digits of 8 x 8 pixels are divided among the domains of `agreements` and enlarged (bilinear). In a domain
+    with agreement a the hue is that of the label, one of ten, with probability a, else uniform among the ten; every
+    channel gets noise N(0, noise^2). A small stand-in, ours, for a benchmark of pictures. Raises ValueError for no
+    domain or an agreement outside [0, 1].
     """
     if not agreements or not all(0 <= a <= 1 for a in agreements.values()):
-        raise ValueError(f"agreements are probabilities, of one domain at least; got {dict(agreements)}")
+        raise ValueError(f"agreements must be probabilities of at least one domain, got {dict(agreements)}")
     pixels, y = load_digits(return_X_y=True)
     hues = np.array([colorsys.hsv_to_rgb(place / 10, 1.0, 1.0) for place in range(10)])
     parts = np.array_split(stream(seed, "digits").permutation(len(y)), len(agreements))

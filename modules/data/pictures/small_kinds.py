@@ -1,4 +1,4 @@
-"""Grey pictures of 8 x 8 pixels of several kinds, without a download: small stand-ins for unlike datasets."""
+"""Grey pictures of 8 x 8 pixels of several kinds, without a download: small stand-ins for different datasets."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def small_pictures(
     seed: int,
     dtype: Dtype = "float32",
 ) -> TensorData:
-    """Pictures (n, 1, 8, 8) in [0, 1] with integer labels; the rest of a finite set, or 500, are for testing.
+    """Pictures (n, 1, 8, 8) in [0, 1] with integer labels; the rest of a finite set, or 500 pictures, are for testing.
 
-    - `digits`: scikit-learn's 1,797 digits. `turned`: the same, turned by a quarter.
+    - `digits`: scikit-learn's 1,797 digits. `turned`: the same, turned by 90 degrees.
     - `shapes`: a disc, a ring, a square, a frame, a plus or a cross, bright on dark, of random place, size and greys.
     - `gratings`: (1 + a sin(2 pi f u + phase)) / 2 along u at the angle pi k / 8 of class k; f is 1 to 3 a side.
     - `photos`: the 2,080 patches of 8 x 8 pixels of scikit-learn's two photographs at half their resolution, labelled
       by the photograph, each stretched to [0, 1].
-    - `noise`: independent pixels, uniform.
+    - `noise`: independent uniform pixels.
 
-    Rows are in turn of each class as far as they go, so any first n of them have nearly the same number of each;
-    `classes` keeps the first so many. Raises ValueError for an unknown kind, or where there are not so many pictures.
+    Classes take turns as long as they have pictures, so that any first n rows are nearly balanced; `classes` keeps the
+    first so many classes. Raises ValueError for an unknown kind, or more pictures than there are.
     """
     if kind not in PICTURE_KINDS:
         raise ValueError(f"kind must be one of {', '.join(PICTURE_KINDS)}, got {kind!r}")
     count = PICTURE_KINDS[kind] if classes is None else classes
     if not 1 <= count <= PICTURE_KINDS[kind]:
-        raise ValueError(f"{kind} have {PICTURE_KINDS[kind]} classes, got {classes}")
+        raise ValueError(f"classes must lie between 1 and {PICTURE_KINDS[kind]} for {kind}, got {classes}")
     if kind in DRAWN:
         total = n_train + (500 if n_test is None else n_test)
         y = np.arange(total) % count
@@ -66,7 +66,7 @@ def small_pictures(
         order = balanced_order(y, stream(seed, "digits" if kind == "turned" else kind))
         total = len(y) if n_test is None else n_train + n_test
         if not 1 <= n_train <= total <= len(y):
-            raise ValueError(f"there are {len(y)} pictures of {kind}, {total} were asked for")
+            raise ValueError(f"there are only {len(y)} pictures of {kind}, but {total} are needed")
         x, y = x[order[:total]], y[order[:total]]
     pixels, labels = torch.from_numpy(x).unsqueeze(1), torch.from_numpy(y)
     return TensorData(
@@ -75,9 +75,9 @@ def small_pictures(
 
 
 def balanced_order(labels: Labels, chance: np.random.Generator) -> Int64[NDArray[np.int64], " n"]:
-    """An order of these samples, drawn at random, whose first n have each class floor or ceil of n / classes times.
+    """A random order of these samples, in which the first n have each class floor or ceil of n / classes times.
 
-    So it is while every class has samples left.
+    This holds as long as every class has samples left.
     """
     place = np.empty(len(labels))
     for label in np.unique(labels):

@@ -1,4 +1,4 @@
-"""Features of stored views of pictures: computed once by a frozen encoder, trained on as often as one likes."""
+"""Stored features of views of pictures: a frozen encoder computes them once, and any number of fits train on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.tensors import Pair, TensorData
 
 
 class StoredViews:
-    """Features (n, views, dim) of stored views of n pictures, those of the picture itself first; any float type."""
+    """Features (n, views, dim) of stored views of n pictures, of any float type; view 0 is the picture itself."""
 
     def __init__(self, features: Shaped[Tensor, "n views dim"]) -> None:
         self.features = features
@@ -27,17 +27,17 @@ class StoredViews:
 
     @property
     def clean(self) -> Float[Tensor, "n dim"]:
-        """Of the pictures themselves, as float32."""
+        """Features of the pictures themselves, as float32."""
         return self.features[:, 0].float()
 
     def first(self, views: int) -> StoredViews:
-        """The first so many views of each picture. Raises ValueError unless there are so many."""
+        """The first `views` views of each picture. Raises ValueError if fewer are stored."""
         if not 1 <= views <= self.views:
-            raise ValueError(f"{views} views were asked for, {self.views} are stored")
+            raise ValueError(f"only {self.views} views are stored, but {views} are needed")
         return StoredViews(self.features[:, :views])
 
     def digest(self) -> str:
-        """SHA-256 (hex) over shape and bytes of the features."""
+        """SHA-256 (hex) of shape and bytes of the features."""
         if not self._digest:
             total = hashlib.sha256(f"{tuple(self.features.shape)}{self.features.dtype}".encode())
             for part in self.features.split(1024):  # never a copy of all
@@ -56,15 +56,15 @@ def stored_views(
     dtype: torch.dtype = torch.float32,
     at_once: int = 256,
 ) -> StoredViews:
-    """What a frozen encoder makes of pictures and of `views` - 1 random changes of each, without gradients.
+    """Features that a frozen encoder gives pictures and `views` - 1 random changes of each, without gradients.
 
-    `chunks` are pictures (m, ...) in their order, so that never all of them are in memory; bytes become numbers in
-    [0, 1]. View v > 0 of picture i is `change` with numbers drawn from (seed, i, v): it depends neither on how pictures
-    are cut into chunks nor on how many views there are. `encode` gets at most `at_once` pictures. Features are kept on
-    the CPU as `dtype`. Raises ValueError for no pictures, views < 1, or several views without a change.
+    `chunks` are pictures (m, ...) in their order, so that they need not all be in memory; bytes become numbers in [0,
+    1]. View v > 0 of picture i is `change` with numbers drawn from (seed, i, v), whatever the chunks and the number of
+    views. `encode` gets at most `at_once` pictures. Features are kept on the CPU as `dtype`. Raises ValueError for no
+    pictures, views < 1, or several views without a change.
     """
     if views < 1 or (views > 1 and change is None):
-        raise ValueError(f"{views} views need at least 1, and more than one a change")
+        raise ValueError(f"views must be at least 1, and needs `change` if above 1, got {views}")
     found, place = [], 0
     with torch.no_grad():
         for chunk in chunks:
@@ -82,16 +82,16 @@ def stored_views(
             found.append(torch.stack(parts, dim=1))
             place += len(x)
     if not found:
-        raise ValueError("there are no pictures")
+        raise ValueError("chunks must hold at least one picture")
     return StoredViews(torch.cat(found))
 
 
 class ViewsOfRows:
-    """As `TensorData(augment=...)` of rows (n,): features (n, 4, dim), of the picture itself, a view, and two views.
+    """For `TensorData(augment=...)` on rows (n,): features (n, 4, dim), of the picture itself, one view, and two views.
 
-    The last two are different ones of those stored, drawn with equal chances, the second is the first of these; where
-    one is stored, it is all four. `shuffled`: the fourth is that of the batch's next picture. `others`: the third and
-    fourth are two views of a picture among those, row modulo their number.
+    The last two are distinct stored views, drawn with equal probability; the second is the first of these. If only one
+    view is stored, all four are that view. `shuffled`: the fourth is that of the next picture in the batch. `others`:
+    the third and fourth are two views of a picture among `others`, row modulo their number.
     """
 
     def __init__(self, stored: StoredViews, *, shuffled: bool = False, others: StoredViews | None = None) -> None:
@@ -120,9 +120,9 @@ class ViewsOfRows:
 
 
 class StoredRows(TensorData):
-    """Labelled rows of stored views, and features of test pictures; its digest is that of the features too.
+    """Labelled rows of stored views, and features of test pictures; the digest includes the features.
 
-    `rows` (n,) are trained on with labels `y` (n,), as `ViewsOfRows` with `options` shows them.
+    Training uses `rows` (n,) with labels `y` (n,), presented by `ViewsOfRows` with `options`.
     """
 
     def __init__(
@@ -157,15 +157,15 @@ class StoredRows(TensorData):
 
 
 class RepeatedSamples:
-    """As `TensorData(augment=...)`: samples `views` times, (n, views, ...), for networks that are random themselves.
+    """For `TensorData(augment=...)`: each sample `views` times, (n, views, ...), for networks that draw at random.
 
-    Where samples are pairs (`paired`, (n, 2, ...)), the first copy is of the first and the others of the second.
-    `shuffled`: the last copy is of the batch's next sample. Raises ValueError for fewer than two.
+    If samples are pairs (`paired`, (n, 2, ...)), the first copy is of the first element and the others of the second.
+    `shuffled`: the last copy is of the next sample in the batch. Raises ValueError for fewer than two copies.
     """
 
     def __init__(self, views: int = 3, *, paired: bool = False, shuffled: bool = False) -> None:
         if views < 2:
-            raise ValueError(f"at least two copies are needed, got {views}")
+            raise ValueError(f"views must be at least 2, got {views}")
         self.views, self.paired, self.shuffled = views, paired, shuffled
 
     @property

@@ -1,4 +1,4 @@
-"""Random views of pictures, for losses that compare two of the same one, and unions of datasets to draw them from."""
+"""Random views of pictures, for losses that compare two views of the same picture, and unions of datasets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..core.tensors import TensorData
 
 @dataclass(frozen=True)
 class Views:
-    """`count` views of each picture in a new dimension, (n, views, ...), for `TensorData(augment=...)`.
+    """`count` views of each picture along a new dimension, (n, views, ...), for `TensorData(augment=...)`.
 
-    - `clean` puts the picture itself before them.
-    - `shuffled`: the second view is that of the batch's next picture, so that positive pairs share nothing.
-    - Where samples are (2, ...) and not (...), views are those of the second picture, the clean one is the first.
+    - `clean` puts the unchanged picture first.
+    - `shuffled`: the second view is of the next picture in the batch, so that positive pairs share nothing.
+    - If samples are pairs (2, ...), views are of the second picture, and the clean one is the first.
 
-    Pixels of 0..255 (uint8) become numbers in [0, 1]. Raises ValueError unless 1 <= count, and 2 where `shuffled`.
+    Pixels 0..255 (uint8) become numbers in [0, 1]. Raises ValueError unless count >= 1, or >= 2 if `shuffled`.
     """
 
     change: Augmentation
@@ -32,7 +32,7 @@ class Views:
 
     def __post_init__(self) -> None:
         if self.count < 1 + self.shuffled:
-            raise ValueError(f"at least {1 + self.shuffled} views are needed, got {self.count}")
+            raise ValueError(f"count must be at least {1 + self.shuffled}, got {self.count}")
 
     @property
     def numbers(self) -> int:
@@ -52,10 +52,10 @@ class Views:
 
 @dataclass(frozen=True)
 class SmallChanges:
-    """Changes of grey pictures of a few pixels a side: a shift, other contrast and brightness, a hole, noise.
+    """Changes of small grey pictures: a shift, other contrast and brightness, a hole, noise.
 
-    A shift by up to `shift` pixels both ways (what comes in is 0); pixels about their mean times
-    1 + `contrast` U[-1, 1], plus `brightness` U[-1, 1]; one square of `hole` pixels a side set to 0; Gaussian noise of
+    A shift by up to `shift` pixels in both directions (filled with 0); deviations of pixels from their mean times
+    1 + `contrast` U[-1, 1], plus `brightness` U[-1, 1]; one square of side `hole` set to 0; Gaussian noise of standard
     deviation `noise` on all pixels. `edge` is the side of the pictures.
     """
 
@@ -94,9 +94,9 @@ class SmallChanges:
 
 @dataclass(frozen=True)
 class Blurred:
-    """Another change, and after it with chance `chance` a Gaussian blur whose deviation is uniform in `widths` pixels.
+    """Another change, then with probability `chance` a Gaussian blur of standard deviation uniform in `widths` pixels.
 
-    The kernel reaches 3 of the largest deviation. Borders are reflected.
+    The kernel extends to 3 times the largest deviation. Borders are reflected.
     """
 
     change: Augmentation
@@ -126,22 +126,23 @@ class Blurred:
 
 
 def simsiam_change(edge: int) -> Augmentation:
-    """A random part of 20% to all of a colour picture, mirrored, in other colours: SimSiam's augmentation.
+    """SimSiam's augmentation: a random part of 20% to 100% of a colour picture, mirrored, in changed colours.
 
-    Brightness, contrast and saturation by 0.4 and hue by 0.1 with chance 0.8, grey with chance 0.2; from 224 pixels a
-    side on also a blur with chance 0.5. X. Chen, K. He, arXiv:2011.10566, appendix A.
+    Brightness, contrast and saturation change by 0.4 and hue by 0.1 with probability 0.8, grey has probability 0.2;
+    pictures of 224 or more pixels a side are also blurred with probability 0.5. X. Chen, K. He, arXiv:2011.10566,
+    appendix A.
     """
     change = CropAndJitter(0.2, 0.4, 0.2, hue=0.1, chance=0.8)
     return Blurred(change) if edge >= 224 else change
 
 
 def union(parts: Sequence[TensorData], **options: Any) -> TensorData:
-    """The training pictures of all parts, one after the other, as a data module; a target is the number of its part.
+    """The training pictures of all parts, one after the other, as a data module; targets are the numbers of the parts.
 
     `options` are those of `TensorData`. Raises ValueError without any part.
     """
     if not parts:
-        raise ValueError("a union needs a part at least")
+        raise ValueError("union() needs at least one part")
     x = torch.cat([part.train[0] for part in parts])
     place = torch.repeat_interleave(torch.arange(len(parts)), torch.tensor([len(part.train[0]) for part in parts]))
     return TensorData((x, place), name="+".join(part.name or "" for part in parts), **options)

@@ -1,4 +1,4 @@
-"""Changes of a picture's place and shape that leave its class: a turn, a shift, another point of view."""
+"""Random changes of a picture's position and shape that keep its class: rotation, shift, perspective."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
 
 @dataclass(frozen=True)
 class Warps:
-    """Each picture turned, shifted and projected at random; what comes in from outside continues the border.
+    """Rotate, shift and project each picture at random; pixels from outside continue the border.
 
-    A turn by U[-1, 1] `turn` degrees about the middle, a shift by U[-1, 1] `shift` of the side both ways, and corners
-    each moved by U[-1, 1] `bend` of the side both ways, independently. The picture in between is that of the one
-    projective map that takes the corners there (bilinear). It is never mirrored: signs would change their class.
+    A rotation by U[-1, 1] `turn` degrees about the centre, a shift by U[-1, 1] `shift` of the side in both directions,
+    and each corner moved independently by U[-1, 1] `bend` of the side in both directions. The projective map that takes
+    the corners there gives the picture (bilinear). Never mirrors, because mirroring may change the class.
     """
 
     turn: float = 15.0
@@ -44,7 +44,7 @@ class Warps:
         return torch.nn.functional.grid_sample(x, places, padding_mode="border", align_corners=False)
 
     def maps(self, uniform: Float[Tensor, "n numbers"]) -> Float[Tensor, "n 3 3"]:
-        """The projective maps, on (across, down, 1) in [-1, 1], from where a pixel stands to where it is from."""
+        """Projective maps (n, 3, 3) on (across, down, 1) in [-1, 1], from the place of a pixel to its source."""
         signed = 2 * uniform.double() - 1
         angle = math.radians(self.turn) * signed[:, 0]
         corners = torch.tensor(CORNERS, dtype=torch.float64, device=uniform.device)

@@ -1,4 +1,4 @@
-"""Data of rising difficulty: batches of one level, now and then of one before it, until the learner has that too."""
+"""Data of rising difficulty: batches of the current level, mixed with batches of earlier levels."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ..core.tensors import TensorData
 class Curriculum(pl.LightningDataModule):
     """Levels of a task, the easiest first, each a data module with batches of its own.
 
-    Of two batches one is of the level that has been reached, `level`, from 0, which somebody else raises
-    (`learners.Promotion`); the other is of it or one of the `back` levels before it, at random. Each level's batches
-    come in their own order, and begin anew where they end. An epoch has as many batches as the longest level. `shown`
-    is the level of the last batch, `counts` how many there were of each. `test` is empty.
+    Every second batch is of the current level, `level` (from 0), which `learners.Promotion` raises; the others are of
+    it or of one of the `back` levels before it, at random. The batches of each level come in their own order and start
+    again at the end. An epoch has as many batches as the longest level. `shown` is the level of the last batch, and
+    `counts` the number of batches of each. `test` is empty.
 
     Raises ValueError for no levels.
     """
@@ -28,7 +28,7 @@ class Curriculum(pl.LightningDataModule):
     def __init__(self, levels: Sequence[TensorData], *, seed: int, back: int = 2, name: str = "levels") -> None:
         super().__init__()
         if not levels:
-            raise ValueError("there are no levels")
+            raise ValueError("levels must hold at least one data module")
         self.levels, self.seed, self.back, self.name = list(levels), seed, back, name
         self.level = self.shown = 0
         self.counts = [0] * len(self.levels)
@@ -53,13 +53,13 @@ class Curriculum(pl.LightningDataModule):
         return hashlib.sha256("".join(level.digest() for level in self.levels).encode()).hexdigest()
 
     def describe(self) -> dict[str, Any]:
-        """That of the last level, with the number of levels, and their sizes added up."""
+        """The description of the last level, with the number of levels and their total size."""
         total = sum(len(level.train[0]) for level in self.levels)
         return self.levels[-1].describe() | {"name": self.name, "levels": len(self.levels), "n_train": total}
 
 
 class Rising:
-    """The batches of `Levels`. It has a length, so that a trainer does not draw a batch before its level is known."""
+    """The batches of `Curriculum`. It has a length, so that a trainer draws no batch before its level is known."""
 
     def __init__(self, data: Curriculum) -> None:
         self.data = data

@@ -1,7 +1,7 @@
-"""Prompts of linear regression: n examples of a linear rule, and a query that a looped transformer answers.
+"""Prompts of linear regression for a looped transformer: n examples of a linear rule, and a query.
 
 Chen, Li, Liang, Shi, Song, "Bypassing the Exponential Dependency: Looped Transformers Efficiently Learn In-context by
-Multi-step Gradient Descent", 2024, section 3; the spectra and the noise are not in it.
+Multi-step Gradient Descent", 2024, section 3; the spectra and the noise are ours.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def linear_prompt(
     q: Float[Tensor, "*batch dim"],
     alpha: Float[Tensor, "*batch"],
 ) -> Float[Tensor, "*batch rows columns"]:
-    """Z = [[X, y], [q^T, alpha]], of n + 1 rows and dim + 1 columns."""
+    """Z = [[X, y], [q^T, alpha]], (*batch, n + 1, dim + 1)."""
     query = torch.cat([q, alpha[..., None]], -1)
     return torch.cat([torch.cat([X, y[..., None]], -1), query[..., None, :]], -2)
 
@@ -42,21 +42,21 @@ def prompt_examples(
     seed: int,
     part: str = "train",
 ) -> Float[Tensor, "count n dim"]:
-    """Examples X of `count` prompts: rows N(0, I), or N(0, diag(variances)).
+    """Examples X (count, n, dim) of `count` prompts: rows N(0, I), or N(0, diag(variances)).
 
-    With `condition`, X = U diag(s) V^T for Haar frames U, V, and s^2 evenly spaced on a log scale from n down to
-    n / condition: then X^T X has that condition number exactly. Raises ValueError for sizes below 1, variances that are
-    not `dim` positive numbers, both of the two, a condition below 1, or one with n < dim.
+    With `condition`, X = U diag(s) V^T for Haar frames U, V, and s^2 evenly spaced on a log scale from n down to n /
+    condition, so that X^T X has exactly that condition number. Raises ValueError for sizes below 1, variances that are
+    not `dim` positive numbers, variances together with a condition, a condition below 1, or one with n < dim.
     """
     if min(count, n, dim) < 1:
         raise ValueError(f"prompts, examples and coordinates must be at least 1, got {count}, {n} and {dim}")
     if len(variances) not in (0, dim) or not all(v > 0 for v in variances):
-        raise ValueError(f"{dim} positive variances are needed, got {tuple(variances)}")
+        raise ValueError(f"variances must be {dim} positive numbers, got {tuple(variances)}")
     X: Array = stream(seed, f"{part} examples").standard_normal((count, n, dim))
     if condition is None:
         return torch.from_numpy(X * np.sqrt(np.asarray(variances)) if len(variances) else X)
     if len(variances) or not condition >= 1 or n < dim:
-        raise ValueError("a condition number is at least 1, needs n >= dim, and excludes variances")
+        raise ValueError("condition must be at least 1, with n >= dim and without variances")
     U = np.linalg.qr(X)[0]
     V = np.linalg.qr(stream(seed, f"{part} axes").standard_normal((count, dim, dim)))[0]
     s = np.sqrt(n * np.geomspace(1, 1 / condition, dim))
@@ -66,11 +66,11 @@ def prompt_examples(
 class LinearPrompts(TensorData):
     """Inputs: prompts Z = [[X, y], [q^T, alpha]] (n + 1, dim + 1). Targets: theta* (dim,), uniform on the unit sphere.
 
-    X as `regressors` has it, y = X theta* + noise N(0, 1). The query starts at q = 0, or q ~ N(0, query^2 I); `alpha`
-    is the number given, or uniform in +-[0.5, 2] where it is None. Test prompts are as many as `n_test`.
+    X comes from `prompt_examples`, and y = X theta* + noise N(0, 1). The query starts at q = 0, or q ~ N(0, query^2 I);
+    `alpha` is the number given, or uniform in +-[0.5, 2] if it is None. There are `n_test` test prompts.
 
-    Within `permuted_labels` the labels y of all training examples are permuted, across prompts too, and theta* stays.
-    Raises ValueError as `regressors` does, and for alpha = 0.
+    Within `permuted_labels` the labels y of all training examples are permuted, across prompts too; theta* does not
+    change. Raises ValueError as `prompt_examples` does, and for alpha = 0.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LinearPrompts(TensorData):
         **options: Any,
     ) -> None:
         if alpha == 0:
-            raise ValueError("alpha must not be 0: the query holds it, and answers scale with it")
+            raise ValueError("alpha must not be 0, because the answer is proportional to it")
 
         def drawn(size: int, part: str) -> Pair:
             X = prompt_examples(size, n, dim, variances=variances, condition=condition, seed=seed, part=part)

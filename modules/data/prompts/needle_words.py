@@ -1,4 +1,4 @@
-"""The words of keyed needles and what lies around them; imported where figures are declared, so without torch."""
+"""The vocabulary of keyed needles and fillers. Figures import it where they are declared, so it imports no torch."""
 
 BEGIN, QUERY = 0, 1
 KEYS, VALUES, FILLERS = 16, 16, 24

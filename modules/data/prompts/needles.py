@@ -1,8 +1,8 @@
-"""Keyed needles in a haystack of fillers: what stands behind a key, and where, is known to the last token.
+"""Keyed needles in a haystack of fillers: the answer to each key, and its position, are known to the token.
 
-Among uniform fillers lie needles "key v1 v2". A prompt ends with "Q key", and its answer is that key's "v1 v2"; the
-other needles distract. After the setting of section 9.3 of the dissertation of Z. Shi (2024), where sentences lie in
-essays (Kamradt's test).
+Among uniform fillers lie needles "key v1 v2". A prompt ends with "Q key", and the answer is the "v1 v2" of that key;
+the other needles distract. After the setting of section 9.3 of the dissertation of Z. Shi (2024), where sentences are
+hidden in essays (Kamradt's test).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Ids = NDArray[np.int64]
 
 
 class Needles(NamedTuple):
-    """Prompts "BEGIN content Q key" with their answers; the needle that is asked for is the first of each row.
+    """Prompts "BEGIN content Q key" with their answers; a prompt asks for the first needle of its row.
 
-    prompts (n, length + 3) and answers (n, 2) are ids of `NEEDLE_WORDS`. begins (n, needles): the position in the
-    prompt at which each needle begins; keys (n, needles) and values (n, needles, 2) what it says.
+    prompts (n, length + 3) and answers (n, 2) are ids of `NEEDLE_WORDS`. begins (n, needles) are the positions at which
+    the needles begin, keys (n, needles) and values (n, needles, 2) their contents.
     """
 
     prompts: Int64[Tensor, "n prompt"]
@@ -35,12 +35,12 @@ class Needles(NamedTuple):
     values: Int64[Tensor, "n needles 2"]
 
     def asking(self, keys: Int64[Tensor, " n"]) -> Int64[Tensor, "n prompt"]:
-        """The same prompts with another key behind Q."""
+        """The same prompts with another key after Q."""
         return torch.cat([self.prompts[:, :-1], keys[:, None]], 1)
 
     @property
     def other_key(self) -> Int64[Tensor, " n"]:
-        """The key of the second needle of each row. Raises IndexError where there is but one."""
+        """The key of the second needle of each row. Raises IndexError if there is only one."""
         return self.keys[:, 1]
 
     @property
@@ -55,15 +55,15 @@ def hidden_needles(
 ) -> Needles:
     """n prompts with `length` tokens of content each.
 
-    Needles begin at different places among those of a grid of step 3, shifted by at random 0, 1 or 2 tokens, where
-    these fit. Keys differ within a prompt, and so do first values, and second ones. `depth` puts the needle that is
-    asked for at that share of the grid: 0 is the farthest from the query, 1 the nearest. Raises ValueError for needles
-    that do not fit, more than there are keys, or a depth outside [0, 1].
+    Needles begin at distinct positions of a grid of step 3, shifted at random by 0, 1 or 2 tokens where these fit. Keys
+    are distinct within a prompt, and so are first values and second values. `depth` puts the needle that is asked for
+    at this share of the grid: 0 is farthest from the query, 1 nearest. Raises ValueError for needles that do not fit,
+    more needles than keys, or a depth outside [0, 1].
     """
     if not 1 <= needles <= min(KEYS, VALUES) or length < NEEDLE * needles:
-        raise ValueError(f"{needles} needles of {NEEDLE} tokens, with keys of their own, do not fit in {length} tokens")
+        raise ValueError(f"{needles} needles of {NEEDLE} tokens with distinct keys do not fit in {length} tokens")
     if depth is not None and not 0 <= depth <= 1:
-        raise ValueError(f"depth is a share of the content, in [0, 1], got {depth}")
+        raise ValueError(f"depth must lie in [0, 1], got {depth}")
     loose = min(NEEDLE - 1, length - NEEDLE * needles)
     places = (length - loose) // NEEDLE
     chance = rng.random((n, places))
@@ -85,9 +85,9 @@ def hidden_needles(
 class NeedlePrompts(TensorData):
     """Sequences to learn from: "BEGIN content", then "Q key v1 v2" for each needle, in random order.
 
-    x (n, 1 + length + 4 needles) int16 are ids of `NEEDLE_WORDS`; y (n, 2 needles) int64 the values, in the order in
-    which they are asked for: those that come one and two tokens after each Q's key. All numbers come from `rng`; the
-    order of sequences is their own. Raises ValueError as `hidden_needles` does.
+    x (n, 1 + length + 4 needles) int16 are ids of `NEEDLE_WORDS`; y (n, 2 needles) int64 are the values in the order of
+    the questions, one and two tokens after the key of each Q. All numbers come from `rng`; sequences keep their order.
+    Raises ValueError as `hidden_needles` does.
     """
 
     def __init__(
@@ -110,5 +110,5 @@ class NeedlePrompts(TensorData):
 
 
 def _different(n: int, count: int, of: int, rng: np.random.Generator) -> Ids:
-    """`count` different numbers below `of` in each of n rows."""
+    """`count` distinct numbers below `of` in each of n rows."""
     return rng.random((n, of)).argsort(1)[:, :count]

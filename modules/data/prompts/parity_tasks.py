@@ -22,8 +22,8 @@ from torch import Tensor
 class ParityPrompts(NamedTuple):
     """Prompts as heads of linear attention see them.
 
-    x (n, 2, d): the mean over examples of y phi, and phi of the query. y (n, 1): label of the query. tasks (n, 2).
-    `weights` (n,): the probability of the query given the task, 1/n where prompts are drawn.
+    x (n, 2, d): the mean of y phi over the examples, and phi of the query. y (n, 1): label of the query. tasks (n, 2).
+    `weights` (n,): the probability of the query given the task, 1/n if prompts are drawn at random.
     """
 
     x: Float64[Tensor, "n 2 dim"]
@@ -43,7 +43,7 @@ PAIRS = np.array([(1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)])
 
 
 def parity_pairs(dim: int, important: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The unordered pairs i < j of S1 and of S2, from zero."""
+    """The unordered pairs i < j of S1 and of S2, counting features from 0."""
     pairs = list(itertools.combinations(range(dim), 2))
     inside = [pair for pair in pairs if pair[1] < important]
     return inside, [pair for pair in pairs if pair[1] >= important]
@@ -52,8 +52,8 @@ def parity_pairs(dim: int, important: int) -> tuple[list[tuple[int, int]], list[
 def endless_parity_prompts(dim: int, gamma: float, *, whole: bool = False) -> ParityPrompts:
     """All unordered tasks with prompts of infinite length, each with all of its queries: n = dim (dim - 1)/2 times 4.
 
-    The mean of y phi is 2 gamma (e_i + e_j) then. Features of the query off the pair are 0, which is all the same to
-    diagonal heads; `whole` has all 2^dim of each query in place of 4.
+    The mean of y phi is then 2 gamma (e_i + e_j). Features of the query off the pair are 0, which makes no difference
+    to diagonal heads; `whole` enumerates all 2^dim values of each query instead of 4.
     """
     law, tasks = pair_law(gamma), list(itertools.combinations(range(dim), 2))
     if whole:
@@ -85,10 +85,10 @@ def parity_prompts(
     *,
     flipped: int = 0,
 ) -> ParityPrompts:
-    """n prompts of `length` M examples, tasks drawn uniformly from `tasks`, labels of `flipped` examples inverted.
+    """n prompts of `length` M examples on tasks drawn uniformly from `tasks`; `flipped` examples have inverted labels.
 
-    Exact in law without drawing the examples: off the pair the mean of y phi is one of M fair signs, and y phi_i =
-    phi_j. Labels of queries are the true ones. Raises ValueError for more flipped examples than there are.
+    Exact in law without drawing the examples: off the pair the mean of y phi is a mean of M fair signs, and on it
+    y phi_i = phi_j. Labels of queries are never inverted. Raises ValueError for more flipped examples than there are.
     """
     if not 0 <= flipped <= length or length < 1:
         raise ValueError(f"flipped must be at most {length}, got {flipped}")

@@ -22,7 +22,7 @@ from ..synthetic.polynomials import decaying_covariance
 def token_covariance(
     eigenvalues: Float64[Tensor, " dim"], seed: int | None = None
 ) -> tuple[Float64[Tensor, "dim dim"], Float64[Tensor, "dim dim"]]:
-    """Lambda = Q diag(eigenvalues) Q^T and its Q: Haar distributed from `seed`, the identity without one."""
+    """Lambda = Q diag(eigenvalues) Q^T and its Q: Haar distributed from `seed`, or the identity without one."""
     dim = len(eigenvalues)
     Q = torch.eye(dim, dtype=torch.float64)
     if seed is not None:
@@ -39,12 +39,12 @@ def prompt_means(
     noise: float = 0.0,
     flipped: int = 0,
 ) -> Float64[Tensor, "n dim"]:
-    """z = X^T y / N of n prompts of `length` N examples, y_i = <w, x_i> + N(0, noise), drawn without the examples.
+    """z = X^T y / N (n, dim) of n prompts of `length` N examples, y_i = <w, x_i> + N(0, noise), without examples.
 
-    `noise` is a variance. In the first `flipped` examples <w, x_i> has the other sign. Exact in law and O(dim) a
-    prompt: with x_i = Lambda^(1/2) g_i and u along v = Lambda^(1/2) w, the u . g_i determine the labels, and what is
-    left of the g_i is Gaussian and independent of them. Raises ValueError for a negative noise, or more flipped
-    examples than there are.
+    `noise` is a variance. The first `flipped` examples have the label -<w, x_i>. Exact in law, in O(dim) for each
+    prompt: with x_i = Lambda^(1/2) g_i and u along v = Lambda^(1/2) w, the u . g_i determine the labels, and the rest
+    of the g_i is Gaussian and independent of them. Raises ValueError for a negative noise, or more flipped examples
+    than there are.
     """
     if noise < 0 or not 0 <= flipped <= length or length < 1:
         raise ValueError(f"noise must not be negative and flipped at most {length}, got {noise} and {flipped}")
@@ -69,16 +69,16 @@ def prompt_means(
 
 
 def task_vectors(n: int, dim: int, chance: np.random.Generator) -> Float64[Tensor, "{n} {dim}"]:
-    """w ~ N(0, I), one a prompt."""
+    """w ~ N(0, I), one for each prompt: (n, dim)."""
     return torch.from_numpy(chance.standard_normal((n, dim)))
 
 
 class RegressionPrompts(TensorData):
     """Prompts with tasks w ~ N(0, I) and no noise; targets (n, 1) are <w, x_q>.
 
-    As `whole`, x is (n, dim + 1, N + 1): columns (x_i; y_i), the last one (x_q; 0). Else x (n, 2, dim) holds z = X^T y
-    / N and x_q, all that a reduced linear attention sees of a prompt, drawn by `prompt_means`. Each part has a stream
-    of its own. Raises ValueError for a length below 1.
+    With `whole`, x is (n, dim + 1, N + 1): columns (x_i; y_i), the last one (x_q; 0). Otherwise x (n, 2, dim) holds
+    z = X^T y / N and x_q, which is all that a reduced linear attention sees of a prompt, drawn by `prompt_means`. The
+    training and test set have separate streams. Raises ValueError for a length below 1.
     """
 
     def __init__(

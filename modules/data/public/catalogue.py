@@ -1,4 +1,4 @@
-"""Which public datasets of pictures there are, and how the columns of each become inputs and targets."""
+"""The public datasets of pictures, and how their columns become inputs and targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class DatasetSource:
     """Where a dataset lives on the hub, and how its columns become inputs and targets."""
 
     name: str
-    repo_id: str | None  # None: no repository with such columns is known to us
+    repo_id: str | None  # None: we know of no repository with such columns
     config: str | None  # None: the repository has one
     splits: MappingProxyType[str, int]  # split -> rows on the hub, 0 where we do not know
     label: str  # column; empty where rows have no classes
@@ -39,7 +39,7 @@ class DatasetSource:
     url: str  # licence and citation
     size: int = 0  # pictures are resized to size x size
     texts: tuple[str, ...] = ()  # columns of text, or of lists of texts, for a dataset that has no pictures
-    image: str = "image"  # column; `load` calls it `image`
+    image: str = "image"  # column; `load_split` calls it `image`
     test: str = "test"  # the split that stands for the test set
     channels: int = 3
     targets: Targets = "labels"

@@ -1,6 +1,7 @@
-"""Files of public datasets are input: plain files of bounded size, checked before `datasets` reads them.
+"""Checks of the files of public datasets before `datasets` reads them.
 
-Nothing in them is run, and nothing that they name (a path, an address) is opened.
+Files are input: they must be plain files of bounded size. Nothing in them is run, and nothing that they name (a path,
+an address) is opened.
 """
 
 import errno
@@ -25,15 +26,15 @@ WITHOUT_VALUES = ("all_classes",)  # columns of texts that may be empty in every
 
 
 class DatasetMissing(Exception):
-    """A public dataset is not on this machine (or `datasets` is not installed); one line says how to get it."""
+    """A public dataset is not on this machine, or `datasets` is not installed. One line says how to get it."""
 
 
 class DatasetRefused(DatasetMissing, ValueError):
-    """Files of a public dataset that do not hold it; one line names the file or column and what is allowed."""
+    """Files do not hold the public dataset. One line names the file or column and what is allowed."""
 
 
 def tables(entry: DatasetSource, split: str, kind: str, files: Sequence[str], datasets: ModuleType) -> Any:
-    """The rows of these files (parquet, json lines or text) as a `datasets.Dataset`. Raises DatasetRefused."""
+    """Read the rows of these files (parquet, json lines or text) as a `datasets.Dataset`. Raises DatasetRefused."""
     for file in files:
         _plain_file(file)
     if kind != "parquet":
@@ -62,9 +63,9 @@ def tables(entry: DatasetSource, split: str, kind: str, files: Sequence[str], da
 
 
 def check_columns(rows: Any, entry: DatasetSource, split: str, origin: str) -> None:
-    """Raise DatasetRefused unless the columns are of the right types and labels are classes.
+    """Raise DatasetRefused unless the columns have the right types and the labels are classes.
 
-    Every label is -1 where those of a split are not public, which then is neither the training nor the test split.
+    A split whose labels are not public has the label -1 in every row; it is neither the training nor the test split.
     """
     if not len(rows):
         raise DatasetRefused(f"{origin}: split {split!r} has no rows")
@@ -76,7 +77,7 @@ def check_columns(rows: Any, entry: DatasetSource, split: str, origin: str) -> N
         if not re.fullmatch(r"(large_)?binary|struct<(bytes: (large_)?binary|path: (large_)?string|, )*>", kind) or (
             "binary" not in kind
         ):
-            raise DatasetRefused(f"{origin}: column 'image' is {kind[:80]}, it must hold the bytes of pictures")
+            raise DatasetRefused(f"{origin}: column 'image' is {kind[:80]}, but must hold the bytes of pictures")
     unknown = split not in ("train", entry.test)
     for label, classes in ((entry.label, entry.classes), (entry.coarse, len(entry.coarse_names or ()))):
         if label:
@@ -91,14 +92,14 @@ def _check_texts(rows: Any, column: str, kind: Any, origin: str) -> None:
         return
     inner = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else kind
     if not (types.is_string(inner) or types.is_large_string(inner)):
-        raise DatasetRefused(f"{where} is {str(kind)[:80]}, it must hold texts")
+        raise DatasetRefused(f"{where} is {str(kind)[:80]}, but must hold texts")
     if rows.data.column(column).null_count and inner is kind:
-        raise DatasetRefused(f"{where} has rows without a text")
+        raise DatasetRefused(f"{where} has rows without text")
     for part in rows.data.column(column).chunks:
         try:
             part.validate(full=True)
         except ArrowInvalid as error:
-            raise DatasetRefused(f"{where} holds bytes that are no UTF-8: {str(error)[:120]}") from error
+            raise DatasetRefused(f"{where} holds bytes that are not UTF-8: {str(error)[:120]}") from error
 
 
 def _check_labels(column: Any, classes: int, where: str, unknown: bool) -> None:
@@ -106,7 +107,7 @@ def _check_labels(column: Any, classes: int, where: str, unknown: bool) -> None:
 
     kind = column.type
     if not (types.is_integer(kind) or types.is_boolean(kind)):
-        raise DatasetRefused(f"{where} is {str(kind)[:80]}, labels must be whole numbers from 0 to {classes - 1}")
+        raise DatasetRefused(f"{where} is {str(kind)[:80]}, but labels must be whole numbers from 0 to {classes - 1}")
     start = 0
     for part in column.chunks:
         if part.null_count:
@@ -121,7 +122,7 @@ def _check_labels(column: Any, classes: int, where: str, unknown: bool) -> None:
 
 
 def _plain_file(file: str) -> None:
-    """A link may lead to a plain file anywhere, but not to a device, and not into nothing."""
+    """Raise DatasetRefused unless this is a plain file or a link to one."""
     if not re.fullmatch(r"[\w.,=+@ ()-]+", Path(file).name) or "::" in file or "://" in file:
         raise DatasetRefused(f"{file[:200]!r}: rename this file, only letters, digits and . , = + @ ( ) - may be in it")
     try:
@@ -129,11 +130,11 @@ def _plain_file(file: str) -> None:
     except OSError:
         plain = False
     if not plain:
-        raise DatasetRefused(f"{file} is no plain file, nor a link to one: put a file of rows there or remove it")
+        raise DatasetRefused(f"{file} is neither a plain file nor a link to one: replace or remove it")
 
 
 def _rows(kind: str, file: Path) -> Iterator[dict[str, Any]]:
-    """Rows of a text file (one) or of JSON lines, the file being named where it cannot be read."""
+    """Rows of a text file (one row each) or of JSON lines; an error names the file."""
     with _refused(file):
         if file.stat().st_size > MOST_TEXT:
             raise DatasetRefused(f"{file} has {file.stat().st_size:,} bytes, at most {MOST_TEXT:,} are read")
@@ -150,7 +151,7 @@ def _rows(kind: str, file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _columns(file: str, wanted: Sequence[str], before: list[str] | None) -> list[str]:
-    """Those of the wanted columns that are in a parquet file, from its footer; all files must have the same."""
+    """The wanted columns that a parquet file has, from its footer; all files of a split must have the same."""
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(file) as table:
@@ -174,10 +175,10 @@ def _count(file: str) -> int:
 
 
 def _longest_row(file: str, columns: list[str]) -> int:
-    """The most bytes that a row of a parquet file takes, decoded; DatasetRefused where all take too many.
+    """The most bytes that a decoded row of a parquet file takes; DatasetRefused if all rows together take too many.
 
-    A text may stand once in the file and in a million rows. It is read as a dictionary, or a row at a time where
-    columns are nested: no more than one such text is in memory.
+    A text may be stored once and used in a million rows. We read it as a dictionary, or one row at a time if columns
+    are nested, so that memory holds no more than one such text.
     """
     from pyarrow import parquet, types
 
@@ -218,7 +219,7 @@ def _bytes_of_rows(column: Any) -> Any:
 
 @contextmanager
 def _refused(file: str | Path) -> Iterator[None]:
-    """Whatever a library raises on the content of a file becomes one line; a full disk or memory stays what it is."""
+    """Turn what a library raises on the content of a file into one line, except for a full disk or memory."""
     try:
         yield
     except (DatasetRefused, MemoryError):
@@ -237,7 +238,7 @@ def _refused(file: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _silent(datasets: ModuleType) -> Iterator[None]:
-    """What `datasets` would log of a file stands in the line that refuses it."""
+    """Silence what `datasets` would log about a file: the line that refuses it says it."""
     before = datasets.utils.logging.get_verbosity()
     datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
     try:

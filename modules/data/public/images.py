@@ -1,4 +1,4 @@
-"""Public image datasets as data modules in memory; where they come from stands in `public_sources`."""
+"""Public image datasets in memory, as data modules."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,23 +36,23 @@ class Labels(NamedTuple):
 class PublicImages(TensorData):
     """Rows of a public dataset in memory.
 
-    - Which: `n_train` of the split `train` and `n_test` of the test split (None: all there are). `rows="random"` draws
-      them with `seed`, "first" takes them in the order of the dataset; `balanced` takes as many of every class.
-      `classes` keeps only these classes, relabelled 0, 1, ... in the order given. `sort_by_class` then sorts stably.
-    - Targets: "labels", integers (n,); "coarse", the integers of CIFAR-100's super-classes; "one_hot", (n, classes);
-      "signs", -1 and +1: (n, 1) for two classes, else +1 in the column of the class, (n, classes).
+    - Rows: `n_train` of the split `train` and `n_test` of the test split (None: all). `rows="random"` draws them with
+      `seed`, "first" takes them in the order of the dataset; `balanced` takes equally many of every class. `classes`
+      keeps only these classes, relabelled 0, 1, ... in the order given. `sort_by_class` then sorts stably.
+    - Targets: "labels", integers (n,); "coarse", the super-classes of CIFAR-100, integers (n,); "one_hot", (n,
+      classes); "signs", -1 and +1: (n, 1) for two classes, else (n, classes) with +1 in the column of the class.
     - Inputs: images (n, channels, size, size), or flattened, channels first. "unit" pixels lie in [0, 1]; "per_pixel"
       and "per_channel" standardise them by mean and standard deviation (with n - `ddof` in the denominator) over the
-      training rows chosen, the test set by the same numbers; what is constant there is divided by 1.
+      chosen training rows, and the test set by the same numbers; what is constant there is divided by 1.
 
-    Where an option is None the dataset's own holds: celeba (fig. 13 of arXiv:2402.05271) has as many faces with and
-    without eyeglasses, pixels in [0, 1] and signs; svhn (fig. 14 there) standardised pixels and one-hot labels; the
-    others integer labels and pixels in [0, 1].
+    An option that is None takes the default of the dataset: celeba (fig. 13 of arXiv:2402.05271) has equally many faces
+    with and without eyeglasses, pixels in [0, 1] and signs; svhn (fig. 14 there) standardised pixels and one-hot
+    labels; the others integer labels and pixels in [0, 1].
 
-    `image_shape` is (channels, size, size), `labels` and `coarse` (None but for CIFAR-100) the integer labels whatever
-    the targets are, `names` those of the classes, where known.
+    `image_shape` is (channels, size, size); `labels` and `coarse` (CIFAR-100 only, else None) are the integer labels
+    whatever the targets are; `names` are the names of the classes, if known.
 
-    Raises DatasetMissing; ValueError where a split has too few rows (of a class), or for options that do not fit.
+    Raises DatasetMissing; ValueError if a split has too few rows (of a class), or for options that do not fit.
     """
 
     def __init__(
@@ -135,10 +135,11 @@ class PublicImages(TensorData):
 
 
 def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt8[Tensor, "n {channels} {size} {size}"]:
-    """Decoded pictures, resized (bilinear, both sides) where they differ.
+    """Decode pictures and resize them (bilinear, both sides) where sizes differ.
 
-    One channel is the luma of the picture, three are RGB. Read `chunk` rows at a time and decoded one by one: no more
-    than one decoded picture exists beside the result. Raises DatasetRefused, with the row, for what is no picture.
+    One channel is the luma of the picture, three are RGB. Reads `chunk` rows at a time and decodes one by one, so that
+    at most one decoded picture exists beside the result. Raises DatasetRefused, which names the row, for what is not a
+    picture.
     """
     from datasets import Image as Encoded
     from PIL import Image
@@ -162,7 +163,7 @@ def images(rows: Any, size: int, *, channels: int = 3, chunk: int = 256) -> UInt
 
 def _refuse(entry: DatasetSource, targets: str, pixels: str, rows: str, kept: tuple[int, ...]) -> None:
     if entry.texts:
-        raise ValueError(f"{entry.name} holds texts, no pictures")
+        raise ValueError(f"{entry.name} holds texts, not pictures")
     known = {"targets": Targets, "pixels": Pixels, "rows": Literal["random", "first"]}
     for option, given in (("targets", targets), ("pixels", pixels), ("rows", rows)):
         choices = known[option].__args__  # type: ignore[attr-defined]
@@ -171,7 +172,7 @@ def _refuse(entry: DatasetSource, targets: str, pixels: str, rows: str, kept: tu
     if targets == "coarse" and entry.coarse is None:
         raise ValueError(f"{entry.name} has no super-classes: targets cannot be 'coarse'")
     if len(set(kept)) != len(kept) or not kept or not all(0 <= c < entry.classes for c in kept):
-        raise ValueError(f"classes must be different ones of 0..{entry.classes - 1}, got {kept}")
+        raise ValueError(f"classes must be distinct numbers in 0..{entry.classes - 1}, got {kept}")
 
 
 def _chosen(
@@ -198,7 +199,7 @@ def _chosen(
     chosen = order[:n]
     if n is not None and len(chosen) < n:
         kind = "balanced rows" if balanced else "rows"
-        raise ValueError(f"split {split!r} of {entry.name} gives only {len(chosen)} {kind}, {n} were asked for")
+        raise ValueError(f"split {split!r} of {entry.name} gives only {len(chosen)} {kind}, but {n} are needed")
     return chosen
 
 
@@ -207,7 +208,7 @@ def _coarse(table: Any, y: NDArray[np.int64], entry: DatasetSource) -> NDArray[n
         return None
     found = labels(table, entry.coarse)
     if not np.array_equal(found, np.asarray(CIFAR100_TO_COARSE)[y]):
-        raise ValueError(f"{entry.name}: classes of {entry.coarse} are not those of the super-classes we know")
+        raise ValueError(f"{entry.name}: the classes in the column {entry.coarse} do not match the known super-classes")
     return found
 
 
@@ -246,10 +247,10 @@ def public_pictures(
     seed: int,
     root: str | Path | None = None,
 ) -> TensorData:
-    """RGB pictures (n, 3, edge, edge) as bytes (uint8), with integer labels; greys have three equal channels.
+    """RGB pictures (n, 3, edge, edge) as bytes (uint8), with integer labels; grey pictures get three equal channels.
 
-    Rows are those of `public_rows`. With `per_class` a picture that stands there again is changed by `change`, where
-    there is one, with numbers drawn from `seed`; its first appearance stays as it is.
+    Rows are those of `public_rows`. With `per_class`, `change` (if given) changes every repetition of a picture, with
+    numbers drawn from `seed`; its first appearance stays unchanged.
     """
     parts = public_rows(
         name, n_train, n_test, classes=classes, per_class=per_class, held_out=held_out, seed=seed, root=root

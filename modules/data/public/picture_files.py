@@ -1,4 +1,4 @@
-"""How pictures of public datasets are decoded: from bytes, of a few formats, and only up to so many pixels.
+"""Decode pictures of public datasets: only from bytes, a few formats, and a bounded number of pixels.
 
 Import it where `datasets` is installed.
 """
@@ -18,14 +18,14 @@ MOST_PIXELS = 89_478_485  # 256 MB in RGB; from here on PIL warns of a decompres
 
 
 class Pictures(datasets.Image):
-    """A column of pictures. A path or an address in place of bytes is not followed."""
+    """A column of pictures. It does not follow paths or addresses in place of bytes."""
 
     def decode_example(self, value: Any, token_per_repo_id: Any = None) -> Any:
         return decoded(value)
 
 
 def decoded(cell: Any) -> Any:
-    """The picture of a cell, turned as its EXIF orientation says, as `datasets` does. Raises DatasetRefused."""
+    """The picture of a cell, rotated as its EXIF orientation says, as `datasets` does. Raises DatasetRefused."""
     picture = opened(cell)
     try:
         picture.load()
@@ -38,23 +38,27 @@ def decoded(cell: Any) -> Any:
 
 
 def opened(cell: Any) -> Any:
-    """The picture of a cell with its header read and its pixels not yet. Raises DatasetRefused."""
+    """The picture of a cell with only its header read. Raises DatasetRefused."""
     content = cell.get("bytes") if isinstance(cell, dict) else None
     if not content:
-        raise DatasetRefused("a picture has no bytes; paths and addresses in a table are not followed")
+        raise DatasetRefused("a picture has no bytes: paths and addresses in a table are not followed")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the limit below is the same
             picture = Image.open(BytesIO(content), formats=FORMATS)
     except Image.DecompressionBombError as error:
-        raise DatasetRefused(f"a picture has too many pixels, at most {MOST_PIXELS:,} are read: {error}") from error
+        raise DatasetRefused(
+            f"a picture has too many pixels, but at most {MOST_PIXELS:,} are allowed: {error}"
+        ) from error
     except MemoryError:
         raise
     except Exception as error:
-        raise DatasetRefused(f"what should be a picture is none of {', '.join(FORMATS)}: {_first(error)}") from error
+        raise DatasetRefused(
+            f"a cell does not hold a picture in one of the formats {', '.join(FORMATS)}: {_first(error)}"
+        ) from error
     width, height = picture.size
     if width * height > MOST_PIXELS:
-        raise DatasetRefused(f"a picture has {width:,} x {height:,} pixels, at most {MOST_PIXELS:,} are read")
+        raise DatasetRefused(f"a picture has {width:,} x {height:,} pixels, but at most {MOST_PIXELS:,} are allowed")
     return picture
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a public dataset of pictures are trained and tested on, and their pictures a few at a time."""
+"""Training and test rows of a public dataset of pictures, and their pictures a few at a time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Ids = NDArray[np.int64]
 
 
 class LabelledRows(NamedTuple):
-    """Rows of a table in memory-mapped files, and the label of each."""
+    """Rows of a table in memory-mapped files, and their labels."""
 
     table: Any
     rows: Int64[Ids, " n"]
     labels: Int64[Ids, " n"]
 
     def pictures(self, at_once: int = 256) -> Iterator[list[Any]]:
-        """Their pictures as PIL has them, in the order of the rows, so many decoded at once.
+        """Yield the pictures as PIL images, in the order of the rows, decoding `at_once` at a time.
 
-        Fewer are where they have very many pixels. Raises DatasetRefused for what is no picture.
+        Decodes fewer at a time if they have very many pixels. Raises DatasetRefused for what is not a picture.
         """
         from datasets import Image
 
@@ -57,11 +57,11 @@ def public_rows(
     seed: int,
     root: str | Path | None = None,
 ) -> tuple[LabelledRows, LabelledRows]:
-    """`n_train` rows of the split `train` and `n_test` of the test split, drawn with `seed` (None: all there are).
+    """`n_train` rows of the split `train` and `n_test` of the test split, drawn with `seed` (None: all).
 
-    Where there is no test split a share `held_out` of the rows is for testing. `classes` keeps the first so many;
-    `per_class` takes as many training rows of each, repeated in turn where a class has fewer. Raises DatasetMissing;
-    ValueError where a split has too few rows.
+    A dataset without a test split uses a share `held_out` of its rows for testing. `classes` keeps the first so many
+    classes; `per_class` takes equally many training rows of each, repeated in turn if a class has fewer. Raises
+    DatasetMissing; ValueError if a split has too few rows.
     """
     entry = dataset_source(name)
     kept = entry.classes if classes is None else classes
@@ -78,14 +78,14 @@ def public_rows(
             rows = np.concatenate([np.resize(rows[y[rows] == label], per_class) for label in np.unique(y[rows])])
             rows = stream(seed, f"{name} in turn").permutation(rows)
         if n is not None and len(rows) < n:
-            raise ValueError(f"split {split!r} of {name} gives only {len(rows)} rows, {n} were asked for")
+            raise ValueError(f"split {split!r} of {name} has only {len(rows)} rows, but {n} are needed")
         found.append(LabelledRows(table, rows[:n], y[rows[:n]]))
     train, test = found
     return train, test
 
 
 def repeated_rows(rows: Int64[Ids, " n"]) -> Bool[NDArray[np.bool_], " n"]:
-    """Which rows stood there before."""
+    """Whether (n,) each row has appeared before."""
     again = np.ones(len(rows), dtype=bool)
     again[np.unique(rows, return_index=True)[1]] = False
     return again

@@ -1,7 +1,7 @@
-"""Public datasets on the Hugging Face hub (the extra `feature-learning-lab[public]`): which there are, and their rows.
+"""Public datasets on the Hugging Face hub (the extra `feature-learning-lab[public]`) and their rows.
 
-Loading never touches the network: rows come from parquet files under a data folder, or from the copy that `fetch`
-(or any earlier `datasets.load_dataset`) left in the hub's cache. Only `fetch` downloads.
+Loading never touches the network: rows come from parquet files under a data folder, or from the copy that
+`fetch_dataset` (or any earlier `datasets.load_dataset`) left in the hub's cache. Only `fetch_dataset` downloads.
 """
 
 import difflib
@@ -31,27 +31,30 @@ SOURCES = PICTURES | TEXTS
 
 
 def available_datasets() -> list[DatasetSource]:
-    """The datasets that can be fetched, by name."""
+    """The datasets that can be fetched, sorted by name."""
     return [SOURCES[name] for name in sorted(SOURCES)]
 
 
 def dataset_source(name: str) -> DatasetSource:
-    """The source called `name`; ValueError naming the nearest one otherwise."""
+    """The source of the dataset `name`. Raises ValueError, which suggests the nearest name, for an unknown one."""
     if name not in SOURCES:
         nearest = difflib.get_close_matches(name, SOURCES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"no public dataset is called {name!r}; did you mean {nearest!r}? known: {sorted(SOURCES)}")
+        raise ValueError(
+            f"unknown public dataset {name!r}; did you mean {nearest!r}? Known: {', '.join(sorted(SOURCES))}"
+        )
     return SOURCES[name]
 
 
 def load_split(name: str, split: str, *, root: str | Path | None = None) -> Any:
-    """The columns of a split that are used, as a memory-mapped `datasets.Dataset`; pictures stand in `image`.
+    """The used columns of a split, as a memory-mapped `datasets.Dataset`; the column of pictures is called `image`.
 
-    Rows come from `<root>/<name>/<split>*.parquet` where there are such files (root: the argument, else the environment
-    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads. Texts without classes are also read from
-    `<split>*.jsonl`, and where they have one column, from any `*.txt`, a row each.
-    Raises DatasetMissing if neither has it; ValueError for an unknown name or split; DatasetRefused, which is both, for
-    files that cannot be read, without these columns, with labels that are no classes, or whose classes are not ours in
-    number, name or order.
+    Rows come from `<root>/<name>/<split>*.parquet` if there are such files (root: the argument, else the environment
+    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads. Texts without classes may also come from
+    `<split>*.jsonl` and, if they have one column, from any `*.txt`, one row each.
+
+    Raises DatasetMissing if neither has the split; ValueError for an unknown name or split; DatasetRefused, a subclass
+    of both, for files that cannot be read, lack these columns, have labels that are not classes, or whose classes
+    differ from the known ones in number, name or order.
     """
     entry = dataset_source(name)
     if split not in entry.splits:
@@ -88,7 +91,7 @@ def load_split(name: str, split: str, *, root: str | Path | None = None) -> Any:
 
 
 def _cached(entry: DatasetSource, split: str, datasets: ModuleType) -> Any:
-    """The rows of a split in the hub's cache; a folder of that name in the working directory does not stand for it."""
+    """The rows of a split in the hub's cache. A folder of that name in the working directory is ignored."""
     try:
         with _offline(datasets):
             return datasets.load_dataset(f"hf://datasets/{entry.repo_id}", entry.config, split=split)
@@ -97,7 +100,7 @@ def _cached(entry: DatasetSource, split: str, datasets: ModuleType) -> Any:
 
 
 def require_dataset(name: str, *, root: str | Path | None = None) -> None:
-    """Raise DatasetMissing unless the training and the test split are on this machine; reads no rows."""
+    """Raise DatasetMissing unless the training and the test split are on this machine. Reads no rows."""
     entry = dataset_source(name)
     for split in ("train", entry.test):
         if split in entry.splits:
@@ -105,7 +108,7 @@ def require_dataset(name: str, *, root: str | Path | None = None) -> None:
 
 
 def fetch_dataset(name: str) -> None:
-    """Download every split into the hub's cache; DatasetMissing within seconds where the hub is out of reach."""
+    """Download every split into the hub's cache. Raises DatasetMissing within seconds if the hub cannot be reached."""
     entry = dataset_source(name)
     datasets = _datasets(entry)
     if entry.repo_id is None:
@@ -116,18 +119,18 @@ def fetch_dataset(name: str) -> None:
         get_session().head(datasets.config.HF_ENDPOINT, timeout=5.0)
     except Exception as error:
         raise DatasetMissing(
-            f"dataset '{name}' cannot be fetched: {datasets.config.HF_ENDPOINT} is out of reach from this machine;"
-            f" fetch it where there is a network, or put parquet files into $FEATURELAB_DATA/{name}/"
+            f"dataset '{name}' cannot be fetched: {datasets.config.HF_ENDPOINT} cannot be reached from this machine;"
+            f" fetch it on a machine with a network, or put parquet files into $FEATURELAB_DATA/{name}/"
         ) from error
     datasets.load_dataset(f"hf://datasets/{entry.repo_id}", entry.config)
 
 
 def check_dataset(name: str, *, root: str | Path | None = None) -> dict[str, Any]:
-    """What is on this machine: `present`, and of each split found `rows`, `columns` (name -> type) and `digest`.
+    """Describe what is on this machine: `present`, and by split `rows`, `columns` (name -> type) and `digest`.
 
-    The digest is the SHA-256 over the encoded images, or the texts, and the labels, in order. Where nothing is found,
-    `missing` says how to get it. Raises DatasetRefused for files that do not hold the dataset; of pictures, the header
-    of each is read.
+    The digest is the SHA-256 of the encoded images, or the texts, and the labels, in order. If nothing is found,
+    `missing` says how to get it. Raises DatasetRefused for files that do not hold the dataset; the header of every
+    picture is read.
     """
     entry = dataset_source(name)
     found: dict[str, Any] = {}
@@ -164,15 +167,15 @@ def _check_pictures(rows: Any, where: str) -> None:
 
 
 def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
-    """The label column (n,) as integers; images are not decoded."""
+    """The label column (n,) as integers, without decoding images."""
     return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
 
 
 def domains(rows: Any, entry: DatasetSource) -> Int64[NDArray[np.int64], " n"]:
-    """The place (n,) of each row's domain among `entry.domains`; ValueError for a domain that is none of them.
+    """The position (n,) of each row's domain in `entry.domains`; ValueError for an unknown domain.
 
-    Numbers of a class column are places already, as `load` has checked; names may be written otherwise than ours in
-    case and signs.
+    Numbers of a class column are positions already, which `load_split` has checked; names may differ from ours in case
+    and punctuation.
     """
     column = rows.select_columns([entry.domain])
     if hasattr(column.features[entry.domain], "names"):
@@ -181,16 +184,16 @@ def domains(rows: Any, entry: DatasetSource) -> Int64[NDArray[np.int64], " n"]:
     places = {_plain(name): place for place, name in enumerate(entry.domains)}
     strange = [name for name in found if _plain(str(name)) not in places]
     if strange:
-        raise ValueError(f"{entry.name}: {str(strange[0])!r} is none of its domains {list(entry.domains)}")
+        raise ValueError(f"{entry.name}: {str(strange[0])!r} is not one of its domains {list(entry.domains)}")
     return np.array([places[_plain(str(name))] for name in found], dtype=np.int64)[owners]
 
 
 def from_folders(name: str, folder: str | Path, *, root: str | Path | None = None, chunk: int = 500) -> int:
-    """Write `<root>/<name>/train.parquet` from pictures in `<folder>/<domain>/<class>/`; returns how many there are.
+    """Write `<root>/<name>/train.parquet` from pictures in `<folder>/<domain>/<class>/`; return their number.
 
-    So DomainBed's own script leaves its benchmarks. Folders may be written otherwise than our names in case and signs;
-    pictures are taken as they are, `chunk` at a time. `root` as in `load`. Raises ValueError where the dataset has no
-    domains, `root` is not given, or a folder is of no known domain or class, and for no pictures.
+    DomainBed's own script leaves its benchmarks in such folders. Their names may differ from ours in case and
+    punctuation; pictures are copied unchanged, `chunk` at a time. `root` as in `load_split`. Raises ValueError if the
+    dataset has no domains, `root` is not given, a folder belongs to no known domain or class, or there are no pictures.
     """
     entry = dataset_source(name)
     datasets = _datasets(entry)
@@ -206,7 +209,7 @@ def from_folders(name: str, folder: str | Path, *, root: str | Path | None = Non
     domains = {_plain(domain): domain for domain in entry.domains}
     for path in parts:
         if _plain(path.name) not in known or _plain(path.parent.name) not in domains:
-            raise ValueError(f"{path} is of no known domain and class of {name}")
+            raise ValueError(f"{path} belongs to no known domain and class of {name}")
     files = [path for part in parts for path in sorted(part.iterdir()) if path.is_file()]
     if not files:
         raise ValueError(f"there are no pictures in {folder}/<domain>/<class>/")
@@ -226,7 +229,7 @@ def from_folders(name: str, folder: str | Path, *, root: str | Path | None = Non
 
 
 def digest(rows: Any, entry: DatasetSource) -> str:
-    """SHA-256 (hex) over the encoded images, or the texts, and the labels of these rows, in order."""
+    """SHA-256 (hex) of the encoded images, or the texts, and the labels of these rows, in order."""
     total = hashlib.sha256()
     for table in rows.with_format("arrow").iter(batch_size=1000):
         for column in entry.texts:
@@ -241,7 +244,7 @@ def digest(rows: Any, entry: DatasetSource) -> str:
 
 
 def _files(entry: DatasetSource, split: str, folder: str | Path | None) -> tuple[str, list[str]]:
-    """The files of a split in a data folder, if any, and the name under which `datasets` reads such."""
+    """The files of a split in a data folder, if any, and the format under which `datasets` reads them."""
     plain = {"json": f"{split}*.jsonl"} | ({"text": "*.txt"} if len(entry.texts) == 1 else {})
     for kind, pattern in ({"parquet": f"{split}*.parquet"} | ({} if entry.label else plain)).items():
         files = sorted(str(path) for path in Path(folder, entry.name).glob(pattern)) if folder else []
@@ -253,23 +256,23 @@ def _files(entry: DatasetSource, split: str, folder: str | Path | None) -> tuple
 def _agree(
     feature: Any, names: tuple[str, ...] | None, classes: int, where: str, known: Mapping[int, str] | None = None
 ) -> None:
-    """ValueError where a column names its classes otherwise than we do; a plain column of integers names none.
+    """Raise DatasetRefused if a column names its classes differently than we do; a column of integers names none.
 
-    Of the `known` it may give synonyms after a comma, and a number that tells classes of the same name apart.
+    Names in `known` may add synonyms after a comma, and a number that distinguishes classes of the same name.
     """
     found = getattr(feature, "names", None)
     if found is None:
         return
     if len(found) != classes:
-        raise DatasetRefused(f"{where}: {len(found)} classes where {classes} are expected")
+        raise DatasetRefused(f"{where}: has {len(found)} classes, but {classes} are expected")
     for index, ours in (known or {}).items():
         if _plain(found[index].split(",")[0]).rstrip("0123456789") != _plain(ours):
-            raise DatasetRefused(f"{where}: class {index} is {found[index]!r} where {ours!r} is expected")
+            raise DatasetRefused(f"{where}: class {index} is {found[index]!r}, but {ours!r} is expected")
     if names is None:
         return
     for index, (theirs, ours) in enumerate(zip(found, names, strict=True)):
         if _plain(MISSPELT.get(theirs, theirs)) != _plain(ours):
-            raise DatasetRefused(f"{where}: class {index} is {theirs!r} where {ours!r} is expected")
+            raise DatasetRefused(f"{where}: class {index} is {theirs!r}, but {ours!r} is expected")
 
 
 def _plain(name: str) -> str:
@@ -299,6 +302,6 @@ def _datasets(entry: DatasetSource) -> ModuleType:
 
 @contextmanager
 def _offline(datasets: ModuleType) -> Iterator[None]:
-    """Let `datasets` look into its cache only, at once, whatever the network is like."""
+    """Let `datasets` use only its cache, without waiting for the network."""
     with patch.object(datasets.config, "HF_HUB_OFFLINE", True):
         yield

@@ -1,4 +1,4 @@
-"""Public images too many or too large for memory: decoded batch by batch from the memory-mapped rows."""
+"""Public images that do not fit in memory, decoded batch by batch from memory-mapped rows."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ Key = tuple[int, int, int]  # row, epoch, place in the epoch
 
 
 class BalancedBatches:
-    """Batches of `per_class` samples of each of `classes` classes: for metric learning.
+    """Batches of `per_class` samples of each of `classes` classes, for metric learning.
 
-    Every batch draws its classes, and the samples of each, without repetition (with repetition where a class has
-    fewer than `per_class`). An epoch has n // (classes * per_class) batches, at least one, drawn from (order_seed,
-    epoch). Of W workers, worker `rank` gets the rank-th of W equal shares of every batch. Yields lists of keys (row,
-    epoch, place).
+    Every batch draws its classes, and the samples of each, without repetition (with repetition if a class has fewer
+    than `per_class`). An epoch has n // (classes * per_class) batches, at least one, drawn from (order_seed, epoch). Of
+    W workers, worker `rank` gets the rank-th of W equal shares of every batch. Yields lists of keys (row, epoch,
+    place).
 
-    Raises ValueError where there are fewer classes than asked for, or a batch does not divide into equal shares.
+    Raises ValueError if there are fewer classes than `classes`, or a batch does not divide into equal shares.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BalancedBatches:
     ) -> None:
         known, self._of = np.unique(y), {}
         if classes < 1 or per_class < 1 or len(known) < classes:
-            raise ValueError(f"{classes} classes of {per_class} were asked for, there are {len(known)} classes")
+            raise ValueError(f"need {classes} classes of {per_class} samples, but there are only {len(known)} classes")
         if classes * per_class % world_size:
             raise ValueError(f"a batch of {classes * per_class} samples cannot be shared equally by {world_size}")
         self._of = {label: np.flatnonzero(y == label) for label in known.tolist()}
@@ -76,10 +76,10 @@ class BalancedBatches:
 
 
 class ShuffledBatches:
-    """Every row once an epoch, in the order drawn from (order_seed, epoch), or in their own order (order_seed=None).
+    """Every row once an epoch, in an order drawn from (order_seed, epoch), or in their own order (order_seed=None).
 
-    The last batch is short where `batch_size` does not divide n. Workers share batches as in `Batches`.
-    Raises ValueError where a batch does not divide into equal shares.
+    The last batch is shorter if `batch_size` does not divide n. Workers share batches as in `Batches`. Raises
+    ValueError if a batch does not divide into equal shares.
     """
 
     def __init__(self, n: int, batch_size: int, *, order_seed: int | None, rank: int = 0, world_size: int = 1) -> None:
@@ -111,11 +111,11 @@ class ShuffledBatches:
 
 
 class Decoded(Dataset[tuple[Tensor, int]]):
-    """The picture and the label of a key (row, epoch, place): standardised as ImageNet's, (3, size, size), float32.
+    """The picture and the label of a key (row, epoch, place): standardised as for ImageNet, (3, size, size), float32.
 
-    With `crop_seed=None`: the shorter side is resized to `resize` (bilinear) and the middle cut out. Otherwise a random
-    part of `scale` of the area and of 3/4 to 4/3 in proportions is resized, and mirrored with chance 1/2, all drawn
-    from (crop_seed, epoch, place): the same bits whatever the loader's processes.
+    With `crop_seed=None` the shorter side is resized to `resize` (bilinear) and the centre is cut out. Otherwise a
+    random part with a share `scale` or more of the area and an aspect ratio of 3/4 to 4/3 is resized, and mirrored with
+    probability 1/2, all drawn from (crop_seed, epoch, place): the same bits for any number of loader processes.
     """
 
     def __init__(
@@ -159,14 +159,15 @@ class StreamedImages(pl.LightningDataModule):
     """Rows of a public dataset as a data module whose memory does not grow with their number.
 
     - `train_classes` and `test_classes` keep only these classes, relabelled 0, 1, ... in the order given (None: all).
-      Where `pooled`, both sets are taken from all splits together, by class alone: the usual protocol of metric
-      learning, in which training and test classes are disjoint and labels are relabelled in each set by itself.
+      With `pooled` both sets come from all splits together, selected by class: the usual protocol of metric learning,
+      in which training and test classes are disjoint and each set has its own labels.
     - `per_class` keeps at most so many rows of each training class, the first ones.
-    - Training batches are random crops, mirrored at random, unless `augment` is False; the rest middle crops.
-    - `balanced=(c, m)` trains on batches of m samples of each of c classes instead of `batch_size` rows in turn.
+    - Training batches are random crops, mirrored at random, unless `augment` is False; all others are centre crops.
+    - `balanced=(c, m)` trains on batches of m samples of each of c classes, not on `batch_size` rows in turn.
 
     `labels` are the integer labels of both sets. Batches are (x, y) with x (b, 3, size, size) float32 and y (b,) int64.
-    The order depends on `order_seed` and epoch alone. Raises DatasetMissing; ValueError for classes that are not there.
+    The order depends only on `order_seed` and the epoch. Raises DatasetMissing; ValueError for classes that do not
+    exist.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class StreamedImages(pl.LightningDataModule):
     def loader(
         self, part: Literal["train", "test"], *, shuffled: bool = False, rank: int = 0, world_size: int = 1
     ) -> DataLoader[Any]:
-        """Batches of a set: in its own order and without random crops (to measure on), or as it is trained on."""
+        """Batches of a set: shuffled as for training, or in its own order and without random crops, for measuring."""
         rows, y = self._sets[part]
         seed = self.order_seed if shuffled else None
         batches: BalancedBatches | ShuffledBatches
@@ -242,7 +243,7 @@ class StreamedImages(pl.LightningDataModule):
         return DataLoader(decoded, batch_sampler=batches, num_workers=self.workers)
 
     def digest(self) -> str:
-        """SHA-256 (hex) over the encoded pictures and labels of both sets and the size that they are shown in."""
+        """SHA-256 (hex) of the encoded pictures and labels of both sets and the size at which they are shown."""
         total = hashlib.sha256(f"{self.size},{self.resize}".encode())
         for rows, y in self._sets.values():
             total.update(digest(rows, self.source).encode())
@@ -269,9 +270,9 @@ def metric_split(classes: int) -> tuple[range, range]:
 
 
 def random_classes(seed: int, known: Sequence[int], count: int, name: str = "classes") -> list[int]:
-    """`count` different ones of `known` classes, drawn from the stream `name` of `seed`."""
+    """`count` distinct classes of `known`, drawn from the stream `name` of `seed`."""
     if not 0 < count <= len(known):
-        raise ValueError(f"{count} of {len(known)} classes were asked for")
+        raise ValueError(f"need {count} classes, but there are only {len(known)}")
     chosen: list[int] = stream(seed, name).permutation(np.asarray(known))[:count].tolist()
     return chosen
 
@@ -306,13 +307,13 @@ def _rows(
 
 
 def _middle(width: int, height: int, size: int, resize: int) -> tuple[float, float, float, float]:
-    """The part of the picture that is its middle size x size once its shorter side has become `resize`."""
+    """The part of the picture that becomes its centre size x size after its shorter side is resized to `resize`."""
     side = size * min(width, height) / resize
     return (width - side) / 2, (height - side) / 2, (width + side) / 2, (height + side) / 2
 
 
 def _random_part(width: int, height: int, scale: float, rng: np.random.Generator) -> tuple[float, float, float, float]:
-    """A part of the picture with `scale` to all of its area and sides in a proportion of 3/4 to 4/3."""
+    """A part of the picture with a share `scale` to 1 of its area and an aspect ratio of 3/4 to 4/3."""
     for _ in range(10):
         area = width * height * rng.uniform(scale, 1)
         proportion = np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3)))

@@ -1,4 +1,4 @@
-"""Which public datasets of texts there are: sentences and reviews by class, news, long tasks (LongBench), essays."""
+"""The public datasets of texts: sentences and reviews by class, news, long tasks (LongBench), essays."""
 
 from types import MappingProxyType
 
@@ -28,8 +28,7 @@ def _glue(
 
 
 def _longbench(task: str, rows: int = 200) -> DatasetSource:
-    """A task of LongBench. The authors' repository is a script, which `datasets` 4 and later do not run; this copy is
-    parquet."""
+    """A task of LongBench, from a copy in parquet: `datasets` does not run the authors' script."""
     return DatasetSource(
         name=f"longbench_{task}",
         repo_id="Xnhyacinth/LongBench",

@@ -19,14 +19,14 @@ class LabelledTexts(NamedTuple):
 
 
 def public_texts(name: str, split: str, *, root: str | Path | None = None) -> LabelledTexts:
-    """The texts of a split, spaces at their ends left out; those of several columns are joined by a line break.
+    """The texts of a split without spaces at their ends; texts of several columns are joined by a line break.
 
-    `root` and what is raised as in `load`; further ValueError for a dataset of pictures, and for labels that are none
-    of its classes, as those of a split which is not public.
+    `root` and errors as in `load_split`; ValueError also for a dataset of pictures, and for labels outside its classes,
+    as in a split whose labels are not public.
     """
     entry = dataset_source(name)
     if not entry.texts or not entry.label:
-        raise ValueError(f"{name} holds {'texts without classes' if entry.texts else 'pictures, no texts'}")
+        raise ValueError(f"{name} holds {'texts without classes' if entry.texts else 'pictures, not texts'}")
     rows = load_split(name, split, root=root)
     found = labels(rows, entry.label)
     if not np.isin(found, range(entry.classes)).all():
@@ -37,9 +37,12 @@ def public_texts(name: str, split: str, *, root: str | Path | None = None) -> La
 
 
 def text_rows(name: str, split: str, *, root: str | Path | None = None) -> list[dict[str, Any]]:
-    """The rows of a split of texts: texts and lists of texts by column. Raises as `load`; ValueError for pictures."""
+    """The rows of a split of texts: texts and lists of texts by column.
+
+    Errors as in `load_split`; ValueError also for pictures.
+    """
     entry = dataset_source(name)
     if not entry.texts:
-        raise ValueError(f"{name} holds pictures, no texts")
+        raise ValueError(f"{name} holds pictures, not texts")
     rows: list[dict[str, Any]] = load_split(name, split, root=root).to_list()
     return rows

@@ -1,4 +1,4 @@
-"""Training on some classes, measuring on others that training never sees."""
+"""Train on some classes, measure on others that training never sees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,19 +16,19 @@ from .streaming import BalancedBatches, StreamedImages
 
 
 class TwoClasses(TensorData):
-    """A binary task made of two classes of a pool, and unseen classes of several pools to measure on.
+    """A binary task of two classes of a pool, and unseen classes of several pools to measure on.
 
     `pools` maps a name to pictures x (n, ...) and integer labels (n,). The training set is `per_class` samples of each
-    of two random classes of `pools[train_on]`, targets (y, -y) with y = +1 for the first class and -1 for the second:
-    one target for each of two heads. `evaluation[name]` is, for every pool, (x, labels) of `unseen` random classes
-    other than the training ones, `per_class` samples of each (or all, where a class has fewer), class by class,
-    with labels 0..unseen-1. `classes[name]` are their labels in the pool, `train_classes` those of the two.
+    of two random classes of `pools[train_on]`, with targets (y, -y), one for each of two heads, y = +1 for the first
+    class and -1 for the second. For every pool, `evaluation[name]` is (x, labels) of `unseen` random classes other than
+    the training classes, `per_class` samples of each (or all, if a class has fewer), class by class, with labels
+    0..unseen-1. `classes[name]` are their labels in the pool, and `train_classes` those of the two.
 
-    With `evaluation_pools` the unseen classes come from these instead, whatever their labels: a split of classes made
-    beforehand. Which classes and samples are taken follows streams of `seed`, one for every pool.
+    With `evaluation_pools` the unseen classes come from these pools instead, whatever their labels. Classes and samples
+    are drawn from streams of `seed`, one for every pool.
 
-    Setup 3 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks" (section 5, appendix M):
-    48 samples a class, five unseen classes. Raises ValueError for an unknown pool, too few classes, or a training
+    Setup 3 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks" (section 5, appendix M): 48
+    samples of each class, five unseen classes. Raises ValueError for an unknown pool, too few classes, or a training
     class with fewer than `per_class` samples.
     """
 
@@ -53,7 +53,9 @@ class TwoClasses(TensorData):
         ]
         for label, found in zip(self.train_classes, rows, strict=True):
             if len(found) < per_class:
-                raise ValueError(f"class {label} of {train_on} has {len(found)} samples, {per_class} were asked for")
+                raise ValueError(
+                    f"class {label} of {train_on} has only {len(found)} samples, but {per_class} are needed"
+                )
         signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(per_class)
         super().__init__(
             (x[torch.cat(rows)], torch.stack([signs, -signs], dim=1)),
@@ -80,13 +82,13 @@ class TwoClasses(TensorData):
 class ClassSplit(TensorData):
     """Half of the classes for training, the other half unseen: the protocol of deep metric learning.
 
-    From samples x (n, ...) with integer labels (n,): ceil(C/2) of the C classes, chosen by `split`, make the training
-    set with labels 0..ceil(C/2)-1; all samples of the others make the test set, with labels from 0 again.
-    `train_classes` and `test_classes` are the labels they had. With `per_class` every batch holds so many samples of
+    From samples x (n, ...) with integer labels (n,), ceil(C/2) of the C classes, chosen by `split`, form the training
+    set with labels 0..ceil(C/2)-1; all samples of the others form the test set, with labels from 0 again.
+    `train_classes` and `test_classes` are their original labels. With `per_class` every batch holds so many samples of
     each of batch_size / per_class classes, see `BalancedBatches`.
 
-    Raises ValueError for fewer than four classes, since neither half could then be told apart, and where `per_class`
-    does not divide batch_size.
+    Raises ValueError for fewer than four classes, which leaves too few in a half, and if `per_class` does not divide
+    batch_size.
     """
 
     def __init__(
@@ -147,10 +149,10 @@ class ClassSplit(TensorData):
 def public_pool(
     name: str, classes: Sequence[int], per_class: int, *, size: int = 224, root: str | Path | None = None
 ) -> tuple[Float32[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]:
-    """At most `per_class` pictures of each of these classes of a public dataset, all its splits together, in memory.
+    """At most `per_class` pictures of each of these classes of a public dataset, from all its splits, in memory.
 
-    Cut from the middle and standardised as ImageNet's, with their labels in the dataset. Raises DatasetMissing, and
-    ValueError for a class that is not there.
+    Centre crops, standardised as for ImageNet, with their labels in the dataset. Raises DatasetMissing, and ValueError
+    for a class that does not exist.
     """
     images = StreamedImages(
         name,
@@ -168,7 +170,7 @@ def public_pool(
 
 
 class _Gathered:
-    """Batches of tensors by the rows that a sampler names."""
+    """Batches of tensors, by the rows that a sampler yields."""
 
     def __init__(self, tensors: Pair, batches: BalancedBatches) -> None:
         self.tensors, self.batches = tensors, batches
@@ -187,7 +189,7 @@ class _Gathered:
 def _choose(labels: torch.Tensor, count: int, taken: Any, rng: np.random.Generator, name: str) -> list[int]:
     free = [int(label) for label in labels.unique() if int(label) not in taken]
     if len(free) < count:
-        raise ValueError(f"{name} has {len(free)} classes to choose from, {count} were asked for")
+        raise ValueError(f"{name} has only {len(free)} classes to choose from, but {count} are needed")
     return [free[i] for i in rng.permutation(len(free))[:count]]
 
 

@@ -1,8 +1,8 @@
-"""Labels with features that cause nothing but follow them: the same in every domain, or in some alone.
+"""Invariant features, which follow the label in every domain, and environmental ones, which do so only in some.
 
 Z. Shi, Y. Ming, Y. Fan, F. Sala, Y. Liang, "Domain Generalization via Nuclear Norm Regularization", arXiv:2303.07527. A
-label y makes invariant features z_c, whatever the domain, and environmental ones z_e, whose tie to y changes with it.
-All is drawn from separate streams of one seed.
+label y generates invariant features z_c in the same way in every domain, and environmental features z_e in a way that
+changes with the domain. Everything is drawn from separate streams of one seed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..core.tensors import Batches, Pair, TensorData, stream
 
 
 class InvariantAndEnvironmental(TensorData):
-    """x = (y u_1, s y u_2), u ~ U[0, 1]^2, y = -1 or 1: the sign s is 1 with probability `agreement`.
+    """x = (y u_1, s y u_2), u ~ U[0, 1]^2, y = -1 or 1; the sign s is 1 with probability `agreement`.
 
-    The first coordinate tells the label in every domain, the second as far as s is 1. Training samples have the
-    agreement `in_domain`; the test set are as many of the same law; `out_of_domain` is (x, y) with the other agreement.
-    Labels are (n, 1) signs. Section 6 of arXiv:2303.07527, which writes the law for y = 1 and is mirrored here.
+    The first coordinate gives the label in every domain, the second only where s is 1. Training samples have the
+    agreement `in_domain`; the test set has the same law; `out_of_domain` is (x, y) with the other agreement. Labels are
+    (n, 1) signs. Section 6 of arXiv:2303.07527, which gives the law for y = 1; here it is mirrored for y = -1.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class InvariantAndEnvironmental(TensorData):
         """Raises ValueError for fewer than one sample or an agreement outside of [0, 1]."""
         for share in (in_domain, out_of_domain):
             if not 0 <= share <= 1:
-                raise ValueError(f"an agreement is a probability, got {share}")
+                raise ValueError(f"an agreement is a probability and must lie in [0, 1], got {share}")
         if min(n_train, n_test) < 1:
-            raise ValueError(f"at least one sample is needed, got {n_train} and {n_test}")
+            raise ValueError(f"n_train and n_test must be at least 1, got {n_train} and {n_test}")
         parts = [
             environment_samples(n, share, stream(seed, name))
             for n, share, name in ((n_train, in_domain, "train"), (n_test, in_domain, "test"))
@@ -57,7 +57,7 @@ class InvariantAndEnvironmental(TensorData):
 def environment_samples(
     n: int, agreement: float, chance: np.random.Generator
 ) -> tuple[Float64[Tensor, "{n} 2"], Float64[Tensor, "{n} 1"]]:
-    """n samples (x, y) of `InvariantAndEnvironmental`, one domain."""
+    """n samples (x, y) of one domain of `InvariantAndEnvironmental`."""
     y = chance.choice([-1.0, 1.0], (n, 1))
     sign = np.where(chance.random((n, 1)) < agreement, 1.0, -1.0)
     u = chance.random((n, 2))
@@ -65,18 +65,18 @@ def environment_samples(
 
 
 def fair_signs(n: int, seed: int, name: str = "train") -> Float64[Tensor, "{n} 1"]:
-    """n fair labels -1 and 1, from the stream "signs, <name>" of `seed`."""
+    """n labels (n, 1) that are -1 or 1 with equal probability, from the stream "signs, <name>" of `seed`."""
     return torch.from_numpy(stream(seed, f"signs, {name}").choice([-1.0, 1.0], (n, 1)))
 
 
 def environmental_features(
     n: int, dim: int, invariant: int, gamma: float, seed: int, name: str = "train"
 ) -> Float64[Tensor, "{n} {dim}"]:
-    """n samples of y x, `dim` features of which the first `invariant` tell the label always, the others by gamma.
+    """n samples of y x (n, dim): the first `invariant` features always agree with the label, others by gamma.
 
-    The first are U[0, 1]. The others are U[0, 1] with probability 1/2 + gamma, else U[-1, 0]: of mean gamma and
-    variance 1/3 - gamma^2; -gamma is the law out of domain. Section 6.5 of the dissertation of Z. Shi (2024). Raises
-    ValueError unless 0 <= invariant <= dim and |gamma| <= 1/2.
+    Invariant features are U[0, 1]. The others are U[0, 1] with probability 1/2 + gamma, else U[-1, 0]: they have mean
+    gamma and variance 1/3 - gamma^2; -gamma is the law out of domain. Section 6.5 of the dissertation of Z. Shi (2024).
+    Raises ValueError unless 0 <= invariant <= dim and |gamma| <= 1/2.
     """
     if not (0 <= invariant <= dim and abs(gamma) <= 0.5):
         raise ValueError(f"needs 0 <= invariant <= dim and |gamma| <= 1/2, got {invariant}, {dim} and {gamma}")
@@ -87,10 +87,10 @@ def environmental_features(
 
 
 class Domains(TensorData):
-    """Several training domains in one training set, of which every batch holds as many samples each.
+    """Several training domains in one training set; every batch holds equally many samples of each.
 
-    `parts` are the training domains, each (x, y) with as many samples, one after the other in `train`; a batch has
-    `batch_size` of each, in that order (None: all). `validation` is set apart, `test` is another domain. Raises
+    `parts` are the training domains (x, y), all of one size, one after the other in `train`; a batch has `batch_size`
+    samples of each, in that order (None: all). `validation` is set apart, and `test` is another domain. Raises
     ValueError for no domain, or for domains of different sizes.
     """
 
@@ -107,7 +107,7 @@ class Domains(TensorData):
         **options: Any,
     ) -> None:
         if len({len(x) for x, _ in parts}) != 1:
-            raise ValueError(f"domains need as many samples each, got {[len(x) for x, _ in parts]}")
+            raise ValueError(f"domains must have equally many samples, got {[len(x) for x, _ in parts]}")
         self.domains, self.per_domain = len(parts), batch_size
         together = None if batch_size is None else batch_size * len(parts)
         train = (torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts]))
@@ -120,7 +120,7 @@ class Domains(TensorData):
 
 
 class _ByDomain(Batches):
-    """Batches whose samples are, in turn, as many of each of the equal parts that the tensors consist of."""
+    """Batches that take equally many samples of each of the equal parts of the tensors, one part after the other."""
 
     def __init__(self, loader: Batches, domains: int, per_domain: int | None) -> None:
         vars(self).update(vars(loader))
@@ -148,21 +148,21 @@ def coloured_digits(
     seed: int,
     dtype: Dtype = "float64",
 ) -> Domains:
-    """Handwritten digits whose colour tells the label in the training domains, and hardly in the one held out.
+    """Handwritten digits whose colour gives away the label in the training domains, but hardly in the held-out domain.
 
-    Inputs are 64 pixels in [0, 1] and ten more numbers: `amplitude` times the one-hot colour. In a domain of agreement
-    a the colour is the label's with probability a, else uniform among ten; all 74 then get N(0, noise^2). Training
-    domains share the digits among themselves, a fifth of each for validation; the `n_test` others make the held-out
-    domain. A small stand-in, ours, for a benchmark of domain generalisation.
+    Inputs are 64 pixels in [0, 1] and ten more numbers: `amplitude` times the one-hot colour. In a domain with
+    agreement a the colour is that of the label with probability a, else uniform among ten; then all 74 numbers get
+    noise N(0, noise^2). The training domains divide the digits among them, with a fifth of each for validation; the
+    `n_test` other digits make the held-out domain. A small stand-in, ours, for a benchmark of domain generalisation.
 
-    Raises ValueError for no training domain, an agreement outside of [0, 1], or too many test digits.
+    Raises ValueError for no training domain, an agreement outside [0, 1], or too many test digits.
     """
     if not agreements or not all(0 <= a <= 1 for a in (*agreements, held_out)):
-        raise ValueError(f"agreements are probabilities, of one domain at least; got {agreements} and {held_out}")
+        raise ValueError(f"agreements must be probabilities of at least one domain, got {agreements} and {held_out}")
     pixels, labels = load_digits(return_X_y=True)
     each = (len(labels) - n_test) // len(agreements)
     if n_test < 1 or each < 5:
-        raise ValueError(f"{len(labels)} digits do not make {len(agreements)} domains and {n_test} test digits")
+        raise ValueError(f"{len(labels)} digits are too few for {len(agreements)} domains and {n_test} test digits")
     rows = stream(seed, "digits").permutation(len(labels))
     found: list[Pair] = []
     for place, agreement in enumerate((held_out, *agreements)):

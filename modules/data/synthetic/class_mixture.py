@@ -18,11 +18,12 @@ from ..core.tensors import TensorData, stream
 class ClassMixture(TensorData):
     """x = mu_c + N(0, I/dim) with mu_c = separation * (a random unit vector), `per_class` samples of each class.
 
-    Training samples are in the order of their classes. `n_test` more, as many of each class, are the test set. Targets
-    are rows with 1 at the class and 0 (`targets="one_hot"`) or -1 (`"signs"`) elsewhere, (n, classes). Means, training
-    and test noise have streams of their own, each class its own: more samples or classes leave the others alone.
+    Training samples are sorted by class. `n_test` further samples, equally many of each class, are the test set.
+    Targets are rows (n, classes) with 1 at the class and 0 (`targets="one_hot"`) or -1 (`"signs"`) elsewhere. `seed`
+    has separate streams for means, training noise and test noise of each class, so that more samples or classes do not
+    change the rest.
 
-    `seed` chooses all. Raises ValueError for sizes below 1, an n_test that the classes do not divide, or other targets.
+    Raises ValueError for sizes below 1, an n_test that is not a multiple of the classes, or unknown targets.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ClassMixture(TensorData):
 
 
 def class_rows(labels: Int64[Tensor, " n"], classes: int, targets: str = "one_hot") -> Float64[Tensor, "n {classes}"]:
-    """Integer labels as rows: 1 at the label, elsewhere 0 (one_hot) or -1 (signs)."""
+    """Rows (n, classes) from integer labels: 1 at the label, elsewhere 0 ("one_hot") or -1 ("signs")."""
     if targets not in ("one_hot", "signs"):
         raise ValueError(f"targets must be 'one_hot' or 'signs', got {targets!r}")
     rows = torch.nn.functional.one_hot(labels, classes).double()

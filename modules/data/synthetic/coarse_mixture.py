@@ -1,4 +1,4 @@
-"""A Gaussian mixture with hidden classes: a few coordinates tell them apart, many loud ones do not."""
+"""A Gaussian mixture with hidden classes: few coordinates separate them, and many loud coordinates do not."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..core.tensors import TensorData, stream
 
 
 class NuisanceMixture(TensorData):
-    """x = (mu_y + e, v): mu_c ~ N(0, mean_variance I) and e ~ N(0, I) in `dim` coordinates, v ~ N(0, nuisance_variance
-    I) in `nuisance_dim` more, y balanced over `classes` and kept as integer labels.
+    """x = (mu_y + e, v), with v ~ N(0, nuisance_variance I) in `nuisance_dim` coordinates that do not depend on y.
 
-    Distances between raw inputs are mostly those of v, which knows nothing of y. The i-th sample of a class and of the
-    nuisance is the same for every n_train, and the means do not depend on the sizes of the sets.
+    mu_c ~ N(0, mean_variance I) and e ~ N(0, I) in `dim` coordinates; y is balanced over `classes` and kept as integer
+    labels. Distances between raw inputs are mostly those of v. The i-th sample of a class and of the nuisance is the
+    same for every n_train, and the means do not depend on the sizes of the sets.
+
     Raises ValueError for sizes below 1, negative variances or sets that are not balanced.
     """
 

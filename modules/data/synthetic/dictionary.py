@@ -20,16 +20,15 @@ Kind = Literal["orthonormal", "unit", "identity"]
 class DictionaryData(TensorData):
     """x = (M phi + noise - mean) / sig with phi from a law of patterns; targets +-1, (n, 1).
 
-    M is the Q factor of a Gaussian d x D matrix ("orthonormal"), such a matrix with its columns scaled to length 1
-    ("unit": they are coherent), or the identity, d = D. Noise is N(0, noise^2 I). Mean and sig = sqrt(E|x - mean|^2)
-    before division, one number, are those of the training set, also for the test set: so training inputs have mean 0
-    and E|x|^2 = 1.
-    With `negative_share` both sets are resampled to that share of y = -1, exactly, and keep their sizes.
+    M is the Q factor of a Gaussian d x D matrix ("orthonormal"), such a matrix with columns scaled to length 1 ("unit",
+    with coherent columns), or the identity, d = D. Noise is N(0, noise^2 I). mean and sig = sqrt(E|x - mean|^2), one
+    number, are those of the training set and also applied to the test set: training inputs have mean 0 and E|x|^2 = 1.
+    `negative_share` resamples both sets to exactly this share of y = -1 and keeps their sizes.
 
-    Attributes: `law`; `dictionary` M (d, D); `centre` (d,) and `scale`, what was subtracted and divided by; `relevant`
-    (d,), s* = the sum of the k columns that matter; `mean_product` (d,), E[y x] of the law, and never of the labels
-    drawn. Training and test set have streams of their own. Raises ValueError for D > d, D != d with the identity, or
-    shares outside (0, 1).
+    Attributes: `law`; `dictionary` M (d, D); `centre` (d,) and `scale`, subtracted and divided by; `relevant` (d,), s*
+    = the sum of the k columns that matter; `mean_product` (d,), E[y x] under the law (not the mean of the sample). The
+    training and test set have separate streams. Raises ValueError for D > d, D != d with the identity, or shares
+    outside (0, 1).
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class DictionaryData(TensorData):
 def dictionary_matrix(
     dim: int, patterns: int, kind: Kind = "orthonormal", *, seed: int
 ) -> Float64[Tensor, "{dim} {patterns}"]:
-    """The d x D matrix of `DictionaryData`. Raises ValueError where it does not exist."""
+    """The d x D matrix of `DictionaryData`. Raises ValueError if it cannot exist."""
     if patterns > dim or (kind == "identity" and patterns != dim):
         raise ValueError(f"there is no {kind} dictionary of {patterns} patterns in {dim} dimensions")
     if kind == "identity":
@@ -93,7 +92,7 @@ def dictionary_matrix(
 def _resampled(
     law: PatternLaw, n: int, negative_share: float | None, chance: np.random.Generator
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """n samples, of which just round(negative_share n) are negative if it is given, in the order drawn."""
+    """n samples, with exactly round(negative_share n) negative ones if it is given, in the order drawn."""
     if negative_share is None or not n:
         return law.draw(n, chance)
     left = {-1.0: round(negative_share * n)}

@@ -1,7 +1,7 @@
 """Gaussian mixtures whose clusters are finer than their labels (Yang, Steinhardt, Hu 2023, arXiv:2306.17105).
 
-Means are drawn apart from samples: a stack of mixtures (S, C, d) shares its standard normal draws, so that from one
-mixture of the stack to the next nothing changes but the scale of the means.
+Means are drawn separately from samples: a stack of mixtures (S, C, d) shares its standard normal draws, so that
+mixtures of a stack differ only in the scale of their means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..core.tensors import TensorData, stream
 def spread_means(
     clusters: int, dim: int, variances: Sequence[float], *, seed: int
 ) -> Float64[Tensor, "mixtures {clusters} {dim}"]:
-    """Means mu_c ~ N(0, s2 I) for each of the S `variances` s2 (appendix B).
+    """Means mu_c ~ N(0, s2 I), (S, clusters, dim), for each of the S `variances` s2 (appendix B).
 
     All S are one standard normal draw times sqrt(s2). Raises ValueError for a size below 1 or a negative variance.
     """
@@ -38,10 +38,10 @@ def paired_means(
     *,
     seed: int,
 ) -> Float64[Tensor, "mixtures clusters {dim}"]:
-    """Means of which half the groups are alike inside (appendix B.1).
+    """Means (S, C, dim) that are similar within half of the labels (appendix B.1).
 
-    `groups` is the label of each cluster. In the first half of the labels mu_c ~ N(mu, tau2 I) around one
-    mu ~ N(0, s2 I) a label, for each of the S `pair_variances` tau2; in the others mu_c ~ N(0, s2 I). Raises
+    `groups` (C,) is the label of each cluster. In the first half of the labels mu_c ~ N(mu, tau2 I) around one
+    mu ~ N(0, s2 I) for each label, for each of the S `pair_variances` tau2; in the others mu_c ~ N(0, s2 I). Raises
     ValueError for a negative variance.
     """
     labels = torch.as_tensor(groups)
@@ -53,16 +53,16 @@ def paired_means(
 
 
 def similar_groups(groups: Sequence[int] | Integer[Tensor, " clusters"]) -> int:
-    """How many of the labels, the first ones, `paired_means` makes alike: half of them, rounded down."""
+    """Number of labels (the first ones) whose clusters `paired_means` makes similar: half of them, rounded down."""
     return (int(torch.as_tensor(groups).max()) + 1) // 2
 
 
 def nested_means(
     families: int, members: int, dim: int, variances: Sequence[float], *, seed: int
 ) -> Float64[Tensor, "mixtures {families}*{members} {dim}"]:
-    """Means of classes that come in families.
+    """Means (S, C, dim) of classes that come in families.
 
-    The mean of class c is that of its family c // members, N(0, I), plus N(0, tau2 I) of its own, for each of the S
+    The mean of class c is the mean of its family c // members, N(0, I), plus N(0, tau2 I) of its own, for each of the S
     `variances` tau2. Raises ValueError for a size below 1 or a negative variance.
     """
     centres = _positive(stream(seed, "centres").standard_normal((families, dim)))
@@ -71,7 +71,7 @@ def nested_means(
 
 
 def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Float64[Tensor, "{clusters} {dim}"]:
-    """Means pairwise orthogonal and of length `norm`, in random directions (section 7).
+    """Pairwise orthogonal means (clusters, dim) of length `norm`, in random directions (section 7).
 
     Raises ValueError for more clusters than dimensions.
     """
@@ -82,21 +82,20 @@ def orthogonal_means(clusters: int, dim: int, norm: float, *, seed: int) -> Floa
 
 
 def opposite_pairs(means: Real[Tensor, "pairs dim"]) -> Real[Tensor, "2*pairs dim"]:
-    """Means m_1, -m_1, m_2, -m_2, ...: of two, the four clusters of a continuous XOR (arXiv:2310.12408, B.5.3)."""
+    """Means m_1, -m_1, m_2, -m_2, ...; of two means, the clusters of a continuous XOR (arXiv:2310.12408, B.5.3)."""
     return torch.stack([means, -means], 1).flatten(0, 1)
 
 
 class GaussianClusters(TensorData):
-    """x = mu_c + noise xi, xi ~ N(0, I), of which a learner sees the label of the cluster and not the cluster.
+    """x = mu_c + noise xi, xi ~ N(0, I); a learner sees the label of the cluster, not the cluster.
 
-    `means` (C, d) gives inputs (n, d); a stack (S, C, d) gives (n, S, d), S mixtures with the same noise. `labels` is
-    the label of each cluster: integers as class labels, floating-point numbers as they are, in a column (n, 1).
-    Clusters are equally large and take turns: sample i is of cluster i mod C. The i-th sample does not depend on the
-    size of its set.
+    `means` (C, d) gives inputs (n, d); a stack (S, C, d) gives (n, S, d), S mixtures with the same noise. `labels` (C,)
+    is the label of each cluster: integers give class labels, floating-point numbers targets (n, 1). Clusters have equal
+    sizes and take turns: sample i belongs to cluster i mod C, and does not depend on the size of its set.
 
-    Attributes: `clusters` and `test_clusters` (n,), the cluster of each sample; `groups` (C,), for integer labels the
-    labels themselves and else their rank; `means`. Raises ValueError for labels that do not match the means, negative
-    noise, and sizes that are not multiples of C.
+    Attributes: `clusters` and `test_clusters` (n,), the cluster of each sample; `groups` (C,), the labels if they are
+    integers, else their ranks; `means`. Raises ValueError for labels that do not match the means, negative noise, and
+    sizes that are not multiples of C.
     """
 
     def __init__(

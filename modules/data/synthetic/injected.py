@@ -1,4 +1,4 @@
-"""Inputs to mix with those of a data set: Gaussians without structure, or with its covariance alone."""
+"""Gaussian inputs to mix into a data set: without structure, or with the covariance of the data set."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Law = Literal["gaussian", "covariance"]
 
 
 def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int, name: str) -> Float[Tensor, "m ..."]:
-    """`count` Gaussian inputs of the shape of those in x.
+    """`count` Gaussian inputs of the same shape as those in x.
 
-    "gaussian": independent standard normal numbers. "covariance": mean and covariance (divided by n) are those of x,
-    all other structure is gone. Drawn from the stream `name` of `seed`; both laws share the draws. Raises ValueError
-    for another law or count < 1.
+    "gaussian": independent standard normal numbers. "covariance": with the mean and covariance (divided by n) of x, and
+    no other structure. Drawn from the stream `name` of `seed`; both laws share the draws. Raises ValueError for an
+    unknown law or count < 1.
     """
     if law not in ("gaussian", "covariance"):
         raise ValueError(f"law must be 'gaussian' or 'covariance', got {law!r}")

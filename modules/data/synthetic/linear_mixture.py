@@ -1,4 +1,4 @@
-"""Positive pairs of a mixture of tasks that share features, linear in them: x = M z, x+ = M z+.
+"""Positive pairs of a mixture of tasks that share features: x = M z, x+ = M z+.
 
 Z. Shi et al., "The Trade-off between Universality and Label Efficiency of Representations from Contrastive Learning",
 ICLR 2023; section 7.2.2 of the dissertation of Z. Shi (2024).
@@ -22,16 +22,16 @@ Draw = Callable[[np.random.Generator, int], Pair]
 
 
 class LinearMixture(TensorData):
-    """Batches of positive pairs (x, x+), every one drawn anew: x = M z with a Haar orthogonal M, z and z+ as follows.
+    """Batches of fresh positive pairs (x, x+): x = M z with a Haar orthogonal M, and z and z+ as follows.
 
-    A task t is drawn by `weights`. Its features, the `shared` ones and `private` of its own, are
-    N(0, shared_scale^2) and N(0, private_scale^2), and the same in z and z+; private features of other tasks are 0; the
-    `spurious` ones are N(0, spurious_scale^2), in z and z+ apart. Factors are in the order shared, private of task 0,
-    1, ..., spurious. A weight of 0 is a task that exists and is not in the mixture.
+    `weights` draw a task t. Its features are the `shared` ones, N(0, shared_scale^2), and `private` ones of its own,
+    N(0, private_scale^2), equal in z and z+. Private features of other tasks are 0. The `spurious` features are
+    N(0, spurious_scale^2), independent in z and z+. Factors are ordered: shared, private of task 0, 1, ..., spurious. A
+    task with weight 0 exists but is not in the mixture.
 
-    A pass over the data has `batches` batches of `batch_size` pairs, drawn from (order_seed, epoch, batch); `train`
-    is one more batch, which stands for the law. With `shuffled_pairs` positives are those of other samples of their
-    batch, at random: a control in which nothing is invariant. `dictionary` is M, columns its factors.
+    An epoch has `batches` batches of `batch_size` pairs, drawn from (order_seed, epoch, batch); `train` is one further
+    batch. With `shuffled_pairs` the positives are those of other samples of the batch, at random: a control in which
+    nothing is invariant. `dictionary` is M; its columns are the factors.
 
     Raises ValueError for sizes below 1 (`spurious` may be 0), negative weights or scales, and weights that sum to 0.
     """
@@ -57,7 +57,7 @@ class LinearMixture(TensorData):
         if min(shared, private, batch_size, batches, len(share)) < 1 or spurious < 0:
             raise ValueError(f"sizes must be at least 1: {shared=}, {private=}, {spurious=}, {batch_size=}, {batches=}")
         if (share < 0).any() or not share.sum() > 0 or min(scales) < 0:
-            raise ValueError(f"weights must not be negative, nor all 0, nor scales negative: {weights}, {scales}")
+            raise ValueError(f"weights must be >= 0 and not all 0, and scales >= 0, got {weights}, {scales}")
         self.weights, self.shared, self.private, self.spurious = share / share.sum(), shared, private, spurious
         self.tasks, self.scales, self.shuffled_pairs = len(share), scales, shuffled_pairs
         self.factors = shared + self.tasks * private + spurious
@@ -90,12 +90,15 @@ class LinearMixture(TensorData):
     ) -> Pair:
         """n labelled samples of one task: x (n, factors), y (n,) = target . z_own + noise N(0, 1).
 
-        z_own are the task's factors, the shared ones first. They, what is spurious and the noise come from streams of
-        their own: samples of different mixtures with one seed have the same factors and labels. Raises ValueError for
-        an unknown task or a target of another length.
+        z_own are the factors of the task, the shared ones first. Own factors, spurious factors and noise have separate
+        streams, so that samples of different mixtures with one seed have the same factors and labels. Raises ValueError
+        for an unknown task or a target of another length.
         """
         if not 0 <= task < self.tasks or target.shape != (self.shared + self.private,):
-            raise ValueError(f"task {task} of {self.tasks}, target {tuple(target.shape)}")
+            raise ValueError(
+                f"need a task below {self.tasks} and a target for each of its factors, got {task} and "
+                f"{tuple(target.shape)}"
+            )
         own, spurious = self.own(task), self.factors - self.spurious
         z = torch.zeros(n, self.factors, dtype=torch.float64)
         drawn = stream(seed, "own factors").standard_normal((n, len(own)))
@@ -108,7 +111,7 @@ class LinearMixture(TensorData):
         return z @ self.dictionary.T, y
 
     def own(self, task: int) -> list[int]:
-        """The places of a task's factors, the shared ones first."""
+        """The positions of a task's factors, the shared ones first."""
         first = self.shared + task * self.private
         return [*range(self.shared), *range(first, first + self.private)]
 
@@ -126,7 +129,7 @@ class LinearMixture(TensorData):
 
 
 class _Fresh(Batches):
-    """`batches` batches an epoch that are drawn anew, from (order_seed, epoch, batch)."""
+    """`batches` batches in each epoch, drawn afresh from (order_seed, epoch, batch)."""
 
     def __init__(self, draw: Draw, size: int, batches: int, order_seed: int, rank: int, world_size: int) -> None:
         if size % world_size:

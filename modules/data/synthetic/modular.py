@@ -1,4 +1,4 @@
-"""Sums of residues: the k-ary addition modulo p, whole or split at random.
+"""Sums of residues: addition of k terms modulo p, as a whole or split at random.
 
 Li, Liang, Shi, Song, Zhou 2024, arXiv:2402.09469, section "Problem Setup".
 """
@@ -12,7 +12,7 @@ from ..core.tensors import TensorData, stream
 
 
 def residue_tuples(ids: Int64[Tensor, " n"], terms: int, modulus: int) -> Int64[Tensor, "n {terms}"]:
-    """The tuples (a_1, ..., a_k) whose digits to the base p are the ids: id = sum_j a_j p^(k - j), in [0, p^k)."""
+    """The tuples (a_1, ..., a_k) whose digits to base p are the ids: id = sum_j a_j p^(k - j), in [0, p^k)."""
     powers = modulus ** torch.arange(terms - 1, -1, -1)
     return ids[:, None] // powers % modulus
 
@@ -40,7 +40,7 @@ class ModularAddition(TensorData):
         batch_size: int | None = None,
         order_seed: int = 0,
     ) -> None:
-        """`n_train=None` trains on all tuples, `n_test=None` tests on all that are left.
+        """`n_train=None` trains on all tuples; `n_test=None` tests on all remaining ones.
 
         Raises ValueError for fewer than two residues or terms, more than 2^31 tuples, or more samples than tuples.
         """
@@ -50,7 +50,7 @@ class ModularAddition(TensorData):
         n_train = total if n_train is None else n_train
         n_test = total - n_train if n_test is None else n_test
         if n_train < 1 or n_test < 0 or n_train + n_test > total:
-            raise ValueError(f"{n_train} training and {n_test} test samples of {total} tuples")
+            raise ValueError(f"there are only {total} tuples: got n_train={n_train} and n_test={n_test}")
         order = stream(seed, "tuples").permutation(total)[: n_train + n_test]
         x = residue_tuples(torch.from_numpy(order.astype(np.int64)), terms, modulus)
         y = residue_sum(x, modulus)

@@ -17,14 +17,15 @@ Array = NDArray[np.float64]
 
 
 class StructuredParity(TensorData):
-    """y = sign(sum_j prod of the group A_j), A_1, ..., A_r the first `groups` groups of `size` coordinates each.
+    """y = sign(sum_j prod of the group A_j), with A_1, ..., A_r the first `groups` groups of `size` coordinates each.
 
-    With probability 1 - 2 r p the r k coordinates of the groups are independent signs; else one group, each with
-    probability p for either sign, is all +1 or all -1 and the other groups are 0: p is `aligned`. Every further
-    coordinate is +1 or -1 with probability `noise` each and else 0. r and k are odd (section 3.4.2, M = I).
+    With probability 1 - 2 r p the r k coordinates of the groups are independent signs. Otherwise one group is all +1 or
+    all -1, each with probability p = `aligned`, and the other groups are 0. Every further coordinate is +1 or -1, each
+    with probability `noise`, and else 0. r and k are odd (section 3.4.2, M = I).
 
     Targets are (n, 1). Attributes: `directions` (r, dim), the unit vectors D_j along the groups; `mean_product` (dim,),
-    E[y x] = 2 p sqrt(k) sum_j D_j, which the paper takes for 0. Each part has streams of its own.
+    E[y x] = 2 p sqrt(k) sum_j D_j, which the paper takes to be 0. The training and test set have separate streams.
+
     Raises ValueError for even sizes, 2 r p > 1, noise above 1/2 or groups that do not fit.
     """
 
@@ -44,9 +45,13 @@ class StructuredParity(TensorData):
     ) -> None:
         r, k = groups, size
         if r < 1 or k < 1 or r % 2 == 0 or k % 2 == 0 or r * k > dim:
-            raise ValueError(f"an odd number of groups of odd size must fit: got {r} groups of {k} in dim={dim}")
+            raise ValueError(
+                f"groups and size must be odd with groups * size <= dim, got {r} groups of {k} in dim={dim}"
+            )
         if not (0 <= 2 * r * aligned <= 1 and 0 <= noise <= 0.5):
-            raise ValueError(f"probabilities: 2 r aligned <= 1 and noise <= 1/2, got aligned={aligned}, noise={noise}")
+            raise ValueError(
+                f"need probabilities with 2 r aligned <= 1 and noise <= 1/2, got aligned={aligned}, noise={noise}"
+            )
 
         def drawn(n: int, part: str) -> tuple[Tensor, Tensor]:
             chance = stream(seed, part)

@@ -1,6 +1,6 @@
-"""Laws of hidden patterns: binary vectors, a few of whose entries make the label (Shi, Wei, Liang 2022, ICLR).
+"""Laws of hidden patterns: binary vectors, a few entries of which determine the label (Shi, Wei, Liang 2022, ICLR).
 
-Patterns 1, ..., k of D are those that matter; which k they are makes no difference to a random dictionary.
+Patterns 1, ..., k of D matter; for a random dictionary it makes no difference which ones they are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PatternLaw(ABC):
         """E[phi | y = -1] and E[phi | y = +1]."""
 
     def mean(self, positive: float | None = None) -> Float64[Array, " D"]:
-        """E[phi], or what it is where classes are resampled to another P(y = +1)."""
+        """E[phi], also when classes are resampled to another P(y = +1)."""
         q = self.positive if positive is None else positive
         low, high = self.class_means
         mean: Array = (1 - q) * low + q * high
@@ -69,7 +69,7 @@ class PatternLaw(ABC):
 
 @dataclass(frozen=True)
 class CountLaw(PatternLaw):
-    """Laws whose label is +1 just where the number of ones among the first k entries is one of `counts`."""
+    """Laws whose label is +1 exactly where the number of ones among the first k entries is one of `counts`."""
 
     @property
     @abstractmethod
@@ -85,10 +85,10 @@ class CountLaw(PatternLaw):
 class ParityPatterns(CountLaw):
     """y = +1 where an odd number of the first k entries is 1; k odd.
 
-    With probability p_o (`unstructured`) all entries are independent fair bits. Else the first k are all 0 or all 1
-    with equal probability, and the others are independent with P(1) = p_o / (2 - 2 p_o). So P(y = 1) = 1/2, an entry
-    that does not matter is 1 with probability p_o, gamma = (1 - p_o)/2 (k > 1), and the best threshold on the number of
-    ones is right on 1 - p_o + 22/32 p_o for k = 5. `unstructured=1` is the data without structure.
+    With probability p_o (`unstructured`) all entries are independent fair bits. Otherwise the first k are all 0 or all
+    1 with equal probability, and the others are independent with P(1) = p_o / (2 - 2 p_o). So P(y = 1) = 1/2, an entry
+    that does not matter is 1 with probability p_o, gamma = (1 - p_o)/2 (k > 1), and for k = 5 the best threshold on the
+    number of ones has accuracy 1 - p_o + 22/32 p_o. `unstructured=1` gives data without structure.
 
     Raises ValueError for an even k, or p_o outside [0, 2/3] other than 1.
     """
@@ -98,7 +98,7 @@ class ParityPatterns(CountLaw):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size % 2 == 0:
-            raise ValueError(f"the parity needs an odd size, got {self.size}")
+            raise ValueError(f"size must be odd for a parity, got {self.size}")
         if not (0 <= self.unstructured <= 2 / 3 or self.unstructured == 1):
             raise ValueError(f"unstructured must lie in [0, 2/3] or be 1, got {self.unstructured}")
 
@@ -129,10 +129,10 @@ class ParityPatterns(CountLaw):
 
 @dataclass(frozen=True)
 class IntervalPatterns(CountLaw):
-    """y = +1 where t1 <= the number of ones among the first k entries <= t2 (`least`, `most`).
+    """y = +1 where the number of ones among the first k entries lies in [t1, t2] = [`least`, `most`].
 
-    Entries are independent: P(1) is `inside` among the first k and `outside` elsewhere; the data without structure have
-    1/2 for both. Raises ValueError for an empty interval, or probabilities outside (0, 1).
+    Entries are independent: P(1) is `inside` among the first k and `outside` elsewhere; data without structure have 1/2
+    for both. Raises ValueError for an empty interval, or probabilities outside (0, 1).
     """
 
     least: int
@@ -143,7 +143,9 @@ class IntervalPatterns(CountLaw):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.least <= self.most <= self.size:
-            raise ValueError(f"counts from {self.least} to {self.most} of {self.size} are no interval")
+            raise ValueError(
+                f"need 0 <= least <= most <= size, got least={self.least}, most={self.most}, size={self.size}"
+            )
         if not (0 < self.inside < 1 and 0 < self.outside < 1):
             raise ValueError(f"probabilities must lie in (0, 1), got {self.inside} and {self.outside}")
 
@@ -176,8 +178,8 @@ class IntervalPatterns(CountLaw):
 class CodebookPatterns(PatternLaw):
     """The first k entries are one of `words` random words of the label; the others are fair bits.
 
-    Each class has `words` words of its own, fair bits drawn from `seed`, and each word is as likely as another.
-    `code` (2, words, k), those of y = -1 first. A word that both classes drew is drawn anew.
+    Each class has `words` words of its own, fair bits drawn from `seed`, all equally likely. `code` (2, words, k) holds
+    them, those of y = -1 first. A word that both classes drew is drawn again.
     """
 
     words: int

@@ -55,10 +55,10 @@ def _chain(x: Array, rank: int) -> Array:
 def chain_egop(
     dim: int, rank: int, covariance: Float64[Array, "{dim} {dim}"] | None = None
 ) -> Float64[Tensor, "{dim} {dim}"]:
-    """Expected gradient outer product of the chain monomial y = sum_(i<rank) x_i x_(i+1 mod rank).
+    """Expected gradient outer product (dim, dim) of the chain monomial y = sum_(i<rank) x_i x_(i+1 mod rank).
 
-    E[grad y grad y^T] = M C M for x ~ N(0, C), where grad y = M x and C is the identity unless given. For the isotropic
-    case and rank >= 3, entry ij counts the coincidences of {i-1, i+1} and {j-1, j+1} mod rank. Labels are not scaled.
+    E[grad y grad y^T] = M C M for x ~ N(0, C), where grad y = M x and C defaults to the identity. In the isotropic case
+    with rank >= 3, entry ij counts the coincidences of {i-1, i+1} and {j-1, j+1} mod rank. Labels are not scaled.
     Raises ValueError unless 1 <= rank <= dim.
     """
     m = chain_hessian(dim, rank)
@@ -95,7 +95,9 @@ class _GaussianRegression(TensorData):
         (x, y), (x_test, y_test) = draw(n_train, "train"), draw(n_test, "test")
         self.label_scale = float(y.std())
         if not self.label_scale > 0:
-            raise ValueError(f"labels of n_train={n_train} samples have no spread to divide by: take more samples")
+            raise ValueError(
+                f"labels of n_train={n_train} samples do not vary, so they cannot be scaled: use more samples"
+            )
         super().__init__(_pair(x, y / self.label_scale), _pair(x_test, y_test / self.label_scale), **options)
         self.decay = decay
         self.seed = seed
@@ -107,10 +109,10 @@ class _GaussianRegression(TensorData):
 class ChainMonomials(_GaussianRegression):
     """Chain monomials: x ~ N(0, C) in R^dim, y = sum_(i<rank) x_i x_(i+1 mod rank) / s.
 
-    s is the (population) standard deviation of the training targets, applied to the test targets too; the mean is not
+    s is the (population) standard deviation of the training targets, and scales the test targets too; the mean is not
     removed. C = I, or Q diag(1/(1+k^decay)) Q^T with a Haar Q of the same seed. Section 4 of arXiv:2402.05271.
 
-    Attributes: `egop` (dim, dim), closed form, of the target before scaling; `covariance`; `label_scale` = s.
+    Attributes: `egop` (dim, dim), in closed form, of the target before scaling; `covariance`; `label_scale` = s.
     Raises ValueError unless 1 <= rank <= dim.
     """
 

@@ -17,13 +17,13 @@ def random_fields(
     coarse: int = 4,
     seed: int,
 ) -> tuple[Float64[Tensor, "{classes}*{per_class} 1 {size} {size}"], Int64[Tensor, " {classes}*{per_class}"]]:
-    """Pictures and labels, class by class.
+    """Pictures (n, 1, size, size) and labels (n,), class by class.
 
-    Picture i of class c is  P_c + s_c Z_ci:  the prototype P_c is coarse x coarse white Gaussian noise, interpolated
+    Picture i of class c is P_c + s_c Z_ci. The prototype P_c is coarse x coarse white Gaussian noise, interpolated
     bilinearly to size x size and scaled to standard deviation 1 over its pixels; Z is white Gaussian noise. s_c is
-    `noise`, or where that is a pair (low, high) drawn uniformly from it, one number a class: then some classes are
-    tighter than others. Prototypes, noise levels and each class's pictures come from separate streams of `seed`:
-    more classes or pictures leave those that are there already as they are.
+    `noise`; if that is a pair (low, high), s_c is drawn uniformly from it for each class, so that some classes are
+    tighter than others. Prototypes, noise levels and the pictures of each class have separate streams of `seed`, so
+    that more classes or pictures do not change the existing ones.
 
     Raises ValueError for fewer than one class or picture, coarse not in [2, size], or noise that is negative or a pair
     in the wrong order.
@@ -51,12 +51,11 @@ def _pictures(count: int, size: int, seed: int, label: int) -> Tensor:
 def class_clouds(
     classes: int, per_class: int, dim: int, *, noise: float = 1.0, heterogeneity: float = 0.0, seed: int
 ) -> tuple[Float64[Tensor, "{classes}*{per_class} {dim}"], Int64[Tensor, " {classes}*{per_class}"]]:
-    """Gaussian clouds x_ci = mu_c + s_c z_ci and labels, class by class.
+    """Gaussian clouds x_ci = mu_c + s_c z_ci (n, dim) and labels (n,), class by class.
 
-    mu_c is uniform on the sphere of radius sqrt(dim) and z white Gaussian. s_c is uniform in
-    noise * [1 - heterogeneity, 1 + heterogeneity], so that classes differ in nothing but how tight they are. Each
-    part has its own stream of `seed`. Raises ValueError for a size below 1,
-    negative noise, or heterogeneity outside [0, 1].
+    mu_c is uniform on the sphere of radius sqrt(dim) and z is white Gaussian. s_c is uniform in noise * [1 -
+    heterogeneity, 1 + heterogeneity], so that classes differ only in how tight they are. Each part has its own stream
+    of `seed`. Raises ValueError for a size below 1, negative noise, or heterogeneity outside [0, 1].
     """
     for name, size in (("classes", classes), ("per_class", per_class), ("dim", dim)):
         if size < 1:

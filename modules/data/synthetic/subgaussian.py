@@ -32,8 +32,8 @@ GROWTH = {"constant": 0.0, "sqrt_dim": 0.5, "dim": 1.0}
 def class_mean_length(mean_norm: float, growth: str, dim: int) -> float:
     """|v| = mean_norm * dim^p, with p = 0, 1/2, 1 for the growth "constant", "sqrt_dim", "dim".
 
-    The paper sets |v| = 5 r^2 and does not say what r is: mean_norm = 5 and the three growths are its readings.
-    Raises ValueError for another growth.
+    The paper sets |v| = 5 r^2 and does not define r; mean_norm = 5 and the three growths are its possible readings.
+    Raises ValueError for an unknown growth.
     """
     if growth not in GROWTH:
         raise ValueError(f"growth must be one of {', '.join(GROWTH)}, got {growth!r}")
@@ -67,7 +67,7 @@ class SubGaussianClasses(TensorData):
         if distribution not in ("ball", "truncated", "sphere"):
             raise ValueError(f"distribution must be 'ball', 'truncated' or 'sphere', got {distribution!r}")
         if n_train < 2 or dim < 2:
-            raise ValueError(f"two classes in two dimensions or more: got n_train={n_train}, dim={dim}")
+            raise ValueError(f"n_train and dim must be at least 2, got n_train={n_train}, dim={dim}")
         u, self.length = _axis(dim, distribution, length, seed)
         self.axis = torch.from_numpy(u)
 
@@ -88,9 +88,9 @@ class SubGaussianClasses(TensorData):
 class SubGaussianRegression(TensorData):
     """The regression variant (appendix B): x of one class of `SubGaussianClasses`, y = tanh(theta^T x) + noise * eps.
 
-    theta = (u + w) / sqrt(2), with w a unit vector across the axis u, so that y depends on the mean's direction and on
-    another one; eps ~ N(0, 1). Targets are (n, 1). Attributes as there, and `theta`. Raises ValueError as it does, and
-    for a negative noise.
+    theta = (u + w) / sqrt(2), with w a unit vector orthogonal to the axis u, so that y depends on the direction of the
+    mean and on another one; eps ~ N(0, 1). Targets are (n, 1). Attributes and errors as in `SubGaussianClasses`, with
+    `theta`; ValueError also for negative noise.
     """
 
     def __init__(
@@ -133,16 +133,16 @@ class SubGaussianRegression(TensorData):
 
 
 def gaussian_samples(count: int, dim: int, seed: int, name: str = "unseen") -> Float64[Tensor, "{count} {dim}"]:
-    """Standard normal samples: the z of an unseen class, from the stream `name` of `seed`."""
+    """Standard normal samples (count, dim), the z of an unseen class, from the stream `name` of `seed`."""
     return torch.from_numpy(stream(seed, name).standard_normal((count, dim)))
 
 
 def mean_shrinkage(lengths: Float[Tensor, "*shape"], projection: Projection = "orthogonal") -> Float[Tensor, "*shape"]:
-    """What `unseen_class` takes off the component of z along its mean: q of means of these lengths.
+    """q of means of these lengths: the share of z's component along its mean that `unseen_class` removes.
 
-    1 for "orthogonal": (z^T u) u = (z^T nu) nu / |nu|^2, the projection off the mean's axis. 1 / |nu|^2 for "literal",
-    the printed (z^T nu) nu / |nu|^4, which is a projection for |nu| = 1 only. Raises ValueError for an unknown
-    projection, or a literal one at |nu| = 0.
+    1 for "orthogonal": (z^T u) u = (z^T nu) nu / |nu|^2, the projection off the axis of the mean. 1 / |nu|^2 for
+    "literal", the printed (z^T nu) nu / |nu|^4, which is a projection only if |nu| = 1. Raises ValueError for an
+    unknown projection, or a literal one at |nu| = 0.
     """
     if projection == "orthogonal":
         return torch.ones_like(lengths)
@@ -161,9 +161,9 @@ def unseen_class(
 ) -> Float[Tensor, "m dim"]:
     """Samples x = z - q (z^T u) u + length * u of the unseen class with mean nu = length * u, u the unit `axis`.
 
-    z is standard normal, q = `shrinkage`. So x ~ N(nu, I + (q^2 - 2q) u u^T), and with the orthogonal
+    z is standard normal, q = `mean_shrinkage`. So x ~ N(nu, I + (q^2 - 2q) u u^T), and with the orthogonal
     projection x^T u = length exactly. The length may be negative, and 0 with the orthogonal projection. Section 5.
-    Raises ValueError as `shrinkage` does.
+    Raises ValueError as `mean_shrinkage` does.
     """
     r = torch.as_tensor(length, dtype=z.dtype, device=z.device)
     return z + (r - mean_shrinkage(r, projection) * (z @ axis))[:, None] * axis
@@ -172,11 +172,11 @@ def unseen_class(
 def random_rotation(
     dim: int, eps: float, *, seed: int, index: int = 0, fix_signs: bool = True
 ) -> Float64[Tensor, "{dim} {dim}"]:
-    """A rotation by QR of I + eps M with M standard normal (appendix K.4).
+    """A rotation (dim, dim) by QR of I + eps M with M standard normal (appendix K.4).
 
-    LAPACK's R has a diagonal of either sign, for small eps a negative one, so that its Q is near -I: `fix_signs`
-    multiplies the columns of Q by the signs of R's diagonal. Without it, as printed. Then, where the determinant is -1,
-    the first column changes its sign. Raises ValueError for a negative eps.
+    LAPACK's R may have negative diagonal entries (for small eps it does), so that Q is near -I: `fix_signs` multiplies
+    the columns of Q by the signs of the diagonal of R; without it Q is as printed. If the determinant is then -1, the
+    first column changes its sign. Raises ValueError for a negative eps.
     """
     q, tau, signs = _householder(dim, eps, seed, index)
     full: Tensor = torch.linalg.householder_product(q, tau)
@@ -186,7 +186,7 @@ def random_rotation(
 def rotated_axes(
     axis: Float[Tensor, " dim"], eps: Sequence[float], *, seed: int, fix_signs: bool = True
 ) -> Float64[Tensor, "rotations dim"]:
-    """R_k axis for the rotations `rotation(dim, eps[k], seed=seed, index=k)`, without forming them."""
+    """R_k axis for the rotations `random_rotation(dim, eps[k], seed=seed, index=k)`, without forming them."""
     vectors = []
     for index, strength in enumerate(eps):
         q, tau, signs = _householder(len(axis), strength, seed, index)

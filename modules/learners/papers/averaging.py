@@ -1,4 +1,4 @@
-"""Dense averages of weights along training, from where a validation loss stops falling to where it rises again."""
+"""Average weights densely along training, while a validation loss is near its minimum."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..standard.losses import Batch, Loss, loss
 def loss_valley(
     losses: Sequence[float], *, patience_start: int = 3, patience_end: int = 6, ratio: float = 1.3
 ) -> range:
-    """The segments between which the loss lies in its valley: those whose weights are averaged, at least one.
+    """The range of segments in which the loss lies in its valley, whose weights are averaged; at least one.
 
-    It begins with the first loss that none of the `patience_start` - 1 following ones undercuts, and ends before the
-    first `patience_end` losses in a row above `ratio` times the mean of these first ones; without such an end it goes
-    on to the last, and without a beginning it is the last alone. J. Cha et al., "SWAD" (arXiv:2102.08604), algorithm 1.
-    Raises ValueError without any loss or for a patience below 1.
+    The valley begins with the first loss that is not undercut by any of the `patience_start` - 1 following losses. It
+    ends before the first `patience_end` consecutive losses above `ratio` times the mean of these first losses; without
+    such an end it extends to the last segment, and without a beginning it is the last segment alone. J. Cha et al.,
+    "SWAD" (arXiv:2102.08604), algorithm 1. Raises ValueError without any loss or for a patience below 1.
     """
     if not losses or min(patience_start, patience_end) < 1:
-        raise ValueError("a valley needs a loss at least and a patience of at least 1")
+        raise ValueError("loss_valley() needs at least one loss and a patience of at least 1")
     for start in range(len(losses) - patience_start + 1):
         first = losses[start : start + patience_start]
         if first[0] <= min(first):
@@ -36,12 +36,12 @@ def loss_valley(
 
 
 class DenseAverage(pl.Callback):
-    """Ends a fit with the average of all weights that training passed through in the valley of a validation loss.
+    """Replaces the weights at the end of a fit by their average over the valley of a validation loss.
 
-    Weights are averaged over segments of `every` optimiser steps, the loss of each segment's average is taken on
-    `validation`, and the segments of `valley` make the final weights. Put it before probes that are to see these. The
-    segments are kept on the CPU and in checkpoints. Buffers, as those of batch normalisation, stay as they are. The
-    last segment may be shorter. Raises ValueError for every < 1.
+    Weights are averaged over segments of `every` optimiser steps. The loss of each segment's average is taken on
+    `validation`, and the segments in `loss_valley` form the final weights. Place this callback before probes that
+    should see these weights. Segments are kept on the CPU and in checkpoints. Buffers, such as those of batch
+    normalisation, do not change. The last segment may be shorter. Raises ValueError for every < 1.
     """
 
     def __init__(self, validation: Batch, *, every: int, loss_name: str | Loss = "cross_entropy", **rule: Any) -> None:
@@ -79,7 +79,7 @@ class DenseAverage(pl.Callback):
         self._sum, self._count = state_dict["sum"], state_dict["count"]
 
     def _close(self, net: nn.Module) -> None:
-        """End a segment: its average and the validation loss of that."""
+        """End a segment: compute its average and the validation loss of the average."""
         average = {name: total / self._count for name, total in self._sum.items()}
         own = {name: weight.detach().clone() for name, weight in net.named_parameters()}
         training, device = net.training, next(net.parameters()).device

@@ -1,4 +1,4 @@
-"""Networks made layer by layer without gradient descent: Deep RFM and its linearisation.
+"""Networks built layer by layer without gradient descent: Deep RFM and its linearisation.
 
 Beaglehole, Sukenik, Mondelli, Belkin 2024, "Average gradient outer product as a mechanism for deep neural collapse"
 (arXiv:2402.13728). An epoch of the trainer is a layer: `Trainer(max_epochs=depth).fit(learner, full-batch data)`.
@@ -25,10 +25,10 @@ Watch = Callable[[int, Mapping[str, Tensor], Tensor], Mapping[str, float]]
 
 
 class LayerByLayer(pl.LightningModule, ABC):
-    """Adds one layer an epoch from the whole training set. Values are logged at step = layer, counted from 1.
+    """Adds one layer in each epoch, from the whole training set. Logs values at step = layer, counted from 1.
 
-    A subclass gives `add_layer`. What is not finite is not logged. Raises ValueError for minibatches and for several
-    workers.
+    Subclasses define `add_layer`. Values that are not finite are not logged. Raises ValueError for minibatches and for
+    several workers.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class LayerByLayer(pl.LightningModule, ABC):
 
     @abstractmethod
     def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
-        """Make the layer from all training inputs and targets; the values to log, by name."""
+        """Build the layer from all training inputs and targets; return the values to log, by name."""
 
     def configure_optimizers(self) -> None:
         return None
@@ -45,7 +45,7 @@ class LayerByLayer(pl.LightningModule, ABC):
     @torch.no_grad()
     def training_step(self, batch: tuple[Tensor, Tensor], batch_index: int) -> None:
         if batch_index or self.trainer.world_size > 1:
-            raise ValueError("a layer is made from the whole training set at once: one batch, one worker")
+            raise ValueError("layer-by-layer learners need the whole training set in one batch on one worker")
         layer = self.trainer.current_epoch + 1
         self.log_at(layer, self.add_layer(layer, *batch))
 
@@ -58,9 +58,9 @@ class LayerByLayer(pl.LightningModule, ABC):
 def collapse_metrics(
     layer: int, stages: Mapping[str, Float[Tensor, "n _dim"]], labels: Integer[Tensor, " n"]
 ) -> dict[str, float]:
-    """NC1 and NC2 of every stage, `nc1/<stage>` and `nc2_cosines/<stage>`, and the Gram summaries of the projected one.
+    """NC1 and NC2 of every stage, `nc1/<stage>` and `nc2_cosines/<stage>`, and Gram summaries of the projected stage.
 
-    Features by stage. The default of what `DeepRFM` measures.
+    `stages` maps names to features. This is what `DeepRFM` measures by default.
     """
     values = {}
     for stage, features in stages.items():
@@ -77,28 +77,28 @@ class DeepRFM(LayerByLayer):
 
         alpha_l = (k(X_l, X_l) + mu I)^-1 Y,    M_l = AGOP of the predictor,    X_(l+1) = Phi_l(X_l M_l^power)
 
-    with one kernel fit and one AGOP a layer. After the last one a kernel regression on the normalised X_(L+1) is the
-    predictor, which `forward` applies to any inputs (m, dim), with the layers made so far.
+    with one kernel fit and one AGOP in each layer. After the last layer, a kernel regression on the normalised X_(L+1)
+    is the predictor, which `forward` applies to any inputs (m, dim) through the layers built so far.
 
     Args:
         kernel: k, radial.
-        feature_map: `feature_map(layer, dim)` gives the module Phi_l for inputs of `dim` numbers. It is asked anew each
-            time it is needed and must draw the same weights every time.
-        power: of the AGOP; 1/2 is the paper's. 0 leaves the data as they are, without an AGOP: a control.
+        feature_map: `feature_map(layer, dim)` returns the module Phi_l for inputs of `dim` numbers. It is called
+            each time the map is needed, and must draw the same weights every time.
+        power: of the AGOP; the paper uses 1/2. 0 leaves the data unchanged, without an AGOP: a control.
         ridge: mu; 0 interpolates.
         agop_scale: M is divided by its largest entry (`max`), averaged (`mean`) or summed (`sum`) over samples. Only
-            maps that are not homogeneous, as the cosine, see a difference.
-        watch: `watch(layer, stages, labels)`, with the stages `input` X_l, `projected` X_l M_l^power and `features`
-            Phi_l(X_l M_l^power), gives the values to log of each layer; default: `collapse_metrics`.
+            maps that are not homogeneous, such as the cosine, depend on it.
+        watch: `watch(layer, stages, labels)` returns the values to log of each layer, from the stages `input` X_l,
+            `projected` X_l M_l^power and `features` Phi_l(X_l M_l^power); default: `collapse_metrics`.
 
-    Targets are rows (n, K), K > 1, that mark the class as `measures.class_indices` says. Beside what `watch` says, each
-    layer logs `krr_residual/layer` (relative, see `measures.kernel_regression`; where it is not `accurate`, in float64
-    above 1e-8, the layer is not to be trusted), `krr_cholesky/layer` (1 where Cholesky was the solver, else 0) and
-    `participation_ratio/agop`; the predictor logs at the last layer `krr_residual/predictor`, and `loss/train|test`
-    (squared error, mean over samples and outputs) and `accuracy/train|test` on the data module's sets.
+    Targets are rows (n, K), K > 1, that mark the class as `measures.class_indices` says. Besides what `watch` returns,
+    each layer logs `krr_residual/layer` (relative, see `measures.kernel_regression`; do not trust a layer whose
+    residual is not `accurate`, in float64 above 1e-8), `krr_cholesky/layer` (1 if Cholesky was the solver, else 0) and
+    `participation_ratio/agop`. At the last layer the predictor logs `krr_residual/predictor`, and on the data module's
+    sets `loss/train|test` (squared error, mean over samples and outputs) and `accuracy/train|test`.
 
-    A checkpoint holds the coefficients alpha alone, from which a resumed fit rebuilds its layers.
-    Raises ValueError for a negative power or an unknown scale, and at the first layer for other targets.
+    A checkpoint holds only the coefficients alpha, from which a resumed fit rebuilds its layers. Raises ValueError for
+    a negative power or an unknown scale, and at the first layer for other targets.
     """
 
     centres: Tensor  # once there is a predictor
@@ -129,9 +129,9 @@ class DeepRFM(LayerByLayer):
 
     @torch.no_grad()
     def forward(self, x: Float[Tensor, "m dim"]) -> Float[Tensor, "m outputs"]:
-        """The predictor's outputs. Raises ValueError before the end of a fit."""
+        """Outputs of the predictor. Raises ValueError before the end of a fit."""
         if not hasattr(self, "centres"):
-            raise ValueError("there is no predictor before the end of a fit")
+            raise ValueError("DeepRFM has no predictor before the end of a fit: call Trainer.fit first")
         for layer, transform in enumerate(self._transforms, 1):
             _, x = self._stages(layer, _unit_rows(x), transform.to(x) if transform is not None else None)
         return measures.kernel_predict(
@@ -183,7 +183,7 @@ class DeepRFM(LayerByLayer):
         self._transforms, self._next = [], None
 
     def _inputs(self, x: Tensor) -> Tensor:
-        """Inputs of the next layer at the training points; layers that a checkpoint only names are made again."""
+        """Inputs of the next layer at the training points; rebuilds layers whose coefficients a checkpoint holds."""
         if self._next is None:
             X = _unit_rows(x)
             for layer, name in enumerate(self._solutions, 1):
@@ -214,9 +214,9 @@ class DeepRFM(LayerByLayer):
 class LinearisedDeepRFM(LayerByLayer):
     """Deep RFM with linearised kernel and feature map, on Gram matrices (section 4.2 and theorem 4.3).
 
-    A_1 is X X^T, lifted by a multiple of the identity until its least eigenvalue is lambda_Phi. Layer l makes
-    G_l = B B^T / kappa with B = A_l (A_l + lambda_k I)^-1 Y, and A_(l+1) = G_l + lambda_Phi I. Targets Y are one-hot
-    rows of balanced classes. Each layer logs `gram_error` = |G_l - Y Y^T|_2, `nc1/gram` of G_l and `nc1/features` of
+    A_1 is X X^T, plus the multiple of the identity that lifts its least eigenvalue to lambda_Phi. Layer l computes G_l
+    = B B^T / kappa with B = A_l (A_l + lambda_k I)^-1 Y, and A_(l+1) = G_l + lambda_Phi I. Targets Y are one-hot rows
+    of balanced classes. Each layer logs `gram_error` = |G_l - Y Y^T|_2, `nc1/gram` of G_l and `nc1/features` of
     A_(l+1).
 
     `kappa` is the scale: `exact`, that of `theory.deep_neural_collapse.kappa_exact`, or `printed`. Raises ValueError
@@ -237,7 +237,7 @@ class LinearisedDeepRFM(LayerByLayer):
     def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
         labels, counts = _classes(targets), targets.sum(0)
         if not (counts == counts[0]).all():
-            raise ValueError(f"the classes must be of one size, got {counts.int().tolist()}")
+            raise ValueError(f"classes must have equal sizes, got {counts.int().tolist()}")
         A = self.gram if self.gram.numel() else theory.deep_neural_collapse.lift_spectrum(x @ x.T, self.feature_ridge)
         if self.kappa == "exact":
             kappa = theory.deep_neural_collapse.kappa_exact(int(counts[0]), self.ridge, self.feature_ridge)
@@ -264,5 +264,5 @@ def _classes(targets: Tensor) -> Tensor:
 
 
 def _unit_rows(x: Tensor) -> Tensor:
-    """Rows at length 1; a row of zeros, as of units that are all off, stays one."""
+    """Scale rows to length 1; rows of zeros, as from units that are all inactive, stay zero."""
     return nn.functional.normalize(x, dim=1, eps=torch.finfo(x.dtype).tiny)

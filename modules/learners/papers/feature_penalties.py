@@ -1,4 +1,4 @@
-"""Supervised training with a penalty on the features of a whole batch, as the nuclear norm is one."""
+"""Supervised training with a penalty on the features of a whole batch, such as the nuclear norm."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Penalty = Callable[[Float[Tensor, "n width"]], Float[Tensor, ""]]
 
 
 class FeaturePenalised(Supervised):
-    """Minimises loss + strength * penalty(F) / B^power, F the (B, width) input of the layer `head` of `net`.
+    """Minimises loss + strength * penalty(F) / B^power, with F the (B, width) input of the layer `head` of `net`.
 
-    `scaling` says which power of the batch size B divides the penalty: "per_sample" 1, "per_root" 1/2, "sum" 0. The
-    penalty is added once `start_step` optimiser steps are done. `change(batch, step)` changes a training batch before
-    its step, as `mixed` does. What is logged in validation and testing is the loss alone. A penalty sees the batch as
-    a whole, and so does a change of it, so either refuses to be shared by several workers.
+    `scaling` sets the power of the batch size B that divides the penalty: "per_sample" 1, "per_root" 1/2, "sum" 0. The
+    penalty starts after `start_step` optimiser steps. `change(batch, step)` changes a training batch before its step,
+    as `mixup` does. Validation and testing log the loss alone. A penalty and a change see the batch as a whole, so
+    several workers cannot share it.
 
-    Of arXiv:2303.07527, equation (6.3): the printed objective is "sum", its authors' code "per_sample". Raises
-    ValueError for a negative strength, an unknown scaling, or more than one worker.
+    arXiv:2303.07527, equation (6.3): the printed objective is "sum", its authors' code "per_sample". Raises ValueError
+    for a negative strength, an unknown scaling, or more than one worker.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FeaturePenalised(Supervised):
         super().on_fit_start()
         if self.trainer.world_size > 1 and (self.strength or self.change):
             what = "penalty on the features" if self.strength else "change"
-            raise ValueError(f"a {what} of a whole batch needs one worker, not {self.trainer.world_size}")
+            raise ValueError(f"a {what} of a whole batch needs one worker, got {self.trainer.world_size}")
 
     def _with(self, forward: Forward, batch: Batch) -> Float[Tensor, ""]:
         if forward is not self.net:
@@ -79,9 +79,9 @@ class FeaturePenalised(Supervised):
 
 
 def mixup(alpha: float, classes: int, seed: int) -> Callable[[Batch, int], Batch]:
-    """Mixup: a batch plus itself in random order, with weights s and 1 - s, s ~ Beta(alpha, alpha); so are its labels.
+    """Mixup: a batch plus itself in random order, with weights s and 1 - s, s ~ Beta(alpha, alpha); labels too.
 
-    Labels are class numbers and become probabilities (n, classes). Numbers are drawn from (seed, step) alone. H. Zhang
+    Labels are class numbers and become probabilities (n, classes). Random numbers depend only on (seed, step). H. Zhang
     et al., arXiv:1710.09412. Raises ValueError for alpha <= 0.
     """
     if alpha <= 0:
@@ -104,15 +104,15 @@ def frobenius_norm(F: Float[Tensor, "n width"]) -> Float[Tensor, ""]:
 
 
 def domain_covariances(domains: int) -> Penalty:
-    """CORAL: how far apart means and covariances of the features are, on average over pairs of domains.
+    """CORAL: distance of means and covariances of the features, averaged over pairs of domains.
 
-    The batch holds as many samples of each domain, one after the other. Mean squared entries of the differences of the
-    covariances (divided by n - 1) and of the means are added, as in DomainBed (Gulrajani and Lopez-Paz,
-    arXiv:2007.01434). Multiplied with the batch size, since a penalty is divided by it. Raises ValueError for fewer
-    than two domains or a batch that does not divide into them.
+    The batch holds equally many samples of each domain, one domain after the other. The penalty adds the mean squared
+    entries of the differences of covariances (divided by n - 1) and of means, as in DomainBed (Gulrajani and Lopez-Paz,
+    arXiv:2007.01434), times the batch size, because `FeaturePenalised` divides by it. Raises ValueError for fewer than
+    two domains or a batch that they do not divide.
     """
     if domains < 2:
-        raise ValueError(f"domains are compared in pairs, got {domains}")
+        raise ValueError(f"need at least two domains to compare, got {domains}")
 
     def penalty(F: Float[Tensor, "n width"]) -> Float[Tensor, ""]:
         if len(F) % domains:

@@ -1,9 +1,9 @@
-"""Training whose first gradient steps have rates of their own and erase weights.
+"""Training whose first gradient steps have their own learning rates and erase weights.
 
     theta <- (1 - erase) theta - lr grad L(theta),      erase = lr lambda,  L without its penalty (lambda/2)|theta|^2
 
-With erase = 1 and an initialisation with f = 0, neuron i is left with w_i = -lr l'(0) a_i G(w_i, b_i): one such step in
-Shi, Wei, Liang 2023 (arXiv:2310.12408, algorithm 1), two in Shi, Wei, Liang 2022 (ICLR).
+With erase = 1 and an initialisation with f = 0, neuron i becomes w_i = -lr l'(0) a_i G(w_i, b_i). Shi, Wei, Liang 2023
+(arXiv:2310.12408, algorithm 1) take one such step, Shi, Wei, Liang 2022 (ICLR) two.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..standard.withheld import updates_withheld
 
 @dataclass(frozen=True)
 class FirstStep:
-    """A step's rate, and the share that it erases: of all parameters, or of those named, and of others nothing.
+    """The rate of a step and the share that it erases, of all parameters or only of those that `erase` names.
 
-    With `as_decay` it is computed as optimisers do with weight decay erase/lr, theta - lr (grad + (erase/lr) theta),
-    which is the same but for rounding: at a tiny rate the gradient is lost beside what is to be erased.
+    `as_decay` computes it as optimisers do with weight decay erase/lr, theta - lr (grad + (erase/lr) theta). This
+    differs only by rounding: at a tiny rate the gradient is lost beside what is erased.
 
     Raises ValueError for a negative rate, or a share outside [0, 1].
     """
@@ -52,14 +52,14 @@ def take_first_step(
     erase: float | Mapping[str, float] = 1.0,
     as_decay: bool = False,
 ) -> Tensor:
-    """Take the step on all parameters of `net` that are trained, in place; the loss before it. No-op while withheld.
+    """Take the step on all trainable parameters of `net`, in place; return the loss before it. No-op while withheld.
 
-    The options are those of `FirstStep`. Raises ValueError where `erase` names what is no trained parameter.
+    The options are those of `FirstStep`. Raises ValueError if `erase` names anything but a trainable parameter.
     """
     weights = {name: p for name, p in net.named_parameters() if p.requires_grad}
     shares = erase if isinstance(erase, Mapping) else dict.fromkeys(weights, erase)
     if strange := set(shares) - set(weights):
-        raise ValueError(f"{', '.join(sorted(strange))}: no trained parameter; there is {', '.join(weights)}")
+        raise ValueError(f"{', '.join(sorted(strange))}: not a trainable parameter; choose among {', '.join(weights)}")
     value = objective(net, batch)
     gradients = torch.autograd.grad(value, list(weights.values()))
     if not updates_withheld():
@@ -74,12 +74,11 @@ def take_first_step(
 
 
 class FirstStepsThen(Supervised):
-    """`Supervised` training whose first optimiser steps are `take_first_step`, and whose later ones are `optimizer`'s.
+    """`Supervised` training whose first optimiser steps are `take_first_step`, followed by those of `optimizer`.
 
-    Each of the first batches of the fit makes one of these steps and no other, and later ones `steps_per_batch` each.
-    They are taken on `first_batch` where one is given: all samples, where later steps see minibatches, or other labels,
-    which destroys what is learned in them and nothing later. `first_loss` is the loss of these steps where it is
-    another one.
+    Each of the first batches of the fit takes one of these steps and no other; later batches take `steps_per_batch`
+    each. `first_batch`, if given, replaces these batches: all samples where later steps use minibatches, or other
+    labels, which destroy only what the first steps learn. `first_loss`, if given, is the loss of these steps.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class FirstStepsThen(Supervised):
 
 
 class FirstStepThen(FirstStepsThen):
-    """One first step, with rate `first_lr`, that erases the share `erase` of all weights; with None there is none."""
+    """One first step with rate `first_lr`, which erases the share `erase` of all weights; None means no first step."""
 
     def __init__(self, net: nn.Module, *, first_lr: float | None, erase: float = 1.0, **options: Any) -> None:
         steps = [] if first_lr is None else [FirstStep(first_lr, erase)]

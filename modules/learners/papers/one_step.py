@@ -41,17 +41,17 @@ def negative_gradient(
 def one_step_weights(
     net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"], *, lr: float, weight_decay: float = 0.0
 ) -> Float[Tensor, "dim width"]:
-    """W + lr sqrt(N) (G - weight_decay W): the weights after one step of `OneStep`; net stays as it is."""
+    """W + lr sqrt(N) (G - weight_decay W): the weights after one step of `OneStep`, without changing net."""
     W = net.hidden.weight.detach().T
     return W + lr * math.sqrt(W.shape[1]) * (negative_gradient(net, x, y) - weight_decay * W)
 
 
 class OneStep(pl.LightningModule):
-    """Moves the neurons of every network by W <- W + lr sqrt(N) (G - weight_decay W); their heads stay as they are.
+    """Moves the neurons of every network by W <- W + lr sqrt(N) (G - weight_decay W); their heads do not change.
 
-    The networks see the same batch and do not depend on one another: several of them are draws of one ensemble. G is
-    `negative_gradient` on the full batch; run with `max_steps=1` for the step that theory speaks of, more go on from
-    there. `initial` holds the weights (d, N) of each network before the first step.
+    The networks see the same batch and are independent: several of them form an ensemble. G is `negative_gradient` on
+    the full batch. `max_steps=1` takes the one step of the theory; more steps continue from there. `initial` holds the
+    weights (d, N) of each network before the first step.
 
     Raises ValueError without networks or for a negative rate or weight decay, and `Diverged` when weights are not
     finite.
@@ -60,7 +60,7 @@ class OneStep(pl.LightningModule):
     def __init__(self, networks: Sequence[TwoLayer], *, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__()
         if not networks:
-            raise ValueError("at least one network is needed")
+            raise ValueError("nets must hold at least one network")
         if not lr >= 0 or not weight_decay >= 0:
             raise ValueError(f"lr and weight_decay must not be negative, got {lr} and {weight_decay}")
         self.automatic_optimization = False
@@ -74,7 +74,7 @@ class OneStep(pl.LightningModule):
         return torch.stack([net(x) for net in self._networks])
 
     def weights(self) -> list[tuple[TwoLayer, Float[Tensor, "dim _width"], Float[Tensor, "dim _width"]]]:
-        """Each network with its initial and its present W, on the device of the module."""
+        """Each network with its initial and its current W, on the device of the module."""
         return [
             (net, start.to(net.hidden.weight), net.hidden.weight.detach().T)
             for net, start in zip(self._networks, self.initial, strict=True)

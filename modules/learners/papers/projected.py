@@ -1,4 +1,4 @@
-"""Projected gradient descent: weights that are put back into a set after every step, and exact projections."""
+"""Projected gradient descent: weights return to a set after every step, by exact projections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Projection = Callable[[Float[Tensor, "rows columns"]], Float[Tensor, "rows colum
 
 
 def projected_optimizer(factory: Factory, projection: Projection) -> Factory:
-    """An optimiser whose every step ends with projection(W) of each weight matrix W; other parameters stay."""
+    """An optimiser whose every step ends with projection(W) of each weight matrix W; other parameters do not change."""
 
     def made(net: nn.Module) -> torch.optim.Optimizer:
         optimizer = factory(net)

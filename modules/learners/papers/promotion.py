@@ -1,4 +1,4 @@
-"""When a learner moves up a curriculum: once its loss on the present level has been low for a while."""
+"""Moving a learner up a curriculum: to the next level once its loss on the current one has been low for a while."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytorch_lightning as pl
 
 
 class Promotion(pl.Callback):
-    """Raises `level` of a data module of `Levels` as the learner's loss falls, and ends the fit after the last one.
+    """Raises `level` of a `Curriculum` as the learner's loss falls, and ends the fit some steps after the last level.
 
-    The running mean m <- memory m + (1 - memory) loss takes in the batches of the level that has been reached; below
-    `below` the next level begins, and m anew. The fit ends `then` optimiser steps after the last level was reached, or
-    with the trainer's steps; over these steps the learning rate falls linearly to 0. `reached` are the steps at which
-    each level after the first began.
+    The running mean m <- memory m + (1 - memory) loss covers batches of the current level; below `below` the next level
+    begins, with a new m. The fit ends `then` optimiser steps after the last level was reached, or with the trainer's
+    steps; over these steps the learning rate falls linearly to 0. `reached` are the steps at which each level after the
+    first began.
 
-    The learner has a `loss_history`, as `Supervised`. Raises ValueError for a memory outside [0, 1).
+    The learner must have a `loss_history`, as `Supervised` does. Raises ValueError for a memory outside [0, 1).
     """
 
     def __init__(self, *, below: float, then: int, memory: float = 0.9) -> None:

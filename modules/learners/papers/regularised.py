@@ -17,15 +17,15 @@ Shown = Literal["clean", "views", "both", "own"]
 
 
 class ContrastivelyRegularised(Supervised):
-    """Minimises cross-entropy + strength * the loss of `contrast` on two views of the same samples, as a fine-tuning.
+    """Fine-tunes by minimising cross-entropy + strength * the loss of `contrast` on two views of the same samples.
 
-    The network trained is `Tuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder. A
-    batch is (x, y), x (n, 3, ...): a sample itself and two views, as `data.Views(clean=True)` makes them, or (n, m,
-    ...), the last two being those that are contrasted. Labels are learned on what `shown` says, "own" being all before
-    these two; each shown picture has the same weight. With strength 0 it is plain fine-tuning.
+    The trained network is `FineTuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder.
+    A batch is (x, y) with x (n, 3, ...): a sample and two views of it, as `data.Views(clean=True)` provides, or (n, m,
+    ...), of which the last two are contrasted. `shown` says which are used to learn labels; "own" means all before
+    these two. Each of them has the same weight. Strength 0 is plain fine-tuning.
 
     Z. Shi et al., ICLR 2023, section 4 (chapter 7 of the dissertation of Z. Shi, 2024). Raises ValueError for a
-    negative strength, an unknown `shown`, or more than one worker where the strength is positive.
+    negative strength, an unknown `shown`, or more than one worker if the strength is positive.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ContrastivelyRegularised(Supervised):
     def on_fit_start(self) -> None:
         super().on_fit_start()
         if self.trainer.world_size > 1 and self.strength:
-            raise ValueError(f"a loss of a whole batch of views needs one worker, not {self.trainer.world_size}")
+            raise ValueError(f"a loss of a whole batch of views needs one worker, got {self.trainer.world_size}")
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         if self.strength:

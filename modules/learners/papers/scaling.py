@@ -1,4 +1,4 @@
-"""The power of the batch size that divides a penalty; apart, so that a config can name it without importing torch."""
+"""Powers of the batch size that divide a penalty, in a file without torch so that configs can name them."""
 
 from typing import Literal
 

@@ -14,27 +14,27 @@ from ..standard.optimizers import Factory
 
 
 def speed_limited(lr: float, speeds: Sequence[float], eps: float, weight_decay: float = 0.0) -> Factory:
-    """Speed Limited Optimization with one speed a layer, in the order of the layers; see `SpeedLimited`.
+    """Speed Limited Optimization with one speed for each layer, in the order of the layers; see `SpeedLimited`.
 
-    A layer is a module with parameters of its own; a bias moves with its weights. The factory raises ValueError where
-    the network has another number of layers than there are speeds.
+    A layer is a module with parameters of its own; a bias moves with its weights. The factory raises ValueError if the
+    network does not have as many layers as there are speeds.
     """
     return partial(_over_layers, tuple(speeds), lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 class SpeedLimited(torch.optim.Optimizer):
-    """Speed Limited Optimization: W_l <- W_l - lr C_l g_l / (eps + |g_l|_F), |g_l|_F over all of a layer's parameters.
+    """Speed Limited Optimization: W_l <- W_l - lr C_l g_l / (eps + |g_l|_F), |g_l|_F over all parameters of a layer.
 
-    One parameter group a layer, its speed C_l under the key "speed". A step moves a layer by less than lr C_l.
-    Weight decay is added to g_l first, so the limit holds with it too. Section 5 of Beaglehole, Mitliagkas, Agarwala
-    2024, arXiv:2402.05271, which prints "+ lr" where descent is meant.
-    Raises ValueError for a negative lr, speed or weight decay, or eps <= 0.
+    Each layer is a parameter group, with its speed C_l under the key "speed". A step moves a layer by less than lr C_l.
+    Weight decay is added to g_l first, so the limit includes it. Section 5 of Beaglehole, Mitliagkas, Agarwala 2024,
+    arXiv:2402.05271, which prints "+ lr" but means descent. Raises ValueError for a negative lr, speed or weight decay,
+    or eps <= 0.
     """
 
     def __init__(
         self, layers: Sequence[dict[str, Any]], *, lr: float, eps: float, speed: float = 1.0, weight_decay: float = 0.0
     ) -> None:
-        """`speed` holds for the groups that name none."""
+        """`speed` is the default of groups without one."""
         super().__init__(layers, {"lr": lr, "eps": eps, "speed": speed, "weight_decay": weight_decay})
         for group in self.param_groups:
             for key in ("lr", "speed", "weight_decay"):
@@ -62,12 +62,12 @@ class SpeedLimited(torch.optim.Optimizer):
 
 
 class AdaptiveSpeeds(pl.Callback):
-    """Speeds that favour the layer whose weights are least aligned with its tangent features (fig. 12).
+    """Gives the highest speed to the layer whose weights are least aligned with its tangent features (fig. 12).
 
     Before a step, the hidden layer with the smallest current UC-NFA rho(W^T W, W^T K W), K on the training batch, gets
-    speed `high`; every other layer, the readout included, gets 1 / high. Choices are renewed every `every` steps. The
-    fit's optimiser must be a `SpeedLimited` with one layer a group. `choices` lists (step, layer) as taken, and is
-    kept in checkpoints.
+    the speed `high`; all other layers, the readout included, get 1 / high. Choices are renewed every `every` steps. The
+    fit's optimiser must be a `SpeedLimited` with one layer in each group. `choices` lists (step, layer), and is kept in
+    checkpoints.
 
     Raises TypeError for another optimiser, ValueError for a network without hidden layers.
     """
@@ -93,7 +93,7 @@ class AdaptiveSpeeds(pl.Callback):
         layers = layer_names(module)
         hidden = list(layers)[:-1]
         if not hidden:
-            raise ValueError("AdaptiveSpeeds chooses among hidden layers, and this network has none")
+            raise ValueError("AdaptiveSpeeds chooses among hidden layers, but this network has none")
         assert self._inputs is not None
         found = tangent_covariance(module, self._inputs, layers=hidden)
         if trainer.world_size > 1:  # each worker sees a share of the batch, and K is a mean over samples
@@ -117,7 +117,9 @@ class AdaptiveSpeeds(pl.Callback):
 def _over_layers(speeds: Sequence[float], net: nn.Module, **options: Any) -> SpeedLimited:
     layers = _own_parameters(net)
     if len(layers) != len(speeds):
-        raise ValueError(f"{len(speeds)} speeds were given for {len(layers)} layers: {', '.join(layers)}")
+        raise ValueError(
+            f"need one speed for each layer, got {len(speeds)} for {len(layers)} layers: {', '.join(layers)}"
+        )
     groups = [
         {"params": params, "name": name, "speed": float(speed)}
         for (name, params), speed in zip(layers.items(), speeds, strict=True)
@@ -131,7 +133,7 @@ def _decayed(param: Tensor, weight_decay: float) -> Tensor:
 
 
 def _own_parameters(net: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The trainable parameters that each module holds itself, by module name, each parameter once."""
+    """Trainable parameters that each module holds directly, by module name, each parameter once."""
     seen: set[int] = set()
     layers: dict[str, list[nn.Parameter]] = {}
     for name, module in net.named_modules():

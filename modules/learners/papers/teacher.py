@@ -1,4 +1,4 @@
-"""A teacher whose labels on other inputs are balanced and sure: supervised training with a regulariser on inputs alone.
+"""A teacher with balanced, confident labels on other inputs: supervised training with a regulariser on inputs alone.
 
 Algorithm 3 of Shi, Wei, Liang 2022 (ICLR), equations (A.289) to (A.291). With p = softmax(f) on m unlabelled inputs and
 q its mean over them,
@@ -20,25 +20,25 @@ from ..standard.supervised import Supervised
 
 
 def label_imbalance(logits: Float[Tensor, "m classes"]) -> Float[Tensor, ""]:
-    """R_1 = sum_j q_j ln q_j, in [-ln C, 0]: least where all labels are as probable on average."""
+    """R_1 = sum_j q_j ln q_j, in [-ln C, 0]: smallest if all labels are equally probable on average."""
     log_q = torch.logsumexp(torch.log_softmax(logits, 1), 0) - np.log(len(logits))
     total: Tensor = (log_q.exp() * log_q).sum()
     return total
 
 
 def label_entropy(logits: Float[Tensor, "m classes"]) -> Float[Tensor, ""]:
-    """R_2 = -(1/m) sum_i sum_j p_ij ln p_ij, in [0, ln C]: least where every label is sure."""
+    """R_2 = -(1/m) sum_i sum_j p_ij ln p_ij, in [0, ln C]: smallest if every label is certain."""
     log_p = torch.log_softmax(logits, 1)
     total: Tensor = -(log_p.exp() * log_p).sum(1).mean()
     return total
 
 
 class BalancedTeacher(Supervised):
-    """Minimises loss + weight * (R_1 + sureness * R_2), the regulariser on a batch of `unlabelled` inputs.
+    """Minimises loss + weight * (R_1 + sureness * R_2), with the regulariser on a batch of `unlabelled` inputs.
 
-    That batch is as large as the labelled one and drawn from (seed, step) alone, with replacement. What is logged in
-    validation and testing is the loss alone. R_1 sees its batch as a whole, so it refuses to be shared by several
-    workers. Raises ValueError for a negative weight or sureness, no unlabelled inputs, or more than one worker.
+    This batch has the size of the labelled one and is drawn with replacement from (seed, step) alone. Validation and
+    testing log the loss alone. R_1 sees its batch as a whole, so several workers cannot share it. Raises ValueError for
+    a negative weight or sureness, no unlabelled inputs, or more than one worker.
     """
 
     unlabelled: Tensor
@@ -57,7 +57,7 @@ class BalancedTeacher(Supervised):
         if weight < 0 or sureness < 0:
             raise ValueError(f"weight and sureness must not be negative, got {weight} and {sureness}")
         if not len(unlabelled):
-            raise ValueError("there are no unlabelled inputs")
+            raise ValueError("unlabelled must hold at least one input")
         self.register_buffer("unlabelled", unlabelled, persistent=False)
         self.weight, self.sureness, self.seed = weight, sureness, seed
         self._without = self.loss
@@ -66,7 +66,7 @@ class BalancedTeacher(Supervised):
     def on_fit_start(self) -> None:
         super().on_fit_start()
         if self.trainer.world_size > 1 and self.weight:
-            raise ValueError(f"a regulariser on a whole batch needs one worker, not {self.trainer.world_size}")
+            raise ValueError(f"a regulariser on a whole batch needs one worker, got {self.trainer.world_size}")
 
     def _with(self, forward: Forward, batch: Batch) -> Float[Tensor, ""]:
         value = self._without(forward, batch)

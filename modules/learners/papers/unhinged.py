@@ -1,4 +1,4 @@
-"""The unhinged loss, and its gradient descent on a cubic-near-zero network followed through inner products alone."""
+"""The unhinged loss, and its gradient descent on a cubic-near-zero network, followed through inner products alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..standard.withheld import updates_withheld
 
 
 def unhinged_loss(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
-    """-(1/2n) sum_a y_a f(x_a): the logistic loss to first order around f = 0, less log 2; unbounded below.
+    """-(1/2n) sum_a y_a f(x_a): the logistic loss to first order around f = 0, minus log 2; unbounded below.
 
-    van Rooyen, Menon, Williamson 2015, as used in arXiv:2306.17105, section 7. f(x) and y, +-1, are (n, 1).
-    Raises ValueError for other shapes, which would broadcast silently.
+    van Rooyen, Menon, Williamson 2015, as used in arXiv:2306.17105, section 7. f(x) and y, +-1, are (n, 1). Raises
+    ValueError for other shapes, which would broadcast silently.
     """
     x, y = batch
     f = forward(x)
@@ -28,7 +28,7 @@ def unhinged_loss(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
 def stacked_cross_entropy(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
     """Sum over S networks of -(1/n) sum_a log softmax(f_s(x_a))[y_a]: f(x) (n, S, K), labels y (n,) shared by all.
 
-    A sum, so that each network's gradient is that of its own loss.
+    Because it is a sum, the gradient of each network is that of its own loss.
     """
     x, y = batch
     f = forward(x)
@@ -45,16 +45,15 @@ def cubic_descent(
     weight_decay: float = 0.0,
     steps: int,
 ) -> Iterator[tuple[int, Float[Tensor, "_k _m"]]]:
-    """The projections Z = P W (k, m) after 0, 1, ..., `steps` steps of gradient descent on the unhinged loss.
+    """Yield the projections Z = P W (k, m) after 0, 1, ..., `steps` steps of gradient descent on the unhinged loss.
 
     A step w_r <- w_r + (lr/2n) sum_i y_i sigma'(w_r . x_i) x_i of a cubic-near-zero network moves the projections on
     any k vectors P by
 
-        Z <- (1 - lr weight_decay) Z + (lr/2n) (P X^T) (y * sigma'(X W)),        sigma'(z) = min(z^2, 1),
+        Z <- (1 - lr weight_decay) Z + (lr/2n) (P X^T) (y * sigma'(X W)),        sigma'(z) = min(z^2, 1).
 
-    so that with the n inputs as the first rows of P, `gram` = P X^T (k, n) says all: O(k n m) a step whatever the
-    dimension. `targets` are the y. Each Z given out is a tensor of its own.
-    Raises ValueError for shapes that do not match.
+    With the n inputs as the first rows of P, `gram` = P X^T (k, n) is therefore sufficient: a step costs O(k n m) in
+    any dimension. `targets` are the y. Each Z is a new tensor. Raises ValueError for shapes that do not match.
     """
     if updates_withheld():
         lr = 0.0

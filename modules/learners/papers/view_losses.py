@@ -1,4 +1,4 @@
-"""Losses of contrastive pre-training on two views of each sample: rows z1[a] and z2[a] are those of sample a."""
+"""Losses of contrastive pre-training on two views of each sample: rows z1[a] and z2[a] belong to sample a."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 
 def unit(z: Float[Tensor, "*n width"]) -> Float[Tensor, "*n width"]:
-    """Rows of length 1; a row of zeros stays."""
+    """Scale rows to length 1; rows of zeros stay zero."""
     return nn.functional.normalize(z, dim=-1)
 
 
 def nt_xent(z1: Float[Tensor, "n width"], z2: Float[Tensor, "n width"], temperature: float = 0.5) -> Float[Tensor, ""]:
-    """-mean_i log(e^(u_i.u_j(i) / tau) / sum_(l != i) e^(u_i.u_l / tau)) over all 2n views, j(i) the other of i's own.
+    """-mean_i log(e^(u_i.u_j(i) / tau) / sum_(l != i) e^(u_i.u_l / tau)) over all 2n views, j(i) the partner of view i.
 
     u = z / |z|. T. Chen et al., SimCLR, arXiv:2002.05709, equation 1.
     """
@@ -27,7 +27,7 @@ def nt_xent(z1: Float[Tensor, "n width"], z2: Float[Tensor, "n width"], temperat
 def pair_loss_in_batch(
     z1: Float[Tensor, "n width"], z2: Float[Tensor, "n width"], temperature: float = 0.05
 ) -> Float[Tensor, ""]:
-    """-mean_a log(e^(u1_a.u2_a / tau) / sum_b e^(u1_a.u2_b / tau)), u = z / |z|: other samples' second views alone.
+    """-mean_a log(e^(u1_a.u2_a / tau) / sum_b e^(u1_a.u2_b / tau)), u = z / |z|: negatives are other second views.
 
     T. Gao et al., SimCSE, arXiv:2104.08821, equation 1.
     """
@@ -43,7 +43,7 @@ def queue_loss(
 ) -> Float[Tensor, ""]:
     """-mean_a log(e^(q_a.k_a / tau) / (e^(q_a.k_a / tau) + sum_m e^(q_a.queue_m / tau))), q and k of length 1.
 
-    Rows of the queue are taken as they are. K. He et al., MoCo, arXiv:1911.05722, equation 1.
+    Rows of the queue are not normalised. K. He et al., MoCo, arXiv:1911.05722, equation 1.
     """
     q, k = unit(query), unit(key)
     logits = torch.cat([(q * k).sum(1, keepdim=True), q @ queue.T], dim=1) / temperature
@@ -63,8 +63,8 @@ def neighbour_loss(
 ) -> Float[Tensor, ""]:
     """-mean_a log(e^(s_a.p_a / tau) / sum_b e^(s_a.p_b / tau)), s_a the row of the support nearest to z_a, fixed.
 
-    z and p have length 1 first; rows of the support are taken as they are. D. Dwibedi et al., NNCLR, arXiv:2104.14548,
-    equation 2.
+    z and p are first scaled to length 1; rows of the support are not normalised. D. Dwibedi et al., NNCLR,
+    arXiv:2104.14548, equation 2.
     """
     z, p = unit(z.detach()), unit(p)
     nearest = support[(z @ support.T).argmax(1)]

@@ -1,7 +1,7 @@
-"""Contrastive pre-training: losses of SimCLR and SimCSE, MoCo v2, SimSiam and NNCLR on batches of two views a sample.
+"""Contrastive pre-training on batches of two views: SimCLR, SimCSE, MoCo v2, SimSiam and NNCLR.
 
-A batch is (x, targets) with x (n, 2, ...), as `data.Views` makes it; targets are not looked at. Losses and queues are
-those of the whole batch, and so each refuses to be shared by several workers.
+A batch is (x, targets) with x (n, 2, ...), as `data.Views` provides it; targets are ignored. Losses and queues need the
+whole batch, so each learner refuses several workers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .view_losses import negative_cosine, neighbour_loss, nt_xent, pair_loss_in_
 
 
 class Queue(nn.Module):
-    """The last `size` rows pushed, first in, first out; at the start random unit vectors drawn from `seed`."""
+    """The last `size` rows pushed, first in, first out; initially random unit vectors drawn from `seed`."""
 
     rows: Tensor
     place: Tensor
@@ -48,9 +48,9 @@ class Queue(nn.Module):
 
 
 class ViewPretraining(Supervised):
-    """Minimises a loss of two views. Subclasses give `compare`, and what comes before and after an optimiser step.
+    """Minimises a loss of two views. Subclasses define `compare`, and what happens before and after an optimiser step.
 
-    Raises ValueError where fitted on more than one worker.
+    Raises ValueError when fitted on more than one worker.
     """
 
     def __init__(self, net: Siamese, **options: Any) -> None:
@@ -62,15 +62,15 @@ class ViewPretraining(Supervised):
         raise NotImplementedError
 
     def before_step(self) -> None:
-        """What is to be done before the loss of a batch is taken."""
+        """Hook before the loss of a batch is computed."""
 
     def after_step(self) -> None:
-        """What is to be done once the optimiser has stepped."""
+        """Hook after the optimiser has stepped."""
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
         if self.trainer.world_size > 1:
-            raise ValueError(f"a loss of a whole batch of views needs one worker, not {self.trainer.world_size}")
+            raise ValueError(f"a loss of a whole batch of views needs one worker, got {self.trainer.world_size}")
 
     def training_step(self, batch: Batch, batch_index: int) -> None:
         self.before_step()
@@ -96,7 +96,7 @@ class NTXent(ViewPretraining):
 
 
 class SimCSE(ViewPretraining):
-    """`pair_loss_in_batch`, for an encoder of texts whose dropout is what tells two views of one text apart."""
+    """`pair_loss_in_batch`, for an encoder of texts whose dropout creates the two views of a text."""
 
     def __init__(self, net: Siamese, *, temperature: float = 0.05, **options: Any) -> None:
         super().__init__(net, **options)
@@ -111,10 +111,10 @@ class SimCSE(ViewPretraining):
 class MoCo(ViewPretraining):
     """MoCo v2: keys come from a slow copy of the network, negatives from a queue of earlier keys.
 
-    Before each step the copy's weights become momentum * own + (1 - momentum) * the network's. Where `groups` > 1,
+    Before each step the weights of the copy become momentum * own + (1 - momentum) * the network's. With `groups` > 1,
     batch statistics are taken within so many parts of a batch, and the copy gets the batch in random order, so that
-    statistics do not tell which key belongs to a query: the shuffled normalisation of the paper on one worker.
-    K. He et al., arXiv:1911.05722; X. Chen et al., arXiv:2003.04297. Raises ValueError for a momentum outside [0, 1].
+    statistics do not reveal which key belongs to a query: the shuffled normalisation of the paper on one worker. K. He
+    et al., arXiv:1911.05722; X. Chen et al., arXiv:2003.04297. Raises ValueError for a momentum outside [0, 1].
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class MoCo(ViewPretraining):
 
 
 class SimSiam(ViewPretraining):
-    """(D(p1, z2) + D(p2, z1)) / 2 with D = `negative_cosine`: no negatives; the gradient goes through p alone."""
+    """(D(p1, z2) + D(p2, z1)) / 2 with D = `negative_cosine`: no negatives; gradients flow through p alone."""
 
     def compare(self, first: Shaped[Tensor, "n ..."], second: Shaped[Tensor, "n ..."]) -> Float[Tensor, ""]:
         (net,) = self.siamese
@@ -184,7 +184,7 @@ class SimSiam(ViewPretraining):
 
 
 class NNCLR(ViewPretraining):
-    """`neighbour_loss` both ways: a view's positive is the nearest earlier projection, from a queue of `size`."""
+    """`neighbour_loss` both ways: a view's positive is the nearest earlier projection in a queue of `size`."""
 
     def __init__(
         self, net: Siamese, *, width: int, size: int = 4096, temperature: float = 0.1, seed: int, **options: Any

@@ -1,4 +1,4 @@
-"""Losses: pure functions of (forward, batch), so that a network may be a module, a functional call or a vmapped one."""
+"""Losses as pure functions of (forward, batch); `forward` may be a module, a functional call or a vmapped one."""
 
 import difflib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Loss = Callable[[Forward, Batch], Tensor]
 
 
 class Diverged(Exception):
-    """The training loss stopped being finite; `step` optimiser steps had been taken when it was computed."""
+    """The training loss stopped being finite. `step` is the number of optimiser steps taken before it was computed."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"the training loss is not finite after {step} steps")
@@ -27,8 +27,8 @@ class Diverged(Exception):
 def mse(forward: Forward, batch: Batch, *, factor: float = 1.0) -> Float[Tensor, ""]:
     """factor * (1/n) sum_a sum_c (f_c(x_a) - y_ac)^2: mean over samples, sum over outputs; no 1/2 unless factor=0.5.
 
-    `forward` maps (n, ...) to (n, c); y is (n, c), or (n,) where c = 1. >= 0.
-    Raises ValueError for other shapes, which would broadcast silently.
+    `forward` maps (n, ...) to (n, c); y is (n, c), or (n,) if c = 1. >= 0. Raises ValueError for other shapes, which
+    would broadcast silently.
     """
     x, y = batch
     f = forward(x)
@@ -50,19 +50,19 @@ def hinge(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
 
 
 def balanced_hinge(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
-    """The mean of the hinge losses of either class: `hinge` with weights 1 / (2 P(y)), P the shares in the batch.
+    """Mean of the hinge losses of both classes: `hinge` with weights 1 / (2 P(y)), P the shares in the batch.
 
     Raises ValueError for a batch without one of the classes.
     """
     margins, y = _margins(forward, batch), batch[1]
     shares = torch.stack([(y == label).to(margins).mean() for label in (-1, 1)])
     if not shares.all():
-        raise ValueError("a batch without one of the classes has no balanced loss")
+        raise ValueError("balanced_hinge() needs samples of both classes in every batch")
     return ((1 - margins).clamp(min=0.0) / (2 * torch.where(y > 0, shares[1], shares[0]))).mean()
 
 
 def logistic(forward: Forward, batch: Batch) -> Float[Tensor, ""]:
-    """(1/n) sum_a log(1 + exp(-y_a f(x_a))) for labels y = +-1 of the shape of f(x); its slope at f = 0 is -1/2."""
+    """(1/n) sum_a log(1 + exp(-y_a f(x_a))) for labels y = +-1 with the shape of f(x); its slope at f = 0 is -1/2."""
     return torch.nn.functional.softplus(-_margins(forward, batch)).mean()
 
 
@@ -87,12 +87,12 @@ def loss(name: str) -> Loss:
     """The loss called `name`: mse, half_mse (with the factor 1/2), cross_entropy, hinge, logistic; else ValueError."""
     if name not in LOSSES:
         nearest = difflib.get_close_matches(name, LOSSES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"no loss is called {name!r}; did you mean {nearest!r}? known: {', '.join(sorted(LOSSES))}")
+        raise ValueError(f"unknown loss {name!r}; did you mean {nearest!r}? Known: {', '.join(sorted(LOSSES))}")
     return LOSSES[name]
 
 
 def accuracy(outputs: Real[Tensor, "n ..."], targets: Real[Tensor, "n ..."]) -> Float64[Tensor, ""] | None:
-    """Share of samples classified correctly, in [0, 1]; None where the targets are not class labels.
+    """Share of samples classified correctly, in [0, 1]; None if the targets are not class labels.
 
     Class labels are integers (n,) or one-hot rows (n, c > 1), compared with the largest output; or signs -1, +1 (n,) or
     (n, 1), compared with the sign of the single output.
@@ -107,9 +107,9 @@ def accuracy(outputs: Real[Tensor, "n ..."], targets: Real[Tensor, "n ..."]) -> 
 
 
 def balanced_accuracy(outputs: Real[Tensor, "n ..."], signs: Real[Tensor, "n ..."]) -> Float64[Tensor, ""]:
-    """The mean over the two classes y = +-1 of the share whose outputs have the sign of y: 1/2 for every constant.
+    """Mean over the classes y = +-1 of the share whose outputs have the sign of y: 1/2 for every constant output.
 
-    An output of 0 counts as -1, so that constants have none but this value; nan where a class is absent.
+    An output of 0 counts as -1; nan if a class is absent.
     """
     right = (outputs.flatten() > 0) == (signs.flatten() > 0)
     positive = signs.flatten() > 0

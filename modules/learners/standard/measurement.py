@@ -1,4 +1,4 @@
-"""A network that is measured and not trained."""
+"""A network that is measured but not trained."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Measurement(pl.LightningModule):
-    """Takes `measure(net, *batch) -> {name: number}` of an untrained network through `Trainer.test`.
+    """Runs `measure(net, *batch) -> {name: number}` on an untrained network through `Trainer.test`.
 
-    It puts measurements at initialisation on the path of everything else: devices, precision and callbacks work as in a
-    fit. With several batches Lightning averages the values, weighted by batch size.
+    So measurements at initialisation use the same devices, precision and callbacks as a fit. With several batches
+    Lightning averages the values, weighted by batch size.
     """
 
     def __init__(self, net: nn.Module, measure: Callable[..., Mapping[str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""Optimisers, each as a factory `net -> Optimizer` that waits for its network."""
+"""Optimisers as factories `net -> Optimizer`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,16 +28,16 @@ def adam(lr: float, weight_decay: float = 0.0) -> Factory:
 def adam_by_layer(lr: float, shares: Mapping[str, float], weight_decay: float = 0.0) -> Factory:
     """Adam with the rate lr * shares[name] for the parameters of each child module `name` of the network.
 
-    A share of 0 leaves a layer out. The factory raises ValueError unless the shares name just those children of the
-    network that have something to train.
+    A share of 0 leaves a layer out. The factory raises ValueError unless the shares name exactly the children of the
+    network that have trainable parameters.
     """
     return partial(_by_layer, lr=lr, shares=dict(shares), weight_decay=weight_decay)
 
 
 def with_bounded_parameter(optimizer: Factory, name: str, bound: float) -> Factory:
-    """That optimiser, with the parameter `name` of the network cut to [-bound, bound] after each of its steps.
+    """The optimiser, with the parameter `name` of the network clipped to [-bound, bound] after each of its steps.
 
-    Raises ValueError unless bound > 0; the factory raises AttributeError where the network has no such parameter.
+    Raises ValueError unless bound > 0; the factory raises AttributeError if the network has no such parameter.
     """
     if not bound > 0:
         raise ValueError(f"bound must be positive, got {bound}")

@@ -1,4 +1,4 @@
-"""Minimising a loss that is known as a whole, as one over infinitely many prompts, to many digits."""
+"""Minimise to high accuracy a loss that is known exactly, such as one over infinitely many prompts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .withheld import updates_withheld
 
 
 def minimise_lbfgs(loss: Callable[[], Tensor], parameters: Iterable[nn.Parameter], steps: int) -> float:
-    """Take up to `steps` steps of L-BFGS with a strong Wolfe line search on `loss()`; returns the loss that is left.
+    """Take up to `steps` steps of L-BFGS with a strong Wolfe line search on `loss()`; return the remaining loss.
 
-    Parameters are changed in place; they stay as they are where updates are withheld. For smooth losses of few
-    parameters in float64. Raises ValueError for steps < 1.
+    Changes the parameters in place, unless updates are withheld. For smooth losses of few parameters in float64. Raises
+    ValueError for steps < 1.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")

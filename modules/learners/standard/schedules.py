@@ -1,4 +1,4 @@
-"""Schedules of learning rates: functions of a count, of epochs or of steps, which a rate is multiplied with."""
+"""Schedules of learning rates: functions of a number of epochs or steps, which multiply a rate."""
 
 import math
 from bisect import bisect_right
@@ -16,7 +16,7 @@ Schedule = Callable[[int], float]  # epochs or steps that are over -> what the l
 
 
 def milestone_schedule(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
-    """The step schedule: epoch -> factor^m with m the number of milestones that are <= epoch (epochs count from 0).
+    """The step schedule: epoch -> factor^m with m the number of milestones <= epoch (epochs count from 0).
 
     As `Supervised(schedule=...)` it multiplies the learning rate by `factor` at the start of each of these epochs.
     Raises ValueError for milestones that do not increase or a factor that is not positive.
@@ -30,9 +30,9 @@ def milestone_schedule(epochs: Sequence[int], factor: float = 0.1) -> Schedule:
 
 
 def linear_decay_at_end(epochs: int, share: float = 0.3) -> Schedule:
-    """The schedule that is 1, and falls in equal parts towards 0 over the last `share` of `epochs`, where it stays > 0.
+    """A schedule that is 1, then falls in equal steps towards 0 over the last `share` of `epochs`, and stays above 0.
 
-    After `epochs` it keeps its last value. Raises ValueError for epochs < 1 or a share outside of [0, 1].
+    After `epochs` it keeps its last value. Raises ValueError for epochs < 1 or a share outside [0, 1].
     """
     if epochs < 1 or not 0 <= share <= 1:
         raise ValueError(f"epochs must be at least 1 and share in [0, 1], got {epochs} and {share}")
@@ -42,17 +42,17 @@ def linear_decay_at_end(epochs: int, share: float = 0.3) -> Schedule:
 def cosine_schedule(epochs: int) -> Schedule:
     """The cosine schedule without restarts: t -> (1 + cos(pi t / epochs)) / 2, 0 from `epochs` (or so many steps) on.
 
-    Raises ValueError for fewer than one.
+    Raises ValueError for epochs < 1.
     """
     if epochs < 1:
-        raise ValueError(f"a schedule needs at least one epoch, got {epochs}")
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
     return partial(_cosine, epochs)
 
 
 def scheduled_by_step(optimizer: Factory, schedule: Schedule) -> Factory:
-    """That optimiser, its rates lr * schedule(t) at step t = 0, 1, ...; the count is kept in checkpoints.
+    """The optimiser with rates lr * schedule(t) at step t = 0, 1, ...; the count is kept in checkpoints.
 
-    `Supervised(schedule=...)` takes one by epochs.
+    For schedules by epoch use `Supervised(schedule=...)`.
     """
     return partial(_by_step, optimizer, schedule)
 

@@ -1,4 +1,4 @@
-"""Supervised training of any network, cut so that thousands of small steps cost little more than a bare loop."""
+"""Supervised training of any network, at little more than the cost of a bare loop even for thousands of small steps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +16,16 @@ from .withheld import updates_withheld
 class Supervised(pl.LightningModule):
     """Minimises the loss of `net` on the batches of a data module.
 
-    Every training step takes `steps_per_batch` optimiser steps on its batch (fewer where the trainer's `max_steps`
-    would be passed): with a full batch that is plain gradient descent, in fewer trips through the trainer. The
-    trainer's `global_step` counts optimiser steps. On W workers the gradients of their shares of the batch are
-    averaged, so the fit equals one worker's on the whole batch.
+    Every training step takes `steps_per_batch` optimiser steps on its batch (fewer if the trainer's `max_steps` ends
+    the fit): on a full batch that is plain gradient descent with fewer calls of the trainer. The trainer's
+    `global_step` counts optimiser steps. W workers average the gradients of their shares of the batch, so the fit
+    equals that of one worker on the whole batch.
 
     `loss` is a name of `learners.loss` or a function of (forward, batch); `optimizer` maps the network to its
-    optimiser, e.g. `learners.gd(0.05)`. `schedule` maps the epoch (passes over the data so far, from 0) to what the
-    optimiser's learning rates are multiplied with during it, e.g. `learners.milestone_schedule([100, 200])`: it depends
-    on the epoch alone, so a fit resumed from a checkpoint has the rate it would have had. Validation and testing log
-    `loss/val`, `loss/test` and, for class labels, `accuracy/...`.
+    optimiser, e.g. `learners.gd(0.05)`. `schedule` maps the epoch (passes over the data so far, from 0) to a multiplier
+    of the optimiser's learning rates, e.g. `learners.milestone_schedule([100, 200])`; it depends on the epoch alone, so
+    a fit resumed from a checkpoint continues with the same rates. Validation and testing log `loss/val`, `loss/test`
+    and, for class labels, `accuracy/...`.
 
     Raises `Diverged` when the loss is not finite, ValueError for an unknown loss, steps_per_batch < 1, or a precision
     that scales the loss (16-mixed).
@@ -65,7 +65,7 @@ class Supervised(pl.LightningModule):
 
     @property
     def catapult_ratio(self) -> float:
-        """Largest per-step training loss over the first, >= 1: well above 1 after an unstable phase; nan before any."""
+        """Largest training loss over the first, >= 1: well above 1 after an unstable phase; nan before any step."""
         history = self.loss_history
         return (history.max() / history[0]).item() if len(history) else float("nan")
 
@@ -134,7 +134,7 @@ def _loss(given: str | Loss) -> Loss:
 
 
 def _average(tensors: list[Tensor], world_size: int) -> Tensor:
-    """Average the tensors over all workers in place, in one all-reduce; returns the first."""
+    """Average the tensors over all workers in place, in one all-reduce; return the first."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     torch.distributed.all_reduce(flat)
     parts = flat.div_(world_size).split([tensor.numel() for tensor in tensors])

@@ -17,12 +17,12 @@ from .optimizers import Factory
 def adamw(
     lr: float, *, betas: tuple[float, float] = (0.9, 0.999), weight_decay: float = 0.0, warmup: int = 0
 ) -> Factory:
-    """AdamW, W <- W - lr (m / (sqrt(v) + 1e-8) + weight_decay W), its rate lr min(1, t / warmup) at step t = 1, 2, ...
+    """AdamW, W <- W - lr (m / (sqrt(v) + 1e-8) + weight_decay W), rate lr min(1, t / warmup) at step t = 1, 2, ...
 
     Raises ValueError for a negative warm-up.
     """
     if warmup < 0:
-        raise ValueError(f"warmup counts steps and must not be negative, got {warmup}")
+        raise ValueError(f"warmup is a number of steps and must not be negative, got {warmup}")
     return partial(_over_parameters, lr=lr, betas=betas, weight_decay=weight_decay, warmup=warmup)
 
 
@@ -45,12 +45,12 @@ class WarmedAdamW(torch.optim.AdamW):
 
 
 def penalised_loss(loss: str | Loss, penalty: Callable[[], Tensor], strength: float) -> Loss:
-    """The loss plus strength times a penalty on weights, `penalty()`, whatever outputs it is given.
+    """The loss plus strength times a penalty on weights, `penalty()`, for any outputs.
 
-    A strength of 0 leaves the penalty uncomputed. Raises ValueError for a negative strength or an unknown loss.
+    With strength 0 the penalty is not computed. Raises ValueError for a negative strength or an unknown loss.
     """
     if strength < 0:
-        raise ValueError(f"the strength of a penalty must not be negative, got {strength}")
+        raise ValueError(f"strength must not be negative, got {strength}")
     return partial(_penalised, loss_called(loss) if isinstance(loss, str) else loss, penalty, strength)
 
 

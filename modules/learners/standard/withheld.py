@@ -1,4 +1,4 @@
-"""Training without its updates: a control in which nothing is learned, on the whole schedule."""
+"""Training with updates withheld: a control that runs the whole schedule but learns nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ _withheld: ContextVar[bool] = ContextVar("updates withheld", default=False)
 
 @contextmanager
 def withheld_updates() -> Iterator[None]:
-    """Learners that train in here take every step, measure and log, and leave their weights as they are.
+    """In this block learners take every step, measure and log, but do not change their weights.
 
-    A layer-by-layer learner makes its layers without what it learned of the data: Deep RFM without its AGOP.
+    A layer-by-layer learner builds its layers without what it learned from the data: Deep RFM without its AGOP.
     """
     token = _withheld.set(True)
     try:
@@ -21,5 +21,5 @@ def withheld_updates() -> Iterator[None]:
 
 
 def updates_withheld() -> bool:
-    """Whether updates are withheld here."""
+    """Whether updates are withheld at present."""
     return _withheld.get()

@@ -1,5 +1,7 @@
-"""Networks under torch.compile: compiled code calls no hooks of its layers, so measuring runs what was compiled as it
-was written."""
+"""Measuring networks under torch.compile.
+
+Compiled code does not call the hooks of its layers, so while we measure, compiled modules run as they were written.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ T = TypeVar("T")
 
 
 def as_written(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, inside which nothing is compiled and compiled modules and functions run as if they were not."""
+    """Return `function` with compilation switched off while it runs: compiled modules inside it run eagerly."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

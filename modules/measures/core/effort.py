@@ -1,4 +1,4 @@
-"""How far a long measurement has come, for whoever wants to show it."""
+"""Progress of a long measurement, for a caller that wants to show it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,10 @@ _listener: ContextVar[Report | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(report: Report) -> Iterator[None]:
-    """Inside, measures call `report(done, total)` as they go, first with done = 0; the unit of work is theirs."""
+    """Call `report(done, total)` as the measures inside this block proceed, first with done = 0.
+
+    The measure chooses the unit of work.
+    """
     token = _listener.set(report)
     try:
         yield
@@ -21,7 +24,7 @@ def listening(report: Report) -> Iterator[None]:
 
 @contextmanager
 def part(index: int, parts: int) -> Iterator[None]:
-    """Inside, measures tell of part `index` of `parts` equal ones of a longer measurement."""
+    """Report the progress inside this block as part `index` of `parts` equal parts of a longer measurement."""
     whole = _listener.get()
     if whole is None or parts <= 1:
         yield
@@ -31,7 +34,7 @@ def part(index: int, parts: int) -> Iterator[None]:
 
 
 def progress(done: int, total: int) -> None:
-    """Tell the listener, if there is one, that `done` of `total` units of work are done."""
+    """Report that `done` of `total` units of work are done, if anybody listens."""
     report = _listener.get()
     if report is not None:
         report(done, total)

@@ -1,4 +1,4 @@
-"""Class indices from the ways in which labels are written."""
+"""Class indices from labels in any of the usual formats."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Labels = Real[Tensor, " _n"] | Real[Tensor, "_n _columns"]  # what `class_indice
 
 
 def class_indices(labels: Shaped[Tensor, "..."]) -> Int64[Tensor, " n"]:
-    """Class indices of samples whose labels are given in one of these ways:
+    """Class indices (n,) of samples from their labels, which may be:
 
     - whole numbers of at least 0, (n,), integers or floats;
-    - rows (n, K), K > 1, with one value at the class and one smaller value elsewhere, the same two in all rows and
-      compared exactly: one-hot, +-1, centred or smoothed one-hot, at any scale;
+    - rows (n, K), K > 1, with one value at the class and one smaller value elsewhere, the same two values in all rows
+      and compared exactly: one-hot, +-1, centred or smoothed one-hot, at any scale;
     - a column (n, 1) of -1 and 1, or of 0 and 1, where 1 is class 1.
 
     Raises ValueError for anything else, such as continuous targets, soft labels, and rows with several classes or none.
@@ -40,7 +40,7 @@ def class_indices(labels: Shaped[Tensor, "..."]) -> Int64[Tensor, " n"]:
 
 
 def _marked(rows: Tensor) -> Tensor:
-    """The column of the larger of the two values that all rows hold."""
+    """Return the column that holds the larger of the two values in each row."""
     if not len(rows):
         return rows.new_empty(0, dtype=torch.long)
     larger, smaller = rows == rows.max(), rows == rows.min()

@@ -1,4 +1,4 @@
-"""Which layers of a network are measured, by what names, and which weights that leaves out."""
+"""Names of the layers that are measured, and the weights that these layers leave out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 def layer_names(module: nn.Module) -> dict[str, Layer]:
-    """The linear and ungrouped convolutional layers of `module`, in order, by the names used all over this package.
+    """Return the linear and ungrouped convolutional layers of `module` by name, in order.
 
-    A name is the qualified module name less the dotted prefix that all of them share: an MLP's layers are "0", "1",
-    "2", however deep a LightningModule wraps it; a lone layer is "0". Names are the same under torch.compile. Grouped
-    convolutions are left out, since their weights do not act on one common patch space and W^T K W has no meaning for
-    them.
+    A name is the qualified module name without the dotted prefix that all of them share: the layers of an MLP are "0",
+    "1", "2", however deep a LightningModule wraps it, and a lone layer is "0". torch.compile does not change the names.
+    Grouped convolutions are left out: their weights do not act on one common patch space, so W^T K W has no meaning.
     """
     found = {
         tuple(_written(name).split(".")): layer
@@ -35,16 +34,17 @@ def layer_names(module: nn.Module) -> dict[str, Layer]:
 def unmeasured_weights(
     module: nn.Module, measured: Iterable[str] | None = None, kinds: tuple[type[nn.Module], ...] = LAYERS
 ) -> dict[str, str]:
-    """The weights that measuring the layers `measured`, names of `layer_names`, leaves out: {parameter: why}.
+    """Return the weights that lie outside the layers `measured`, with the reason: {parameter: why}.
 
-    By default `measured` is every layer of these kinds. Without a forward pass a layer that is never called cannot be
-    told from the others: for these, pass what was measured.
+    `measured` are names of `layer_names`; by default all layers of these kinds. Pass the layers that were measured, as
+    in `unmeasured_weights(net, tangent_covariance(net, x))`, to include those that the forward pass never calls.
 
-    Weights are parameters of two or more dimensions, named as by `module.named_parameters()`, that belong to none of
-    these layers: those of recurrent layers, attention, grouped and transposed convolutions and embeddings, matrices of
-    a module's own, and layers of the given kinds that the forward pass does not call. A weight that a measured layer
-    shares with others is not left out. So `left_out(net, tangent_covariance(net, x))`. Raises KeyError for an unknown
-    layer.
+    Weights are parameters of two or more dimensions, named as by `module.named_parameters()`. The result holds those of
+    recurrent layers, attention, embeddings, grouped and transposed convolutions, matrices that a module owns directly,
+    and layers that the forward pass does not call. A weight that a measured layer shares with others counts as
+    measured.
+
+    Raises KeyError for an unknown layer.
     """
     known = layer_names(module)
     if measured is None:
@@ -75,5 +75,5 @@ def _groups(layer: nn.Module) -> int:
 
 
 def _written(name: str) -> str:
-    """A qualified name without the wrappers of torch.compile."""
+    """Remove the prefixes of torch.compile from a qualified name."""
     return ".".join(part for part in name.split(".") if part != "_orig_mod")

@@ -1,4 +1,7 @@
-"""The passes behind measures of gradients: forward with every call of a layer noted, backward in blocks of outputs."""
+"""Forward and backward passes behind the measures of gradients.
+
+The forward pass records every call of a layer; the backward pass runs in blocks of outputs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Site(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A random sample of each sample's outputs: `n_outputs` of them, in the same order for the same seed."""
+    """A random sample of `n_outputs` outputs for each sample; the same seed gives the same outputs."""
 
     n_outputs: int
     seed: int
@@ -42,7 +45,7 @@ class Plan(NamedTuple):
 
     @property
     def passes(self) -> int:
-        """Outputs of a sample that are differentiated."""
+        """Number of outputs that are differentiated for each sample."""
         return self.outputs if self.drawn is None else min(self.drawn.n_outputs, self.outputs)
 
     @property
@@ -50,7 +53,7 @@ class Plan(NamedTuple):
         return 1 if self.drawn is None else min(GROUPS, self.passes)
 
     def group_of(self) -> Tensor:
-        """The group of each sampled output, in ascending order: groups are as equal in size as can be."""
+        """The group of each sampled output, in ascending order; the sizes of the groups differ by at most 1."""
         return torch.arange(self.passes) * self.groups // self.passes
 
     def group_sizes(self) -> list[int]:
@@ -59,7 +62,7 @@ class Plan(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One backward pass: the calls of each layer with their tangent features, and which outputs are of which group."""
+    """One backward pass: the calls of each layer with their tangent features, and the group of each output."""
 
     calls: dict[str, list[Site]]
     groups: list[tuple[int, slice]]
@@ -86,7 +89,7 @@ def refuse_coupled_samples(module: nn.Module) -> None:
 
 
 def refuse_unknown(module: nn.Module, names: Sequence[str]) -> None:
-    """Raise ValueError for a name that is none of `layer_names`."""
+    """Raise ValueError for a name that `layer_names` does not list."""
     known = layer_names(module)
     for name in names:
         if name not in known:
@@ -100,7 +103,7 @@ def refuse_unknown(module: nn.Module, names: Sequence[str]) -> None:
 def planned(
     module: nn.Module, samples: Samples, names: Sequence[str] | None, chunk: int | None, drawn: Drawn | None = None
 ) -> Plan:
-    """Look at one or two samples: which layers are called, how many outputs there are, how large a pass may be."""
+    """Run one or two samples to find the layers called, the number of outputs, and how large a pass may be."""
     refuse_unknown(module, names or ())
     known = layer_names(module)
     few = samples[:2]
@@ -119,20 +122,20 @@ def planned(
 
 
 def called_weights(module: nn.Module, samples: Samples, names: Sequence[str] | None) -> dict[str, Tensor]:
-    """Weights (k_out, k_in) of the layers, by default of those that the forward pass calls."""
+    """Return the weights (k_out, k_in) of the layers, by default of all layers that the forward pass calls."""
     with torch.no_grad():
         plan = planned(module, samples, names, None)
     return {name: layer.weight.detach().flatten(1) for name, layer in plan.layers.items()}
 
 
 def budget(device: torch.device) -> int:
-    """Numbers that the tangent features of one backward pass may hold: near a CPU's caches, many tiles for a GPU."""
+    """Most numbers that tangent features of one backward pass may hold: a CPU's cache, or many tiles of a GPU."""
     return 2**22 if device.type == "cpu" else 2**26
 
 
 @contextmanager
 def recording(layers: dict[str, Layer]) -> Iterator[dict[str, list[Site]]]:
-    """Note every call of the layers; `tangent` holds the pre-activation itself until the backward pass."""
+    """Record every call of the layers; until the backward pass `tangent` holds the pre-activation."""
     calls: dict[str, list[Site]] = {name: [] for name in layers}
 
     handles = [
@@ -156,7 +159,7 @@ def _record(calls: list[Site], _: nn.Module, args: tuple[Any, ...], kwargs: dict
 def forward(
     module: nn.Module, layers: dict[str, Layer], samples: Samples
 ) -> tuple[Tensor, Tensor | None, dict[str, list[Site]]]:
-    """Outputs (n, count), which of them count (n, count) or None for all, and the calls of the layers."""
+    """Return the outputs (n, count), which of them count (n, count) or None for all, and the calls of the layers."""
     with recording(layers) as calls:
         outputs = samples.outputs(module)
     counted = samples.counted(outputs) if isinstance(outputs, Tensor) else None
@@ -165,16 +168,16 @@ def forward(
 
 def flat(outputs: Any, n: int) -> Tensor:
     if not isinstance(outputs, Tensor):
-        raise TypeError(f"the output must be a tensor with a row a sample, got {type(outputs).__name__}")
+        raise TypeError(f"the output must be a tensor with one row for each sample, got {type(outputs).__name__}")
     if n > 1 and outputs.shape[:1] != (n,):
         raise ValueError(
-            f"the output must have a row a sample: {n} samples went in, shape {tuple(outputs.shape)} came out"
+            f"the output must have one row for each sample: {n} samples went in, shape {tuple(outputs.shape)} came out"
         )
     return outputs.reshape(n, -1)
 
 
 def blocks(module: nn.Module, samples: Samples, plan: Plan) -> Iterator[Block]:
-    """Walk over blocks of (outputs x samples), with the calls of each layer and their tangent features."""
+    """Yield blocks of (outputs x samples) with the calls of each layer and their tangent features."""
     draw = random.Random(plan.drawn.seed) if plan.drawn is not None else None
     for some in samples.split(plan.chunk):
         with _batched_attention(some, plan):
@@ -200,9 +203,9 @@ class Seeds(NamedTuple):
 
 
 def backward(outputs: Tensor, wanted: Sequence[Tensor], seeds: Iterator[Seeds]) -> Iterator[tuple[Seeds, list[Tensor]]]:
-    """Gradients of seeds * outputs in `wanted`, each (block, *wanted.shape): one batched backward pass a block."""
+    """Yield gradients of seeds * outputs in `wanted`, each (block, *wanted.shape), one batched pass for a block."""
     if not outputs.requires_grad:
-        raise ValueError("the output does not depend, differentiably, on what its gradient is asked for")
+        raise ValueError("the output does not depend differentiably on the tensor whose gradient is needed")
     zero = outputs.new_zeros(())
     for seed in seeds:
         gradients = torch.autograd.grad(
@@ -222,9 +225,9 @@ def each_output(outputs: Tensor, block: int) -> Iterator[Seeds]:
 
 
 def _sampled(outputs: Tensor, counted: Tensor | None, plan: Plan, draw: random.Random) -> Iterator[Seeds]:
-    """Seeds that are sqrt(C / N) at N of a sample's C outputs and 0 elsewhere, so that sums of squares are unbiased.
+    """Seeds: sqrt(C / N) at N of the C outputs of a sample and 0 elsewhere, so that sums of squares are unbiased.
 
-    Drawn without replacement, for each sample anew; C counts no outputs at padding.
+    Each sample has its own draw, without replacement. C does not count outputs at padding.
     """
     n, count = outputs.shape
     N = plan.passes
@@ -251,18 +254,19 @@ def _sampled(outputs: Tensor, counted: Tensor | None, plan: Plan, draw: random.R
 
 
 def _batched_attention(samples: Samples, plan: Plan) -> AbstractContextManager[Any]:
-    """On CPUs, attention from batched matrix products: the fused one would be differentiated one output at a time."""
+    """On CPUs compute attention by matrix products: the fused kernel differentiates one output at a time."""
     if samples.device.type == "cpu" and plan.block > 1:
         return sdpa_kernel(SDPBackend.MATH)
     return nullcontext()
 
 
 def single(calls: dict[str, list[Site]], samples: int) -> dict[str, Site]:
-    """The one call of each layer, with a row a sample."""
+    """Return the only call of each layer, with one row for each sample."""
     for name, sites in calls.items():
         if len(sites) != 1:
             raise ValueError(
-                f"layer {name!r} is called {len(sites)} times in one forward pass: its rows belong to no one call"
+                f"layer {name!r} is called {len(sites)} times in one forward pass: its rows cannot be assigned to a "
+                "single call"
             )
         if len(sites[0].input) != samples:
             shape = tuple(sites[0].input.shape)

@@ -1,4 +1,4 @@
-"""Samples as a network takes them, one tensor or several by name, and the one tensor of what it returns.
+"""Samples as a network takes them (one tensor, or several by name) and the output tensor that it returns.
 
 A batch of `transformers` is a mapping such as {"input_ids": (n, T), "attention_mask": (n, T)}, and the network returns
 an object with `logits`. Nothing here imports that package: names and attributes are enough.
@@ -22,18 +22,19 @@ _USUAL = ("model", "net", "network")  # what a LightningModule without a forward
 
 
 class Samples:
-    """n samples and how a network is run on them.
+    """n samples, and how to run a network on them.
 
-    - `inputs`: a tensor (n, ...), or tensors by name. Those with n rows are cut into chunks, other values are handed on
-      as they are; n is the number of rows of the first one.
-    - `outputs`: which of the network's results counts: a name, a position, or a function of what it returns. By
-      default a tensor, its `logits`, or its only tensor.
-    - `padded`: positions (n, T) that are padding, True there; by default those where `attention_mask` is 0. Outputs
-      (n, T, ...) at these positions are set to 0, so they do not count. A function `outputs` is taken as it is.
+    - `inputs`: a tensor (n, ...), or tensors by name. n is the number of rows of the first one. Tensors with n rows are
+      cut into chunks; other values are passed on unchanged.
+    - `outputs`: which of the network's results to use: a name, a position, or a function of what the network returns.
+      By default a tensor, its `logits`, or its only tensor.
+    - `padded`: positions (n, T) that are padding, marked True; by default those where `attention_mask` is 0. Outputs
+      (n, T, ...) at these positions are set to 0, so they do not count. The result of a function `outputs` is not
+      changed.
 
-    Named tensors go to the network by keyword, without those that its forward does not take. A forward with one
-    argument of another name gets the mapping, or the tensor if there is only one. A LightningModule that has no forward
-    of its own is run as its `model`, `net`, `network`, or only child with parameters.
+    Named tensors are passed by keyword, without those that the network's forward does not take. A forward with a single
+    argument of another name receives the mapping, or the tensor if there is only one. A LightningModule without a
+    forward of its own is run as its `model`, `net`, `network`, or only child with parameters.
     """
 
     def __init__(
@@ -78,37 +79,37 @@ class Samples:
         return Samples(plain, self._outputs, padded=self.padded)
 
     def like(self, inputs: Inputs) -> Samples:
-        """Other inputs, run in the same way."""
+        """Other inputs, run in the same way as these."""
         return Samples(inputs, self._outputs)
 
     def returned(self, module: Callable[..., Any]) -> Any:
-        """What the network returns, whatever that is."""
+        """Whatever the network returns."""
         return called(module, self.inputs)
 
     def outputs(self, module: Callable[..., Any]) -> Shaped[Tensor, "..."]:
-        """The network's outputs (n, ...), 0 at padding. Raises TypeError if it is unclear which they are."""
+        """The network's outputs (n, ...), 0 at padding. Raises TypeError if there is no single candidate."""
         return self.chosen(self.returned(module))
 
     def chosen(self, returned: Any) -> Shaped[Tensor, "..."]:
-        """The outputs among what the network returned."""
+        """Select the outputs from what the network returned."""
         found = output_of(returned, self._outputs)
         return self.blank(found) if self.blanked(found) else found
 
     def blank(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-        """Values (n, T, ...) with 0 at padding; others as they are."""
+        """Set values (n, T, ...) to 0 at padding; return values of other shapes unchanged."""
         if self.padded is None or values.ndim < 3 or values.shape[:2] != self.padded.shape:
             return values
         return values.masked_fill(self.padded.reshape(*self.padded.shape, *[1] * (values.ndim - 2)), 0)
 
     def counted(self, outputs: Shaped[Tensor, "..."]) -> Bool[Tensor, "n _count"] | None:
-        """Which of the outputs (n, ...) count, flattened by sample; None for all of them."""
+        """Which of the outputs (n, ...) count, flattened by sample; None if all do."""
         if not self.blanked(outputs):
             return None
         assert self.padded is not None
         return (~self.padded)[..., None].expand(*self.padded.shape, outputs[0, 0].numel()).flatten(1)
 
     def blanked(self, outputs: Tensor) -> bool:
-        """Whether padding is taken out of outputs of this shape."""
+        """Whether outputs of this shape have padding that is set to 0."""
         named = self._outputs is None or isinstance(self._outputs, str | int)
         return named and self.padded is not None and outputs.ndim >= 3 and outputs.shape[:2] == self.padded.shape
 
@@ -122,7 +123,7 @@ class Samples:
 
 
 def output_of(returned: Any, wanted: Outputs | None = None) -> Tensor:
-    """The tensor of outputs among what a network returned: see `Samples`. Raises TypeError where there is none."""
+    """Select the output tensor from what a network returned, as `Samples` says. Raises TypeError if there is none."""
     found = returned
     if callable(wanted):
         found = wanted(returned)
@@ -137,13 +138,13 @@ def output_of(returned: Any, wanted: Outputs | None = None) -> Tensor:
         return found
     names = ", ".join(str(name) for name, value in _parts(found) if isinstance(value, Tensor))
     raise TypeError(
-        f"the output must be a tensor with a row a sample, got {type(found).__name__}"
+        f"the output must be a tensor with one row for each sample, got {type(found).__name__}"
         + (f" of {names}: name one in outputs=" if names else ": give outputs=, a name or a function")
     )
 
 
 def called(module: Callable[..., Any], inputs: Inputs) -> Any:
-    """What the network returns for the inputs: see `Samples` for how they are handed over."""
+    """Run the module on the inputs, which are passed as `Samples` says."""
     if not isinstance(module, nn.Module):
         return module(inputs if isinstance(inputs, Tensor) else dict(inputs))
     network = _network(module)
@@ -162,7 +163,7 @@ def called(module: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def described(batch: Any) -> str:
-    """Kinds and shapes of a batch in a few words."""
+    """Describe the types and shapes of a batch in a few words."""
     if isinstance(batch, Tensor):
         return f"{tuple(batch.shape)} {str(batch.dtype).removeprefix('torch.')}"
     if isinstance(batch, Mapping | list | tuple) and batch:
@@ -174,7 +175,7 @@ def described(batch: Any) -> str:
 
 
 def moved(batch: Any, device: torch.device) -> Any:
-    """The batch with all its tensors on a device."""
+    """Move all tensors of a batch to a device."""
     if isinstance(batch, Tensor):
         return batch.to(device)
     if isinstance(batch, Mapping):

@@ -18,17 +18,17 @@ from .collapse import CHUNK, ClassMoments, checked
 
 
 def alignment(features: Real[Tensor, "m ..."]) -> Float64[Tensor, ""]:
-    """E <F(x), F(x')> over independent x, x': the mean of <F_i, F_j> over i != j.
+    """E <F(x), F(x')> over independent x, x', estimated by the mean of <F_i, F_j> over i != j.
 
-    Unbiased for |E F|^2, so it may be slightly negative. Computed as |mu|^2 - t / (m - 1), mu the mean and t the mean
-    squared distance from it, without pairs: O(m d). Raises ValueError for fewer than two samples.
+    Unbiased for |E F|^2, so it may be slightly negative. Computed without pairs in O(m d), as |mu|^2 - t / (m - 1) with
+    the mean mu and the mean squared distance t from it. Raises ValueError for fewer than two samples.
     """
     labels = torch.zeros(len(features), dtype=torch.long, device=features.device)
     return alignment_by_class(ClassMoments.empty(1).update(features, labels))[0]
 
 
 def alignment_by_class(m: ClassMoments) -> Float64[Tensor, " classes"]:
-    """`alignment` of each class. Raises ValueError naming a class with fewer than two samples."""
+    """`alignment` of each class, (classes,). Raises ValueError for a class of fewer than two samples."""
     few = (m.counts < 2).nonzero().flatten().tolist()
     if few:
         raise ValueError(f"alignment needs two samples: class {few[0]} has {int(m.counts[few[0]])}")
@@ -36,9 +36,9 @@ def alignment_by_class(m: ClassMoments) -> Float64[Tensor, " classes"]:
 
 
 def elasticity(features: Real[Tensor, "*_shape"], initial: Real[Tensor, "*_shape"]) -> Float64[Tensor, ""]:
-    """E |F(x) - F_0(x)|^2 of features and those of the same samples in another network: >= 0.
+    """E |F(x) - F_0(x)|^2, with F_0 the features of the same samples in another network: >= 0.
 
-    Squared and not divided by the width. Raises ValueError for shapes that differ or no samples.
+    Not divided by the width. Raises ValueError for unequal shapes or no samples.
     """
     labels = torch.zeros(len(features), dtype=torch.long, device=features.device)
     return elasticity_by_class(features, initial, labels)[0]
@@ -47,10 +47,10 @@ def elasticity(features: Real[Tensor, "*_shape"], initial: Real[Tensor, "*_shape
 def elasticity_by_class(
     features: Real[Tensor, "*_shape"], initial: Real[Tensor, "*_shape"], labels: Labels, classes: int | None = None
 ) -> Float64[Tensor, " classes"]:
-    """`elasticity` of each class; nan for a class without samples. Raises ValueError as `elasticity` does."""
+    """`elasticity` of each class, (classes,); nan for a class without samples. Errors as in `elasticity`."""
     if features.shape != initial.shape or not len(features):
         raise ValueError(
-            f"features must be of one shape with a sample or more, got {tuple(features.shape)} and"
+            f"features must have equal shapes and at least one sample, got {tuple(features.shape)} and"
             f" {tuple(initial.shape)}"
         )
     x, y = checked(features, labels)
@@ -65,11 +65,12 @@ def elasticity_by_class(
 def recall_at_k(
     features: Real[Tensor, "n ..."], labels: Labels, k: int = 1, similarity: Literal["cosine", "inner"] = "cosine"
 ) -> Float64[Tensor, ""]:
-    """Share of samples with one of their class among the k most similar others: in [0, 1].
+    """Share of samples with at least one sample of their class among the k most similar other samples: in [0, 1].
 
-    A sample is never its own neighbour; of equally similar
-    ones the first in order comes first. With "cosine" a zero row is similar to nothing (0). In blocks of rows: the
-    n x n similarities are never held. Raises ValueError for k < 1, an unknown similarity or fewer than two samples.
+    Of equally similar samples the first in order comes first. With "cosine" a zero row has similarity 0 to all others.
+    Computed in blocks of rows, without the n x n matrix of similarities.
+
+    Raises ValueError for k < 1, an unknown similarity or fewer than two samples.
     """
     return _found(features, labels, k, similarity)[0].mean()
 
@@ -81,24 +82,25 @@ def recall_by_class(
     similarity: Literal["cosine", "inner"] = "cosine",
     classes: int | None = None,
 ) -> Float64[Tensor, " classes"]:
-    """`recall_at_k` of each class's samples, retrieved among all samples; nan for a class without samples."""
+    """`recall_at_k` of the samples of each class among all samples, (classes,); nan for a class without samples."""
     found, y = _found(features, labels, k, similarity)
     C = int(y.max()) + 1 if classes is None else classes
     return found.new_zeros(C).index_add_(0, y, found) / torch.bincount(y, minlength=C)
 
 
 def kendalls_w(scores: Real[Tensor, "raters items"]) -> Float64[Tensor, ""]:
-    """Kendall's coefficient of concordance of m raters' scores of n items: in [0, 1].
+    """Kendall's coefficient of concordance of scores (m raters, n items): in [0, 1].
 
-    W = 12 S / (m^2 (n^3 - n) - m T), S the sum of squared deviations of the items' rank sums, ties given their average
-    rank, T = sum of t^3 - t over every rater's groups of t ties. 1 where all rank alike; (1 + Spearman's rho) / 2 for
-    two raters without ties; 1/m on average for independent rankings, which is the level to compare with, not 0. nan
-    where all is tied. Raises ValueError for another shape, fewer than two raters or items, or a score that is nan.
+    W = 12 S / (m^2 (n^3 - n) - m T), with S the sum of squared deviations of the items' rank sums, ties given their
+    average rank, and T = sum of t^3 - t over all groups of t ties of all raters. 1 where all rank alike; (1 +
+    Spearman's rho) / 2 for two raters without ties. Independent rankings have mean 1/m: compare with this level, not
+    with 0. nan where all items are tied. Raises ValueError for another shape, fewer than two raters or items, or a nan
+    score.
     """
     if scores.ndim != 2 or min(scores.shape) < 2:
-        raise ValueError(f"scores must be (raters, items), two of each or more, got {tuple(scores.shape)}")
+        raise ValueError(f"scores must be (raters, items) with at least two of each, got {tuple(scores.shape)}")
     if scores.isnan().any():
-        raise ValueError("scores must not be nan")
+        raise ValueError("scores must not contain nan")
     m, n = scores.shape
     equal = (scores[:, :, None] == scores[:, None, :]).double().sum(2)
     lower = (scores[:, :, None] > scores[:, None, :]).double().sum(2)
@@ -109,7 +111,7 @@ def kendalls_w(scores: Real[Tensor, "raters items"]) -> Float64[Tensor, ""]:
 
 
 def _found(features: Tensor, labels: Tensor, k: int, similarity: str) -> tuple[Tensor, Tensor]:
-    """1.0 for every sample that has one of its class among its k nearest, else 0.0; and the class indices."""
+    """1.0 for every sample with one of its class among its k nearest, else 0.0, and the class indices."""
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if similarity not in ("cosine", "inner"):

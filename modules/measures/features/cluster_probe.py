@@ -1,11 +1,11 @@
-"""Cluster-and-linear-probe: can the classes inside a coarse label be found again, without their labels?
+"""Cluster-and-linear-probe: can clusters recover the classes inside a coarse label without their labels?
 
-Yang, Steinhardt, Hu 2023 (ICML, PMLR 202), section 5. The rows of each coarse label are embedded in the plane by t-SNE
-and clustered by k-means; a linear classifier is trained on the clusters, and its test predictions are compared with
-the original classes under the best renaming of clusters within each coarse label.
+Yang, Steinhardt, Hu 2023 (ICML, PMLR 202), section 5. t-SNE embeds the samples of each coarse label in the plane and
+k-means clusters them. A linear classifier is trained on the clusters, and its test predictions are compared with the
+original classes under the best renaming of clusters within each coarse label.
 
-Throughout, `groups` (C,) is the coarse label of each of the C classes, and a cluster is named by a class of its coarse
-label: the true renaming is then a permutation of the classes that leaves groups in place.
+Throughout, `groups` (C,) is the coarse label of each of the C classes, and a cluster bears the name of a class of its
+coarse label: a renaming is then a permutation of the classes that keeps every class in its group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Clusters:
-    """`labels`: the cluster of each sample, named by a class of its group; `plane`: where t-SNE put it.
+    """`labels` (n,): the cluster of each sample, named by a class of its group; `plane` (n, 2): its t-SNE.
 
     Without t-SNE `plane` has no rows.
     """
@@ -53,10 +53,11 @@ def clusters_within_groups(
 ) -> Clusters:
     """Cluster the samples of each coarse label into as many clusters as it has classes.
 
-    coarse lies in [0, max(groups)]. `reduce="tsne"` embeds the samples of a coarse label in the
-    plane first, after principal components where d > `components`, and "none" runs k-means on the features. Perplexity
-    is lowered to (rows - 1) / 3 where a coarse label has few samples. The same seed gives the same clusters on one
-    machine; t-SNE may differ between versions of scikit-learn and numbers of threads.
+    `coarse` (n,) lies in [0, max(groups)]. `reduce="tsne"` first embeds the samples of a coarse label in the plane,
+    after principal components where d > `components`; "none" runs k-means on the features. A coarse label with few
+    samples gets the perplexity (rows - 1) / 3. The same seed gives the same clusters on one machine; t-SNE may differ
+    between versions of scikit-learn and numbers of threads.
+
     Raises ValueError for a coarse label with fewer samples than classes, or an unknown `reduce`.
     """
     if reduce not in ("tsne", "none"):
@@ -89,11 +90,11 @@ def linear_probe(
     max_iter: int = 2000,
     scale: Literal["columns", "rows"] = "columns",
 ) -> Int64[Integers, " m"]:
-    """Predictions for `test` of multinomial logistic regression on features with labels.
+    """Predictions for `test` of a multinomial logistic regression on features (n, d) with labels (n,).
 
-    Columns are standardised by the training features, for what separates the classes inside a coarse label is small
-    beside what separates coarse labels, and a penalty on raw features would drown it. `scale="rows"` makes every
-    sample's features of length 1 instead. The objective is sum_a loss_a + ridge / 2 |W|^2.
+    By default columns are standardised by the training features: what separates the classes inside a coarse label is
+    small beside what separates coarse labels, and a penalty on raw features would hide it. `scale="rows"` instead
+    scales the features of every sample to length 1. The objective is sum_a loss_a + ridge / 2 |W|^2.
     """
     H, T = _floats(features), _floats(test)
     scaler = StandardScaler().fit(H) if scale == "columns" else Normalizer().fit(H)
@@ -105,10 +106,10 @@ def linear_probe(
 def best_renaming(
     found: Int64[Integers, " n"], true: Int64[Integers, " n"], groups: Int64[Integers, " classes"]
 ) -> Int64[Integers, " classes"]:
-    """The renaming r of clusters within groups for which r[found] == true most often.
+    """The renaming r (C,) of clusters within groups for which r[found] == true most often.
 
-    One assignment problem a group, on its table of counts: the same maximum as over all products of permutations within
-    groups, of which there are 5!^20 for CIFAR-100. A permutation across groups may score higher, and is not allowed.
+    Solves one assignment problem for each group, which gives the maximum over all products of permutations within
+    groups (5!^20 for CIFAR-100). Permutations across groups are not allowed.
     """
     count = len(groups)
     table = np.bincount(found * count + true, minlength=count * count).reshape(count, count)
@@ -123,10 +124,10 @@ def best_renaming(
 def cluster_scores(
     clusters: Clusters, classes: Integer[Tensor, " n"], groups: Integer[Tensor, " classes"]
 ) -> dict[str, float]:
-    """How well clusters agree with the classes that they do not know.
+    """How well clusters agree with the classes, which they were not told.
 
     `cluster_accuracy`: share of samples in the right cluster under the best renaming within groups, at least about
-    1 / (classes a group). `cluster_nmi` in [0, 1] and `cluster_ari` <= 1: normalised mutual information and adjusted
+    1 / (classes of a group). `cluster_nmi` in [0, 1] and `cluster_ari` <= 1: normalised mutual information and adjusted
     Rand index, averaged over groups.
     """
     true, owner = _integers(classes), _integers(groups)
@@ -152,9 +153,9 @@ def cluster_and_probe(
     """Test accuracies on the original classes, in [0, 1]; `train` and `test` are (features, original classes).
 
     `clp`: a linear probe trained on the clusters, renamed within groups so that it does best on the test set, as in the
-    paper. Samples put into a wrong group count as errors. `clp_train_mapped`, at most `clp`: renamed by the training
-    set instead. `lpo`: the same probe trained on the original classes. Clusters that know nothing score about
-    1 / (classes a group). With them come the `cluster_scores`.
+    paper; samples in a wrong group count as errors. `clp_train_mapped`, at most `clp`: renamed by the training set.
+    `lpo`: the same probe trained on the original classes. Random clusters score about 1 / (classes of a group). The
+    result also holds the `cluster_scores`.
     """
     owner, y_train, y_test = _integers(groups), _integers(train[1]), _integers(test[1])
     options = {"ridge": ridge, "max_iter": max_iter}

@@ -1,12 +1,12 @@
-"""Neural collapse: how far the features of a class have contracted to their mean, and what figure the means make.
+"""Neural collapse: how far the features of a class have contracted to their mean, and which figure the means form.
 
-With class counts n_c, means mu_c and scatters t_c = (1/n_c) sum_i |x_ci - mu_c|^2, N samples and K classes, the
-within-class and between-class covariances are never formed: traces and the K x K Gram matrix of the means suffice.
-Two conventions for the global mean are in use and differ when classes are unequal: the mean of the class means
-(Beaglehole, Sukenik, Mondelli, Belkin 2024, arXiv:2402.13728) and the mean of the samples (Papyan, Han, Donoho 2020,
-arXiv:2008.08186; Yang, Steinhardt, Hu 2023, arXiv:2306.17105). Each function says which it takes.
+With class counts n_c, means mu_c and scatters t_c = (1/n_c) sum_i |x_ci - mu_c|^2, N samples and K classes, traces and
+the K x K Gram matrix of the means suffice: the covariances within and between classes are never formed. Two global
+means are in use, and differ when classes have unequal sizes: the mean of the class means (Beaglehole, Sukenik,
+Mondelli, Belkin 2024, arXiv:2402.13728) and the mean of the samples (Papyan, Han, Donoho 2020, arXiv:2008.08186; Yang,
+Steinhardt, Hu 2023, arXiv:2306.17105). Each function says which one it uses.
 
-Everything is computed in float64. Memory is that of the means, (K, d), however many samples there are.
+Everything is computed in float64. Memory is that of the means, (K, d), whatever the number of samples.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ BLOCK = 2**17  # numbers that a CPU converts to float64 at a time: they stay in 
 class ClassMoments:
     """Counts, means and scatters of K classes; scatter[c] = (1/n_c) sum_i |x_ci - mu_c|^2.
 
-    Gathered from batches of any sizes: `update` adds one, `merge` adds what somebody else gathered; both change this
-    object and return it. The result does not depend on how samples were batched but for rounding: within a batch
-    differences are taken from one sample of each class, and batches are merged by their means (Chan, Golub, LeVeque
-    1979), so that scatters are right to float64 however far they are below |mu_c|^2, and exactly 0 where all samples
-    of a class are equal.
+    Gathered from batches of any size: `update` adds a batch, `merge` adds the moments of another object; both change
+    this object and return it. Up to rounding, the result does not depend on the batches: within a batch we take
+    differences from one sample of each class, and we merge batches by their means (Chan, Golub, LeVeque 1979). So
+    scatters are accurate to float64 however small they are beside |mu_c|^2, and exactly 0 if all samples of a class are
+    equal.
 
-    A class without samples has count, mean and scatter 0; measures refuse it, `occurring` leaves it out.
+    A class without samples has count, mean and scatter 0. Measures refuse it; `occurring` removes it.
     """
 
     counts: Float64[Tensor, " classes"]
@@ -45,7 +45,7 @@ class ClassMoments:
 
     @staticmethod
     def empty(classes: int | None = None) -> ClassMoments:
-        """No samples yet. With `classes=None` there are as many classes as the largest label so far says.
+        """Moments of no samples. With `classes=None`, the largest label so far sets the number of classes.
 
         Raises ValueError for classes < 1.
         """
@@ -55,9 +55,9 @@ class ClassMoments:
         return ClassMoments(zeros, zeros.new_zeros(len(zeros), 0), zeros.clone(), grows=classes is None)
 
     def update(self, features: Real[Tensor, "_n ..."], labels: Labels) -> ClassMoments:
-        """Add samples: features, flattened, and labels as `class_indices` takes them. n = 0 adds nothing.
+        """Add samples: features, which are flattened, and labels in any format of `class_indices`.
 
-        Raises ValueError for unequal lengths, a label outside the classes, and another number of features than before.
+        Raises ValueError for unequal lengths, a label outside the classes, or another number of features than before.
         """
         features, labels = checked(features, labels)
         if not len(labels):
@@ -101,7 +101,7 @@ class ClassMoments:
         return ClassMoments(self.counts[present], self.means[present], self.scatter[present]), present
 
     def complete(self, least: int = 1) -> ClassMoments:
-        """These moments, if no class is empty. Raises ValueError naming the empty classes, or for under `least`."""
+        """Return these moments. Raises ValueError for an empty class or fewer than `least` classes."""
         missing = (self.counts == 0).nonzero().flatten().tolist()
         if missing:
             raise ValueError(f"no samples of class {', '.join(map(str, missing))} (of {len(self.counts)} classes)")
@@ -124,21 +124,21 @@ class ClassMoments:
 
 
 def class_moments(features: Real[Tensor, "_n ..."], labels: Labels, classes: int | None = None) -> ClassMoments:
-    """Counts, means and scatters of features by class. `classes` defaults to the largest label + 1.
+    """Counts, means and scatters of features (n, ...) by class. `classes` defaults to the largest label + 1.
 
-    Raises ValueError for no samples, a class without samples, a label outside the classes, or unequal lengths.
+    Raises ValueError without samples, for an empty class, a label outside the classes, or unequal lengths.
     """
     features, labels = checked(features, labels)
     if not len(labels):
-        raise ValueError("no samples")
+        raise ValueError("there are no samples")
     return ClassMoments.empty(classes).update(features, labels).complete()
 
 
 def scatter_traces(m: ClassMoments) -> tuple[Float64[Tensor, ""], Float64[Tensor, ""]]:
     """tr Sigma_W = (1/N) sum_c n_c t_c and tr Sigma_B = (1/K) sum_c |mu_c - mu_G|^2, mu_G the mean of the class means.
 
-    As printed in arXiv:2402.13728, section 3: samples weigh equally in the first, classes in the second. They add up
-    to the total variance when classes are of equal size. Raises ValueError for an empty class.
+    As printed in arXiv:2402.13728, section 3: the first weights samples equally, the second classes. For classes of
+    equal size they add up to the total variance. Raises ValueError for an empty class.
     """
     m.complete()
     within = (m.counts * m.scatter).sum() / m.counts.sum()
@@ -146,9 +146,9 @@ def scatter_traces(m: ClassMoments) -> tuple[Float64[Tensor, ""], Float64[Tensor
 
 
 def nc1(m: ClassMoments) -> Float64[Tensor, ""]:
-    """tr Sigma_W / tr Sigma_B (arXiv:2402.13728), of `traces`: in [0, inf], 0 where every sample is its class's mean.
+    """tr Sigma_W / tr Sigma_B (arXiv:2402.13728): in [0, inf], 0 where samples equal their class's mean.
 
-    Unchanged by rotation, scaling and translation of the features. inf where the class means coincide.
+    Rotation, scaling and translation of the features do not change it. inf where the class means coincide.
     """
     within, between = scatter_traces(m)
     return torch.where(between > 0, within / between, torch.inf)
@@ -162,20 +162,21 @@ def nc1_pinv(
     moments: ClassMoments | None = None,
     rtol: float = 1e-6,
 ) -> Float64[Tensor, ""]:
-    """(1/K) tr(Sigma_W pinv(Sigma_B)): in [0, inf), 0 where every sample is its class's mean; inf where means coincide.
+    """(1/K) tr(Sigma_W pinv(Sigma_B)): in [0, inf), 0 where samples equal their class's mean; inf where means coincide.
 
     Sigma_W = (1/K) sum_c (1/n_c) sum_i (x_ci - mu_c)(x_ci - mu_c)^T, Sigma_B = (1/K) sum_c (mu_c - mu)(mu_c - mu)^T
-    with mu the mean of the samples (Papyan, Han, Donoho 2020; arXiv:2306.17105, section 3). Variance outside the
-    span of the class means does not count. Eigenvalues of Sigma_B below `rtol` times the largest are taken as 0.
+    with mu the mean of the samples (Papyan, Han, Donoho 2020; arXiv:2306.17105, section 3). Variance outside the span
+    of the class means does not count. Eigenvalues of Sigma_B below `rtol` times the largest are taken as 0.
 
-    Features with labels, or any iterable of (features, labels) batches that can be gone through twice; once
-    is enough where the `moments` of these samples are known. No d x d matrix is formed: samples are projected on the at
-    most K - 1 directions of the means. Raises ValueError for an empty class and for batches or moments that are not of
-    the same samples.
+    Takes features with labels, or an iterable of (features, labels) batches that can be iterated twice (once suffices
+    if you pass the `moments` of these samples). No d x d matrix is formed: samples are projected on the K - 1 or fewer
+    directions of the means.
+
+    Raises ValueError for an empty class, and for batches or moments that do not hold the same samples.
     """
     if isinstance(features, Tensor):
         if labels is None:
-            raise ValueError("labels are needed beside features")
+            raise ValueError("labels are missing: pass features and labels, or batches of both")
         batches: Iterable[tuple[Tensor, Tensor]] = [(features, labels)]
     else:
         batches = features
@@ -190,7 +191,7 @@ def nc1_pinv(
 
 
 class PinvCollapse:
-    """The second pass of `nc1_pinv`: given the moments of all samples, goes through the samples again."""
+    """The second pass of `nc1_pinv` over the samples, whose moments are known."""
 
     def __init__(self, m: ClassMoments, rtol: float = 1e-6) -> None:
         self.m = m.complete(least=2)
@@ -204,7 +205,7 @@ class PinvCollapse:
     def update(self, features: Real[Tensor, "_n ..."], labels: Labels) -> None:
         features, labels = checked(features, labels)
         if len(labels) and int(labels.max()) >= len(self.seen):
-            raise ValueError(f"the second pass has a class {int(labels.max())} that the first had not")
+            raise ValueError(f"the second pass has a class {int(labels.max())} that the first did not have")
         for x, y in _blocks(features, labels):
             projected = (x.double() - self.m.means[y]) @ self.directions
             self.squares.index_add_(0, y, projected.square().sum(1))
@@ -213,8 +214,9 @@ class PinvCollapse:
     def value(self) -> Float64[Tensor, ""]:
         if not torch.equal(self.seen, self.m.counts):
             raise ValueError(
-                f"the second pass saw {int(self.seen.sum())} samples, the first {int(self.m.counts.sum())}: the batches"
-                " must be the same samples each time they are gone through"
+                f"the second pass saw {int(self.seen.sum())} samples, the first {int(self.m.counts.sum())}: yield "
+                "the same"
+                " samples in every pass"
             )
         if not self.directions.shape[1]:
             return self.squares.new_tensor(torch.inf)
@@ -249,8 +251,9 @@ def nc2_cosines(m: ClassMoments) -> Float64[Tensor, ""]:
 def nc3(weight: Real[Tensor, "classes dim"], m: ClassMoments) -> Float64[Tensor, ""]:
     """|W M^T / |W M^T|_F - (I - 11^T/K) / sqrt(K - 1)|_F with W the last layer's weights and M as in `nc2`.
 
-    Self-duality (Zhu et al. 2021, arXiv:2105.02375): in [0, 2], 0 where the centred means are a simplex equiangular
-    tight frame and W, apart from its mean row, a positive multiple of them. Raises ValueError where W does not match.
+    Self-duality (Zhu et al. 2021, arXiv:2105.02375): in [0, 2], 0 where the centred means form a simplex equiangular
+    tight frame and W, up to its mean row, is a positive multiple of them. Raises ValueError if W does not match the
+    means.
     """
     m.complete(least=2)
     if weight.shape != m.means.shape:
@@ -259,10 +262,10 @@ def nc3(weight: Real[Tensor, "classes dim"], m: ClassMoments) -> Float64[Tensor,
 
 
 def nc4(outputs: Real[Tensor, "n classes"], features: Real[Tensor, "n ..."], m: ClassMoments) -> Float64[Tensor, ""]:
-    """Share of samples that the network, argmax of outputs, and the nearest class mean classify differently.
+    """Share of samples that the network (argmax of outputs) and the nearest class mean classify differently: in [0, 1].
 
-    In [0, 1]; distances are Euclidean (Papyan, Han, Donoho 2020). Raises ValueError for an empty class and for
-    outputs or features that do not match the moments.
+    Distances are Euclidean (Papyan, Han, Donoho 2020). Raises ValueError for an empty class, and for outputs or
+    features that do not match the moments.
     """
     m.complete()
     if outputs.shape != (len(features), len(m.counts)):
@@ -279,7 +282,7 @@ def nc4(outputs: Real[Tensor, "n classes"], features: Real[Tensor, "n ..."], m: 
 
 
 def checked(features: Real[Tensor, "..."], labels: Labels) -> tuple[Real[Tensor, "n dim"], Int64[Tensor, " n"]]:
-    """Features, flattened, and class indices on one device. Raises ValueError for unequal lengths."""
+    """Return flattened features and class indices on one device. Raises ValueError for unequal lengths."""
     if features.ndim < 1 or len(features) != len(labels):
         raise ValueError(f"{len(labels)} labels do not belong to features of shape {tuple(features.shape)}")
     features = features.detach().reshape(len(features), -1) if len(features) else features.detach().reshape(0, 1)
@@ -289,7 +292,7 @@ def checked(features: Real[Tensor, "..."], labels: Labels) -> tuple[Real[Tensor,
 def centred(
     means: Float64[Tensor, "classes dim"], counts: Float64[Tensor, " classes"] | None = None
 ) -> Float64[Tensor, "classes dim"]:
-    """Rows less their mean, weighted by `counts`."""
+    """Subtract the mean of the rows, weighted by `counts`."""
     if counts is None:
         return means - means.mean(0)
     shifted = means - means.mean(0)

@@ -1,7 +1,7 @@
-"""Mean squared distances between classes: what structure is left inside a label once features have collapsed.
+"""Mean squared distances between classes: the structure left inside a label after its features have collapsed.
 
 D[i, j] = (1/(n_i n_j)) sum_u sum_v |h_u^(i) - h_v^(j)|^2 over classes i, j (Yang, Steinhardt, Hu 2023,
-arXiv:2306.17105, section 4), where classes are finer than the labels trained on: `groups[i]` is the label of class i.
+arXiv:2306.17105, section 4), where classes are finer than the labels of training: `groups[i]` is the label of class i.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Groups = Integer[Tensor, " _classes"] | Sequence[int]
 
 
 def class_distances(m: ClassMoments) -> Float64[Tensor, "classes classes"]:
-    """D in closed form, t_i + t_j + |mu_i - mu_j|^2, equal to the mean over all pairs of samples; O(n d).
+    """D (K, K) in closed form, t_i + t_j + |mu_i - mu_j|^2, equal to the mean over all pairs of samples, in O(n d).
 
-    Symmetric, >= 0, of degree 2 in the features; D[i, i] = 2 t_i counts the n_i pairs of a sample with itself, as the
+    Symmetric, >= 0, of degree 2 in the features. D[i, i] = 2 t_i includes the n_i pairs of a sample with itself, as the
     definition does. Over balanced classes its mean is twice the total variance. Raises ValueError for an empty class.
     """
     m.complete()
@@ -35,8 +35,8 @@ def distance_blocks(D: Real[Tensor, "_classes _classes"], groups: Groups) -> dic
     """Mean distances `same` (i = j), `twin` (i != j of one group), `other` (two groups), and ratios to `other`.
 
     `same_ratio` and `twin_ratio` are both near 0 under neural collapse to the groups; same_ratio << 1 and twin_ratio
-    near 1 where features follow the classes alone. What has no pairs is nan. Raises ValueError where D and groups do
-    not match.
+    near 1 mean that features follow the classes. Means without pairs are nan. Raises ValueError if D and groups do not
+    match.
     """
     same, twin, other = (_mean(D, mask) for mask in _masks(D, groups))
     return {
@@ -52,9 +52,9 @@ def msdr(D: Real[Tensor, "_classes _classes"], groups: Groups, *, only: Sequence
     """Mean squared distance ratio: mean of D[i, j] over i != j of one group, over the mean of D[i, i].
 
     A ratio of averages (arXiv:2306.17105, appendix B): >= 1 for groups of equal size, and 1 exactly where the classes
-    of a group share one mean; inf where every class is one point. `only` keeps the classes of the groups named, in
-    both averages. nan where no group has two classes. Raises ValueError where D and groups do not match or a group in
-    `only` does not occur.
+    of a group share one mean; inf where every class is one point. `only` restricts both averages to the classes of
+    these groups. nan where no group has two classes. Raises ValueError if D and groups do not match, or for a group in
+    `only` that does not occur.
     """
     groups = torch.as_tensor(groups)
     if only is not None:
@@ -70,10 +70,10 @@ def msdr(D: Real[Tensor, "_classes _classes"], groups: Groups, *, only: Sequence
 def msdr_null(
     features: Real[Tensor, "_n ..."], labels: Labels, groups: Groups, *, seed: int = 0, draws: int = 1
 ) -> float:
-    """The level of `msdr` without structure inside the groups: classes are permuted within each group, mean of draws.
+    """Null level of `msdr`, without structure inside groups: mean over `draws` permutations of classes in each group.
 
-    About 1 + 1/(n_c - 1) for n_c samples a class, which is more than 1. Raises ValueError as
-    `class_moments` and `msdr` do, and for draws < 1.
+    About 1 + 1/(n_c - 1) for n_c samples of each class, so more than 1. Raises ValueError as `class_moments` and `msdr`
+    do, and for draws < 1.
     """
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")

@@ -1,4 +1,4 @@
-"""Gram matrices of centred, normalised features against the matrix of complete collapse."""
+"""Gram matrices of centred, normalised features, compared with the matrix of complete collapse."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from .collapse import CHUNK, checked
 
 
 def centred_cosines(features: Real[Tensor, "n ..."]) -> Float64[Tensor, "n n"]:
-    """G: cosines of all pairs of features less their common mean; diagonal 1, entries in [-1, 1].
+    """Cosines (n, n) of all pairs of features after subtracting their mean; diagonal 1, entries in [-1, 1].
 
-    Drawn for samples sorted by class in arXiv:2402.13728, figures 1, 5, 6. A sample that is the mean has a row of 0.
+    arXiv:2402.13728, figures 1, 5, 6, shows it for samples sorted by class. A sample equal to the mean has a row of 0.
     """
     Z = _unit_rows(features.detach().flatten(1))
     return Z @ Z.T
 
 
 def gram_summary(features: Real[Tensor, "_n ..."], labels: Labels) -> dict[str, float]:
-    """How near `centred_cosines` G of features is to collapse, without forming it.
+    """How near the matrix G of `centred_cosines` is to collapse, without forming G.
 
     - `within`: mean entry over pairs i != j of one class, 1 at collapse; nan if no class has two samples;
     - `between`: mean entry over pairs of different classes, -1/(K - 1) at collapse of balanced classes;
-    - `relative_error`: |G - T|_F / |T|_F >= 0 with T = 1 within classes (the diagonal too), -1/(K - 1) between.
+    - `relative_error`: |G - T|_F / |T|_F >= 0 with T = 1 within classes (and on the diagonal), -1/(K - 1) between.
 
     The means come from the sums of normalised rows by class; the error from a QR factorisation of n x (d + K) blocks,
-    or from G in blocks of rows if n is below d, so nothing cancels near collapse. K is the number of classes that
-    occur. Raises ValueError for fewer than two, or unequal lengths.
+    or from G in blocks of rows if n < d, so that nothing cancels near collapse. K is the number of classes that occur.
+
+    Raises ValueError for fewer than two classes, or unequal lengths.
     """
     x, y = checked(features, labels)
     _, y = y.unique(return_inverse=True)
@@ -51,11 +52,12 @@ def gram_summary(features: Real[Tensor, "_n ..."], labels: Labels) -> dict[str, 
 def scatter_traces_from_gram(
     G: Real[Tensor, "_n _n"], labels: Labels
 ) -> tuple[Float64[Tensor, ""], Float64[Tensor, ""]]:
-    """tr Sigma_W and tr Sigma_B, as `traces` has them, of any features with Gram matrix G = X X^T.
+    """tr Sigma_W and tr Sigma_B, as in `scatter_traces`, of features known only by their Gram matrix G = X X^T (n, n).
 
     With A (n, K) the class indicators over n_c and H = A^T G A: tr Sigma_W = (tr G - sum_c n_c H_cc) / n and
-    tr Sigma_B = (tr H - sum H / K) / K. Differences of like numbers: near collapse right to about 1e-15 tr G. Raises
-    ValueError where G and labels do not match, or for an empty class.
+    tr Sigma_B = (tr H - sum H / K) / K. These differences cancel near collapse, with an error of about 1e-15 tr G.
+
+    Raises ValueError if G and labels do not match, or for an empty class.
     """
     y = class_indices(labels.detach()).to(G.device)
     n = len(y)

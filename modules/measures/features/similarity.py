@@ -13,9 +13,9 @@ from .collapse import CHUNK
 
 @dataclass(eq=False)
 class CrossMoments:
-    """Sums over samples of products of centred features, from batches.
+    """Sums over samples of products of centred features, gathered from batches.
 
-    Batches are merged by their means, so that a large common offset costs no digits. Memory does not grow with n.
+    Batches are merged by their means, so that a large common offset costs no accuracy. Memory does not grow with n.
     """
 
     count: int = 0
@@ -28,7 +28,7 @@ class CrossMoments:
     def update(self, X: Real[Tensor, "_n ..."], Y: Real[Tensor, "_n ..."]) -> CrossMoments:
         """Add samples X and Y, flattened; returns this object. Raises ValueError for unequal lengths."""
         if len(X) != len(Y):
-            raise ValueError(f"both must have a row a sample, got {len(X)} and {len(Y)} rows")
+            raise ValueError(f"X and Y must have one row for each sample, got {len(X)} and {len(Y)} rows")
         if len(X) == 0:
             return self
         X, Y = X.detach().flatten(1), Y.detach().flatten(1)
@@ -40,7 +40,7 @@ class CrossMoments:
     def cka(self) -> Float64[Tensor, ""]:
         """`linear_cka` of the samples so far. Raises ValueError if there are none."""
         if self.xx is None or self.xy is None or self.yy is None:
-            raise ValueError("no samples")
+            raise ValueError("there are no samples: call update() first")
         return _cosine(self.xy.square().sum(), self.xx, self.yy)
 
     def _add(self, x: Tensor, y: Tensor) -> None:
@@ -60,14 +60,14 @@ class CrossMoments:
 
 
 def linear_cka(X: Real[Tensor, "_n ..."], Y: Real[Tensor, "_n ..."]) -> Float64[Tensor, ""]:
-    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F), columns centred, of X and Y flattened: in [0, 1].
+    """|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F) for X and Y, flattened, with centred columns: in [0, 1].
 
-    Centred kernel alignment with linear kernels (Kornblith et al. 2019, arXiv:1905.00414, equation 5). Unchanged by
-    rotation, scaling and translation of either. From d x d moments or n x n Gram matrices, whichever are smaller. nan
-    where a representation is constant. Raises ValueError for unequal lengths or no samples.
+    Centred kernel alignment with linear kernels (Kornblith et al. 2019, arXiv:1905.00414, equation 5). Rotation,
+    scaling and translation of X or Y do not change it. Computed from d x d moments or n x n Gram matrices, whichever
+    are smaller. nan where a representation is constant. Raises ValueError for unequal lengths or no samples.
     """
     if len(X) != len(Y) or not len(X):
-        raise ValueError(f"both must have a row a sample, got {len(X)} and {len(Y)} rows")
+        raise ValueError(f"X and Y must have one row for each sample, got {len(X)} and {len(Y)} rows")
     X, Y = X.detach().flatten(1), Y.detach().flatten(1)
     if len(X) > max(X.shape[1], Y.shape[1]):
         return CrossMoments().update(X, Y).cka()

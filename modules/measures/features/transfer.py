@@ -1,4 +1,4 @@
-"""How well one representation serves several tasks, and how far apart classes lie in it."""
+"""How well one representation serves several tasks, and how far apart it puts classes."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ def weighted_accuracy(accuracies: Mapping[str, float], classes: Mapping[str, int
     Z. Shi et al., ICLR 2023, section 4.1. Raises ValueError without tasks, or where one has no number of classes.
     """
     if not accuracies or set(accuracies) - set(classes):
-        raise ValueError(f"need tasks, each with a number of classes: {sorted(accuracies)}, {sorted(classes)}")
+        raise ValueError(
+            f"every task needs an accuracy and a number of classes: got {sorted(accuracies)} and {sorted(classes)}"
+        )
     total = sum(classes[name] for name in accuracies)
     return sum(classes[name] * value for name, value in accuracies.items()) / total
 
 
 def silhouette(features: Real[Tensor, "n ..."], labels: Integer[Tensor, " n"]) -> float:
-    """The mean over samples of (b - a) / max(a, b), in [-1, 1], features scaled to length 1.
+    """Mean over samples of (b - a) / max(a, b), in [-1, 1], for features scaled to length 1.
 
-    a is the mean distance to the others of one's own class, b the least mean distance to another class. P. Rousseeuw
-    (1987). Raises ValueError unless there are at least two classes and more samples than classes.
+    a is the mean distance to the other samples of the same class, b the smallest mean distance to another class
+    (P. Rousseeuw, 1987). Raises ValueError unless there are at least two classes and more samples than classes.
     """
     return float(silhouette_score(_unit_rows(features), labels.cpu().numpy()))
 
 
 def tsne_plane(features: Real[Tensor, "n ..."], *, perplexity: float = 30.0, seed: int) -> Float64[Floats, "n 2"]:
-    """Where t-SNE puts samples in the plane, features scaled to length 1; perplexity is lowered to (n - 1) / 3."""
+    """t-SNE (n, 2) of samples, with features scaled to length 1; perplexity is at most (n - 1) / 3."""
     rows = _unit_rows(features)
     fit = TSNE(2, perplexity=min(perplexity, (len(rows) - 1) / 3), init="pca", random_state=seed % 2**32, n_jobs=1)
     placed: Floats = fit.fit_transform(rows).astype(np.float64)
@@ -61,10 +63,11 @@ def sgd_probe(
     batch_size: int = 256,
     seed: int,
 ) -> Int64[NDArray[np.int64], " m"]:
-    """Predictions for `test` of a linear classifier trained by SGD on features as they are, from zero weights.
+    """Predictions for `test` of a linear classifier trained by SGD on raw features, from zero weights.
 
-    The rate is lr (1 + cos(pi epoch / epochs)) / 2; the order of batches is drawn from `seed`. The cross-entropy has
-    one minimum, if any: what a probe by `linear_probe` finds with a small ridge. Z. Shi et al., ICLR 2023, appendix.
+    The learning rate is lr (1 + cos(pi epoch / epochs)) / 2; `seed` draws the order of batches. The cross-entropy is
+    convex, so with a small ridge `linear_probe` finds the same minimum, if there is one. Z. Shi et al., ICLR 2023,
+    appendix.
     """
     H, T = features.detach().flatten(1).float(), test.detach().flatten(1).float()
     y = labels.to(H.device)

@@ -19,9 +19,9 @@ from .alignment_scores import recall_at_k
 
 @dataclass(frozen=True)
 class UnseenMeans:
-    """K means r_k u_k: unit `axes`, `lengths` of either sign, `shrink` = q_k.
+    """K means r_k u_k: unit `axes` (K, d), `lengths` (K,) of either sign, `shrink` (K,) = q_k.
 
-    q is 1 where x has no spread along its mean. Raises ValueError for shapes that do not fit.
+    q is 1 where x does not vary along its mean. Raises ValueError for shapes that do not match.
     """
 
     axes: Float[Tensor, "_means dim"]
@@ -38,11 +38,11 @@ class UnseenMeans:
         return UnseenMeans(*(t.to(like) for t in (self.axes, self.lengths, self.shrink)))
 
     def similarity(self, beta: Float[Tensor, " dim"]) -> Float[Tensor, " means"]:
-        """beta^T mu of every mean."""
+        """beta^T mu of every mean, (K,)."""
         return self.lengths * (self.axes @ beta)
 
     def spread(self, beta: Float[Tensor, " dim"]) -> Float[Tensor, " means"]:
-        """beta^T Sigma beta of every class: Sigma = I + (q^2 - 2q) u u^T."""
+        """beta^T Sigma beta of every class, (K,), with Sigma = I + (q^2 - 2q) u u^T."""
         return beta.square().sum() + (self.shrink.square() - 2 * self.shrink) * (self.axes @ beta).square()
 
 
@@ -53,7 +53,7 @@ def unseen_class_features(
     activation: Callable[[Tensor], Tensor],
     sign: float = 1.0,
 ) -> Iterator[Float[Tensor, "m width"]]:
-    """The features sigma(sign x W) of every class in turn."""
+    """Yield the features sigma(sign x W) of every class in turn."""
     base, along, rows = z @ W, z @ means.axes.T, means.axes @ W
     for k in range(len(means.axes)):
         shift = means.lengths[k] - means.shrink[k] * along[:, k]
@@ -70,12 +70,12 @@ def unseen_scores(
     opposite: Float[Tensor, "others dim"] | None = None,
     recall: Sequence[Literal["cosine", "inner"]] = ("cosine", "inner"),
 ) -> dict[str, Float64[Tensor, " means"]]:
-    """Alignment, Elasticity and, with `opposite`, retrieval of every class, before and after training.
+    """Alignment, Elasticity and, with `opposite`, retrieval of every class, before and after training; each (K,).
 
-    `alignment/initial`, `alignment/trained`, `elasticity/unseen` of sigma(x W) with W `initial`, `trained`. With
-    further samples `opposite`, a second class is the same one of those with all signs inverted, and
-    `recall/<cosine|inner>_<initial|trained>` is Recall@1 among both by each similarity in `recall` (section 5,
-    appendix K.2). Samples z are shared by all means, so that differences between them have little noise.
+    The keys are `alignment/initial`, `alignment/trained` and `elasticity/unseen`, for features sigma(x W) with W
+    `initial` and `trained`. `opposite` are further samples, which form a second class after all their signs are
+    inverted; `recall/<cosine|inner>_<initial|trained>` is Recall@1 among both classes by each similarity in `recall`
+    (section 5, appendix K.2). All means share the samples z, so that differences between means have little noise.
     """
     names = ["alignment/initial", "alignment/trained", "elasticity/unseen"]
     kinds: Sequence[Literal["cosine", "inner"]] = recall if opposite is not None else ()

@@ -1,10 +1,11 @@
-"""The neural feature ansatz: how nearly a layer's weight Gram matrix is its average gradient outer product.
+"""The neural feature ansatz: how well a layer's weight Gram matrix matches its average gradient outer product (AGOP).
 
     F = W^T W  (neural feature matrix),    G = W^T K W  (AGOP),    NFA = rho(F, G)
 
-with K the covariance of the layer's tangent features, as `tangent_covariance` returns it (Beaglehole, Mitliagkas,
-Agarwala 2024, arXiv:2402.05271). W is (k_out, k_in) and K (k_out, k_out). Everything but `neural_feature_matrix` works
-on k_out x k_out matrices, so that layers on whole images cost no more than others: with A = W W^T,
+with rho the matrix cosine and K the covariance of the layer's tangent features, as `tangent_covariance` returns it
+(Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271). W is (k_out, k_in) and K (k_out, k_out). Everything but
+`neural_feature_matrix` works on k_out x k_out matrices, so that layers on whole images cost no more than others: with
+A = W W^T,
 
     tr F^2 = tr A^2,    tr F G = tr A K A,    tr G^2 = tr (K A)^2.
 """
@@ -23,9 +24,10 @@ Centering = Literal["pearson", "cosine"]
 
 
 def matrix_cosine(A: Float[Tensor, "*_shape"], B: Float[Tensor, "*_shape"]) -> Float[Tensor, ""]:
-    """Matrix cosine tr(A^T B) / (|A|_F |B|_F), not centred: in [-1, 1], and in [0, 1] for two PSD matrices.
+    """Matrix cosine rho = tr(A^T B) / (|A|_F |B|_F), without centring: in [-1, 1], and in [0, 1] for two PSD matrices.
 
-    A and B have any number of dimensions. A zero matrix gives nan. Raises ValueError if the shapes differ.
+    A and B have the same shape, with any number of dimensions; a zero matrix gives nan. Raises ValueError if the shapes
+    differ.
     """
     if A.shape != B.shape:
         raise ValueError(f"A and B must have the same shape, got {tuple(A.shape)} and {tuple(B.shape)}")
@@ -35,21 +37,21 @@ def matrix_cosine(A: Float[Tensor, "*_shape"], B: Float[Tensor, "*_shape"]) -> F
 def pearson(a: Float[Tensor, "*_shape"], b: Float[Tensor, "*_shape"]) -> Float[Tensor, ""]:
     """Pearson correlation rho(a - mean a, b - mean b), means over all entries: in [-1, 1]; nan if a or b is constant.
 
-    Used on diagonals (arXiv:2402.05271, figure 13). Raises ValueError if the shapes differ.
+    arXiv:2402.05271 applies it to diagonals (figure 13). Raises ValueError if the shapes differ.
     """
     return matrix_cosine(_centered(a), _centered(b))
 
 
 def neural_feature_matrix(W: Float[Tensor, "k_out _ ..."]) -> Float[Tensor, "k_in k_in"]:
-    """F = W^T W, PSD. Convolution weights (c_out, c_in, ...) act on patches and are flattened first."""
+    """F = W^T W, PSD. Convolution weights (c_out, c_in, ...) are first flattened to act on patches."""
     W = W.flatten(1)
     return W.T @ W
 
 
 def nfa(W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"]) -> Float64[Tensor, ""]:
-    """The ansatz's score rho(W^T W, W^T K W): in [0, 1] for PSD K; nan if W or W^T K W is zero.
+    """Score of the ansatz, rho(W^T W, W^T K W): in [0, 1] for PSD K; nan if W or W^T K W is zero.
 
-    Computed in float64: tr (K A)^2 is a sum whose terms may cancel.
+    Computed in float64, because the terms of tr (K A)^2 may cancel.
     """
     return _cosine(*_traces(_scaled(W.double()), _scaled(K.double())))
 
@@ -60,7 +62,7 @@ def ansatz_decomposition(
     K: Real[Tensor, "k_out k_out"],
     Kbar: Real[Tensor, "k_out k_out"] | None = None,
 ) -> dict[str, float]:
-    """The ansatz split by what has changed since the initial weights W0: Wb = W - W0, Kb = Kbar.
+    """Scores of the ansatz for the weights and for their change Wb = W - W0 since initialisation, with Kb = Kbar.
 
     ========================  ==============================================================
     nfa                       rho(W^T W, W^T K W)
@@ -71,9 +73,9 @@ def ansatz_decomposition(
     double_centered_ratio     tr(Wb^T Wb Wb^T Kb Wb) / tr(Wb^T Wb Wb^T K Wb)
     ========================  ==============================================================
 
-    The first four are in [0, 1]; the ratios are >= 0 and can exceed 1. What is undefined is absent: at initialisation,
-    where Wb = Kb = 0, all but `nfa` and `centered_ratio` (0); without Kbar the three with Kb. Computed in float64.
-    (arXiv:2402.05271, section 3 and appendix.)
+    The first four are in [0, 1]; the ratios are >= 0 and can exceed 1. Undefined scores are left out: at
+    initialisation, where Wb = Kb = 0, only `nfa` and `centered_ratio` (0) remain, and without Kbar the three with Kb
+    are missing. Computed in float64 (arXiv:2402.05271, section 3 and appendix).
     """
     W, W0, K = W.double(), W0.double(), K.double()
     whole, centered = _traces(W, K), _traces(W - W0, K)
@@ -89,9 +91,9 @@ def ansatz_decomposition(
 def random_kernel_control(
     W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"], *, draws: int = 10, generator: torch.Generator
 ) -> Float64[Tensor, " draws"]:
-    """The null level of the NFA: rho(W^T W, W^T Q W) with Q = O diag(eig K) O^T, O Haar. Each in [0, 1].
+    """Null level of the NFA: rho(W^T W, W^T Q W) with Q = O diag(eig K) O^T, O Haar. (draws,), each in [0, 1].
 
-    Q has K's spectrum and none of its directions (arXiv:2402.05271, figure 1).
+    Q has the spectrum of K and random directions (arXiv:2402.05271, figure 1).
     """
     return torch.stack([nfa(W, random_isospectral(K, generator)) for _ in range(draws)])
 
@@ -106,11 +108,12 @@ def nfa_pearson(
 ) -> Float64[Tensor, ""]:
     """Correlation of the entries of F = W^T W with those of G^power, G the AGOP: in [-1, 1]; nan if one is constant.
 
-    The form of the ansatz in Beaglehole, Sukenik, Mondelli, Belkin 2024, section 5: the matrix square root of the
-    AGOP, each matrix less its mean entry. `centering="cosine"` leaves the means in, as `rho` does. Two unrelated PSD
-    matrices correlate through their diagonals: `off_diagonal=True` compares, and centres, the other entries only. Any
-    number has to be held against `rotation_null`. Computed in float64. Raises ValueError for another centering,
-    matrices that are not square or not of one shape.
+    This is the ansatz of Beaglehole, Sukenik, Mondelli, Belkin 2024, section 5: the matrix square root of the AGOP,
+    each matrix minus its mean entry. `centering="cosine"` does not subtract the means, as `matrix_cosine`. Unrelated
+    PSD matrices correlate through their diagonals: `off_diagonal=True` centres and compares only the other entries.
+    Compare every score with `nfa_pearson_null`. Computed in float64.
+
+    Raises ValueError for an unknown centering, and for matrices that are not square or differ in shape.
     """
     _square_alike(nfm, agop)
     return _correlation(nfm.double(), psd_power(agop, power), centering, off_diagonal)
@@ -125,10 +128,10 @@ def nfa_pearson_null(
     power: float = 0.5,
     centering: Centering = "pearson",
 ) -> Float64[Tensor, " draws"]:
-    """The null level of `nfa_pearson`: the score of F with Q G^power Q^T, Q Haar orthogonal. Each in [-1, 1].
+    """Null level of `nfa_pearson`: its score for F and Q G^power Q^T, Q Haar orthogonal; (draws,), each in [-1, 1].
 
-    The rotated matrix has the AGOP's spectrum and none of its directions. For full-rank PSD matrices the level is far
-    from 0, whatever their size. Raises ValueError as `nfa_pearson` does.
+    The rotated matrix has the spectrum of the AGOP and random directions. For PSD matrices of full rank this level is
+    far from 0, whatever their size. Raises ValueError as `nfa_pearson` does.
     """
     _square_alike(nfm, agop)
     root = psd_power(agop, power)
@@ -137,9 +140,10 @@ def nfa_pearson_null(
 
 
 class AgopRoot(NamedTuple):
-    """A power of a layer's AGOP G = W^T K W without a k_in x k_in matrix: G^power = V M V^T, r = min(k_out, k_in).
+    """A power of a layer's AGOP G = W^T K W in factors, G^power = V M V^T, without a k_in x k_in matrix.
 
-    `S` (r,) and `V` (k_in, r) are those of the thin SVD W = U diag(S) V^T, `M` is (r, r). All float64.
+    With r = min(k_out, k_in), `S` (r,) and `V` (k_in, r) are those of the thin SVD W = U diag(S) V^T, and `M` is (r,
+    r). All are float64.
     """
 
     S: Float64[Tensor, " r"]
@@ -148,7 +152,7 @@ class AgopRoot(NamedTuple):
 
 
 def agop_root(W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"], power: float = 0.5) -> AgopRoot:
-    """The AGOP's root, or another `power` of it, from W and K of `tangent_covariance`."""
+    """The square root of the AGOP, or another `power` of it, from W and K of `tangent_covariance`."""
     U, S, Vh = torch.linalg.svd(W.double(), full_matrices=False)
     return AgopRoot(S, Vh.T, psd_power((U * S).T @ K.double() @ (U * S), power))
 
@@ -156,13 +160,13 @@ def agop_root(W: Real[Tensor, "k_out k_in"], K: Real[Tensor, "k_out k_out"], pow
 def agop_root_scores(
     root: AgopRoot, *, centering: Centering = "pearson", draws: int = 3, generator: torch.Generator
 ) -> dict[str, float]:
-    """A layer's ansatz with the AGOP's root, of `agop_root`.
+    """Scores of the ansatz for a layer with the root of its AGOP, as `agop_root` returns it.
 
-    - `nfa_pearson`, `nfa_offdiagonal`: `nfa_pearson` of W^T W and W^T K W, on all and on the off-diagonal entries;
-    - `nfa_null`: the mean of `rotation_null`; `nfa_excess`: `nfa_pearson` less it.
+    - `nfa_pearson`, `nfa_offdiagonal`: `nfa_pearson` of W^T W and the root, on all and on the off-diagonal entries;
+    - `nfa_null`: the mean of `nfa_pearson_null`; `nfa_excess`: `nfa_pearson` minus it.
 
-    The null draws a frame of as many columns as V has, and inner products are taken between factors. Raises ValueError
-    for another centering.
+    The null draws a frame with as many columns as V has; inner products are taken between factors. Raises ValueError
+    for an unknown centering.
     """
     values, vectors = torch.linalg.eigh(root.M)
     halves = values.clamp(min=0).sqrt()

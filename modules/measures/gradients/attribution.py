@@ -29,9 +29,10 @@ def svd_attribution(
 ) -> dict[str, float]:
     """NC1 (`measures.nc1`) at three places of a layer activation(W x + b): `input`, `right` and `output`.
 
-    `right` is the NC1 of S V^T x, found without a
-    decomposition as that of W x: U is orthogonal and so is (W^T W)^{1/2} x = V S V^T x of the same NC1. Raises
-    ValueError for shapes that do not match and as `class_moments`.
+    `right` is the NC1 of S V^T x. It equals that of W x, because U is orthogonal, so no decomposition is needed;
+    (W^T W)^{1/2} x = V S V^T x has the same NC1.
+
+    Raises ValueError for shapes that do not match, and as `class_moments` does.
     """
     if weight.ndim != 2 or inputs.ndim != 2 or inputs.shape[1] != weight.shape[1]:
         raise ValueError(f"weights {tuple(weight.shape)} do not act on inputs {tuple(inputs.shape)}")
@@ -42,10 +43,10 @@ def svd_attribution(
 
 
 def attribution_drops(scores: Mapping[str, float]) -> dict[str, float]:
-    """Natural logarithms of the factors by which NC1 falls in a layer, of the scores of `svd_attribution`.
+    """ln of the factor by which NC1 falls at each step through a layer, from the scores of `svd_attribution`.
 
-    `right` = ln input - ln right, `activation` = ln right - ln output, `total` their sum; negative where NC1 grows.
-    nan or inf where a score is 0 or inf.
+    `right` = ln input - ln right, `activation` = ln right - ln output, and `total` is their sum; negative where NC1
+    grows. nan or inf where a score is 0 or inf.
     """
     start, right, end = (_log(scores[name]) for name in ("input", "right", "output"))
     return {"right": start - right, "activation": right - end, "total": start - end}
@@ -54,11 +55,11 @@ def attribution_drops(scores: Mapping[str, float]) -> dict[str, float]:
 def agop_attribution(
     root: AgopRoot, inputs: Float[Tensor, "n _k_in"], labels: Labels, *, draws: int = 3, generator: torch.Generator
 ) -> dict[str, float]:
-    """NC1 of a layer's inputs after its AGOP's root, `agop`, and after that root turned at random, `rotated`.
+    """NC1 of a layer's inputs after the root of its AGOP, `agop`, and after that root in random directions, `rotated`.
 
-    `root` is of `agop_root`. `agop` is the NC1 of G^power x; `rotated` the mean over `draws` of that of
-    Q G^power Q^T x, Q Haar orthogonal: the same spectrum, other directions (arXiv:2402.13728, section 5: the AGOP
-    decreases within-class variability). Raises ValueError as `class_moments`.
+    `root` comes from `agop_root`. `agop` is the NC1 of G^power x. `rotated` is the mean over `draws` of the NC1 of Q
+    G^power Q^T x, Q Haar orthogonal, which has the same spectrum and other directions (arXiv:2402.13728, section 5: the
+    AGOP decreases within-class variability). Raises ValueError as `class_moments`.
     """
 
     def score(V: Tensor) -> float:  # of V M V^T x: V changes no inner product

@@ -1,6 +1,6 @@
 """Gradients of a network with respect to its inputs and pre-activations, averaged over data.
 
-A linear or convolutional layer computes h = W x; its *tangent features* are J = df/dh, a row for every sample and
+A linear or convolutional layer computes h = W x. Its *tangent features* are J = df/dh, one row for every sample and
 output (and position, where the layer is applied at several). With n samples, and sums over outputs and positions,
 
     K = (1/n) J^T J           covariance of the tangent features,
@@ -8,11 +8,10 @@ output (and position, where the layer is applied at several). With n samples, an
 
 (Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271, section 2; K there has no 1/n).
 
-How it is computed: one forward pass of a chunk of samples, then one backward pass of the batch (outputs x samples)
-down to the pre-activations. No gradient of a weight is ever formed, and memory does not grow with n. Everything here
-takes f(x_a) to depend on sample a alone, and a module that couples samples (BatchNorm on batch statistics) is refused.
-The module is run in the mode it is in (with dropout on, the gradients are those of one random mask), and its `.grad`s
-are left alone.
+Each chunk of samples takes one forward pass, and then one backward pass of the batch (outputs x samples) down to the
+pre-activations. No gradient of a weight is formed, and memory does not grow with n. We assume that f(x_a) depends on
+sample a alone, and refuse modules that couple samples (BatchNorm with batch statistics). The module runs in the mode
+that it is in (with dropout on, the gradients are those of one random mask), and its `.grad`s do not change.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ from ..core.samples import Samples
 
 @dataclass(frozen=True, eq=False)
 class TangentCovariance:
-    """A layer's weights beside the covariance of its tangent features.
+    """Weights of a layer and the covariance of its tangent features.
 
-    W is a copy; for a convolution k_out is its channels and k_in = channels_in * kernel size, in the
-    order of `torch.nn.functional.unfold`. Kbar is (1/n) (J - J0)^T (J - J0), or None without reference.
-    Where outputs were sampled, `without` are the estimates without one group of them each, and `unsampled` is the share
-    of outputs that were not sampled.
+    W is a copy; for a convolution k_out is its number of channels and k_in = channels_in * kernel size, in the order of
+    `torch.nn.functional.unfold`. Kbar is (1/n) (J - J0)^T (J - J0), or None without a reference. Where outputs were
+    sampled, `without` holds the estimates with one group of outputs left out in turn, and `unsampled` the share of
+    outputs that were not sampled.
     """
 
     W: Float[Tensor, "k_out k_in"]
@@ -71,12 +70,13 @@ class TangentCovariance:
 def agop(
     function: Callable[[Tensor], Tensor], inputs: Float[Tensor, "..."], *, chunk: int | None = None
 ) -> Float[Tensor, "dim dim"]:
-    """Average gradient outer product (1/n) sum_a sum_c g_ac g_ac^T with g_ac = d f_c / d x at sample a, PSD.
+    """Average gradient outer product (1/n) sum_a sum_c g_ac g_ac^T with g_ac = d f_c / d x at sample a: (d, d), PSD.
 
-    `function` is any differentiable map (n, ...) -> (n,) or (n, ...), a module or not; inputs and outputs are
-    flattened per sample. `chunk` samples go through at a time (default: chosen for memory). Raises ValueError for no
-    samples, for a function whose output has no row a sample or does not depend on its input, and for BatchNorm on
-    batch statistics.
+    `function` is any differentiable map (n, ...) -> (n,) or (n, ...), a module or not; inputs and outputs are flattened
+    by sample. `chunk` is the number of samples in a pass (default: chosen for memory).
+
+    Raises ValueError without samples, for outputs that lack one row for each sample or do not depend on the input, and
+    for BatchNorm with batch statistics.
     """
     prepared_inputs = prepared(function, inputs, chunk).inputs
     assert isinstance(prepared_inputs, Tensor)
@@ -112,10 +112,13 @@ def tangent_features(
 ) -> dict[str, Float[Tensor, "n outputs ..."]]:
     """Tangent features J_l = df/dh_l of each layer: (n, outputs, k_out).
 
-    A convolution gives (n, outputs, channels, positions...), a linear layer on inputs (n, T, k) (n, outputs, T,
-    k_out). `layers` are names of `layer_names` (default: all those that the forward pass calls). Memory is that of the
-    result; for K alone use `tangent_covariance`. Raises ValueError as it does, and for a layer that is called several
-    times or that does not keep the samples first."""
+    A convolution gives (n, outputs, channels, positions...), a linear layer on inputs (n, T, k) gives (n, outputs, T,
+    k_out). `layers` are names of `layer_names` (default: all layers that the forward pass calls). The result is held in
+    memory as a whole; if you need only K, use `tangent_covariance`.
+
+    Raises ValueError as `tangent_covariance` does, and for a layer that is called several times or does not keep the
+    samples first.
+    """
     samples = prepared(module, inputs, chunk)
     plan = planned(module, samples, layers, chunk)
     parts: dict[str, list[Tensor]] = {name: [] for name in plan.layers}
@@ -141,21 +144,22 @@ def tangent_covariance(
 ) -> dict[str, TangentCovariance]:
     """Weights W and tangent-feature covariance K = (1/n) sum J^T J of each layer, summed over outputs and positions.
 
-    K is (k_out, k_out) and PSD, and W^T K W is the AGOP with respect to the layer's input. For a convolution, as for a
-    linear layer on (n, T, k), the sum runs over the positions; for a layer called several times in one forward pass,
-    over its calls too. With `reference`, a copy of the initial network, also Kbar = (1/n) sum (J - J0)^T (J - J0) on
-    the same inputs.
+    K is (k_out, k_out) and PSD, and W^T K W is the AGOP with respect to the layer's input. For a convolution, and for a
+    linear layer on (n, T, k), the sum includes the positions; for a layer that is called several times in one forward
+    pass, all its calls. With `reference`, a copy of the initial network, the result also holds
+    Kbar = (1/n) sum (J - J0)^T (J - J0) on the same inputs.
 
-    With `n_outputs` = N, each sample's sum over its C outputs is estimated from N of them, drawn uniformly without
-    replacement by `seed` and weighted by C / N. K and Kbar are then unbiased estimates, and exact for N >= C; scores
-    computed from them are not unbiased, but their bias falls as 1 / N. See `standard_errors`.
+    `n_outputs` = N estimates the sum over the C outputs of each sample from N of them, which `seed` draws uniformly and
+    without replacement, weighted by C / N. K and Kbar are then unbiased estimates, and exact for N >= C. Scores
+    computed from them have a bias that falls as 1 / N; `standard_errors` estimates their error.
 
-    `layers` are names of `layer_names` (default: all those that the forward pass calls; `left_out` names the weights
-    that are in none of them); `chunk` samples go through at a time (default: chosen for memory). A layer that does not
-    reach the output has K = 0. Half-precision weights are summed up in float32. Raises ValueError for no samples,
-    n_outputs < 2, an unknown or uncalled layer, an output that has no row a sample or does not depend on any layer,
-    BatchNorm on batch statistics, and a reference that calls its layers differently; TypeError for an output that is
-    no tensor.
+    `layers` are names of `layer_names` (default: all layers that the forward pass calls; `unmeasured_weights` lists the
+    weights outside them). `chunk` is the number of samples in a pass (default: chosen for memory). A layer that does
+    not affect the output has K = 0. For half-precision weights sums are kept in float32.
+
+    Raises ValueError without samples, for n_outputs < 2, an unknown or uncalled layer, outputs that lack one row for
+    each sample or do not depend on any layer, BatchNorm with batch statistics, and a reference that calls its layers
+    differently; TypeError for an output that is not a tensor.
     """
     if n_outputs is not None and n_outputs < 2:
         raise ValueError(f"n_outputs must be at least 2, got {n_outputs}")
@@ -168,7 +172,9 @@ def tangent_covariance(
         refuse_coupled_samples(reference)
         theirs = planned(reference, samples, list(plan.layers), chunk, drawn)
         if theirs.outputs != plan.outputs:
-            raise ValueError(f"the reference has {theirs.outputs} outputs, the module {plan.outputs}: not a copy of it")
+            raise ValueError(
+                f"the reference has {theirs.outputs} outputs and the module {plan.outputs}: pass a copy of the module"
+            )
         initial = blocks(reference, samples, plan._replace(layers=theirs.layers))
     done, unsampled = 0, 0.0
     progress(0, len(samples) * plan.passes)
@@ -177,7 +183,9 @@ def tangent_covariance(
             J = [site.tangent for site in sites]
             J0 = [site.tangent for site in then.calls[name]] if then is not None else None
             if J0 is not None and [part.shape for part in J] != [part.shape for part in J0]:
-                raise ValueError(f"the reference calls layer {name!r} differently from the module: not a copy of it")
+                raise ValueError(
+                    f"the reference calls layer {name!r} differently from the module: pass a copy of the module"
+                )
             sums[name].add(now.groups, J, J0)
         done, unsampled = done + now.work, unsampled + now.unsampled
         progress(done, len(samples) * plan.passes)
@@ -227,10 +235,10 @@ class _Sums:
 def standard_errors(
     layer: TangentCovariance, scores: Callable[[TangentCovariance], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Standard errors of a layer's scores that come from sampling outputs, not from sampling data.
+    """Standard errors of a layer's scores due to sampling outputs (not due to sampling data).
 
     Delete-a-group jackknife over the groups of sampled outputs, with the correction for a finite number of outputs: 0
-    where all were taken. {} for a K that was not sampled; a score that is not in every replicate is absent.
+    if all outputs were used. Returns {} for a K that was not sampled, and leaves out scores that some replicate lacks.
     """
     if not layer.without:
         return {}
@@ -241,7 +249,7 @@ def standard_errors(
 
 
 def sampling_error(layer: TangentCovariance) -> float:
-    """Standard error of a sampled K over its size, both in the Frobenius norm; nan for a K that was not sampled."""
+    """Standard error of a sampled K relative to K, both in the Frobenius norm; nan for a K that was not sampled."""
     if not layer.without:
         return float("nan")
     values = torch.stack([other.K for other in layer.without]).flatten(1)
@@ -249,7 +257,7 @@ def sampling_error(layer: TangentCovariance) -> float:
 
 
 def pooled(parts: Sequence[tuple[int, Mapping[str, TangentCovariance]]]) -> dict[str, TangentCovariance]:
-    """K and Kbar of all samples together, from those of batches of n samples each: means weighted by n."""
+    """K and Kbar of all samples together, from those of batches of n samples: means weighted by n."""
     total = sum(n for n, _ in parts)
 
     def mean(values: Sequence[Tensor | None]) -> Tensor | None:
@@ -302,7 +310,7 @@ def layer_inputs(
     layers: Sequence[str] | None = None,
     chunk: int | None = None,
 ) -> dict[str, Float[Tensor, "n ..."]]:
-    """The input x_l of each layer: (n, k_in) for a linear one, (n, channels, positions...) for a convolution.
+    """The input x_l of each layer: (n, k_in) for a linear layer, (n, channels, positions...) for a convolution.
 
     Raises ValueError as `tangent_features` does.
     """

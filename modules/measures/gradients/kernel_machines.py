@@ -3,9 +3,8 @@
     alpha = (k(X, X) + mu I)^-1 Y,    f(x) = sum_j alpha_j k(x, x_j),    AGOP = (1/n) sum_a J(x_a) J(x_a)^T
 
 with J(x) = sum_j grad_x k(x, x_j) alpha_j^T, (d, outputs). These are the steps of a recursive feature machine and of
-Deep RFM (Beaglehole, Sukenik, Mondelli, Belkin 2024, "Average gradient outer product as a mechanism for deep neural
-collapse", algorithm 1). Everything that is not the kernel matrix itself goes in blocks of rows, so that memory beyond
-it is bounded.
+Deep RFM (Beaglehole, Sukenik, Mondelli, Belkin 2024, arXiv:2402.13728, algorithm 1). Everything except the kernel
+matrix is processed in blocks of rows, so that the memory needed beside it is bounded.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ Solver = Literal["cholesky", "eigen"]
 class RadialKernel(ABC):
     """A kernel k(x, z) = phi(|x - z|) with phi(0) = 1 and length scale `bandwidth` L.
 
-    Called with two sets of points it gives entries in [0, 1]; with one argument the matrix of a set with
+    `kernel(x, z)` returns the matrix of two sets of points, with entries in [0, 1]; `kernel(x)` that of a set with
     itself, whose diagonal is exactly 1. Distances come from |x|^2 + |z|^2 - 2 x.z, in place in the result.
+
     Raises ValueError for a bandwidth that is not positive.
     """
 
@@ -90,12 +90,12 @@ KERNELS: dict[str, type[RadialKernel]] = {kind.name: kind for kind in (LaplaceKe
 def radial_kernel(name: str, bandwidth: float) -> RadialKernel:
     """The kernel called `name`, laplace or gaussian. Raises ValueError for any other name and for bandwidth <= 0."""
     if name not in KERNELS:
-        raise ValueError(f"no kernel is called {name!r}; there is {', '.join(sorted(KERNELS))}")
+        raise ValueError(f"unknown kernel {name!r}: choose one of {', '.join(sorted(KERNELS))}")
     return KERNELS[name](bandwidth)
 
 
 def squared_distances(x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]) -> Float[Tensor, "n m"]:
-    """|x_a - z_b|^2 of the rows, >= 0; 0 up to what rounding makes of equal points."""
+    """|x_a - z_b|^2 of all pairs of rows, >= 0; 0 for equal points up to rounding."""
     of_x, of_z = x.square().sum(1), z.square().sum(1)
     squares = (x @ z.T).mul_(-2.0).add_(of_x[:, None]).add_(of_z)
     if not squares.numel():
@@ -105,7 +105,7 @@ def squared_distances(x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]) -> F
 
 
 class KernelSolution(NamedTuple):
-    """`coefficients` alpha, `residual` |(K + mu I) alpha - Y| / |Y| (Frobenius), and how it was solved."""
+    """`coefficients` alpha, `residual` |(K + mu I) alpha - Y| / |Y| (Frobenius norms), and the method of solution."""
 
     coefficients: Float[Tensor, "n outputs"]
     residual: float
@@ -113,16 +113,15 @@ class KernelSolution(NamedTuple):
 
     @property
     def accurate(self) -> bool:
-        """Whether the residual is within `accurate_residual`: beyond it the predictor does not interpolate, and is not
-        to be read."""
+        """Whether the residual is within `accurate_residual`; if not, the predictor does not interpolate."""
         return self.residual <= accurate_residual(self.coefficients)
 
 
 def accurate_residual(coefficients: Float[Tensor, "n outputs"]) -> float:
-    """The residual up to which a regression on n points counts as solved: 1e-8 in float64.
+    """The largest residual at which a regression on n points counts as solved: 1e-8 in float64.
 
-    In another dtype of rounding unit eps it is 1e-8 sqrt(eps / eps of float64), in float32 2.3e-4, or n eps where that
-    is more, since what rounding leaves grows in proportion to n.
+    In a dtype with rounding unit eps it is 1e-8 sqrt(eps / eps of float64), 2.3e-4 in float32, or n eps where that is
+    larger, because rounding errors grow in proportion to n.
     """
     eps = torch.finfo(coefficients.dtype).eps
     scale: float = (eps / torch.finfo(torch.float64).eps) ** 0.5
@@ -130,12 +129,12 @@ def accurate_residual(coefficients: Float[Tensor, "n outputs"]) -> float:
 
 
 def kernel_regression(K: Float[Tensor, "_n _n"], targets: Float[Tensor, "..."], ridge: float = 0.0) -> KernelSolution:
-    """Solve (K + mu I) alpha = Y for a PSD matrix K and targets Y (n, outputs); mu = 0 is ridgeless.
+    """Solve (K + mu I) alpha = Y for a PSD matrix K (n, n) and targets Y (n, outputs); mu = `ridge`, 0 for no ridge.
 
-    By Cholesky. Where that breaks down (a matrix that is singular in floating point: points of a class have come
-    together) or leaves a residual above `accurate_residual`, by the eigendecomposition with eigenvalues below
-    n eps lambda_max left out, the least-squares solution of smallest norm, if its residual is the smaller one. Nothing
-    is added to the diagonal but mu. Beside K one more matrix of its size is held (three by the eigendecomposition).
+    Uses a Cholesky factorisation. Where that fails (K is singular in floating point, as when the points of a class have
+    collapsed) or leaves a residual above `accurate_residual`, the eigendecomposition gives the least-squares solution
+    of smallest norm, without eigenvalues below n eps lambda_max; it is used if its residual is smaller. Only mu is
+    added to the diagonal. Needs memory for one more matrix of the size of K (three with the eigendecomposition).
 
     Raises ValueError for a negative ridge, targets that are not (n, outputs), and values that are not finite.
     """
@@ -183,7 +182,7 @@ def kernel_predict(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Float[Tensor, "m outputs"]:
-    """f(x) = sum_j alpha_j k(x, x_j) for inputs x, centres x_j and coefficients alpha."""
+    """Predictions f(x) = sum_j alpha_j k(x, x_j) for inputs x (m, d), centres x_j (n, d) and coefficients alpha."""
     parts = [kernel(x[rows], centres) @ coefficients for rows in _blocks(x, 2 * len(centres), block_bytes)]
     return torch.cat(parts)
 
@@ -196,13 +195,12 @@ def kernel_agop(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Float[Tensor, "dim dim"]:
-    """AGOP of f(x) = sum_j alpha_j k(x, x_j) over the inputs: (1/m) sum_a J(x_a) J(x_a)^T, PSD, uncentred.
+    """AGOP of f(x) = sum_j alpha_j k(x, x_j) over the inputs: (1/m) sum_a J(x_a) J(x_a)^T, (d, d), PSD, not centred.
 
-    With the weights P_aj of `gradient_weights`, of the
-    gradients J(x_a)_c = sum_j P_aj alpha_jc (x_a - x_j) the second part is the product (P * alpha_c) X, so that no
-    array of size m n d arises; about `block_bytes` are held beside the arguments and the result. Where an input is a
-    centre (the same tensor given twice, or at distance 0) that term is 0. Equal to `measures.agop` of the predictor
-    where this is differentiable.
+    The gradients are J(x_a)_c = sum_j P_aj alpha_jc (x_a - x_j) with P of `gradient_weights`. Their second part is the
+    product (P * alpha_c) X, so no array of size m n d is needed; about `block_bytes` are held beside the arguments and
+    the result. Where an input coincides with a centre, that term is 0. Equal to `measures.agop` of the predictor where
+    the predictor is differentiable.
     """
     d, outputs = centres.shape[1], coefficients.shape[1]
     own = x is centres

@@ -21,10 +21,10 @@ from .derivatives import layer_inputs, tangent_features
 
 
 def ptk(J: Float[Tensor, "n outputs ..."]) -> Float[Tensor, "n n"]:
-    """Pre-activation tangent kernel J J^T of tangent features J, PSD.
+    """Pre-activation tangent kernel J J^T of tangent features J: (n, n), PSD.
 
-    Summed over outputs, units and positions. With one output and position it has the non-zero spectrum of n K, K the
-    covariance of the tangent features.
+    Summed over outputs, units and positions. With one output and one position it has the non-zero spectrum of n K, K
+    the covariance of the tangent features.
     """
     J = J.flatten(1)
     return J @ J.T
@@ -33,11 +33,12 @@ def ptk(J: Float[Tensor, "n outputs ..."]) -> Float[Tensor, "n n"]:
 def layer_ntk(
     module: nn.Module, inputs: Shaped[Tensor, "n ..."], *, layers: Sequence[str] | None = None, chunk: int | None = None
 ) -> dict[str, Float[Tensor, "n n"]]:
-    """Empirical NTK of each linear layer's weights, Theta_l[a, b] = sum_c <df_c(a)/dW_l, df_c(b)/dW_l>, PSD.
+    """Empirical NTK of each linear layer's weights, Theta_l[a, b] = sum_c <df_c(a)/dW_l, df_c(b)/dW_l>: (n, n), PSD.
 
-    Computed as PTK_l o (X_l X_l^T); biases are not counted. `layers` default to all linear ones. Raises ValueError for
-    a layer that is not linear or is applied at several positions, where the product form does not hold (`ntk` does),
-    and as `tangent_features`.
+    Computed as PTK_l o (X_l X_l^T); biases are not included. `layers` defaults to all linear layers.
+
+    Raises ValueError as `tangent_features`, and for a layer that is not linear or is applied at several positions: the
+    product form does not hold there, but `ntk` does.
     """
     known = layer_names(module)
     if layers is None:
@@ -64,11 +65,11 @@ def ntk(
     parameters: Sequence[str] | None = None,
     chunk: int | None = None,
 ) -> Float[Tensor, "n n"]:
-    """Empirical NTK sum_c sum_theta <df_c(a)/dtheta, df_c(b)/dtheta> of any module from autograd, PSD.
+    """Empirical NTK sum_c sum_theta <df_c(a)/dtheta, df_c(b)/dtheta> of any module by autograd: (n, n), PSD.
 
-    The trace over outputs, not divided by their number. `parameters` are names of `module.named_parameters()`
-    (default: all). Holds n * outputs * (number of parameters) numbers, so it is for small networks and for checks;
-    `chunk` samples are differentiated at a time. Raises ValueError for an unknown parameter and for BatchNorm on batch
+    Summed over outputs, not divided by their number. `parameters` are names of `module.named_parameters()` (default:
+    all). Holds n * outputs * (number of parameters) numbers, so use it for small networks and for checks; `chunk`
+    samples are differentiated at a time. Raises ValueError for an unknown parameter and for BatchNorm with batch
     statistics.
     """
     rows = prepared(module, inputs, chunk).inputs

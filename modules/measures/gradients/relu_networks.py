@@ -24,13 +24,13 @@ from .derivatives import TangentCovariance
 def relu_tangent_covariance(
     weights: Sequence[Real[Tensor, "_k_out _k_in"]], inputs: Float[Tensor, "..."], *, chunk: int | None = None
 ) -> list[TangentCovariance]:
-    """W and K of every layer of f(x) = W_L relu(W_(L-1) ... relu(W_1 x)): what `tangent_covariance` finds, in order.
+    """W and K of every layer of f(x) = W_L relu(W_(L-1) ... relu(W_1 x)), in order, as `tangent_covariance` has them.
 
-    `weights` are (k_1, k_0), (k_2, k_1), ..., inputs (n, k_0); K_l is PSD, in the dtype of the inputs, to
-    which the weights are cast. At a kink the derivative of ReLU is 0, as torch takes it. `chunk` samples go through at
-    a time (default: chosen so that tangent features hold some 4 million numbers).
+    `weights` are (k_1, k_0), (k_2, k_1), ..., and `inputs` (n, k_0). Each K_l is PSD, in the dtype of the inputs; the
+    weights are cast to it. As in torch, the derivative of ReLU at 0 is 0. `chunk` is the number of samples in a pass
+    (default: such that tangent features hold some 4 million numbers).
 
-    Raises ValueError for no samples, no weights, and shapes that do not fit on one another.
+    Raises ValueError without samples or weights, and for shapes that do not fit together.
     """
     shapes = [tuple(inputs.shape[1:]), *(tuple(W.shape) for W in weights)]
     if not weights or inputs.ndim != 2 or not len(inputs):

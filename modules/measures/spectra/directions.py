@@ -1,4 +1,4 @@
-"""How vectors lie to given directions and subspaces: cosines, and shares of energy."""
+"""Cosines of vectors with given directions, and their energy in a subspace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def direction_cosines(vectors: Float[Tensor, "m dim"], directions: Real[Tensor, "r dim"]) -> Float[Tensor, "m r"]:
-    """cos(v_i, D_j) in [-1, 1], and 0 where v_i = 0, which is in no cone. Invariant to v -> c v, c > 0."""
+    """cos(v_i, D_j) (m, r) in [-1, 1], and 0 where v_i = 0. Scaling v_i by c > 0 does not change it."""
     lengths = vectors.norm(dim=1, keepdim=True)
     units = torch.where(lengths > 0, vectors / lengths, torch.zeros_like(vectors))
     D = directions.to(vectors)
@@ -17,6 +17,6 @@ def direction_cosines(vectors: Float[Tensor, "m dim"], directions: Real[Tensor, 
 
 
 def subspace_energy(vectors: Float[Tensor, "m dim"], basis: Real[Tensor, "r dim"]) -> Float[Tensor, " m"]:
-    """|P v|^2 / |v|^2 in [0, 1], P the projection on the span of the rows of `basis`, which are orthonormal."""
+    """|P v|^2 / |v|^2 (m,) in [0, 1], P the projection on the span of the orthonormal rows of `basis`."""
     inside: Tensor = (vectors @ basis.to(vectors).T).square().sum(1)
     return inside / vectors.square().sum(1)

@@ -1,4 +1,4 @@
-"""Spectra of functions of residues: which frequencies embeddings, neurons and attention matrices are made of.
+"""Spectra of functions of residues: the frequencies of embeddings, neurons and attention matrices.
 
 Transforms are unnormalised, uhat(j) = sum_a u(a) exp(-2 pi i j a / p). Li, Liang, Shi, Song, Zhou 2024,
 arXiv:2402.09469, section "Experiments".
@@ -31,32 +31,33 @@ def folded_power(u: Float[Tensor, "... modulus"]) -> Float[Tensor, "... frequenc
 def max_normalised_power(power: Float[Tensor, "... frequencies"], *, include_dc: bool = True) -> Float[Tensor, "..."]:
     """Largest share of one frequency j >= 1 in the power, in [0, 1]; 1 for a pure cosine, nan for a zero vector.
 
-    `power` is that of `folded_power`; without `include_dc` shares are of the power beside the mean, and at least 1/n.
+    `power` comes from `folded_power`. Without `include_dc` the power of the mean is left out, and shares are at least
+    1/n.
     """
     total = power.sum(-1) if include_dc else power[..., 1:].sum(-1)
     return power[..., 1:].amax(-1) / total
 
 
 def gaussian_peak(modulus: int) -> float:
-    """H_n / n, n = (p-1)/2: the mean of `max_normalised_power(..., include_dc=False)` of iid Gaussian entries, odd p.
+    """H_n / n, n = (p-1)/2: the mean of `max_normalised_power(..., include_dc=False)` for iid Gaussian entries, odd p.
 
-    Powers of the n frequencies are independent and exponential, so their shares are those of a broken stick, whose
-    longest of n pieces has this mean. Raises ValueError for an even modulus.
+    The powers of the n frequencies are independent and exponential, so their shares are distributed as the pieces of a
+    broken stick, whose longest piece has this mean. Raises ValueError for an even modulus.
     """
     if modulus < 3 or modulus % 2 == 0:
-        raise ValueError(f"needs an odd modulus of at least 3, got {modulus}")
+        raise ValueError(f"the modulus must be odd and at least 3, got {modulus}")
     n = modulus // 2
     return sum(1 / j for j in range(1, n + 1)) / n
 
 
 @dataclass(frozen=True)
 class NeuronSpectra:
-    """What the m neurons (u_1, ..., u_k, w) of a `PolynomialNet` are made of.
+    """Frequencies of the m neurons (u_1, ..., u_k, w) of a `PolynomialNet`.
 
     - `power` (m, n + 1): folded power at the frequencies 0..n, summed over the k embeddings of a neuron.
-    - `peak` (m,): largest share of one frequency j >= 1 in it, the mean's power counted as well.
+    - `peak` (m,): largest share of one frequency j >= 1 in it; the power of the mean counts in the total.
     - `frequency` (m,): the dominant frequency, in 1..n.
-    - `agrees` (m,): whether that is the dominant one of each embedding and of the output vector.
+    - `agrees` (m,): whether each embedding and the output vector have that dominant frequency.
     - `phase` (m,): cos(sum_j arg Uhat_j - arg What) at it: 1 where the phases add up (Theorem 4.9).
     - `spread` (m,): longest over shortest of the k + 1 vectors, >= 1, 1 at the optimum.
     - `weight` (m,): |theta_i|^(k+1) / sum, the shares of the neurons in the power of the network's norm.
@@ -71,19 +72,19 @@ class NeuronSpectra:
     weight: Float64[Tensor, " m"]
 
     def mean(self, values: Float[Tensor, " m"] | Bool[Tensor, " m"]) -> float:
-        """The weighted mean over neurons; those that are zero have no part in it."""
+        """Weighted mean over the neurons that are not zero."""
         alive = self.weight > 0
         return float((self.weight * values.double())[alive].sum())
 
     def shares(self, least_peak: float = 0.0) -> Float64[Tensor, " n"]:
-        """The weight at each frequency 1..n of neurons whose `peak` is at least that; 0 for none."""
+        """Weight at each frequency 1..n of the neurons whose `peak` is at least `least_peak`; 0 if there are none."""
         found = torch.zeros(self.power.shape[1] - 1, dtype=torch.float64, device=self.weight.device)
         counted = self.weight * (self.peak >= least_peak)
         return found.index_add(0, self.frequency - 1, counted)
 
 
 def neuron_spectra(neurons: Float[Tensor, "m vectors modulus"]) -> NeuronSpectra:
-    """Spectra of neurons: vectors are the k embeddings and, last, the output vector; computed in double precision."""
+    """Spectra of neurons (m, k + 1, p): the k embeddings and, last, the output vector; computed in double precision."""
     neurons = neurons.detach().double()
     k = neurons.shape[1] - 1
     powers = folded_power(neurons)
@@ -105,7 +106,7 @@ def neuron_spectra(neurons: Float[Tensor, "m vectors modulus"]) -> NeuronSpectra
 
 
 def normalised_entropy(shares: Float[Tensor, " n"]) -> float:
-    """Entropy of n shares over log n, in [0, 1]: 1 for equal ones, 0 for all at one place; nan for none, or n = 1."""
+    """Entropy of n shares over log n, in [0, 1]: 1 for equal shares, 0 if one share is 1; nan for n <= 1."""
     shares = shares.double() / shares.sum()
     return float(torch.special.entr(shares).sum() / math.log(len(shares))) if len(shares) > 1 else math.nan
 
@@ -113,9 +114,9 @@ def normalised_entropy(shares: Float[Tensor, " n"]) -> float:
 def attention_matrices(
     tokens: Float[Tensor, "p width"], key: Float[Tensor, "inner width"], query: Float[Tensor, "inner width"], heads: int
 ) -> Float[Tensor, "{heads} p p"]:
-    """E W_K W_Q^T E^T of each head: how the token of a row, as a key, fits that of a column, as a query.
+    """E W_K W_Q^T E^T of each head: how well the token of a row, as a key, fits that of a column, as a query.
 
-    `key` and `query` are the weights of linear maps whose outputs are those of the heads, one after another.
+    `key` and `query` are the weights of linear maps that stack the outputs of the heads.
     """
     K, Q = ((tokens @ weight.T).unflatten(1, (heads, -1)).transpose(0, 1) for weight in (key, query))
     matrices: Tensor = K @ Q.mT
@@ -125,13 +126,13 @@ def attention_matrices(
 def planar_power(S: Float[Tensor, "... p p"]) -> Float[Tensor, "... bins"]:
     """Folded power of matrices at the (p - 1)^2 / 2 pairs of frequencies {(j, l), (-j, -l)}, j, l != 0, for odd p.
 
-    The bins are those of j = 1..(p-1)/2 and l = 1..p-1: what depends on the row or the column alone has no part.
-    A cosine cos(2 pi (j a + l b) / p + t) has all of its power in one bin, a product of two cosines in two.
-    Raises ValueError for an even p.
+    The bins are j = 1..(p-1)/2 and l = 1..p-1, so terms that depend on the row or the column alone do not count. A
+    cosine cos(2 pi (j a + l b) / p + t) has all of its power in one bin, a product of two cosines in two. Raises
+    ValueError for an even p.
     """
     p = S.shape[-1]
     if p % 2 == 0:
-        raise ValueError(f"needs an odd number of tokens, got {p}")
+        raise ValueError(f"the number of tokens must be odd, got {p}")
     power: Tensor = 2 * torch.fft.fft2(S).abs().square()[..., 1 : (p + 1) // 2, 1:]
     return power.flatten(-2)
 

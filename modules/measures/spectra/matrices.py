@@ -1,4 +1,4 @@
-"""Spectra of symmetric positive semi-definite matrices, and random rotations."""
+"""Spectra of matrices, and random rotations."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def eigenvalue_dispersion(K: Real[Tensor, "k k"]) -> Float64[Tensor, ""]:
-    """std(eig K) / mean(eig K), population standard deviation, of a PSD matrix: in [0, sqrt(k - 1)].
+    """std(eig K) / mean(eig K) of a PSD matrix, population standard deviation: in [0, sqrt(k - 1)].
 
-    0 for a multiple of the identity. The zero matrix gives nan. Quoted for figure 1 of arXiv:2402.05271.
+    0 for a multiple of the identity; nan for the zero matrix. arXiv:2402.05271 quotes it for figure 1.
     """
     eigenvalues: Tensor = torch.linalg.eigvalsh(K.double())  # float32 solvers fail on the singular K of dead units
     return eigenvalues.std(correction=0) / eigenvalues.mean()
@@ -24,9 +24,9 @@ def participation_ratio(K: Real[Tensor, "k k"]) -> Float[Tensor, ""]:
 
 
 def effective_rank(K: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
-    """exp of the entropy of the singular values normalised to sum 1: in [1, k]; nan for the zero matrix.
+    """exp of the entropy of the singular values of any matrix, normalised to sum 1: in [1, k]; nan for the zero matrix.
 
-    The definition of Roy and Vetterli, "The effective rank" (EUSIPCO 2007). K is any matrix.
+    The definition of Roy and Vetterli, "The effective rank" (EUSIPCO 2007).
     """
     values = torch.linalg.svdvals(K.double())
     shares = values / values.sum()
@@ -37,7 +37,7 @@ def effective_rank(K: Real[Tensor, "rows columns"]) -> Float64[Tensor, ""]:
 def stable_rank(W: Real[Tensor, "rows columns"], *, squared: bool = True) -> Float64[Tensor, ""]:
     """|W|_F^2 / |W|_2^2 of any matrix: in [1, rank W]; nan for the zero matrix.
 
-    With `squared=False` |W|_F^2 / |W|_2, as arXiv:2303.07527 prints it: that grows with the scale of W.
+    `squared=False` returns |W|_F^2 / |W|_2, as arXiv:2303.07527 prints it, which grows with the scale of W.
     """
     values: Tensor = torch.linalg.svdvals(W.double())
     largest = values.max()
@@ -45,11 +45,11 @@ def stable_rank(W: Real[Tensor, "rows columns"], *, squared: bool = True) -> Flo
 
 
 def nuclear_norm(F: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch"]:
-    """The sum of the singular values: in [|F|_F, sqrt(rank F) |F|_F], differentiable.
+    """Sum of the singular values: in [|F|_F, sqrt(rank F) |F|_F], differentiable.
 
-    Its gradient is U V^T for F = U S V^T. Where singular values vanish that is one subgradient of many; with two rows
-    or columns these are sums and roots alone, batch and gradient without a decomposition, and the gradient of the zero
-    matrix is nan, so that one sees it.
+    The gradient is U V^T for F = U S V^T, one of many subgradients where singular values vanish. A matrix with two rows
+    or columns needs no decomposition, only sums and roots, for a whole batch and its gradient; there the gradient of
+    the zero matrix is nan, so that it does not pass unnoticed.
     """
     if min(F.shape[-2:]) == 2:
         narrow = F if F.shape[-1] == 2 else F.mT
@@ -63,13 +63,13 @@ def nuclear_norm(F: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*bat
 def psd_power(M: Real[Tensor, "_k _k"], power: float) -> Float64[Tensor, "k k"]:
     """M^power of a symmetric PSD matrix, power > 0: symmetric, PSD.
 
-    Through the eigenvalues; those that rounding made negative count as 0. Raises ValueError for power <= 0, and for a
-    matrix that is not square.
+    Computed from the eigenvalues; those that are negative by rounding count as 0. Raises ValueError for power <= 0, and
+    for a matrix that is not square.
     """
     if power <= 0:
         raise ValueError(f"power must be above 0, got {power}")
     if M.ndim != 2 or M.shape[0] != M.shape[1]:
-        raise ValueError(f"a square matrix is needed, got shape {tuple(M.shape)}")
+        raise ValueError(f"M must be a square matrix, got shape {tuple(M.shape)}")
     M = M.double()
     eigenvalues, Q = torch.linalg.eigh((M + M.T) / 2)
     root: Tensor = (Q * eigenvalues.clamp(min=0).pow(power)) @ Q.T
@@ -79,7 +79,7 @@ def psd_power(M: Real[Tensor, "_k _k"], power: float) -> Float64[Tensor, "k k"]:
 def haar_frames(
     rows: int, columns: int, draws: int, generator: torch.Generator, *, device: torch.device
 ) -> Iterator[Float64[Tensor, "rows columns"]]:
-    """Random orthonormal frames: the first columns of Haar orthogonal matrices, up to their signs. columns <= rows."""
+    """Yield random orthonormal frames: the first columns of Haar orthogonal matrices, up to signs. columns <= rows."""
     for _ in range(draws):
         gaussian = torch.randn(rows, columns, generator=generator, device=generator.device, dtype=torch.float64)
         yield torch.linalg.qr(gaussian.to(device)).Q
@@ -88,9 +88,9 @@ def haar_frames(
 def haar_orthogonal(
     k: int, generator: torch.Generator, *, dtype: torch.dtype = torch.float64
 ) -> Float[Tensor, "{k} {k}"]:
-    """An orthogonal matrix from the Haar measure, on the generator's device.
+    """Orthogonal matrix (k, k) drawn from the Haar measure, on the generator's device.
 
-    QR of a Gaussian matrix; the signs of diag R go into Q, without which the law is not Haar (Mezzadri,
+    QR of a Gaussian matrix, with the signs of diag R moved into Q; otherwise the law is not Haar (Mezzadri,
     arXiv:math-ph/0609050).
     """
     gaussian = torch.randn(k, k, generator=generator, device=generator.device, dtype=dtype)
@@ -100,7 +100,7 @@ def haar_orthogonal(
 
 
 def random_isospectral(K: Float[Tensor, "k k"], generator: torch.Generator) -> Float[Tensor, "k k"]:
-    """Q = O diag(eig K) O^T with O Haar: a symmetric matrix with K's eigenvalues and none of its directions."""
+    """Q = O diag(eig K) O^T with O Haar: a symmetric matrix with the eigenvalues of K and random directions."""
     eigenvalues: Tensor = torch.linalg.eigvalsh(K.double())
     O = haar_orthogonal(len(K), generator, dtype=torch.float64).to(K.device)  # noqa: E741
     return ((O * eigenvalues) @ O.T).to(K.dtype)

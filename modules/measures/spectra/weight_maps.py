@@ -1,7 +1,7 @@
 """Do the weights of neurons cluster? Cosines with a direction, two clusters, and a map in the plane.
 
-The weight maps of Shi, Wei, Liang 2022 (ICLR). Rows of W are neurons, without their biases; only
-directions matter. A weight that is 0 has no direction: its cosines are 0, and it is left out of clusters and maps.
+The weight maps of Shi, Wei, Liang 2022 (ICLR). Rows of W are neurons, without their biases; only directions matter. A
+zero row has no direction: its cosines are 0, and clusters and maps leave it out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALIGNED = 0.9
 
 @dataclass(frozen=True)
 class WeightMap:
-    """`points`: where the neurons `rows` of W lie in the plane; `marks`: where the marked directions do."""
+    """`points`: places in the plane of the neurons `rows` of W; `marks`: places of the marked directions."""
 
     points: Float64[Tensor, "kept 2"]
     marks: Float64[Tensor, "r 2"]
@@ -30,11 +30,11 @@ class WeightMap:
 
 
 def direction_alignment(W: Real[Tensor, "m dim"], direction: Real[Tensor, " dim"]) -> dict[str, float]:
-    """How neurons point along a direction, up to the scale of either.
+    """How well neurons align with a direction, whatever their lengths.
 
     `max_cosine`: max_i cos(w_i, v), signed, in [-1, 1]; `mean_abs_cosine`: the mean of |cos(w_i, v)|, in [0, 1];
-    `aligned_share`: the share of neurons with |cos(w_i, v)| > 0.9. Random neurons in d dimensions have a mean |cos| of
-    about sqrt(2 / (pi d)) and a maximum of about sqrt(2 log m / d).
+    `aligned_share`: the share of neurons with |cos(w_i, v)| > 0.9. For random neurons in d dimensions the mean |cos| is
+    about sqrt(2 / (pi d)) and the maximum about sqrt(2 log m / d).
     """
     cosines = direction_cosines(W.double(), direction.double()[None])[:, 0]
     return {
@@ -45,15 +45,16 @@ def direction_alignment(W: Real[Tensor, "m dim"], direction: Real[Tensor, " dim"
 
 
 def direction_clusters(W: Real[Tensor, "m dim"], seed: int) -> dict[str, float]:
-    """Two clusters of the neurons' directions, by k-means on unit weights, the larger one first.
+    """Two clusters of the neurons' directions by k-means on unit weights, the larger one first.
 
-    `within_1`, `within_2`: the mean cosine of a neuron with the centre of its cluster, in [0, 1]; `between`: the cosine
-    of the centres, in [-1, 1]; 0 for a centre that is 0. Centres are means of unit weights, so the mean cosine within a
-    cluster is at most 1 and is the length of its centre. Raises ValueError for fewer than two different directions.
+    `within_1`, `within_2`: mean cosine of a neuron with the centre of its cluster, in [0, 1]; it equals the length of
+    the centre, which is a mean of unit weights. `between`: cosine of the centres, in [-1, 1]; 0 for a centre that is 0.
+
+    Raises ValueError for fewer than two different directions.
     """
     units = _units(W)[0]
     if len(units) < 2 or torch.equal(units, units[:1].expand_as(units)):
-        raise ValueError("two clusters need two different directions")
+        raise ValueError("W must have at least two different directions to form two clusters")
     found = torch.from_numpy(KMeans(2, n_init=10, random_state=seed % 2**32).fit_predict(units.numpy()))
     larger = int(2 * int(found.sum()) > len(found))
     clusters = [units[found == label] for label in (larger, 1 - larger)]
@@ -67,11 +68,11 @@ def direction_clusters(W: Real[Tensor, "m dim"], seed: int) -> dict[str, float]:
 
 
 def weight_map(W: Real[Tensor, "m dim"], marks: Real[Tensor, "r dim"], *, most: int = 300, seed: int = 0) -> WeightMap:
-    """Neurons and marked directions in the plane, so that distances are near 1 - cos: metric multidimensional scaling.
+    """Place neurons and marked directions in the plane with distances near 1 - cos: metric multidimensional scaling.
 
-    Stress is minimised from the classical solution, so the same weights give the same map, up to rotation and
-    reflection of the plane, which mean nothing. Of more than `most` neurons, that many are drawn by `seed`. Raises
-    ValueError for fewer than three neurons and marks together.
+    Stress is minimised from the classical solution, so the same weights give the same map up to rotation and
+    reflection. If there are more than `most` neurons, `seed` draws that many. Raises ValueError for fewer than three
+    neurons and marks together.
     """
     units, kept = _units(W)
     if len(units) > most:
@@ -79,7 +80,7 @@ def weight_map(W: Real[Tensor, "m dim"], marks: Real[Tensor, "r dim"], *, most: 
         units, kept = units[chosen], kept[chosen]
     both = torch.cat([units, _units(marks)[0]])
     if len(both) < 3:
-        raise ValueError(f"a map needs three directions, got {len(both)}")
+        raise ValueError(f"a map needs at least three neurons and marks, got {len(both)}")
     apart = (1 - both @ both.T).clamp(0.0, 2.0).fill_diagonal_(0.0)
     apart = (apart + apart.T) / 2
     scaling = MDS(2, metric="precomputed", init="classical_mds", n_init=1, random_state=0)

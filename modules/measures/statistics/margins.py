@@ -1,6 +1,6 @@
-"""Margins of classifiers, normalised by the norm of groups of weights.
+"""Margins of classifiers, and the group norm that normalises them.
 
-Li, Liang, Shi, Song, Zhou 2024, arXiv:2402.09469, Definitions 4.2 to 4.6 and Theorem 4.9.
+Li, Liang, Shi, Song, Zhou 2024, arXiv:2402.09469, Definitions 4.2 to 4.6.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 def group_norm(groups: Float[Tensor, "groups ..."], power: float) -> Float[Tensor, ""]:
-    """L_(2, q) norm (sum_i |theta_i|_2^q)^(1/q) of groups of weights, one a row; >= 0, q >= 1.
+    """L_(2, q) norm (sum_i |theta_i|_2^q)^(1/q) of groups of weights, one group a row; >= 0, q >= 1.
 
-    Of a network of homogeneous neurons a group is a neuron, and q its degree k + 1. The powers are of squared norms, so
-    that a dead neuron has the gradient 0 and not nan (for q >= 2). Raises ValueError for q < 1.
+    In a network of homogeneous neurons a group is a neuron, and q is its degree k + 1. Powers are taken of squared
+    norms, so that for q >= 2 a dead neuron has the gradient 0 rather than nan. Raises ValueError for q < 1.
     """
     if power < 1:
         raise ValueError(f"the power of a norm must be at least 1, got {power}")
@@ -25,20 +25,20 @@ def group_norm(groups: Float[Tensor, "groups ..."], power: float) -> Float[Tenso
 
 
 class Margins(NamedTuple):
-    """Margins of n samples: `worst` g = f_y - max_(c != y) f_c and `mean` g' = f_y - mean_(c != y) f_c >= g."""
+    """Margins (n,) of samples: `worst` g = f_y - max_(c != y) f_c and `mean` g' = f_y - mean_(c != y) f_c >= g."""
 
     worst: Float[Tensor, " n"]
     mean: Float[Tensor, " n"]
 
 
 def class_margins(outputs: Float[Tensor, "n classes"], targets: Int64[Tensor, " n"]) -> Margins:
-    """The margin g of every sample and its class-weighted form g' with uniform weights (Definitions 4.2 and 4.6).
+    """Margin g of every sample, and its class-weighted form g' with uniform weights (Definitions 4.2 and 4.6).
 
-    Raises ValueError for fewer than two classes.
+    `outputs` are (n, classes), `targets` integer classes (n,). Raises ValueError for fewer than two classes.
     """
     classes = outputs.shape[1]
     if classes < 2:
-        raise ValueError("a margin needs at least two classes")
+        raise ValueError(f"a margin needs at least two classes, got {classes}")
     right = outputs.gather(1, targets[:, None])
     others = outputs.scatter(1, targets[:, None], -math.inf).amax(1)
     mean = (outputs.sum(1) - right[:, 0]) / (classes - 1)

@@ -1,4 +1,4 @@
-"""What a piece of code costs: seconds, operations of matrix products, and the most bytes that tensors took at once."""
+"""Cost of a piece of code: seconds, operations of matrix products, and the peak memory of tensors."""
 
 import time
 import weakref
@@ -13,16 +13,16 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 
 class MeasuredCost(NamedTuple):
-    """Seconds, and bytes allocated at the peak, those before included (None where nobody counts them)."""
+    """Seconds, and bytes allocated at the peak, with those allocated before (None if nothing counts them)."""
 
     seconds: float
     peak_bytes: int | None
 
 
 def measured_cost(run: Callable[[], Any], device: torch.device | str = "cpu") -> MeasuredCost:
-    """What one `run()` takes: on a GPU time and memory by its own clock and allocator, elsewhere time of the processor.
+    """Time and memory of one call `run()`: by the clock and allocator of a GPU, elsewhere by processor time.
 
-    Processor time sums over threads and does not see what else the machine does.
+    Processor time adds up over threads and does not depend on other processes of the machine.
     """
     if torch.device(device).type != "cuda":
         begin = time.process_time()
@@ -39,7 +39,7 @@ def measured_cost(run: Callable[[], Any], device: torch.device | str = "cpu") ->
 
 
 class Work(NamedTuple):
-    """Operations of matrix products, those of attention among them, and bytes of new tensors at the peak."""
+    """Operations of matrix products, the part of attention among them, and bytes of new tensors at the peak."""
 
     flops: int
     attention_flops: int
@@ -47,11 +47,11 @@ class Work(NamedTuple):
 
 
 def counted_work(run: Callable[[], Any]) -> Work:
-    """What `run()` costs, by counting, on any device.
+    """Count the work of one call `run()`, on any device.
 
-    A product of (a, b) and (b, c) has 2abc operations, whether a causal mask hides a part of it or not; others are not
-    counted. Bytes are those of tensors that did not exist before, each as long as it is reachable; what a kernel takes
-    and gives back inside itself is not seen. What `run` returns counts as reachable.
+    A product of (a, b) and (b, c) has 2abc operations, also where a causal mask hides a part of it; other operations
+    are not counted. Bytes are those of tensors that did not exist before, each for as long as it is reachable,
+    including what `run` returns. Memory that a kernel allocates and frees inside itself is not seen.
     """
     flops = FlopCounterMode(display=False, custom_mapping={_CPU_ATTENTION: _cpu_attention})
     memory = _Allocated()
@@ -74,7 +74,7 @@ def _cpu_attention(query: Any, key: Any, value: Any, *rest: Any, out_shape: Any 
 
 
 class _Allocated(TorchDispatchMode):
-    """Follows the storages of the tensors that operations return, from when they are first seen to when they die."""
+    """Tracks the storages of the tensors that operations return, from their first appearance until they are freed."""
 
     def __init__(self) -> None:
         super().__init__()

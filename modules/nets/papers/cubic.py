@@ -20,7 +20,7 @@ class CubicNearZero(nn.Module):
 
 
 class CubicNet(nn.Module):
-    """f(x) = sum_r sigma(w_r . x): a trained `layer` W without bias, and a `head` fixed at ones.
+    """f(x) = sum_r sigma(w_r . x): a trained `layer` W without bias, and a `head` fixed to ones.
 
     `features(x)` is h(x) = (sigma(w_r . x))_r.
     """

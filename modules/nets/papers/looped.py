@@ -1,10 +1,10 @@
-"""A linear transformer of one block, looped: with given weights each loop is a step of gradient descent on its prompt.
+"""A looped linear transformer of one block; with given weights, each loop is a step of gradient descent on its prompt.
 
     Attn(Z) = (M o (Z Q Z^T)) Z P,    Z_t = Z_(t-1) - eta_(t-1) Attn(Z_(t-1)),    TF = -(last row of Z_T, but its end)
 
 on prompts Z = [[X, y], [q^T, alpha]] of n examples and a query (Chen, Li, Liang, Shi, Song 2024, "Bypassing the
-Exponential Dependency", section 3). No softmax, no 1/n. With Q = I, P = diag(I, 0) and M the query's row alone,
-TF_t = alpha theta_t, theta_t gradient descent on |y - X theta|^2 / 2 from -q / alpha (theorem 8.14).
+Exponential Dependency", section 3). No softmax, no 1/n. With Q = I, P = diag(I, 0) and only the query's row in M,
+TF_t = alpha theta_t, with theta_t from gradient descent on |y - X theta|^2 / 2 started at -q / alpha (theorem 8.14).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Form = Literal["attention", "rows", "gram", "spectral"]
 
 
 def attention_mask(n: int, kind: Mask = "query", *, like: Tensor | None = None) -> Float[Tensor, "{n}+1 {n}+1"]:
-    """M for n examples: ones where a row attends.
+    """M (n + 1, n + 1) for n examples: 1 where a row attends, else 0.
 
-    "query": the last row to all examples and not to itself, which is the paper's; "itself": to itself as well;
-    "causal": every row to itself and those before. Raises ValueError for another kind.
+    "query": the last row attends to all examples and not to itself, as in the paper; "itself": also to itself;
+    "causal": every row attends to itself and earlier rows. Raises ValueError for another kind.
     """
     ones = torch.ones(n + 1, n + 1, dtype=torch.float64 if like is None else like.dtype)
     if like is not None:
@@ -35,7 +35,7 @@ def attention_mask(n: int, kind: Mask = "query", *, like: Tensor | None = None) 
     if kind == "causal":
         return ones.tril()
     if kind not in ("query", "itself"):
-        raise ValueError(f"a mask is 'query', 'itself' or 'causal', got {kind!r}")
+        raise ValueError(f"kind must be 'query', 'itself' or 'causal', got {kind!r}")
     mask = torch.zeros_like(ones)
     mask[-1] = 1
     if kind == "query":
@@ -46,18 +46,18 @@ def attention_mask(n: int, kind: Mask = "query", *, like: Tensor | None = None) 
 class LinearLoopedTransformer(nn.Module):
     """Prompts (*batch, n + 1, dim + 1) -> answers TF (*batch, dim), after `loops` loops.
 
-    - `step`: eta, one number or one a loop; with `relative` in units of 1/L, L the largest eigenvalue of X^T X of each
-      prompt, which is the paper's choice (1/L).
+    - `step`: eta, one number or one for each loop; with `relative` in units of 1/L, L the largest eigenvalue of X^T X
+      of each prompt, which is the paper's choice (1/L).
     - `P11` (dim, dim): the block of P = [[P11, .], [., .]] that acts on X; `P_rest` is P without it. By default P is
       diag(I, 0). `Q` (dim + 1, dim + 1) is the identity by default.
     - `learned`: which of step, Q, P11, P_rest are parameters; the others are buffers.
-    - `form`: how the same answers are computed, unless a call says otherwise. "attention" is the formula as it stands,
-      O(T n^2 d); "rows" only moves the query, O(T n d); "gram" through [X, y]^T [X, y], O(T d^2); "spectral" in closed
-      form through the eigenvectors of X^T X.
+    - `form`: how the answers are computed, unless a call says otherwise. "attention" follows the formula, O(T n^2 d);
+      "rows" moves only the query, O(T n d); "gram" uses [X, y]^T [X, y], O(T d^2); "spectral" is the closed form
+      through the eigenvectors of X^T X.
 
-    Raises ValueError for sizes below 1, weights of another shape, as many steps as loops neither nor one, an unknown
-    name, or a form that such weights and mask do not have: causal masks have "attention" alone, and "spectral" is of
-    the paper's Q, P and mask.
+    Raises ValueError for sizes below 1, weights of another shape, a number of steps other than 1 or `loops`, an unknown
+    name, or a form that these weights and mask do not allow: causal masks need "attention", and "spectral" needs the
+    paper's Q, P and mask.
     """
 
     step: Tensor
@@ -83,9 +83,9 @@ class LinearLoopedTransformer(nn.Module):
         kind = getattr(torch, dtype_name(dtype))
         steps = torch.as_tensor(step, dtype=kind)
         if dim < 1 or loops < 1:
-            raise ValueError(f"a prompt has a coordinate and a transformer a loop at least, got {dim} and {loops}")
+            raise ValueError(f"dim and loops must be at least 1, got {dim} and {loops}")
         if steps.ndim > 1 or (steps.ndim == 1 and len(steps) != loops):
-            raise ValueError(f"one step size or {loops}, one a loop, are needed, got shape {tuple(steps.shape)}")
+            raise ValueError(f"step must be one number or {loops}, one for each loop, got shape {tuple(steps.shape)}")
         eye = torch.eye(dim + 1, dtype=kind)
         Q = eye if Q is None else Q.to(kind)
         P = eye - torch.outer(eye[-1], eye[-1]) if P is None else P.to(kind)
@@ -95,7 +95,7 @@ class LinearLoopedTransformer(nn.Module):
         rest[:dim, :dim] = 0
         tensors = {"step": steps, "Q": Q, "P11": P[:dim, :dim], "P_rest": rest}
         if unknown := set(learned) - set(tensors):
-            raise ValueError(f"{', '.join(sorted(unknown))} cannot be learned: there is {', '.join(tensors)}")
+            raise ValueError(f"{', '.join(sorted(unknown))} cannot be learned: choose among {', '.join(tensors)}")
         for name, value in tensors.items():
             value = value.clone()
             if name in learned:
@@ -121,7 +121,7 @@ class LinearLoopedTransformer(nn.Module):
         return scaled
 
     def attention(self, Z: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch rows columns"]:
-        """Attn(Z), as the formula stands."""
+        """Attn(Z), computed by its formula."""
         scores = Z @ self.Q @ Z.mT
         out: Tensor = (attention_mask(Z.shape[-2] - 1, self.mask, like=Z) * scores) @ Z @ self.P
         return out
@@ -129,7 +129,7 @@ class LinearLoopedTransformer(nn.Module):
     def layers(
         self, Z: Float[Tensor, "*batch rows columns"], rates: Float[Tensor, " loops *batch"] | None = None
     ) -> Iterator[Tensor]:
-        """Z_0, ..., Z_T, whole, through `attention`."""
+        """Z_0, ..., Z_T as a whole, through `attention`."""
         yield Z
         for eta in self.rates(Z) if rates is None else rates:
             Z = Z - eta[..., None, None] * self.attention(Z)
@@ -145,7 +145,7 @@ class LinearLoopedTransformer(nn.Module):
         form: Form | None = None,
         rates: Float[Tensor, " loops *batch"] | None = None,
     ) -> Float[Tensor, "path *batch dim"]:
-        """TF after 0, 1, ..., T loops; `rates` take the place of `self.rates(Z)`."""
+        """TF after 0, 1, ..., T loops; `rates` replace `self.rates(Z)`."""
         return torch.stack(list(self.answers(Z, form, rates)))
 
     def answers(
@@ -154,14 +154,14 @@ class LinearLoopedTransformer(nn.Module):
         form: Form | None = None,
         rates: Float[Tensor, " loops *batch"] | None = None,
     ) -> Iterator[Tensor]:
-        """TF after 0, 1, ..., T loops, one after another: what `trajectory` stacks."""
+        """Yield TF after 0, 1, ..., T loops, which `trajectory` stacks."""
         form = form or self.form
         if form not in ("attention", "rows", "gram", "spectral"):
-            raise ValueError(f"a form is 'attention', 'rows', 'gram' or 'spectral', got {form!r}")
+            raise ValueError(f"form must be 'attention', 'rows', 'gram' or 'spectral', got {form!r}")
         if form == "attention":
             return (-layer[..., -1, :-1] for layer in self.layers(Z, rates))
         if self.mask == "causal":
-            raise ValueError(f"under a causal mask examples move too: the form is 'attention', not {form!r}")
+            raise ValueError(f"a causal mask moves the examples too and needs form='attention', got {form!r}")
         rates = self.rates(Z) if rates is None else rates
         return self._spectral(Z, rates) if form == "spectral" else self._queries(Z, rates, form)
 
@@ -182,7 +182,7 @@ class LinearLoopedTransformer(nn.Module):
         eye = torch.eye(self.dim + 1).to(Z)
         given = eye - torch.outer(eye[-1], eye[-1])
         if self.mask != "query" or not torch.equal(self.Q, eye) or not torch.equal(self.P, given):
-            raise ValueError("the spectral form is that of Q = I, P = diag(I, 0) and the query's mask")
+            raise ValueError("form='spectral' needs Q = I, P = diag(I, 0) and mask='query'")
         X, y, q, alpha = Z[..., :-1, :-1], Z[..., :-1, -1:], Z[..., -1, :-1], Z[..., -1, -1:]
         eigenvalues, V = torch.linalg.eigh(X.mT @ X)
         seen = eigenvalues > eigenvalues[..., -1:] * max(X.shape[-2:]) * torch.finfo(Z.dtype).eps

@@ -17,7 +17,7 @@ from featurelab.modules.dtypes import Dtype, dtype_name
 
 
 class AttentionBlock(nn.Module):
-    """h + project(heads of attention over normalised h), then h + feed-forward(normalised h) where there is one.
+    """h + project(heads of attention over normalised h), then, if there is one, h + feed-forward(normalised h).
 
     Heads are softmax(q k / sqrt(head_dim)) v over all positions, without a mask; layer norms have no parameters.
     """
@@ -30,7 +30,7 @@ class AttentionBlock(nn.Module):
         self.heads = heads
 
     def forward(self, h: Float[Tensor, "n length width"], readers: slice) -> Float[Tensor, "n readers width"]:
-        """The new states of the positions `readers`, which attend to all."""
+        """New states of the positions `readers`, which attend to all positions."""
         seen = _normed(h)
         h = h[:, readers]
         q = self._split(self.query(seen[:, readers]))
@@ -47,9 +47,9 @@ class AttentionBlock(nn.Module):
 
 
 class AttentionNet(nn.Module):
-    """Tokens t_1, ..., t_k and one more, "=", at whose position logits over p classes are read, from normalised states.
+    """Tokens t_1, ..., t_k and "=" to logits over p classes, read at the position of "=" from normalised states.
 
-    `tokens` (p + 1, width) are the embeddings E, the last row that of "="; `positions` (k + 1, width) are added.
+    `tokens` (p + 1, width) are the embeddings E, with "=" in the last row; `positions` (k + 1, width) are added.
     """
 
     def __init__(self, tokens: Tensor, positions: Tensor, blocks: list[AttentionBlock], head: nn.Linear) -> None:
@@ -80,10 +80,10 @@ def attention_net(
     seed: int,
     dtype: Dtype = "float64",
 ) -> AttentionNet:
-    """An `AttentionNet` for `terms` residues modulo `modulus`; `feedforward=0` has attention alone.
+    """An `AttentionNet` for `terms` residues modulo `modulus`; `feedforward=0` uses attention alone.
 
     Embeddings and positions are N(0, 1/width). Linear maps have no biases and are uniform in +-1 / sqrt(fan_in), as
-    `nn.Linear` draws them. Each has a stream of its own. Raises ValueError for a size below 1 (feedforward: below 0).
+    `nn.Linear` draws them. Each has its own stream. Raises ValueError for a size below 1 (feedforward: below 0).
     """
     if min(modulus, terms, width, heads, head_dim, layers) < 1 or feedforward < 0:
         raise ValueError("all sizes of an attention net must be at least 1, and feedforward at least 0")

@@ -37,9 +37,9 @@ class NormSoftmax(nn.Linear):
 class MetricNet(nn.Module):
     """Features F = LayerNorm(trunk(x)) without an affine map, and a `NormSoftmax` head on them.
 
-    Every feature vector has length sqrt(dim) (less what LayerNorm's epsilon takes) and entries of mean 0, so the inner
-    product of two lies in [-dim, dim]. `features(x)` is the embedding that is compared in retrieval; forward gives
-    the logits of `head`. Zhai and Wu (BMVC 2019), section 3.
+    Every feature vector has length sqrt(dim) (up to LayerNorm's epsilon) and entries of mean 0, so inner products lie
+    in [-dim, dim]. `features(x)` is the embedding that retrieval compares; forward returns the logits of `head`. Zhai
+    and Wu (BMVC 2019), section 3.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class ParityHeads(nn.Module):
         self.heads, self.signs = nn.Parameter(heads), nn.Parameter(signs)
 
     def activations(self, x: Float[Tensor, "n 2 dim"]) -> Float[Tensor, "n networks heads"]:
-        """What goes into the ReLU."""
+        """The inputs of the ReLU."""
         mean, query = x[:, 0], x[:, 1]
         diagonal = self.heads.ndim == 3
         seen = mean * query if diagonal else (mean[:, :, None] * query[:, None, :]).flatten(1)
@@ -65,11 +65,11 @@ def parity_heads(
 
 
 def binary_heads(dim: int, bits: int, gamma: float, dtype: Dtype = "float64") -> ParityHeads:
-    """The theorem's 2 (bits + 1) diagonal heads: y g is how many of the low `bits` bits of i and j differ.
+    """The theorem's 2 (bits + 1) diagonal heads: y g is the number of the low `bits` bits in which i and j differ.
 
-    Head b has a = -1 and (2 bit_b(l) - 1)/(4 gamma) at feature l = 0 ... dim - 1, then a = +1 and -bits/(4 gamma)
-    everywhere; all of them once more with the other sign of V. With bits = nu2 it is the large model of dim = 2^nu2,
-    with bits = nu1 the small one. Raises ValueError for fewer than one bit.
+    Head b has a = -1 and (2 bit_b(l) - 1)/(4 gamma) at feature l = 0 ... dim - 1; one more has a = +1 and -bits/(4
+    gamma) everywhere; and each occurs again with the opposite sign of V. With bits = nu2 this is the large model of dim
+    = 2^nu2, with bits = nu1 the small one. Raises ValueError for fewer than one bit.
     """
     if bits < 1:
         raise ValueError(f"bits must be at least 1, got {bits}")
@@ -80,7 +80,7 @@ def binary_heads(dim: int, bits: int, gamma: float, dtype: Dtype = "float64") ->
 
 
 def small_of_large(large: ParityHeads, bits: int) -> ParityHeads:
-    """The small model from the large one: its heads of the low bits, with its positive heads shrunk to `bits` bits."""
+    """The small model within the large one: its heads of the low bits, positive heads scaled to `bits` bits."""
     m = large.heads.shape[1] // 2
     chosen = [*range(bits), m - 1]
     rows = [*chosen, *(m + place for place in chosen)]
@@ -90,15 +90,15 @@ def small_of_large(large: ParityHeads, bits: int) -> ParityHeads:
 
 
 def antichain_heads(dim: int, gamma: float, dtype: Dtype = "float64") -> ParityHeads:
-    """q + 2 diagonal heads with y g >= 1 on every pair: q is the least with q choose floor(q/2) at least dim.
+    """q + 2 diagonal heads with y g >= 1 on every pair; q is the smallest number with q choose floor(q/2) >= dim.
 
-    Feature l has its own set A_l of k = floor(q/2) of the q heads with a = -1: 1/(4 gamma) there and -1/(4 gamma) in
-    the others. Two heads with a = +1 have k/(4 gamma) and -(q - k)/(4 gamma) everywhere. No set holds another, so that
-    either order of different signs is seen; at equal signs the positive heads outweigh what two sets share. Raises
-    ValueError for fewer than two features.
+    Feature l has its own set A_l of k = floor(q/2) of the q heads with a = -1: it is 1/(4 gamma) in these and -1/(4
+    gamma) in the others. Two heads with a = +1 have k/(4 gamma) and -(q - k)/(4 gamma) everywhere. No set contains
+    another, so opposite signs are detected in either order; at equal signs the positive heads outweigh what two sets
+    share. Raises ValueError for fewer than two features.
     """
     if dim < 2:
-        raise ValueError(f"a pair needs two features, got dim={dim}")
+        raise ValueError(f"dim must be at least 2 for a pair of features, got dim={dim}")
     q = next(q for q in itertools.count(1) if _sets(q) >= dim)
     k = q // 2
     heads = -np.ones((q, dim))

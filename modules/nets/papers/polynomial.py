@@ -1,4 +1,4 @@
-"""One hidden layer with the activation z^k, for sums of k residues, and its network of the largest margin.
+"""One hidden layer with the activation z^k for sums of k residues, and the network of its largest margin.
 
 Li, Liang, Shi, Song, Zhou 2024, arXiv:2402.09469.
 """
@@ -21,8 +21,8 @@ from ..standard.given_weights import linear_from_weights
 class PolynomialNet(nn.Module):
     """f(a)[c] = sum_i (u_i1(a_1) + ... + u_ik(a_k))^k w_i(c) for residues a_1, ..., a_k and classes c modulo p.
 
-    Without biases; homogeneous of degree k + 1. `hidden` gets the k residues one-hot, one after another, so its weight
-    (m, k p) holds the embeddings u_ij; `head` has the weight (p, m).
+    Without biases; homogeneous of degree k + 1. `hidden` takes the k residues one-hot, one after the other, so its
+    weight (m, k p) holds the embeddings u_ij; `head` has the weight (p, m).
     """
 
     def __init__(self, hidden: nn.Linear, head: nn.Linear) -> None:
@@ -50,12 +50,15 @@ class PolynomialNet(nn.Module):
 def polynomial_net(
     modulus: int, terms: int, width: int, *, init_scale: float = 1.0, seed: int, dtype: Dtype = "float64"
 ) -> PolynomialNet:
-    """A `PolynomialNet` of `width` neurons with weights drawn from N(0, init_scale / p), all of them alike.
+    """A `PolynomialNet` of `width` neurons with all weights drawn from N(0, init_scale / p).
 
     Raises ValueError for fewer than three residues, two terms or one neuron, or a scale that is not positive.
     """
     if modulus < 3 or terms < 2 or width < 1 or not 0 < init_scale < math.inf:
-        raise ValueError(f"no network of {width} neurons for {terms} residues modulo {modulus}, scale {init_scale}")
+        raise ValueError(
+            f"need width >= 1, terms >= 2, modulus >= 3 and init_scale > 0, got {width}, {terms}, {modulus} and "
+            f"{init_scale}"
+        )
     drawn = np.random.default_rng(seed).standard_normal((width, terms + 1, modulus)) * math.sqrt(init_scale / modulus)
     return _of(torch.from_numpy(drawn), dtype)
 
@@ -70,7 +73,7 @@ def max_margin_net(modulus: int, terms: int, dtype: Dtype = "float64") -> Polyno
     Raises ValueError for an even modulus or fewer than two terms.
     """
     if modulus < 3 or modulus % 2 == 0 or terms < 2:
-        raise ValueError(f"needs an odd modulus and at least two terms, got {modulus} and {terms}")
+        raise ValueError(f"need an odd modulus and at least two terms, got {modulus} and {terms}")
     residues = np.arange(modulus)
     built = []
     for z, b in itertools.product(range(1, modulus // 2 + 1), itertools.product((0, 1), repeat=terms + 1)):
@@ -87,7 +90,7 @@ def max_margin_net(modulus: int, terms: int, dtype: Dtype = "float64") -> Polyno
 
 
 def max_margin_width(modulus: int, terms: int) -> int:
-    """2^(2k-2) (p-1): the neurons of `max_margin_net` (Theorem 4.9)."""
+    """Number of neurons of `max_margin_net`: 2^(2k-2) (p-1) (Theorem 4.9)."""
     return int(2 ** (2 * terms - 2) * (modulus - 1))
 
 

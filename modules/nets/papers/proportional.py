@@ -1,4 +1,4 @@
-"""The two-layer network of the proportional regime: unit-norm neurons, and fixed Gaussian heads.
+"""The two-layer network of the proportional regime: unit-norm neurons and fixed Gaussian heads.
 
     F(x) = sigma(W^T x),    f_c(x) = F(x)^T a_c / sqrt(N)
 
@@ -100,8 +100,8 @@ def two_layer(
 ) -> TwoLayer:
     """A `TwoLayer` with neurons uniform on the unit sphere of R^dim and independent heads a_c ~ N(0, I / width).
 
-    Weights are drawn in float64 on the CPU, neurons and heads from streams of their own, and then cast to `dtype`.
-    Raises ValueError for a size below 1, an unknown activation or a dtype that is not a floating-point one.
+    Weights are drawn in float64 on the CPU, neurons and heads from separate streams, and then cast to `dtype`. Raises
+    ValueError for a size below 1, an unknown activation or a dtype that is not a floating-point type.
     """
     for name, size in (("dim", dim), ("width", width), ("heads", heads)):
         if size < 1:

@@ -1,4 +1,4 @@
-"""One head of linear self-attention on prompts of regression, whole or reduced to the blocks that its optimum needs.
+"""One head of linear self-attention on regression prompts, in full or reduced to the blocks that its optimum needs.
 
 Shi, Wei, Xu, Liang 2024, arXiv:2405.19592; chapter 5 of the dissertation of Z. Shi (2024), after Zhang, Frei, Bartlett
 2023.
@@ -17,9 +17,9 @@ from ..standard.given_weights import linear_from_weights
 
 
 class LinearAttention(nn.Module):
-    """E + W_PV E (E^T W_KQ E) / N read at its last entry, E (n, dim + 1, N + 1) prompts with columns (x_i; y_i).
+    """E + W_PV E (E^T W_KQ E) / N, read at its last entry; E (n, dim + 1, N + 1) are prompts with columns (x_i; y_i).
 
-    N is the number of examples of the prompts at hand, the last column (x_q; 0) not counted. Layers `value` = W_PV and
+    N is the number of examples of these prompts, without the last column (x_q; 0). The layers `value` = W_PV and
     `key_query` = W_KQ, both (dim + 1, dim + 1), are free. Outputs (n, 1).
     """
 
@@ -35,13 +35,13 @@ class LinearAttention(nn.Module):
         return outputs
 
     def blocks(self) -> dict[str, Tensor]:
-        """What acts on the output: `u` (), `w21` (dim,) of W_PV's last row, `U` (dim, dim) and `k` (dim,) of W_KQ."""
+        """Blocks that affect the output: `u` (), `w21` (dim,) of W_PV; `U` (dim, dim), `k` (dim,) of W_KQ."""
         last, keys = self.value.weight[-1], self.key_query.weight
         return {"w21": last[:-1], "u": last[-1], "U": keys[:-1, :-1], "k": keys[-1, :-1]}
 
 
 class ReducedAttention(nn.Module):
-    """u z^T W_K^T W_Q x_q of inputs (n, 2, dim) that hold z = X^T y / N and x_q: rank(W_K^T W_Q) is the scale r.
+    """u z^T W_K^T W_Q x_q for inputs (n, 2, dim) that hold z = X^T y / N and x_q; rank(W_K^T W_Q) is the scale r.
 
     Layers `key` and `query` (r, dim), and the number `scale` u. `product()` is u W_K^T W_Q (dim, dim). Outputs (n, 1).
     """
@@ -60,7 +60,7 @@ class ReducedAttention(nn.Module):
 
 
 def linear_attention(dim: int, *, init_scale: float, seed: int, dtype: Dtype = "float64") -> LinearAttention:
-    """Entries N(0, init_scale^2), but for W_PV's last one, which is 1. Raises ValueError for dim < 1."""
+    """A `LinearAttention` with entries N(0, init_scale^2), except W_PV's last, which is 1. ValueError for dim < 1."""
     if dim < 1:
         raise ValueError(f"dim must be at least 1, got {dim}")
     chance = np.random.default_rng([seed, 0])
@@ -72,7 +72,10 @@ def linear_attention(dim: int, *, init_scale: float, seed: int, dtype: Dtype = "
 def reduced_attention(
     dim: int, rank: int, *, init_scale: float, seed: int, dtype: Dtype = "float64"
 ) -> ReducedAttention:
-    """Entries of W_K and W_Q are N(0, init_scale^2), u is 1; at zero there is a saddle. ValueError for a size < 1."""
+    """A `ReducedAttention` with N(0, init_scale^2) entries of W_K and W_Q, and u = 1. Raises ValueError for a size < 1.
+
+    init_scale = 0 is a saddle point of the loss.
+    """
     if dim < 1 or rank < 1:
         raise ValueError(f"dim and rank must be at least 1, got {dim} and {rank}")
     chance = np.random.default_rng([seed, 0])
@@ -83,14 +86,14 @@ def reduced_attention(
 def attention_of_product(
     product: Float64[Tensor, "dim dim"], rank: int | None = None, dtype: Dtype = "float64"
 ) -> ReducedAttention:
-    """The reduced attention with u = 1 and W_K^T W_Q this product, or its best approximation of rank `rank`."""
+    """The reduced attention with u = 1 and W_K^T W_Q = `product`, or its best approximation of rank `rank`."""
     left, sizes, right = torch.linalg.svd(product)
     root = sizes.sqrt()[:, None][: rank or len(product)]
     return _reduced(root * left.T[: len(root)], root * right[: len(root)], dtype)
 
 
 def whole_attention_of_product(product: Float64[Tensor, "dim dim"], dtype: Dtype = "float64") -> LinearAttention:
-    """The linear attention that equals `attention_of_product`: W_PV's last entry is 1, U the product, all else 0."""
+    """The linear attention that equals `attention_of_product`: W_PV's last entry is 1, U the product, the rest 0."""
     dim = len(product)
     value, keys = (torch.zeros(dim + 1, dim + 1, dtype=torch.float64) for _ in range(2))
     value[-1, -1], keys[:-1, :-1] = 1.0, product

@@ -1,4 +1,4 @@
-"""Features that are the inputs themselves, each times a weight of its own."""
+"""A linear network whose features are the inputs, each times its own weight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from featurelab.modules.dtypes import Dtype, dtype_name
 class ScaledInputs(nn.Module):
     """f(x) = sum_j w_j x_j: `features(x)` are w_j x_j, and `head` sums them and is not trained.
 
-    All w_j start at `init_scale`. The model of the theory of arXiv:2303.07527. Raises ValueError for dim < 1.
+    All w_j start at `init_scale`. The model in the theory of arXiv:2303.07527. Raises ValueError for dim < 1.
     """
 
     def __init__(self, dim: int, init_scale: float = 1.0, *, dtype: Dtype = "float64") -> None:

@@ -43,7 +43,7 @@ class ThresholdedReLU(nn.Module):
 def thresholded_net(
     neurons: Real[Tensor, "m dim"], heads: Real[Tensor, " m"], thresholds: Real[Tensor, " m"], dtype: Dtype = "float64"
 ) -> ThresholdedReLU:
-    """The network of these neurons, heads and thresholds, copied."""
+    """Network with copies of these neurons, heads and thresholds."""
     return ThresholdedReLU(
         linear_from_weights(neurons, -thresholds, dtype), linear_from_weights(heads[None], dtype=dtype)
     )
@@ -52,10 +52,9 @@ def thresholded_net(
 def symmetric_thresholded(
     neurons: Real[Tensor, "m dim"], heads: Real[Tensor, " m"], thresholds: Real[Tensor, " m"], dtype: Dtype = "float64"
 ) -> ThresholdedReLU:
-    """4m neurons with f = 0 everywhere (equation 3.9), from m of them.
+    """4m neurons with f = 0 everywhere (equation 3.9), from m neurons.
 
-    (a, w, b), then (-a, -w, -b), then both once more with the opposite heads: 4m in all, of which the paper's ranges
-    name 2m.
+    (a, w, b), then (-a, -w, -b), then both again with opposite heads. The ranges in the paper give 2m of these 4m.
     """
     a, w, b = torch.cat([heads, -heads]), torch.cat([neurons, -neurons]), torch.cat([thresholds, -thresholds])
     return thresholded_net(torch.cat([w, w]), torch.cat([a, -a]), torch.cat([b, b]), dtype)
@@ -64,10 +63,10 @@ def symmetric_thresholded(
 def random_neurons(
     dim: int, count: int, *, weights: str = "gaussian", heads: str = "gaussian", seed: int
 ) -> tuple[Float[Tensor, "{count} {dim}"], Float[Tensor, " {count}"]]:
-    """Neurons and heads with entries N(0, 1) ("gaussian") or uniform on +-1 ("signs"), in float64.
+    """Neurons (count, dim) and heads (count,) with entries N(0, 1) ("gaussian") or +-1 ("signs"), in float64.
 
-    Each has a stream of its own, and more neurons leave the first ones as they are. Raises ValueError for sizes below 1
-    or another law.
+    Neurons and heads have separate streams, and more neurons do not change the first ones. Raises ValueError for sizes
+    below 1 or an unknown law.
     """
     if min(dim, count) < 1:
         raise ValueError(f"dim and count must be at least 1, got {dim} and {count}")
@@ -79,9 +78,10 @@ def parity_solution(
 ) -> ThresholdedReLU:
     """g*(x) = sum_j sum_(i=0..k) (-1)^(k-i) sqrt(k) bump(<D_j, x> - (2i - k)/sqrt(k)): 3 r (k + 1) neurons.
 
-    The bump at 0 is max(z + 1/sqrt k, 0) - 2 max(z, 0) + max(z - 1/sqrt k, 0), of height 1/sqrt(k): where <D_j, x> is
-    the sum of k signs over sqrt(k), a group contributes their product. The hinge loss is 0 on `StructuredParity`
-    (lemmas B.51 and B.64). `printed` has the sign (-1)^(i+1) of lemma 3.21, which is the same for odd k only.
+    The bump at 0 is max(z + 1/sqrt k, 0) - 2 max(z, 0) + max(z - 1/sqrt k, 0), of height 1/sqrt(k). Where <D_j, x> is
+    the sum of k signs over sqrt(k), a group contributes the product of its signs. The hinge loss is 0 on
+    `StructuredParity` (lemmas B.51 and B.64). `printed` uses the sign (-1)^(i+1) of lemma 3.21, which is the same only
+    for odd k.
     """
     k, root = size, math.sqrt(size)
     i = torch.arange(k + 1, dtype=torch.float64)
@@ -105,4 +105,4 @@ def _entries(shape: tuple[int, ...], law: str, seed: int, part: int) -> Tensor:
         return torch.from_numpy(chance.standard_normal(shape))
     if law == "signs":
         return torch.from_numpy(chance.integers(0, 2, shape) * 2.0 - 1.0)
-    raise ValueError(f"entries are drawn as 'gaussian' or 'signs', got {law!r}")
+    raise ValueError(f"weights and heads must be 'gaussian' or 'signs', got {law!r}")

@@ -19,10 +19,11 @@ from ..standard.given_weights import linear_from_weights
 
 
 def truncated_relu(z: Float[Tensor, "*shape"], noise: float = 0.0) -> Float[Tensor, "*shape"]:
-    """E sigma(z + xi), xi ~ N(0, noise^2): with t = z / noise its slope is Phi(t) - Phi(t - 1/noise); sigma for 0.
+    """E sigma(z + xi), xi ~ N(0, noise^2), elementwise; sigma itself for noise = 0.
 
-    Closed form: R(z) - R(z - 1) with R(u) = u Phi(u/noise) + noise phi(u/noise), phi the density of N(0, 1). The slope
-    of sigma itself is 1 for 0 < z < 1, and 0 elsewhere.
+    Closed form: R(z) - R(z - 1) with R(u) = u Phi(u/noise) + noise phi(u/noise), phi and Phi the density and
+    distribution function of N(0, 1). With t = z / noise the slope is Phi(t) - Phi(t - 1/noise); that of sigma itself is
+    1 for 0 < z < 1 and 0 elsewhere.
     """
     return _relu_mean(z, noise) - _relu_mean(z - 1, noise) if noise else z.clamp(0.0, 1.0)
 
@@ -30,7 +31,7 @@ def truncated_relu(z: Float[Tensor, "*shape"], noise: float = 0.0) -> Float[Tens
 class TruncatedNet(nn.Module):
     """Neurons w_i in the rows of `hidden.weight` (m, d), biases b in `hidden.bias`, heads a in `head.weight` (1, m).
 
-    `features(x)` are sigma(W x + b); with `noise` their mean over Gaussian noise before the activation.
+    `features(x)` are sigma(W x + b), or with `noise` their mean over Gaussian noise before the activation.
     """
 
     def __init__(self, hidden: nn.Linear, head: nn.Linear) -> None:
@@ -48,7 +49,7 @@ class TruncatedNet(nn.Module):
 def truncated_net(
     neurons: Real[Tensor, "m dim"], biases: Real[Tensor, " m"], heads: Real[Tensor, " m"], dtype: Dtype = "float64"
 ) -> TruncatedNet:
-    """The network of these neurons, biases and heads, copied."""
+    """Network with copies of these neurons, biases and heads."""
     return TruncatedNet(linear_from_weights(neurons, biases, dtype), linear_from_weights(heads[None], dtype=dtype))
 
 
@@ -62,10 +63,10 @@ def mirrored_truncated(
     seed: int,
     dtype: Dtype = "float64",
 ) -> TruncatedNet:
-    """2 `width` neurons with g = 0 everywhere: the second half are those of the first with minus their heads.
+    """2 `width` neurons with g = 0 everywhere: the second half repeats the first with the opposite heads.
 
-    Entries are independent N(0, std^2), neurons, biases and heads each from a stream of their own. Raises ValueError
-    for sizes below 1.
+    Entries are independent N(0, std^2); neurons, biases and heads have separate streams. Raises ValueError for sizes
+    below 1.
     """
     if min(dim, width) < 1:
         raise ValueError(f"dim and width must be at least 1, got {dim} and {width}")
@@ -82,10 +83,10 @@ def pattern_solution(
 ) -> TruncatedNet:
     """g*(x) = +1 where the number of ones among k patterns is in `counts` and -1 elsewhere: 3 (k + 1) neurons.
 
-    `relevant` is s* (orthonormal columns), `scale` sig, and `mean` the sum of what was subtracted from these patterns:
-    sig s*.x is their number less `mean`. A bump of height 1 stands at every number, positive or negative: slopes 2 and
-    reach 1/2, or, shifted by 1/4, slopes 4, whichever has biases of at least 1/8. Neurons are sig s* / (4k), biases are
-    divided by 4k and heads multiplied with it, |a| <= 32 k (lemma 2.5).
+    `relevant` is s* (orthonormal columns), `scale` is sig, and `mean` the sum of what was subtracted from these
+    patterns: sig s*.x is their number minus `mean`. Every number has a bump of height 1, positive or negative, with
+    slopes 2 and reach 1/2 or, shifted by 1/4, slopes 4, whichever has biases of at least 1/8. Neurons are sig s* /
+    (4k), biases are divided by 4k and heads multiplied by it, |a| <= 32 k (lemma 2.5).
     """
     k = size
     places = torch.arange(k + 1, dtype=torch.float64) - mean

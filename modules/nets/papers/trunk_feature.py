@@ -1,4 +1,4 @@
-"""A nonlinear feature layer on top of any trunk, with two linear heads: the two-layer network, given a backbone."""
+"""A nonlinear feature layer on top of any trunk, with two linear heads: the two-layer network with a backbone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class TrunkFeature(nn.Module):
     """f_c(x) = F(x)^T a_c / sqrt(N),  F(x) = sigma(W^T h(x)),  h = trunk, c = 1..heads.
 
     `trunk` maps inputs to h. `representation(x)` is h, in which train-unseen similarity is measured; `features(x)` is
-    F, the input of the linear layer `head`, whose rows are the a_c. At the start
-    the columns of W are uniform on the unit sphere of R^dim and the a_c are N(0, I / width), drawn in float64 from a
-    generator of `seed`; the trunk is taken as it is. With `train_heads=False` the a_c stay as they are drawn.
+    F, the input of the linear layer `head`, whose rows are the a_c. Initially the columns of W are uniform on the unit
+    sphere of R^dim and the a_c are N(0, I / width), drawn in float64 from a generator of `seed`; the trunk is not
+    changed. With `train_heads=False` the a_c are not trained.
 
     Setup 3 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks", section 5. Raises ValueError
     for a size below 1 or an unknown activation.

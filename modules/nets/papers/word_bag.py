@@ -1,4 +1,4 @@
-"""An encoder of short texts that does not see the order of words, with dropout, for dropout to be told apart."""
+"""An encoder of short texts that ignores the order of words, with dropout that can provide two views of a text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..wrappers.siamese import projector
 
 
 class WordBag(nn.Module):
-    """Features (n, width) of word ids (n, length): a perceptron of one hidden layer on the mean of the words' vectors.
+    """Features (n, width) of word ids (n, length): a perceptron with one hidden layer on the mean of the word vectors.
 
-    Ids equal to `padding` do not count. While training, entries of word vectors are dropped with chance `dropout`,
-    each word's on its own. Vectors are N(0, I), from `seed`. Raises ValueError for a chance outside of [0, 1).
+    Ids equal to `padding` do not count. In training, entries of word vectors are dropped with probability `dropout`,
+    separately for each word. Vectors are N(0, I), from `seed`. Raises ValueError for a dropout outside [0, 1).
     """
 
     def __init__(

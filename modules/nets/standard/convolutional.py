@@ -1,7 +1,7 @@
-"""Convolutional networks: what they have in common, and a plain stack of convolutions.
+"""Convolutional classifiers, plain stacks of convolutions, and what convolutional networks have in common.
 
-Every network here is a `TrunkHead`: a trunk from images to feature vectors, and a linear head on them. Trunks are built
-by `drawn` without touching the global random state; pooling uses operations with a deterministic backward pass only.
+Every network here is a `TrunkHead`: a trunk from images to feature vectors, and a linear head on them. `initialised`
+builds trunks without touching the global random state; pooling uses operations with a deterministic backward pass.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ INITS = {"he": "he", "he_fan_in": "he_fan_in", "default": "default"}
 
 
 class TrunkHead(nn.Module):
-    """f(x) = head(trunk(x)); `features(x)` = trunk(x), flattened, is what the head sees.
+    """f(x) = head(trunk(x)); `features(x)` = trunk(x), flattened, is the input of the head.
 
-    The head may be any module of vectors, such as a linear layer or an MLP.
+    The head may be any module on vectors, such as a linear layer or an MLP.
     """
 
     def __init__(self, trunk: nn.Module, head: nn.Module) -> None:
@@ -54,7 +54,8 @@ class MeanGrid(nn.Module):
     """Means over a size x size grid of windows.
 
     Window i spans rows floor(i h / size) .. ceil((i + 1) h / size) - 1, and columns likewise, so that windows overlap
-    where size does not divide h: the adaptive average pooling of torch, whose CUDA backward pass is not deterministic.
+    if size does not divide h. This is the adaptive average pooling of torch, whose CUDA backward pass is not
+    deterministic.
     """
 
     def __init__(self, size: int) -> None:
@@ -85,17 +86,20 @@ def conv_trunk(
     init: Init = "default",
     dtype: Dtype = "float32",
 ) -> nn.Sequential:
-    """3x3 convolutions, each with batch normalisation (if asked for) and ReLU; then pooling to a vector.
+    """3x3 convolutions, each with ReLU and, if `batch_norm`, batch normalisation; then pooling to a vector.
 
-    `strides` is one number a convolution (default: 1, then 2 each). `pool` is the side of the grid of means that is
-    flattened at the end: (n, channels_in, h, w) -> (n, channels[-1] * pool^2); 1 is the global mean. Convolutions
-    have a bias where there is no batch normalisation. Weights as in `drawn`.
+    `strides` has one number for each convolution (default: 1, then 2 each). `pool` is the side of the grid of means
+    that is flattened at the end: (n, channels_in, h, w) -> (n, channels[-1] * pool^2); 1 is the global mean.
+    Convolutions have a bias only without batch normalisation. Weights as in `initialised`.
 
     Raises ValueError for no channels, another number of strides, or an unknown init or dtype.
     """
     steps = [1] + [2] * (len(channels) - 1) if strides is None else list(strides)
     if not channels or len(steps) != len(channels):
-        raise ValueError(f"conv_trunk needs channels and a stride for each, got {tuple(channels)} and {tuple(steps)}")
+        raise ValueError(
+            f"conv_trunk() needs at least one channel number and as many strides, got {tuple(channels)} and "
+            f"{tuple(steps)}"
+        )
 
     def build() -> nn.Sequential:
         parts: list[nn.Module] = []
@@ -144,15 +148,15 @@ def cnn(
 def initialised(
     build: Callable[[], Net], *, seed: int, init: Init = "he", linear_std: float | None = None, dtype: Dtype = "float32"
 ) -> Net:
-    """The network that `build` makes, its parameters drawn from `seed` and nothing else.
+    """The network that `build` makes, with parameters drawn from `seed` alone.
 
     - Convolutions: "he" is N(0, 2 / fan_out), "he_fan_in" N(0, 2 / fan_in) (He et al. 2015, arXiv:1502.01852), both
-      with zero biases; "default" is torch's U(-1, 1) / sqrt(fan_in), biases too. fan_out counts output channels times
-      kernel positions.
+      with zero biases; "default" is torch's U(-1, 1) / sqrt(fan_in), also for biases. fan_out counts output channels
+      times kernel positions.
     - Linear layers: torch's default, or N(0, linear_std^2) with zero biases. Normalisation: scale 1, shift 0.
 
-    Each tensor has its own stream, by the name of its module: changing one layer leaves the others' draws alone. Draws
-    are made in float64 and cast. Raises ValueError for an unknown init or dtype, TypeError for a module with
+    Each tensor has its own stream, by the name of its module, so that changing one layer does not change the others.
+    Draws are made in float64 and cast. Raises ValueError for an unknown init or dtype, TypeError for a module with
     parameters of another kind.
     """
     kind, rule = _named(dtype_name(dtype), DTYPES, "dtype"), _named(init, INITS, "init")
@@ -165,7 +169,9 @@ def initialised(
         elif isinstance(module, nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm):
             module.reset_parameters()  # ones and zeros
         elif list(module.parameters(recurse=False)) or list(module.buffers(recurse=False)):
-            raise TypeError(f"cannot draw the parameters of {name or 'the network'}, a {type(module).__name__}")
+            raise TypeError(
+                f"initialised() cannot draw the parameters of {name or 'the network'}, a {type(module).__name__}"
+            )
     return net
 
 

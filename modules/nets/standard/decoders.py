@@ -36,10 +36,10 @@ class DecoderBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to logits over the next token. `tokens` (vocabulary, width), `positions` (longest, width).
+    """Token ids to logits over the next token. `tokens` (vocabulary, width), `positions` (longest, width).
 
-    `padding` on the left of a sequence changes nothing of what follows it: it is not attended to, and positions are
-    counted from the first other token.
+    `padding` on the left of a sequence does not affect the rest: nothing attends to it, and positions are counted from
+    the first token that is not padding.
     """
 
     def __init__(self, tokens: Tensor, positions: Tensor, parts: nn.ModuleDict, padding: int) -> None:
@@ -50,7 +50,7 @@ class Decoder(nn.Module):
         self.padding = padding
 
     def forward(self, ids: Integer[Tensor, "n length"]) -> Float[Tensor, "n length vocabulary"]:
-        """Logits at every position; zeros in columns that are padding in all rows, which are not computed."""
+        """Logits (n, length, vocabulary); zero, and not computed, in columns that are padding in all rows."""
         begin = int((ids != self.padding).any(0).int().argmax())
         h, seen = self._embedded(ids[:, begin:])
         for block in self.blocks:
@@ -58,7 +58,7 @@ class Decoder(nn.Module):
         return nn.functional.pad(self.head(self.last(h)), (0, 0, begin, 0))
 
     def last_row(self, ids: Integer[Tensor, "n length"]) -> Float[Tensor, "n heads length"]:
-        """The last block's attention weights of the last position."""
+        """Attention weights (n, heads, length) of the last position in the last block."""
         h, seen = self._embedded(ids)
         *before, last = self.blocks
         for block in before:
@@ -68,12 +68,12 @@ class Decoder(nn.Module):
         return weights[:, :, -1]
 
     def _embedded(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The first states, and which positions each position sees: real ones that are not after it, and itself."""
+        """First states, and the positions that each position attends to: itself and earlier ones without padding."""
         ids = ids.long()
         real = ids != self.padding
         places = (real.long().cumsum(1) - 1).clamp(min=0)
         if int(places.max()) >= len(self.positions):
-            raise ValueError(f"{int(places.max()) + 1} tokens, and this decoder reads {len(self.positions)}")
+            raise ValueError(f"this decoder reads at most {len(self.positions)} tokens, got {int(places.max()) + 1}")
         length = ids.shape[1]
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         itself = torch.eye(length, dtype=torch.bool, device=ids.device)
@@ -93,12 +93,12 @@ def decoder(
     seed: int,
     dtype: Dtype = "float32",
 ) -> Decoder:
-    """A `Decoder`; embeddings and positions are N(0, embedding_std^2), other layers as torch draws them.
+    """A `Decoder` with embeddings and positions N(0, embedding_std^2), and other layers as torch draws them.
 
-    Each tensor has a stream of its own. Raises ValueError for a size below 1 or heads that do not divide the width.
+    Each tensor has its own stream. Raises ValueError for a size below 1 or heads that do not divide the width.
     """
     if min(vocabulary, longest, width, heads, layers) < 1 or width % heads:
-        raise ValueError(f"sizes of a decoder must be at least 1 and heads divide the width: {width}, {heads}")
+        raise ValueError(f"sizes must be at least 1 and heads must divide width, got width={width}, heads={heads}")
     kind = getattr(torch, dtype_name(dtype))
 
     def parts() -> nn.ModuleDict:

@@ -42,14 +42,16 @@ def densenet(
     seed: int,
     dtype: Dtype = "float32",
 ) -> TrunkHead:
-    """Dense blocks of `blocks[b]` layers each, with 1x1 convolutions that halve channels and 2x2 means between them.
+    """Dense blocks of `blocks[b]` layers each, joined by 1x1 convolutions that halve the channels and 2x2 means.
 
-    It starts with 2 `growth` channels; features are the global means after the last normalisation and ReLU. Stems as
-    in `resnet`. Convolutions are drawn as N(0, 2 / fan_in), the head by torch's default.
-    Raises ValueError for no blocks, sizes below 1, or an unknown stem.
+    Starts with 2 `growth` channels; features are the global means after the last normalisation and ReLU. Stems as in
+    `resnet`. Convolutions are drawn from N(0, 2 / fan_in), the head by torch's default. Raises ValueError for no
+    blocks, sizes below 1, or an unknown stem.
     """
     if not blocks or min(*blocks, growth) < 1 or stem not in ("small", "imagenet"):
-        raise ValueError(f"densenet needs positive sizes and a stem, got {tuple(blocks)}, {growth}, {stem!r}")
+        raise ValueError(
+            f"densenet() needs positive sizes and a stem 'small' or 'imagenet', got {tuple(blocks)}, {growth}, {stem!r}"
+        )
 
     def build() -> TrunkHead:
         width = 2 * growth

@@ -1,4 +1,4 @@
-"""Linear layers of given weights."""
+"""Linear layers with given weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from featurelab.modules.dtypes import Dtype, dtype_name
 def linear_from_weights(
     weights: Real[Tensor, "out in"], biases: Real[Tensor, " out"] | None = None, dtype: Dtype = "float64"
 ) -> nn.Linear:
-    """A linear layer with these weights and biases, copied; no random number is drawn."""
+    """A linear layer with copies of these weights and biases. Draws no random numbers."""
     kind = getattr(torch, dtype_name(dtype))
     layer: nn.Linear = skip_init(nn.Linear, weights.shape[1], len(weights), bias=biases is not None, dtype=kind)
     with torch.no_grad():

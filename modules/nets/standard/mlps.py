@@ -46,7 +46,7 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.
 def activation(name: str) -> nn.Module:
     """The activation called `name`: one of gelu, identity, quadratic, relu, sigmoid, silu, softplus, tanh.
 
-    Raises ValueError for any other name, and says which known one is nearest.
+    Raises ValueError, which suggests the nearest known name, for any other name.
     """
     return _named(name, ACTIVATIONS, "activation")()
 
@@ -54,7 +54,7 @@ def activation(name: str) -> nn.Module:
 class MLP(nn.Module):
     """Linear layers with one activation after all but the last.
 
-    The layers stand in `layers`, in order. Inputs with more than two dimensions (images) are flattened to (n, dim).
+    `layers` holds them in order. Inputs with more than two dimensions (images) are flattened to (n, dim).
     """
 
     def __init__(self, layers: Iterable[nn.Linear], activation: nn.Module) -> None:
@@ -85,10 +85,10 @@ def mlp(
 
     `init_scale` is s, a multiplier of the *variance*: one number for all layers, or one for each of the hidden + 1.
     Weights are drawn in float64 on the CPU, each layer from its own stream of `seed`, and then cast: float32 and
-    float64 networks agree up to rounding, and changing one layer's shape leaves the draws of the others alone.
+    float64 networks agree up to rounding, and changing the shape of one layer does not change the draws of the others.
 
-    Raises ValueError for a size below 1 (`hidden` may be 0), a negative scale or a wrong number of them, and an unknown
-    activation or dtype.
+    Raises ValueError for a size below 1 (`hidden` may be 0), a negative scale or a wrong number of scales, and an
+    unknown activation or dtype.
     """
     sizes = _sizes(dim, width, hidden, outputs)
     scales = (
@@ -120,12 +120,12 @@ def xavier_mlp(
 ) -> MLP:
     """A bias-free ReLU MLP with W_l,ij ~ U(-b, b), b = gain sqrt(6 / (fan_in + fan_out)) in its hidden layers.
 
-    That is Glorot and Bengio's law (2010) times `gain`, which multiplies the *standard deviation*. The readout, and
-    with `first="default"` the first layer, is drawn as torch draws a linear layer: b = fan_in^(-1/2). These are the
-    networks of Beaglehole, Sukenik, Mondelli, Belkin 2024 (arXiv:2402.13728), appendix C, where a small gain is what
-    makes features be learned.
+    This is the initialisation of Glorot and Bengio (2010) times `gain`, which multiplies the *standard deviation*. The
+    readout, and with `first="default"` the first layer, is drawn as torch draws a linear layer: b = fan_in^(-1/2).
+    These are the networks of Beaglehole, Sukenik, Mondelli, Belkin 2024 (arXiv:2402.13728), appendix C, where features
+    are learned if the gain is small.
 
-    Streams, dtypes and errors are those of `mlp`; ValueError also for another `first`.
+    Streams, dtypes and errors as in `mlp`; ValueError also for an unknown `first`.
     """
     if first not in ("xavier", "default"):
         raise ValueError(f"first must be 'xavier' or 'default', got {first!r}")
@@ -142,10 +142,10 @@ def xavier_mlp(
 
 
 def quadratic_net(dim: int, width: int, *, seed: int, dtype: Dtype = "float64") -> MLP:
-    """The one-hidden-layer quadratic network f(x) = a^T (W x)^2 with a_i ~ N(0, 1), W_ij ~ N(0, 1 / width).
+    """The quadratic network f(x) = a^T (W x)^2 with one hidden layer, a_i ~ N(0, 1), W_ij ~ N(0, 1 / width).
 
-    `layers[0].weight` is W (width, dim) and `layers[1].weight` is a^T (1, width). It is the network of the
-    free-probability prediction (arXiv:2402.05271, figure 3).
+    `layers[0].weight` is W (width, dim) and `layers[1].weight` is a^T (1, width). The free-probability prediction
+    (arXiv:2402.05271, figure 3) describes this network.
     """
     return mlp(dim, width, 1, activation="quadratic", init_scale=[dim / width, width], seed=seed, dtype=dtype)
 

@@ -1,4 +1,4 @@
-"""Perceptrons with biases and PyTorch's own initial weights, as experiments that name no initialisation have them."""
+"""Perceptrons with biases and PyTorch's default initialisation, for experiments that do not name one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from featurelab.modules.dtypes import Dtype, dtype_name
 
 
 class Perceptron(nn.Module):
-    """Linear layers with biases and ReLU between them; `features(x)` is what the last one, `head`, gets.
+    """Linear layers with biases and ReLU between them; `features(x)` is the input of the last layer, `head`.
 
     Inputs with more than two dimensions are flattened to (n, dim).
     """
@@ -39,9 +39,9 @@ class Perceptron(nn.Module):
 def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtype: Dtype = "float64") -> Perceptron:
     """A perceptron of layer sizes (inputs, hidden..., outputs), e.g. (64, 256, 128, 10).
 
-    Weights and biases are uniform in +-init_scale / sqrt(fan_in), which for init_scale = 1 is what `nn.Linear` draws.
-    `init_scale` multiplies the parameters themselves, not their variance. Each layer has its own stream of `seed`, and
-    draws in float64. Raises ValueError for fewer than two sizes, a size below 1 or a negative scale.
+    Weights and biases are uniform in +-init_scale / sqrt(fan_in), as `nn.Linear` draws them for init_scale = 1.
+    `init_scale` multiplies the parameters themselves, not their variance. Each layer has its own stream of `seed` and
+    is drawn in float64. Raises ValueError for fewer than two sizes, a size below 1 or a negative scale.
     """
     if len(sizes) < 2 or min(sizes) < 1:
         raise ValueError(f"sizes must name at least inputs and outputs, each at least 1, got {tuple(sizes)}")

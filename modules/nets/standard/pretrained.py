@@ -1,4 +1,4 @@
-"""Published weights, from the Hugging Face hub's cache: reading them never touches the network."""
+"""Published weights from the Hugging Face hub's cache, read without touching the network."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ REPO, FILE = "timm/resnet50.tv_in1k", "model.safetensors"
 
 
 class WeightsMissing(Exception):
-    """Published weights are not on this machine; one line says how to get them."""
+    """Published weights are not on this machine. One line says how to get them."""
 
 
 def pretrained_resnet50(
     classes: int | None = None, *, path: str | Path | None = None, seed: int = 0, dtype: Dtype = "float32"
 ) -> TrunkHead:
-    """ResNet-50 as trained on ImageNet by torchvision (its first weights, BSD licence), 2048 features.
+    """ResNet-50 trained on ImageNet by torchvision (its first weights, BSD licence), with 2048 features.
 
-    `classes=None` keeps the head of the 1000 ImageNet classes; a number puts a new linear layer there, drawn from
-    `seed` by torch's default. Weights come from `path`, a safetensors file, or from the hub's cache
-    (`hf download timm/resnet50.tv_in1k model.safetensors`). Inputs are RGB in [0, 1], standardised by the means (0.485,
-    0.456, 0.406) and deviations (0.229, 0.224, 0.225) of ImageNet.
+    `classes=None` keeps the head of the 1000 ImageNet classes; a number replaces it by a new linear layer, drawn from
+    `seed` by torch's default. Weights come from `path`, a safetensors file, or from the hub's cache (`hf download
+    timm/resnet50.tv_in1k model.safetensors`). Inputs are RGB in [0, 1], standardised by the means (0.485, 0.456, 0.406)
+    and deviations (0.229, 0.224, 0.225) of ImageNet.
 
     Raises WeightsMissing; ValueError for a file that does not hold a ResNet-50.
     """
@@ -85,7 +85,7 @@ def _cached() -> Path:
 
 
 def _published(name: str) -> str:
-    """The name in torchvision's ResNet-50 of a tensor of ours."""
+    """The name in torchvision's ResNet-50 of one of our tensors."""
     if name.startswith("head."):
         return name.replace("head", "fc")
     if stem := re.fullmatch(r"trunk\.0\.([01])\.(.+)", name):

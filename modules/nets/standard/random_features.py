@@ -19,14 +19,16 @@ KINDS = ("relu", "cos", "linear", "identity")
 class RandomFeatures(nn.Module):
     """Features by fixed random weights, drawn from `seed` in float64 and then cast.
 
-    - relu: max(W x, 0), W_ij ~ N(0, 2/width). The inner products of unit vectors average `relu_feature_kernel`.
+    - relu: max(W x, 0), W_ij ~ N(0, 2/width). Inner products of unit vectors average
+      `theory.deep_neural_collapse.relu_feature_kernel`.
     - cos: sqrt(2/width) cos(W x + b), W_ij Cauchy with scale `gamma`, b ~ U(0, 2 pi): random Fourier features (Rahimi,
       Recht 2007), whose inner products average exp(-gamma |x - z|_1).
     - linear: W x, W_ij ~ N(0, 1/width).
-    - identity: x itself, of whatever width.
+    - identity: x itself, of any width.
 
-    More features add rows to W and leave the first ones alone, up to the scale. The weights are no parameters and are
-    not in the state: a seed says all. Raises ValueError for an unknown kind or dtype, sizes below 1 or gamma <= 0.
+    More features add rows to W and do not change the first ones, up to the scale. The weights are neither parameters
+    nor part of the state: `seed` determines them. Raises ValueError for an unknown kind or dtype, sizes below 1 or
+    gamma <= 0.
     """
 
     weight: Tensor
@@ -37,7 +39,7 @@ class RandomFeatures(nn.Module):
     ) -> None:
         super().__init__()
         if kind not in KINDS:
-            raise ValueError(f"no feature map is called {kind!r}; there is {', '.join(KINDS)}")
+            raise ValueError(f"unknown feature map {kind!r}: choose one of {', '.join(KINDS)}")
         if min(dim, width) < 1:
             raise ValueError(f"dim and width must be at least 1, got {dim} and {width}")
         if not gamma > 0:

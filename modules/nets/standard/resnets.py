@@ -38,7 +38,7 @@ class Basic(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """The block of the deeper networks: 1x1 to `width`, strided 3x3, 1x1 to 4 `width`; shortcut as in `Basic`."""
+    """The block of deeper networks: 1x1 to `width`, strided 3x3, 1x1 to 4 `width`; shortcut as in `Basic`."""
 
     expansion = 4
 
@@ -79,14 +79,16 @@ def resnet(
     """A residual network of `depths[s]` blocks of `widths[s]` channels in stage s; stages after the first halve sides.
 
     Its features, (n, widths[-1]) with basic blocks and (n, 4 widths[-1]) with bottlenecks, are the global means of the
-    last stage. `stem="imagenet"` is the published one, a 7x7 convolution of stride 2 and 3x3 max pooling of stride
-    2; "small", for images of some 32 pixels, is one 3x3 convolution. Convolutions are drawn as N(0, 2 / fan_out), the
+    last stage. `stem="imagenet"` is the published one: a 7x7 convolution and a 3x3 max pooling, both with stride 2.
+    "small", for images of some 32 pixels, is one 3x3 convolution. Convolutions are drawn from N(0, 2 / fan_out), the
     head by torch's default.
 
-    Raises ValueError for an unknown block or stem, and where depths and widths are not as many or not positive.
+    Raises ValueError for an unknown block or stem, and if depths and widths differ in number or are not positive.
     """
     if block not in BLOCKS or stem not in ("small", "imagenet"):
-        raise ValueError(f"block is one of {sorted(BLOCKS)} and stem 'small' or 'imagenet', got {block!r}, {stem!r}")
+        raise ValueError(
+            f"block must be one of {sorted(BLOCKS)} and stem 'small' or 'imagenet', got {block!r}, {stem!r}"
+        )
     if len(depths) != len(widths) or not depths or min(*depths, *widths) < 1:
         raise ValueError(f"each stage needs a positive depth and width, got {tuple(depths)} and {tuple(widths)}")
     kind = BLOCKS[block]
@@ -127,8 +129,8 @@ def resnet50(
 ) -> TrunkHead:
     """ResNet-50 with 32 `width` features (2048): 25,557,032 parameters for ImageNet. See `resnet`.
 
-    Strides stand at the 3x3 convolutions, as in the published weights that `pretrained_resnet50` reads, and not at
-    the first 1x1 ones as in the paper's table.
+    The 3x3 convolutions have the strides, as in the published weights that `pretrained_resnet50` reads, and not the
+    first 1x1 convolutions as in the paper's table.
     """
     widths = [width * factor for factor in (1, 2, 4, 8)]
     return resnet(

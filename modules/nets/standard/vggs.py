@@ -30,11 +30,11 @@ def vgg(
     seed: int,
     dtype: Dtype = "float32",
 ) -> TrunkHead:
-    """A VGG for small images: convolutions, global means, and one linear layer in place of the three wide ones.
+    """A VGG for small images: convolutions, global means, and one linear layer instead of three wide ones.
 
-    `layout` is "11", "13", "16", "19", or a tuple of channel numbers and "M". Features are the last convolution's
-    channels, (n, 512) for the named ones. Convolutions are drawn as N(0, 2 / fan_out), the head by torch's default.
-    Raises ValueError for an unknown name, a layout without convolutions, or one that is not numbers and "M".
+    `layout` is "11", "13", "16", "19", or a tuple of channel numbers and "M". Features are the channels of the last
+    convolution, (n, 512) for the named layouts. Convolutions are drawn from N(0, 2 / fan_out), the head by torch's
+    default. Raises ValueError for an unknown name, a layout without convolutions, or anything but numbers and "M".
     """
     parts = _layout(layout)
     features = [part for part in parts if part != "M"][-1]
@@ -49,11 +49,11 @@ def vgg(
 def vgg_trunk(
     channels: int = 3, *, width: int = 64, grid: int = 4, seed: int, dtype: Dtype = "float32"
 ) -> nn.Sequential:
-    """VGG-11 up to the ReLU before its last but one pooling, then grid x grid means: -> (n, 8 width grid^2).
+    """VGG-11 up to the ReLU before its second-last pooling, then grid x grid means: -> (n, 8 width grid^2).
 
     width, M, 2 width, M, 4 width twice, M, 8 width twice, without batch normalisation; the first convolution has no
-    bias. With the published width, 64, and a 4 x 4 grid there are 8192 features. It is the trunk that Beaglehole et al.
-    2024 (arXiv:2402.13728) put five linear layers on. Convolutions are drawn as N(0, 2 / fan_out).
+    bias. With the published width, 64, and a 4 x 4 grid there are 8192 features. Beaglehole et al. 2024
+    (arXiv:2402.13728) put five linear layers on this trunk. Convolutions are drawn from N(0, 2 / fan_out).
     """
     layout: Layout = (width, "M", 2 * width, "M", 4 * width, 4 * width, "M", 8 * width, 8 * width)
 
@@ -68,10 +68,10 @@ def vgg_trunk(
 def _layout(given: str | Layout) -> Layout:
     if isinstance(given, str):
         if given not in VGG_LAYOUTS:
-            raise ValueError(f"no VGG is called {given!r}; known: {', '.join(VGG_LAYOUTS)}")
+            raise ValueError(f"unknown VGG {given!r}: choose one of {', '.join(VGG_LAYOUTS)}")
         return VGG_LAYOUTS[given]
     if not all(part == "M" or (isinstance(part, int) and part > 0) for part in given) or set(given) <= {"M"}:
-        raise ValueError(f"a VGG's layout is channel numbers and 'M', with at least one number, got {given!r}")
+        raise ValueError(f"layout must hold channel numbers and 'M', with at least one number, got {given!r}")
     return given
 
 

@@ -1,4 +1,4 @@
-"""Batch normalisation whose statistics stay as they are while the rest of the network is fine-tuned."""
+"""Batch normalisation whose statistics stay fixed while the rest of the network is fine-tuned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 class FixedStatistics(nn.BatchNorm2d):
-    """Normalises by its running means and variances in training too, and leaves them; scale and shift are trained."""
+    """Normalises by its running means and variances also in training, without updating them; trains scale and shift."""
 
     def train(self, mode: bool = True) -> FixedStatistics:
         super().train(False)
@@ -18,7 +18,7 @@ class FixedStatistics(nn.BatchNorm2d):
 
 
 def freeze_statistics(net: Net) -> Net:
-    """The same network, its BatchNorm2d layers replaced by `FixedStatistics` with the same tensors."""
+    """Replace the BatchNorm2d layers of a network by `FixedStatistics` with the same tensors; return it."""
     for parent in list(net.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.BatchNorm2d:

@@ -1,4 +1,4 @@
-"""The linearisation of any network in its parameters, without its matrix of tangent features."""
+"""The linearisation of any network in its parameters, without storing its tangent features."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch.func import functional_call, jvp
 
 
 class Linearised(nn.Module):
-    """f(x; delta) = f(x; theta_0) + <grad f(x; theta_0), delta>, trained in delta from 0: the NTK regime, exactly.
+    """f(x; delta) = f(x; theta_0) + <grad f(x; theta_0), delta>, trained in delta from 0: exactly the NTK regime.
 
-    theta_0 are the parameters of `net` that are trained, as they are now; others, and buffers, are kept. One forward
-    pass costs about two of the network's. `deltas` holds delta, in the order of `names`. `net` must be differentiable
-    in forward mode, and is not in the list of this module's children: its parameters are not trained.
+    theta_0 are the current trainable parameters of `net`; other parameters and buffers are kept. A forward pass costs
+    about two of the network's. `deltas` holds delta, in the order of `names`. `net` must be differentiable in forward
+    mode. It is not registered as a child of this module, so its parameters are not trained.
     """
 
     def __init__(self, net: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""An encoder with what contrastive pre-training puts on top of it: a projector, and a predictor on one side."""
+"""An encoder with what contrastive pre-training adds: a projector, and a predictor on one side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..standard.convolutional import TrunkHead, initialised
 class Siamese(nn.Module):
     """`features(x)` = encoder(x), flattened; z = `forward(x)` = projector(features(x)); p = `predict(z)`.
 
-    The features are what is kept after pre-training. Without a projector or predictor it is the identity.
+    After pre-training only the features are kept. A missing projector or predictor is the identity.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Siamese(nn.Module):
 
 
 class FineTuned(TrunkHead):
-    """A classifier on the encoder of a siamese network: f(x) = head(encoder(x)), with the projector beside it."""
+    """A classifier on the encoder of a siamese network, f(x) = head(encoder(x)), with the projector kept."""
 
     def __init__(self, siamese: Siamese, head: nn.Module) -> None:
         super().__init__(siamese.encoder, head)
@@ -51,10 +51,10 @@ class FineTuned(TrunkHead):
 def projector(
     sizes: Sequence[int], *, batch_norm: bool = False, last_norm: bool = False, seed: int, dtype: Dtype = "float32"
 ) -> nn.Sequential:
-    """An MLP of layer sizes (inputs, hidden..., outputs) with ReLU between its layers, torch's default weights.
+    """An MLP of layer sizes (inputs, hidden..., outputs) with ReLU between its layers and torch's default weights.
 
-    `batch_norm` normalises each hidden layer before its ReLU, `last_norm` the outputs too, without scale and shift.
-    Layers that are normalised have no bias. Raises ValueError for fewer than two sizes.
+    `batch_norm` normalises each hidden layer before its ReLU, `last_norm` also the outputs, without scale and shift.
+    Normalised layers have no bias. Raises ValueError for fewer than two sizes.
     """
     if len(sizes) < 2:
         raise ValueError(f"sizes must name at least inputs and outputs, got {tuple(sizes)}")

@@ -1,4 +1,4 @@
-"""Several copies of one perceptron, each with inputs of its own, trained as one network."""
+"""Several copies of one perceptron, each with its own inputs, trained as one network."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..standard.perceptrons import Perceptron
 class PerceptronStack(nn.Module):
     """S copies of a perceptron with one hidden layer: x (n, S, d) -> (n, S, outputs), copy s sees x[:, s].
 
-    Copies begin with the same weights and share none: under a loss that is a sum over copies, each follows the gradient
-    descent it would follow alone. `features(x)` (n, S, width) is what the readouts get. Raises ValueError for a
-    perceptron with another number of hidden layers, copies < 1, and inputs that are not (n, S, d).
+    Copies start with the same weights and share none. If the loss is a sum over copies, each follows the gradient
+    descent that it would follow alone. `features(x)` (n, S, width) are the inputs of the readouts. Raises ValueError
+    for a perceptron with another number of hidden layers, copies < 1, and inputs that are not (n, S, d).
     """
 
     def __init__(self, net: Perceptron, copies: int) -> None:
         super().__init__()
         if len(net.layers) != 1:
-            raise ValueError(f"a stack is made of one hidden layer, the perceptron has {len(net.layers)}")
+            raise ValueError(f"PerceptronStack needs a perceptron with one hidden layer, got {len(net.layers)}")
         if copies < 1:
             raise ValueError(f"copies must be at least 1, got {copies}")
         hidden = net.layers[0]

@@ -1,4 +1,4 @@
-"""One-hidden-layer networks of several widths on the same inputs, trained as one network."""
+"""Networks with one hidden layer and several widths on the same inputs, trained as one network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..standard.mlps import MLP
 
 
 class ParallelWidths(nn.Module):
-    """S bias-free networks with one hidden layer: x (n, ...) -> (n, S, outputs); they share inputs and no weight.
+    """S bias-free networks with one hidden layer: x (n, ...) -> (n, S, outputs); they share inputs but no weights.
 
-    Under a loss that is a sum over networks (`learners.stacked_cross_entropy`) and an optimiser that treats every
-    weight by itself, as gradient descent and Adam do, each is trained as it would be alone. `sizes` are the widths.
-    Raises ValueError for no networks, or ones of another depth, or of unlike inputs, outputs or activations.
+    If the loss is a sum over networks (`learners.stacked_cross_entropy`) and the optimiser treats every weight
+    separately, as gradient descent and Adam do, each network is trained as it would be alone. `sizes` are the widths.
+    Raises ValueError for no networks, other depths, or networks with different inputs, outputs or activations.
     """
 
     owners: Tensor
@@ -27,7 +27,7 @@ class ParallelWidths(nn.Module):
         shapes = {(len(own), own[0].shape[1], own[-1].shape[0]) for own in layers}
         kinds = {type(net.activation) for net in nets}
         if len(shapes) != 1 or len(kinds) != 1 or len(layers[0]) != 2:
-            raise ValueError("networks side by side have one hidden layer and the same inputs, outputs and activation")
+            raise ValueError("networks must have one hidden layer each and equal inputs, outputs and activations")
         self.sizes = tuple(len(hidden) for hidden, _ in layers)
         self.activation = nets[0].activation
         self.hidden = nn.Parameter(torch.cat([hidden for hidden, _ in layers]))

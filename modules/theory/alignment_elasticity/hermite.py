@@ -1,4 +1,4 @@
-"""Hermite expansions under Gaussians that need be neither centred nor of unit variance.
+"""Hermite expansions under Gaussians that need not be centred or of unit variance.
 
 Probabilists' polynomials: He_0 = 1, He_1 = x, He_(k+1) = x He_k - k He_(k-1). The closed forms are those of appendix H
 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks" (anonymous authors, under review), and
@@ -22,7 +22,8 @@ Number = float | Float[Tensor, "..."]  # tensors are broadcast
 def gauss_hermite(nodes: int = 200) -> tuple[Float64[Tensor, " nodes"], Float64[Tensor, " nodes"]]:
     """Nodes and weights with sum_i w_i g(z_i) = E g(z), z ~ N(0, 1).
 
-    Exact for polynomials g of degree below 2 * nodes. Raises ValueError for nodes outside 1..300: weights underflow.
+    Exact for polynomials g of degree below 2 * nodes. Raises ValueError for nodes outside 1..300, where weights
+    underflow.
     """
     if not 1 <= nodes <= 300:
         raise ValueError(f"nodes must lie between 1 and 300, got {nodes}")
@@ -99,10 +100,10 @@ def hermite_product_expectation(j: int, k: int, A: Number, B: Number, c: Number)
 
 
 def printed_hermite_product(j: int, k: int, A: Number, B: Number, c: Number) -> Number:
-    """The paper's closed form of `hermite_product_expectation` (theorem H.5), as printed; right for j, k <= 3.
+    """The paper's closed form of `hermite_product_expectation` (theorem H.5), as printed; right only for j, k <= 3.
 
     j! c^j / (AB) 1[j = k] - (A - 1)(B - 1) / (AB) E[Z_1^j Z_2^k] + (B - 1)/B E[He_j(Z_1) Z_2^k]
-    + (A - 1)/A E[He_k(Z_2) Z_1^j]. Its derivation is linear in A and B, and so it fails from degree 4 on.
+    + (A - 1)/A E[He_k(Z_2) Z_1^j]. It treats the expectation as linear in A and B, which fails from degree 4 on.
     """
     powers = [hermite_in_monomials(n) for n in (j, k)]
     first = factorial(j) * c**j / (A * B) if j == k else 0.0

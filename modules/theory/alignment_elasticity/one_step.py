@@ -1,4 +1,4 @@
-"""What theory says of the features after one gradient step, and the split of the gradient that it rests on.
+"""Closed forms for the features after one gradient step, and the split of the gradient behind them.
 
 X (n, d) are inputs, Y (n, C) targets of C heads a_c (C, N), W (d, N) neurons in columns, G = -dL/dW of
 L = 1/(2n) sum_c |y_c - sigma(X W) a_c / sqrt(N)|^2. "Emergence of Alignment and Local Elasticity in Two-Layer Neural
@@ -30,13 +30,16 @@ class GradientParts(NamedTuple):
 
 
 def train_direction(x: Float[Tensor, "n dim"], y: Float[Tensor, "n heads"], width: int) -> Float[Tensor, " dim"]:
-    """beta = X^T y_1 / (n sqrt(N)), y_1 the first column of y. Its product with a class's mean is the similarity
-    beta^T mu; sqrt(N) beta is about the mean of the class +1 where the other class has the opposite one."""
+    """beta = X^T y_1 / (n sqrt(N)), (d,), with y_1 the first column of y.
+
+    beta^T mu is the similarity of a class with mean mu. If the two classes have opposite means, sqrt(N) beta is about
+    the mean of the class +1.
+    """
     return x.T @ y[:, 0] / (len(x) * math.sqrt(width))
 
 
 def head_direction(net: TwoLayer) -> Float[Tensor, " width"]:
-    """alpha: a_1 - a_2 of two heads, whose targets are opposite; a_1 of a single one."""
+    """alpha (N,): a_1 - a_2 for two heads, whose targets are opposite; a_1 for a single head."""
     a = net.head.weight.detach()
     return a[0] - a[1] if len(a) == 2 else a[0]
 
@@ -61,10 +64,10 @@ def gradient_split(net: TwoLayer, x: Float[Tensor, "n dim"], y: Float[Tensor, "n
 
 
 def rank_one_errors(parts: GradientParts) -> dict[str, float]:
-    """How near G = A + B + C is to its rank-one part A (proposition 3.1).
+    """Distance of G = A + B + C from its rank-one part A (proposition 3.1).
 
     `relative`: |G - A| / |G| in operator norm; `cosine`: <G, A>_F / (|G|_F |A|_F); `top_energy`: s_1^2 / sum s_i^2 of
-    G's singular values; `fitted_slope`: c_1 as least squares would have it, c_1 <G, A> / <A, A>, divided by c_1.
+    the singular values of G; `fitted_slope`: the least-squares estimate of c_1, c_1 <G, A> / <A, A>, divided by c_1.
     """
     A, rest = parts.A, parts.B + parts.C
     G = A + rest
@@ -87,10 +90,10 @@ def power_errors(
     c1: float,
     powers: Sequence[int],
 ) -> dict[int, tuple[float, float]]:
-    """By k: |(X G)^ok - c_1^k (X beta)^ok (alpha^ok)^T| in operator norm, and that over the second term's norm.
+    """For each power k: |(X G)^ok - c_1^k (X beta)^ok (alpha^ok)^T| in operator norm, and relative to the second.
 
-    Elementwise powers; x is independent of the training data, `gradient` is G. Lemma 3.2, which prints
-    G^T for G.
+    Powers are elementwise; x is independent of the training data, and `gradient` is G. Lemma 3.2, which prints G^T for
+    G.
     """
     product, along = x @ gradient, x @ beta
     found = {}
@@ -108,13 +111,13 @@ def mean_slope(slope: Callable[[Tensor], Tensor], power: int = 1) -> float:
 
 
 def expansion_degree(exponent: float) -> tuple[int, bool]:
-    """l of the window (l - 1)/(2l) < a < l/(2l + 2) that holds the exponent a of the learning rate eta = n^a, and
-    whether a is on the border of two windows (then l is the lower one); l = 1 for a <= 0 (assumption 2.2).
+    """The l of the window (l - 1)/(2l) < a < l/(2l + 2) that contains the exponent a of the learning rate eta = n^a.
 
-    Raises ValueError for a >= 1/2, which no window holds.
+    Also returns whether a is on the border of two windows (then l is the lower one). l = 1 for a <= 0 (assumption 2.2).
+    Raises ValueError for a >= 1/2, which no window contains.
     """
     if exponent >= 0.5:
-        raise ValueError(f"no degree belongs to the exponent {exponent}: it must be below 1/2")
+        raise ValueError(f"the exponent must be below 1/2, got {exponent}")
     degree = 1
     while exponent > degree / (2 * degree + 2) + 1e-12:
         degree += 1
@@ -163,10 +166,10 @@ def predicted_alignment_gain(
 ) -> Number:
     """How much the step adds to the Alignment of a class with mean = beta^T mu, variance = beta^T Sigma beta.
 
-    2 sum_k T_k s E[alpha^k] + sum_(k + j even) T_k T_j sum_r E alpha_r^(k + j), k, j <= degree, where
-    T_k = c_1^k c_k rate^k E Z^k, Z ~ N(mean, variance), and s = `initial_sum` = sum_r E F_0(x)_r, which is 0 for odd
-    activations on average over networks. Theorem 4.2 without its first term: that is |E F_0(x)|^2, as the derivation
-    has it, not the printed E |F_0(x)|^2.
+    2 sum_k T_k s E[alpha^k] + sum_(k + j even) T_k T_j sum_r E alpha_r^(k + j), k, j <= degree, where T_k = c_1^k c_k
+    rate^k E Z^k, Z ~ N(mean, variance), and s = `initial_sum` = sum_r E F_0(x)_r, whose mean over networks is 0 for odd
+    activations. This is Theorem 4.2 without its first term, which is |E F_0(x)|^2 by the derivation, not E |F_0(x)|^2
+    as printed.
     """
     T = [_weight(k, coefficients, rate) * gaussian_moment(k, mean, variance) for k in range(1, degree + 1)]
     total: Number = 0.0
@@ -187,7 +190,7 @@ def predicted_elasticity(
     degree: int,
     heads: int = 2,
 ) -> Number:
-    """The Elasticity of a class with mean = beta^T mu and variance = beta^T Sigma beta (theorem 4.3), degree terms.
+    """Elasticity of a class with mean = beta^T mu and variance = beta^T Sigma beta, to `degree` terms (theorem 4.3).
 
     sum_(k + m even) t_k t_m E[Z^(k + m)] sum_r E alpha_r^(k + m), t_k = c_1^k c_k rate^k; with one term and two heads
     2 c_1^4 rate^2 (mean^2 + variance).
@@ -203,11 +206,12 @@ def predicted_elasticity(
 def first_order_elasticity(
     mean: Number, variance: Number, *, slope: Callable[[Tensor], Tensor], lr: float, width: int
 ) -> Number:
-    """The Elasticity with sigma' kept exactly: 2 lr^2 E[sigma'^2] (c_1^2 N (mean^2 + variance) + Var sigma'(z)).
+    """Elasticity to first order in the step, with sigma' kept exactly, for two heads. Not in the paper.
 
-    To first order in the step; for |x| near sqrt(d) with n = d, features that are not saturated, and the part C of the
-    gradient left out. The variance of sigma' over neurons, which the rank-one theory drops, is of the same order as
-    what it keeps. Not in the paper. mean = beta^T mu, variance = beta^T Sigma beta, for two heads.
+    2 lr^2 E[sigma'^2] (c_1^2 N (mean^2 + variance) + Var sigma'(z)), with mean = beta^T mu, variance = beta^T Sigma
+    beta. Holds for |x| near sqrt(d) with n = d and features that are not saturated, without the part C of the gradient.
+    The variance of sigma' over neurons, which the rank-one theory drops, is of the same order as what that theory
+    keeps.
     """
     c1, square = mean_slope(slope), mean_slope(slope, 2)
     return 2 * lr**2 * square * (c1**2 * width * (mean**2 + variance) + square - c1**2)

@@ -1,8 +1,8 @@
-"""What a representation keeps of the hidden factors of its inputs, by enumeration of factors with finitely many values.
+"""What a representation encodes of the hidden factors of its inputs, by enumerating factors with finitely many values.
 
-An input is made of invariant factors z_R, which a positive pair shares, and spurious ones z_U, which it has apart.
-Section 7.2.1 of the dissertation of Z. Shi (2024). `H[r, u]` is the representation of the input with the r-th value of
-z_R and the u-th of z_U; any network's outputs on these inputs will do.
+An input consists of invariant factors z_R, which a positive pair shares, and spurious factors z_U, which it does not
+share. Section 7.2.1 of the dissertation of Z. Shi (2024). `H[r, u]` is the representation of the input with the r-th
+value of z_R and the u-th of z_U; the outputs of any network on these inputs will do.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ def pca_objective(
 def pair_energy(
     phi: Float[Tensor, "*n dim"], other: Float[Tensor, "*n dim"], weights: Real[Tensor, "*n"] | None = None
 ) -> Float[Tensor, ""]:
-    """E |phi - phi'|^2 / (2 E |phi|^2 + 2 E |phi'|^2), in [0, 1], over pairs of representations, of any network.
+    """E |phi - phi'|^2 / (2 E |phi|^2 + 2 E |phi'|^2), in [0, 1], over pairs of representations of any network.
 
-    For representations of norm B that is E |phi - phi'|^2 / (4 B^2). Of positive pairs it is the *spurious energy*,
-    0 at the optimum of Theorem 7.2; of inputs that differ in one factor alone, that factor's *encoding strength*, 0
-    where it is not encoded. `weights` are the pairs' probabilities, up to a factor. nan where all is zero.
+    For representations of norm B this is E |phi - phi'|^2 / (4 B^2). For positive pairs it is the *spurious energy*, 0
+    at the optimum of Theorem 7.2; for inputs that differ in one factor, the *encoding strength* of that factor, 0 if it
+    is not encoded. `weights` are the probabilities of the pairs, up to a factor. nan where all representations are
+    zero.
     """
     p = torch.ones_like(phi[..., 0]) if weights is None else weights.to(phi)
     apart = (p * (phi - other).square().sum(-1)).sum()
@@ -65,21 +66,21 @@ def pair_energy(
 
 
 def flipped_energy(H: Float[Tensor, "..."], p: Real[Tensor, "..."], axis: int) -> Float[Tensor, ""]:
-    """`pair_energy` of inputs and those with the binary factor `axis` flipped: its encoding strength.
+    """`pair_energy` of inputs and the same with the binary factor `axis` flipped: the encoding strength of the factor.
 
-    H is (n_1, ..., n_F, dim), one axis a factor, p (n_1, ..., n_F) its probabilities. Raises ValueError for a factor
-    of other than two values.
+    H is (n_1, ..., n_F, dim), one axis for each factor, and p (n_1, ..., n_F) their probabilities. Raises ValueError
+    for a factor that does not have two values.
     """
     if H.shape[axis] != 2:
-        raise ValueError(f"only a factor of two values can be flipped, axis {axis} has {H.shape[axis]}")
+        raise ValueError(f"only a factor with 2 values can be flipped: the factor on axis {axis} has {H.shape[axis]}")
     return pair_energy(H, H.flip(axis), p)
 
 
 def redrawn_energy(H: Float[Tensor, "..."], p: Real[Tensor, "..."], axis: int) -> Float[Tensor, ""]:
-    """`pair_energy` of inputs and those with the factor `axis` drawn anew: the spurious energy of a spurious factor.
+    """`pair_energy` of inputs and the same with the factor `axis` resampled: its spurious energy.
 
-    Shapes as in `flipped_energy`; the factor is drawn from its law given the others. It is (E |phi|^2 -
-    E |E[phi | others]|^2) / (2 E |phi|^2).
+    Shapes as in `flipped_energy`; the factor is resampled from its law given the other factors. Equals
+    (E |phi|^2 - E |E[phi | others]|^2) / (2 E |phi|^2).
     """
     p = p.to(H)
     conditional = p / p.sum(axis, keepdim=True)
@@ -91,10 +92,10 @@ def redrawn_energy(H: Float[Tensor, "..."], p: Real[Tensor, "..."], axis: int) -
 def best_planar_accuracy(
     points: Float[Tensor, "n 2"], labels: Real[Tensor, " n"], angles: int = 3600, *, bias: bool = False
 ) -> float:
-    """The best accuracy of sign(u . phi [+ b]) for labels +-1 over `angles` directions u of the plane, in [0, 1].
+    """Best accuracy of sign(u . phi [+ b]) for labels +-1 over `angles` directions u of the plane, in [0, 1].
 
-    Every bias that tells points apart is tried. A point on the line counts as wrong. Directions are half a step off the
-    axes, so that none meets one.
+    Tries every bias that separates points. A point on the line counts as wrong; the directions avoid the axes by half a
+    step.
     """
     turn = (torch.arange(angles, dtype=points.dtype) + 0.5) * (2 * torch.pi / angles)
     along = torch.stack([turn.cos(), turn.sin()], 1) @ points.T  # (angles, n)

@@ -1,4 +1,4 @@
-"""How strongly a representation keeps the features that tasks share, those of each task alone, and spurious ones."""
+"""Weights that a linear representation gives to shared, private and spurious features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class FeatureWeights(NamedTuple):
-    """alpha, beta_t, and what the weights hide: see `feature_weights`."""
+    """alpha, beta_t, and how far the representation deviates from them: see `feature_weights`."""
 
     shared: Float[Tensor, ""]
     private: Float[Tensor, " tasks"]
@@ -21,14 +21,16 @@ class FeatureWeights(NamedTuple):
 
 
 def feature_weights(F: Float[Tensor, "factors width"], shared: int, private: int, tasks: int) -> FeatureWeights:
-    """Weights in G = F F^T, F[j] the representation of factor j alone: M's j-th column for inputs x = M z.
+    """Weights in G = F F^T, with F[j] the representation of factor j alone: the j-th column of M for inputs x = M z.
 
-    Factors are in the order shared, private of each task, spurious. `shared`: alpha, the mean of diag G over the shared
-    factors; `private`: beta_t, those over the factors of task t; `spurious`: the greatest of diag G there, 0 without
-    any; `spread`: the greatest distance of diag G from these means. `within`: the greatest |G_ij|, i != j, among
-    factors that occur together, shared and those of one task. `across`: the same between private factors of different
-    tasks: these never occur together, so the loss says nothing of them (proposition 7.3 of the dissertation of Z. Shi,
-    2024, has zeros there). Raises ValueError where there are fewer factors than named, or none shared or private.
+    Factors are ordered: shared, private of each task, spurious. `shared`: alpha, the mean of diag G over the shared
+    factors; `private`: beta_t, the mean over the factors of task t; `spurious`: the largest value of diag G over
+    spurious factors, 0 without any; `spread`: the largest distance of diag G from these means. `within`: the largest
+    |G_ij|, i != j, among factors that occur together (shared ones and those of one task). `across`: the same between
+    private factors of different tasks; these never occur together, so the loss does not determine it (proposition 7.3
+    of the dissertation of Z. Shi, 2024, has zeros there).
+
+    Raises ValueError if there are fewer factors than named, or none shared or private.
     """
     total = shared + tasks * private
     if min(shared, private, tasks) < 1 or total > len(F):

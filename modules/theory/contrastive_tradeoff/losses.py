@@ -1,4 +1,4 @@
-"""Losses of contrastive learning: what is paid for how much nearer a sample is to its positive than to a negative.
+"""Pair losses of contrastive learning, functions of how much closer a sample is to its positive than to a negative.
 
 Z. Shi et al., "The Trade-off between Universality and Label Efficiency of Representations from Contrastive Learning",
 ICLR 2023; chapter 7 of the dissertation of Z. Shi (2024).
@@ -37,5 +37,7 @@ def pair_loss_slope(t: Float[Tensor, "*shape"], kind: PairLoss = "logistic") -> 
 def _known(kind: str) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
     if kind not in PAIR_LOSSES:
         nearest = difflib.get_close_matches(kind, PAIR_LOSSES, n=1, cutoff=0.0)[0]
-        raise ValueError(f"no pair loss is called {kind!r}; did you mean {nearest!r}? {', '.join(PAIR_LOSSES)}")
+        raise ValueError(
+            f"unknown pair loss {kind!r}; did you mean {nearest!r}? Choose one of {', '.join(PAIR_LOSSES)}"
+        )
     return PAIR_LOSSES[kind]

@@ -12,10 +12,10 @@ STEPS = 100  # of the bisection on the logarithm of the ridge
 def least_squares_in_ball(
     features: Float[Tensor, "*batch m width"], y: Real[Tensor, "*batch m"], radius: float
 ) -> Float64[Tensor, "*batch width"]:
-    """The u of least |Phi u - y|^2 with |u| <= radius, of each data set of the batch.
+    """The u of smallest |Phi u - y|^2 with |u| <= radius, for each data set of the batch.
 
-    The shortest least-squares solution where it lies in the ball, else the point of the ridge path (Phi^T Phi + mu)^-1
-    Phi^T y on its surface, mu by bisection. Raises ValueError for a radius that is not positive.
+    This is the shortest least-squares solution if it lies in the ball. Otherwise it is the point of the ridge path
+    (Phi^T Phi + mu)^-1 Phi^T y on the surface, with mu found by bisection. Raises ValueError unless radius > 0.
     """
     if not radius > 0:
         raise ValueError(f"radius must be positive, got {radius}")
@@ -42,7 +42,7 @@ def least_squares_in_ball(
 def excess_risk(
     u: Float[Tensor, "*batch width"], F: Float[Tensor, "factors width"], target: Real[Tensor, " factors"]
 ) -> Float64[Tensor, "*batch"]:
-    """E (u . phi(x) - target . z)^2 = |F u - target|^2 for independent factors z of unit variance, each batch's u.
+    """E (u . phi(x) - target . z)^2 = |F u - target|^2 for independent factors z of unit variance, for each u.
 
     F[j] is the linear representation of factor j alone; factors that the label does not depend on have target 0.
     """

@@ -1,8 +1,8 @@
-"""Closed forms and small optima of contrastive pre-training on mixtures of tasks, in the linear model.
+"""Optima of contrastive pre-training on mixtures of tasks, in the linear model: closed forms and small programs.
 
-Tasks share s features and have q = r - s each of their own; a representation phi(x) = W x, |W|_2 <= 1, |W|_F^2 <= r,
-keeps the shared ones with the weight alpha and those of task t with beta_t. Sections 7.2.2 and F.2 of the dissertation
-of Z. Shi (2024).
+Tasks share s features, and each has q = r - s features of its own. A representation phi(x) = W x, |W|_2 <= 1,
+|W|_F^2 <= r, gives the shared features the weight alpha and those of task t the weight beta_t. Sections 7.2.2 and F.2
+of the dissertation of Z. Shi (2024).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .losses import PairLoss, pair_loss, pair_loss_slope
 
 
 class EvenOptimum(NamedTuple):
-    """The best alpha of a grid, the beta that goes with it, and the loss at each alpha of the grid."""
+    """The best alpha of a grid, the corresponding beta, and the loss at each alpha of the grid."""
 
     alpha: float
     beta: float
@@ -45,9 +45,9 @@ def even_optimum(
     kind: PairLoss = "logistic",
     points: int = 201,
 ) -> EvenOptimum:
-    """The alpha of `points` in [0, 1] with the least mean of l(alpha Z + beta Z1), beta by `private_weight`.
+    """The alpha among `points` in [0, 1] with the smallest mean of l(alpha Z + beta Z1), beta from `private_weight`.
 
-    Z and Z1 are samples of chi-square laws with s and q degrees of freedom; all alphas see the same.
+    Z and Z1 are chi-square samples with s and q degrees of freedom; all alphas use the same samples.
     """
     alphas = torch.linspace(0, 1, points, dtype=torch.float64)
     losses = torch.stack(
@@ -68,13 +68,13 @@ def uneven_optimum(
     shared_scale: float = 1.0,
     private_scale: float = 1.0,
 ) -> tuple[float, Float64[Tensor, " tasks"]]:
-    """The a, a_1, ..., a_T in [0, 1] with s a + q sum_t a_t <= s + q and the least of `uneven_objective` (Lemma F.3).
+    """The a, a_1, ..., a_T in [0, 1] that minimise `uneven_objective` under s a + q sum_t a_t <= s + q (Lemma F.3).
 
-    A convex problem, by sequential quadratic programming with the analytic gradient. Raises ValueError for a number of
-    weights that is not that of the rows of Zt, and RuntimeError where no optimum is found.
+    A convex problem, solved by sequential quadratic programming with the analytic gradient. Raises ValueError unless Zt
+    has one row for each weight, and RuntimeError if the solver fails.
     """
     if len(weights) != len(Zt):
-        raise ValueError(f"{len(weights)} weights for {len(Zt)} tasks")
+        raise ValueError(f"every task needs a weight: got {len(weights)} weights for {len(Zt)} tasks")
     costs = np.array([shared, *[private] * len(weights)], dtype=float)
     scales = {"shared_scale": shared_scale, "private_scale": private_scale}
 
@@ -92,7 +92,7 @@ def uneven_optimum(
         options={"ftol": 1e-12, "maxiter": 500},
     )
     if not found.success:
-        raise RuntimeError(f"no optimum was found: {found.message}")
+        raise RuntimeError(f"the solver found no optimum: {found.message}")
     return float(found.x[0]), torch.from_numpy(np.asarray(found.x[1:]))
 
 
@@ -119,10 +119,10 @@ def uneven_objective(
 def predictor_norm(
     F: Float[Tensor, "factors width"], u: Real[Tensor, " factors"], cut: float = 1e-3
 ) -> Float64[Tensor, ""]:
-    """B: the least |v| with F v = u, F[j] the representation of factor j alone: v . phi(x) meets the label u . z.
+    """B: the smallest |v| with F v = u, so that v . phi(x) equals the label u . z; F[j] represents factor j alone.
 
-    Where none meets it, the least |v| of those that come nearest. Directions whose singular value in F is below `cut`
-    times the greatest count as not represented.
+    If no v solves it, the smallest |v| among the least-squares solutions. Directions whose singular value in F is below
+    `cut` times the largest one count as not represented.
     """
     norm: Tensor = (torch.linalg.pinv(F.double(), rtol=cut) @ u.double()).norm()
     return norm
@@ -136,14 +136,14 @@ def predicted_predictor_norm(v1: float, v2: float, alpha: float, beta: float) ->
 def rademacher_complexity(
     features: Float[Tensor, "draws m width"], signs: Real[Tensor, "draws m"], radius: float
 ) -> Float[Tensor, " draws"]:
-    """(B/m) |sum_i sigma_i phi(x_i)| of each draw of samples and signs +-1: its mean is R_m of {u . phi, |u| <= B}."""
+    """(B/m) |sum_i sigma_i phi(x_i)| for each draw of samples and signs +-1; its mean is R_m of {u . phi, |u| <= B}."""
     sums: Tensor = (signs.to(features)[:, None] @ features).squeeze(1)
     lengths: Tensor = sums.norm(dim=1)
     return radius / features.shape[1] * lengths
 
 
 def rademacher_leading(v1: float, v2: float, alpha: float, beta: float, *, shared: int, private: int, m: int) -> float:
-    """sqrt((v1/alpha + v2/beta) (s alpha + q beta) / m): the leading term of R_m, never below R_m (Jensen)."""
+    """sqrt((v1/alpha + v2/beta) (s alpha + q beta) / m): leading term and, by Jensen, upper bound of R_m."""
     return predicted_predictor_norm(v1, v2, alpha, beta) * math.sqrt((shared * alpha + private * beta) / m)
 
 

@@ -1,4 +1,4 @@
-"""What fixed features can do: kernels that labels do not change, and ridge regression with them at several ridges.
+"""What fixed features can learn: kernels that do not depend on labels, and ridge regression with them.
 
     f(x) = k(x, X) (K + mu I)^-1 y
 
@@ -35,9 +35,9 @@ def arc_cosine_ntk(x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]) -> Floa
 def linearised_kernel(
     net: ThresholdedReLU, x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]
 ) -> Float[Tensor, "n m"]:
-    """The empirical NTK of a thresholded network in heads and neurons, without its tangent features.
+    """Empirical NTK of a thresholded network with respect to heads and neurons, without tangent features.
 
-    sum_i h_i(x) h_i(z) + (x.z) sum_i a_i^2 1_i(x) 1_i(z), with h_i the features and 1_i whether neuron i is on.
+    sum_i h_i(x) h_i(z) + (x.z) sum_i a_i^2 1_i(x) 1_i(z), with features h_i, and 1_i = 1 where neuron i is active.
     """
     with torch.no_grad():
         hx, hz, a = net.features(x), net.features(z), net.head.weight[0]
@@ -46,7 +46,7 @@ def linearised_kernel(
 
 
 def median_distance(x: Float[Tensor, "n dim"]) -> float:
-    """The median distance between two points, the usual bandwidth of a Gaussian kernel."""
+    """Median distance between two points, a common bandwidth of Gaussian kernels."""
     distances: float = torch.pdist(x).median().item()
     return distances
 
@@ -58,7 +58,7 @@ def ridge_accuracies(
     test_targets: Float[Tensor, "m 1"],
     ridges: Sequence[float],
 ) -> list[float]:
-    """Test accuracy of kernel ridge regression on labels +-1 at each ridge, in units of the mean of K's diagonal."""
+    """Test accuracies of kernel ridge regression on labels +-1, one for each ridge, in units of mean diag K."""
     unit = K.diagonal().mean().item()
     found = []
     for ridge in ridges:

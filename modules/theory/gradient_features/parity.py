@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def majority_coefficient(dim: int, size: int) -> float:
-    """xi_K, the Fourier coefficient of the majority of d votes on a set of K, d and K odd.
+    """xi_K, the Fourier coefficient of the majority of d votes on a set of K, for odd d and K.
 
         xi_K = (-1)^((K-1)/2) C((d-1)/2, (K-1)/2) / C(d-1, K-1) 2^-(d-1) C(d-1, (d-1)/2)
 
@@ -31,12 +31,12 @@ def majority_coefficient(dim: int, size: int) -> float:
 def uniform_parity_gradient(
     neurons: Float[Tensor, "m dim"], size: int, *, printed: bool = False
 ) -> Float[Tensor, "m dim"]:
-    """G(w, b) of y = x_1 ... x_k, x uniform on {-1, 1}^d, for neurons w in {-1, 1}^d and |b| < 1; d odd, k even.
+    r"""G(w, b) of y = x_1 ... x_k, x uniform on {-1, 1}^d, for neurons w in {-1, 1}^d and |b| < 1; d odd, k even.
 
-        G_j = xi_(k-1)/2 prod of w over A less j, j in A;    G_j = xi_(k+1)/2 prod of w over A and j, j not in A
+        G_j = xi_(k-1)/2 prod of w over A \ {j} for j in A;    G_j = xi_(k+1)/2 prod of w over A and j for j not in A
 
-    with A the first k coordinates. `printed` is lemma B.63 as it stands: without the factors 1/2, and with xi_(k-1) in
-    both. Raises ValueError for an odd k.
+    with A the first k coordinates. `printed` returns lemma B.63 as printed: without the factors 1/2, and with xi_(k-1)
+    in both. Raises ValueError for an odd k.
     """
     d = neurons.shape[1]
     if size % 2:

@@ -2,8 +2,8 @@
 
     G(w, b) = E[y x 1(w.x > b)],    C(D, gamma) = {v: |<v, D>| > (1 - gamma) |v|},  |D| = 1
 
-At an initialisation with f = 0 the gradient of a loss l(y f) in the weights of neuron (a, w, b) is l'(0) a G(w, b).
-Shi, Wei, Liang 2023, arXiv:2310.12408, section 3.3 and appendix B.
+At an initialisation with f = 0, the gradient of a loss l(y f) with respect to the weights of neuron (a, w, b) is
+l'(0) a G(w, b). Shi, Wei, Liang 2023, arXiv:2310.12408, section 3.3 and appendix B.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def simplified_gradient(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Float[Tensor, "m dim"]:
-    """G_n(w_i, b_i) = (1/n) sum_a y_a x_a 1(w_i.x_a > b_i), the mean over the sample, one row a neuron (B.124).
+    """G_n(w_i, b_i) = (1/n) sum_a y_a x_a 1(w_i.x_a > b_i), the mean over the sample, one row for each neuron (B.124).
 
-    Samples go in blocks, so that about `block_bytes` are held beside the arguments and the result.
+    Works in blocks of samples, so that about `block_bytes` are held beside the arguments and the result.
     """
     y = y.flatten()
     total = torch.zeros_like(neurons)
@@ -48,11 +48,12 @@ def mixture_gradient(
     std: float,
     weights: Float[Tensor, " c"] | None = None,
 ) -> Float[Tensor, "m dim"]:
-    """G(w, b) of the whole law where x ~ N(mu_j, std^2 I) with label y_j and probability p_j (equal unless given).
+    """G(w, b) in expectation for x ~ N(mu_j, std^2 I) with label y_j and probability p_j (equal by default).
 
         G = sum_j p_j y_j [mu_j Phi(t_j) + std w/|w| phi(t_j)],    t_j = (w.mu_j - b) / (std |w|)
 
-    with phi and Phi density and distribution of N(0, 1): by Stein's lemma. Not in the paper, which bounds it.
+    with phi and Phi the density and distribution function of N(0, 1), by Stein's lemma. Not in the paper, which bounds
+    it.
     """
     p = torch.full_like(labels, 1 / len(labels)) if weights is None else weights
     lengths = neurons.norm(dim=1, keepdim=True)
@@ -67,9 +68,9 @@ def mixture_gradient(
 def hit_probability(
     gradients: Float[Tensor, "m dim"], directions: Real[Tensor, "r dim"], *, gamma: float, least: float = 0.0
 ) -> Float[Tensor, " r"]:
-    """The share of neurons with G in the cone C(D_j, gamma) and |G| >= least: p of definition 3.7 by Monte Carlo.
+    """Share (r,) of neurons with G in the cone C(D_j, gamma) and |G| >= least: p of definition 3.7 by Monte Carlo.
 
-    Rises with gamma, falls with `least`, and is that of -D. Raises ValueError unless 0 < gamma < 1.
+    Rises with gamma, falls with `least`, and is the same for D and -D. Raises ValueError unless 0 < gamma < 1.
     """
     if not 0 < gamma < 1:
         raise ValueError(f"gamma must lie between 0 and 1, got {gamma}")
@@ -86,9 +87,9 @@ def nice_neurons(
     gamma: float,
     least: float = 0.0,
 ) -> Bool[Tensor, " m"]:
-    """Which neurons' loss gradients g_i have <g_i, D> > (1 - gamma) |g_i| and |g_i| >= |a_i| least (equation 3.14).
+    """Whether (m,) loss gradients g_i of neurons have <g_i, D> > (1 - gamma) |g_i|, |g_i| >= |a_i| least (eq. 3.14).
 
-    The inner product is signed, that of the cone is not. The caller chooses the neurons of one sign of threshold.
+    Unlike for the cone, the sign of the inner product counts. The caller selects neurons with one sign of threshold.
     """
     along = direction_cosines(gradients, direction[None])[:, 0]
     nice: Tensor = (along > 1 - gamma) & (gradients.norm(dim=1) >= heads.abs() * least)
@@ -104,10 +105,10 @@ def sure_neurons(
     other: float,
     both_signs: bool = False,
 ) -> Bool[Tensor, "m r"]:
-    """Neurons that surely fire on feature j alone: w.v_j >= own b and w.v_l <= other b for all l != j.
+    """Whether (m, r) neuron i surely fires on feature j alone: w.v_j >= own b, and w.v_l <= other b for all l != j.
 
-    v_j are the rows of `features`: the cluster means (definition B.29), or sqrt(k) D_j of parity groups, with
-    `both_signs` |w.v_l| <= other b (definition B.46). Of clusters in opposite pairs the partner -v_j always meets it.
+    v_j are the rows of `features`: the cluster means (definition B.29), or sqrt(k) D_j of parity groups; `both_signs`
+    requires |w.v_l| <= other b (definition B.46). In opposite pairs of clusters, the partner -v_j always satisfies it.
     """
     products = neurons @ features.to(neurons).T
     bound = thresholds[:, None]

@@ -83,7 +83,7 @@ def excess_loss(
 ) -> Float64[Tensor, ""]:
     """Loss above that of the best P of any rank: 1/2 |Gamma^(1/2) Lambda^(1/2) (P - Gamma^(-1)) Lambda^(1/2)|_F^2.
 
-    Without `half` as the main text prints it, which is twice as much.
+    `half=False` returns twice as much, as the main text prints it.
     """
     values, Q = descending_eigen(covariance)
     gamma = (1 + 1 / length) * values + values.sum() / length
@@ -125,7 +125,7 @@ def long_prompt_error(
     length: int,
     noise: float = 0.0,
 ) -> float:
-    """`direction_errors` as pretraining prompts become endless, lam_i v_i -> 1 for i <= r.
+    """`direction_errors` in the limit of long pretraining prompts, lam_i v_i -> 1 for i <= r.
 
     |xi|^2_D + (1/M) ((r + 1) |s|^2_D + r |xi|^2_D + r noise), s the part of w in the first r directions, xi the rest.
     """
@@ -135,7 +135,7 @@ def long_prompt_error(
 
 
 def noise_slope(factors: Float64[Tensor, " dim"], eigenvalues: Float64[Tensor, " dim"], length: int) -> float:
-    """d error / d noise = tr(V^2 D^2) / M: it rises with every direction that is kept."""
+    """d error / d noise = tr(V^2 D^2) / M, which rises with every direction that is kept."""
     return ((factors * eigenvalues).square().sum() / length).item()
 
 
@@ -149,7 +149,7 @@ def rank_gap(
     """
     (small, large), (trained, shown) = ranks, lengths
     if small > large:
-        raise ValueError(f"the smaller rank comes first, got {ranks}")
+        raise ValueError(f"ranks must be (smaller, larger), got {ranks}")
     kept = (eigenvalues * inverse_factors(eigenvalues, trained))[small:large]
     return ((energy + noise) * kept.square().sum() / shown).item()
 

@@ -120,7 +120,7 @@ def test_norms_of_attention_are_those_of_loops(model, in_full):
                     count += 1
             assert count > 0
             np.testing.assert_allclose(found[name][index], [total**0.5, (total / count) ** 0.5], rtol=1e-5)
-    with pytest.raises(ValueError, match="holds no token"):
+    with pytest.raises(ValueError, match="at least one token"):
         attention_norms(model, ["a"], {"none": [(5, 6)]})
 
 

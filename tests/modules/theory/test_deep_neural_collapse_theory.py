@@ -51,7 +51,7 @@ def test_errors_shrink_at_the_rate_in_closed_form(classes, n, ridge, lifted):
 def test_rate_at_its_ends():
     assert theory.deep_neural_collapse.collapse_rate(20, 0.0, 1.0) == 0
     assert theory.deep_neural_collapse.collapse_rate(20, 0.7, 0.0) == 1
-    with pytest.raises(ValueError, match="both 0"):
+    with pytest.raises(ValueError, match="both be 0"):
         theory.deep_neural_collapse.collapse_rate(20, 0.0, 0.0)
 
 

@@ -106,7 +106,7 @@ def test_gap_and_slope_are_differences_of_errors():
     gap = theory.icl_scale.rank_gap(LAM, (w * LAM).sum().item(), (2, 4), (9, 5), 1.5)
     assert gap == pytest.approx(error(large, 1.5) - error(small, 1.5))
     assert theory.icl_scale.noise_slope(large, LAM, 5) == pytest.approx(error(large, 2.0) - error(large, 1.0))
-    with pytest.raises(ValueError, match="smaller rank"):
+    with pytest.raises(ValueError, match="smaller, larger"):
         theory.icl_scale.rank_gap(LAM, 1.0, (3, 2), (9, 5), 0.0)
 
 

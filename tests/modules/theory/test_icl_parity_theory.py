@@ -42,7 +42,7 @@ def test_the_small_model_s_hinge_is_the_closed_form_and_a_loop(few, many):
     assert outside == pytest.approx(theory.icl_scale.small_model_hinge(d, k))
     pairs = [(i, j) for i, j in itertools.permutations(range(d), 2) if max(i, j) >= k]
     assert outside == pytest.approx(np.mean([i % k == j % k for i, j in pairs]))
-    with pytest.raises(ValueError, match="fewer important"):
+    with pytest.raises(ValueError, match="below the number of features"):
         theory.icl_scale.small_model_hinge(4, 4)
 
 

@@ -94,7 +94,7 @@ def test_other_keys_can_be_asked_for():
 
 @pytest.mark.parametrize(("length", "options", "said"), [
     (11, {}, "4 needles of 3 tokens"), (99, {"needles": 17}, "17 needles"), (99, {"needles": 0}, "0 needles"),
-    (30, {"depth": 1.2}, "share of the content"),
+    (30, {"depth": 1.2}, "depth must lie in"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(length, options, said):
     with pytest.raises(ValueError, match=said):

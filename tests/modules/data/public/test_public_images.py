@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-import featurelab.modules.data.public as public
+import featurelab.modules.data.public.images as public
 from featurelab.modules.data import (
     DatasetMissing,
     PublicImages,
@@ -175,7 +175,7 @@ def test_a_cached_hub_copy_is_found_offline(svhn, private_cache):
 def test_fetch_gives_up_at_once_when_the_hub_is_out_of_reach(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", "http://127.0.0.1:9")
     start = time.monotonic()
-    with pytest.raises(DatasetMissing, match="out of reach"):
+    with pytest.raises(DatasetMissing, match="cannot be reached"):
         fetch_dataset("svhn")
     assert time.monotonic() - start < 6
 

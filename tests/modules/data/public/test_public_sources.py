@@ -5,7 +5,7 @@ import pytest
 import torch
 from publicfiles import write_public
 
-import featurelab.modules.data.public as public
+import featurelab.modules.data.public.images as public
 from featurelab.modules.data import (
     CIFAR10,
     CIFAR100,

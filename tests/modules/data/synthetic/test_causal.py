@@ -72,7 +72,7 @@ def test_no_digit_is_in_two_of_training_validation_and_test():
 
 def test_what_makes_no_domains_is_refused():
     pair = (torch.zeros(4, 2), torch.zeros(4))
-    with pytest.raises(ValueError, match="as many samples each, got \\[4, 3\\]"):
+    with pytest.raises(ValueError, match="equally many samples, got \\[4, 3\\]"):
         data.Domains([pair, (torch.zeros(3, 2), torch.zeros(3))], pair, pair, batch_size=2)
     with pytest.raises(ValueError, match="probabilities"):
         data.coloured_digits((0.9, 1.2), 0.1, seed=0)

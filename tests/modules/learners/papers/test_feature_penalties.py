@@ -138,7 +138,7 @@ def test_a_valley_begins_where_no_loss_after_is_lower_and_ends_where_all_after_a
     assert learners.loss_valley(losses, patience_start=3, patience_end=3) == range(2, 6)
     assert learners.loss_valley(losses[:7], patience_start=3, patience_end=3) == range(2, 7)
     assert learners.loss_valley([3.0, 2.0, 1.0]) == range(2, 3)
-    with pytest.raises(ValueError, match="a loss at least"):
+    with pytest.raises(ValueError, match="at least one loss"):
         learners.loss_valley([])
 
 

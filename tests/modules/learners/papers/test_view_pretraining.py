@@ -255,7 +255,7 @@ def test_fine_tuning_trains_encoder_and_head(kind):
 def test_the_cosine_schedule_goes_from_one_to_nothing():
     schedule = learners.cosine_schedule(4)
     assert [schedule(e) for e in range(6)] == pytest.approx([1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2, 0, 0])
-    with pytest.raises(ValueError, match="one epoch"):
+    with pytest.raises(ValueError, match="epochs must be at least 1"):
         learners.cosine_schedule(0)
 
 

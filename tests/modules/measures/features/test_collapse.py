@@ -215,7 +215,7 @@ def test_coinciding_means_give_infinity_and_not_nan():
 
 
 def test_nc1_pinv_takes_moments_that_are_known_and_does_not_compute_them_again(monkeypatch):
-    import featurelab.modules.measures.collapse as collapse
+    import featurelab.modules.measures.features.collapse as collapse
 
     x, y = classes(4, sizes=[5, 9, 2])
     expected, m = measures.nc1_pinv(x, y), measures.class_moments(x, y)
@@ -229,7 +229,7 @@ def test_nc1_pinv_takes_moments_that_are_known_and_does_not_compute_them_again(m
 @given(seeds, st.sampled_from([torch.float32, torch.float64]), st.integers(1, 400))
 @settings(max_examples=30, deadline=None)
 def test_how_much_goes_through_the_cache_at_a_time_changes_no_bit(seed, dtype, block):
-    import featurelab.modules.measures.collapse as collapse
+    import featurelab.modules.measures.features.collapse as collapse
 
     x, y = classes(seed, sizes=[30, 1, 20, 9])
     x = x.to(dtype)
@@ -278,7 +278,7 @@ def test_features_of_any_network_and_shape_are_measured():
 
 
 def test_large_features_are_taken_in_pieces(monkeypatch):
-    import featurelab.modules.measures.collapse as collapse
+    import featurelab.modules.measures.features.collapse as collapse
 
     x, y = classes(2, sizes=[5, 6, 7])
     expected, score = measures.class_moments(x, y), measures.nc1_pinv(x, y)

@@ -51,7 +51,7 @@ def test_collapse_to_a_simplex_has_no_error_down_to_rounding(d):
 
 
 def test_the_error_is_the_same_in_pieces(monkeypatch):
-    import featurelab.modules.measures.gram as gram
+    import featurelab.modules.measures.features.gram as gram
 
     for shape in [(40, 3), (40, 60)]:
         x, y = draw(*shape), labels(40, 4)

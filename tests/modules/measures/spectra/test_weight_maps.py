@@ -89,7 +89,7 @@ def test_a_map_puts_aligned_weights_at_the_marks_and_leaves_zeros_out():
     assert torch.allclose(found.points[[0, 2]], found.marks[0].expand(2, 2), atol=1e-2)
     assert (found.marks[0] - found.marks[1]).norm().item() == pytest.approx(2, abs=1e-2)
     assert torch.equal(found.points, measures.weight_map(W, torch.stack([v, -v])).points)
-    with pytest.raises(ValueError, match="three directions"):
+    with pytest.raises(ValueError, match="at least three"):
         measures.weight_map(W[:2], v[None])
 
 

@@ -179,7 +179,7 @@ def test_what_is_learned_has_gradients_and_nothing_else_has():
     ("arguments", "options", "said"),
     [
         ((0, 3), {}, "coordinate"),
-        ((2, 3), {"step": [1.0, 1.0]}, "one a loop"),
+        ((2, 3), {"step": [1.0, 1.0]}, "one for each loop"),
         ((2, 3), {"P": torch.eye(2)}, "3 x 3"),
         ((2, 3), {"mask": "all"}, "mask"),
         ((2, 3), {"learned": ("alpha",)}, "alpha"),
@@ -194,5 +194,5 @@ def test_forms_that_are_not_are_refused():
     Z, _ = drawn()
     with pytest.raises(ValueError, match="form"):
         nets.LinearLoopedTransformer(5, 2).trajectory(Z, "columns")
-    with pytest.raises(ValueError, match="examples move"):
+    with pytest.raises(ValueError, match="moves the examples"):
         nets.LinearLoopedTransformer(5, 2, mask="causal")(Z)

@@ -119,11 +119,11 @@ def test_a_head_may_be_a_whole_network():
 
 
 def test_wrong_networks_are_refused():
-    with pytest.raises(ValueError, match="block is one of"):
+    with pytest.raises(ValueError, match="block must be one of"):
         nets.resnet(10, block="wide", seed=0)
     with pytest.raises(ValueError, match="positive depth"):
         nets.resnet(10, depths=(1, 0), widths=(4, 8), seed=0)
-    with pytest.raises(ValueError, match="a stride for each"):
+    with pytest.raises(ValueError, match="as many strides"):
         nets.conv_trunk(1, (4, 8), strides=(1,), seed=0)
     with pytest.raises(ValueError, match="dtype"):
         nets.resnet18(10, seed=0, dtype="float63")
