@@ -1,12 +1,9 @@
 """What drawings and claims on relabelled classes share: maps of distances, planes of samples, curves over epochs."""
 
-from typing import Any
 
 from featurelab.pipelines import CATEGORIES, band, heatmap, legend_below, np, null_level
 
 SNAPSHOTS = (20 / 350, 120 / 350, 240 / 350, 1.0)  # the paper's epochs 20, 120, 240, 349 of 350
-LEVEL: dict[str, Any] = {"color": "#444444", "linestyle": "--", "linewidth": 1}
-UNDER: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "columnspacing": 0.8}
 
 
 def cell(runs):
