@@ -48,7 +48,7 @@ mlp = Experiment(
     name="deep_neural_collapse/mlp", figures=("Fig. 2a", "Fig. 7", "Fig. 10"),
     title="Collapse and the ansatz in the layers of an MLP",
     caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines "
-    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed colours: after "
+    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed colours after "
     "random rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
