@@ -47,7 +47,7 @@ def sweep(
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(help="Random draws for each combination of listed values. Default: 1, or 16 without --over."),
+        typer.Option(help="Random draws for each listed point. Default: 1, or 16 without --over."),
     ] = None,
     metric: Annotated[str, typer.Option(help="The metric that ranks trials. Default: the experiment's own.")] = "",
     mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether larger or smaller is better.")] = None,
