@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 CLOSING = """
 import os, sys
@@ -26,10 +25,8 @@ print(recorder.close("FAILED", tags={"reason": "told"}))
 def test_what_was_recorded_before_is_sent_and_the_reason_is_told(store, tmp_path):
     run_id, outbox = store.start_run("system/figure", "run"), tmp_path / "outbox"
     command = [sys.executable, "-c", CLOSING, store.uri, run_id, str(outbox)]
-    began = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["the trial closed file descriptors that it had not opened", "True"], done.stderr
-    assert time.monotonic() - began < 60
     run = store.get_run(run_id)
     assert (run.info.status, run.data.tags["reason"]) == ("FAILED", "told")
     assert len(store.client.get_metric_history(run_id, "loss")) == 5

