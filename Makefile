@@ -1,6 +1,12 @@
-PYTHON ?= python3.11
-BIN := .venv/bin
-READY := .venv/.ready
+# Another environment: make test VENV=.venv-3.12 PYTHON=python3.12
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+# the newest supported Python that can make environments
+SUPPORTED := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for one in python3.13 python3.12 python3.11 python3 python; do \
+	$$one -c "$(SUPPORTED)" 2> /dev/null && echo $$one && break; done)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
 .PHONY: help check reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
@@ -10,18 +16,20 @@ help:
 	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
-	@echo "make bench          our cost beside what one would otherwise run"
-	@echo "make chaos          200 faults while sweeps run, and whether anything is lost: 30 minutes, SEED=1"
-	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, beside one left alone"
+	@echo "make bench          benchmarks against alternatives"
+	@echo "make chaos          200 faults during sweeps, and whether anything is lost: 30 minutes, SEED=1"
+	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, next to an undisturbed one"
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+$(READY): pyproject.toml setup.py $(CONSTRAINTS)
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || { \
+		echo "make: needs Python 3.11, 3.12 or 3.13 with venv; install one, or run make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,public,lm]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,server,dev]'
 	@touch $(READY)
 
-# A claim that comes out otherwise than documented ends reproduce with status 1; the report is written all the same.
+# If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.
 reproduce: $(READY)
 	@$(BIN)/featurelab reproduce --headline; status=$$?; $(BIN)/featurelab report && exit $$status
 
@@ -31,8 +39,8 @@ reproduce-all: $(READY)
 check: lint
 	@$(BIN)/python tests/affected.py
 
-# Four processes on two cores: two of them run whole commands, and mostly wait. Each would compile our sources anew
-# where the environment forbids to keep bytecode.
+# Files run in order: those that start clusters come first and mostly wait, so four processes suit two cores. The last
+# ones are short. Without bytecode, each process would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
 	$(BIN)/python -m pytest -m "not heavy" -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
@@ -49,13 +57,13 @@ lint: $(READY)
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 
-# on PostgreSQL too where it is installed; mounting small disks takes root
+# also on PostgreSQL if it is installed; mounting small disks needs root
 chaos: $(READY)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[chaos]'
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[chaos]'
 	@$(BIN)/python -m tests.chaos --seed $(or $(SEED),1)
 
 demo-cluster: $(READY)
 	@$(BIN)/python examples/cluster_demo.py
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,1 +1,1 @@
-"""What our work costs, next to what one would otherwise run."""
+"""Benchmarks of featurelab against the usual alternatives."""

@@ -1,4 +1,4 @@
-"""`benchmarks._nothing` as an installed package of experiments, for this process and those it starts."""
+"""Make `benchmarks._nothing` an installed package of experiments, for this process and those that it starts."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""An experiment whose trials do nothing but record numbers that are known beforehand."""
+"""An experiment whose trials only record numbers that are known beforehand."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 
 class NothingConfig(Config):
-    lr: float = Field(0.1, gt=0, description="there to be swept")
+    lr: float = Field(0.1, gt=0, description="swept, and otherwise without effect on the work")
     points: int = Field(1, ge=1, description="points of each curve")
     curves: int = Field(1, ge=1, description="metrics beside the loss")
 
@@ -31,17 +31,17 @@ at_all = Experiment(
 
 
 def curves(config: NothingConfig) -> dict[str, np.ndarray]:
-    """What a trial records: values by metric, at steps 0, 1, ..."""
+    """Return what a trial records: by metric, the values at steps 0, 1, ..."""
     steps = np.arange(config.points)
-    known = {"loss/val": config.lr + 1 / (1 + steps + config.seed % 7)}
-    return known | {f"known/{number}": np.cos(config.lr * (steps + number)) for number in range(config.curves - 1)}
+    loss = {"loss/val": config.lr + 1 / (1 + steps + config.seed % 7)}
+    return loss | {f"known/{number}": np.cos(config.lr * (steps + number)) for number in range(config.curves - 1)}
 
 
 @at_all.trial
 def trial(config: NothingConfig, recorder: Any) -> None:
-    known = curves(config)
+    by_metric = curves(config)
     for step in range(config.points):
-        recorder.log({name: float(values[step]) for name, values in known.items()}, step=step)
+        recorder.log({name: float(values[step]) for name, values in by_metric.items()}, step=step)
 
 
 @at_all.claim("falls", says="the loss falls", expect=at_most(0.0), origin="ours", seeds=2)

@@ -1,4 +1,4 @@
-"""An MLflow server as `ray_cluster_mlflow.sh` starts it, for a benchmark."""
+"""Start an MLflow server for a benchmark, as `ray_cluster_mlflow.sh` does."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ import requests
 
 @contextmanager
 def server(folder: Path, database: str) -> Iterator[str]:
-    """The address of an MLflow server over this database."""
+    """Run an MLflow server over a database, and give its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -28,7 +28,7 @@ def server(folder: Path, database: str) -> Iterator[str]:
     try:
         for _ in range(600):
             if process.poll() is not None:
-                raise SystemExit(f"the MLflow server ended:\n{(folder / 'server.log').read_text()[-2000:]}")
+                raise SystemExit(f"the MLflow server exited:\n{(folder / 'server.log').read_text()[-2000:]}")
             try:
                 if requests.get(f"{uri}/health", timeout=5).ok:
                     break

@@ -1,8 +1,8 @@
-"""What measuring neural collapse costs, next to the formulas as they are written.
+"""What measuring neural collapse costs, next to the textbook formulas.
 
 NC1 in both conventions, NC2, NC3 and NC4 of n = 50,000 features (float32) in 512 dimensions, of 10 classes:
 
-    featurelab   class moments, gathered in blocks that stay in the cache, and what follows from them; in float64
+    featurelab   class moments, computed in blocks that fit into the cache, and the measures from these; in float64
     textbook     means as a product with one-hot labels, then the residuals of all samples; in float64 or float32
 
 Times are medians of interleaved repeats in one process.
@@ -105,13 +105,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args(argv)
-    found = measure(args.repeats, args.threads)
+    results = measure(args.repeats, args.threads)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(f"Neural collapse: n = {SAMPLES}, d = {DIM}, {CLASSES} classes, {args.threads} thread(s)")
     print(f"{'':20}{'seconds':>9}{'ratio':>8}")
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(f"{row['method']:20}{row['seconds']:9.3f}{row['ratio']:8.2f}")
 
 

@@ -2,7 +2,7 @@
 
 Gaussian mixture of ten classes, 64 coordinates, Laplace kernel, ridgeless, 512 ReLU features, float64: kernel matrix,
 regression, AGOP, its square root, features, and the measures of collapse. The kernel matrix and its factor take
-2 * 8 n^2 bytes, all else goes in blocks. Peak memory is that of a process of its own, less what it had before.
+2 * 8 n^2 bytes; everything else is done in blocks. Peak memory is that of a new process, less its memory before.
 
     python benchmarks/deep_rfm_memory.py [--json] [--threads 1] [--n 2000 4000]
 
@@ -31,9 +31,11 @@ CLASSES, DIM, WIDTH = 10, 64, 512
 
 
 def layer(n: int) -> tuple[float, float]:
-    """Seconds, and the residual of the regression."""
+    """Return the seconds of one layer, and the residual of its regression."""
     task = data.ClassMixture(CLASSES, n // CLASSES, DIM, 1.0, targets="signs", seed=0)
-    learner = learners.DeepRFM(measures.Laplace(2.0), lambda _, dim: nets.RandomFeatures("relu", dim, WIDTH, seed=0))
+    learner = learners.DeepRFM(
+        measures.LaplaceKernel(2.0), lambda _, dim: nets.RandomFeatures("relu", dim, WIDTH, seed=0)
+    )
     start = time.perf_counter()
     with torch.no_grad():
         values = learner.add_layer(1, *task.train)
@@ -41,7 +43,7 @@ def layer(n: int) -> tuple[float, float]:
 
 
 def own_peak(n: int) -> dict[str, float]:
-    layer(10 * CLASSES)  # so that code and libraries are loaded
+    layer(10 * CLASSES)  # loads code and libraries
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds, residual = layer(n)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20
@@ -68,13 +70,13 @@ def main(argv: list[str] | None = None) -> None:
     if args.own:
         print(json.dumps(own_peak(args.own)))
         return
-    found = measure(args.n, args.threads)
+    results = measure(args.n, args.threads)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(f"one layer of Deep RFM: d = {DIM}, D = {WIDTH}, {CLASSES} classes, float64, {args.threads} thread(s)")
     print(f"{'':12}{'seconds':>9}{'peak GiB':>10}{'kernel GiB':>12}{'residual':>10}")
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(
             f"{row['method']:12}{row['seconds']:9.1f}{row['peak_gib']:10.2f}{row['kernel_gib']:12.2f}"
             f"{row['residual']:10.0e}"

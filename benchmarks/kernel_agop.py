@@ -5,7 +5,7 @@ at the centres themselves, n = 1000 points in 64 dimensions:
 
     featurelab       measures.kernel_agop: matrix products, blocks of rows
     vmap(jacrev)     torch.func over points, 50 at a time
-    output loop      one autograd.grad an output over all points at once
+    output loop      one autograd.grad for each output over all points at once
 
 Times are medians of interleaved repeats in one process.
 
@@ -39,11 +39,11 @@ def problem() -> tuple[Tensor, Tensor]:
     draw = torch.Generator().manual_seed(0)
     x = torch.nn.functional.normalize(torch.randn(POINTS, DIM, generator=draw, dtype=torch.float64), dim=1)
     y = torch.randn(POINTS, OUTPUTS, generator=draw, dtype=torch.float64)
-    return x, measures.kernel_regression(measures.Laplace(BANDWIDTH)(x), y).coefficients
+    return x, measures.kernel_regression(measures.LaplaceKernel(BANDWIDTH)(x), y).coefficients
 
 
 def featurelab(x: Tensor, alpha: Tensor) -> Tensor:
-    return measures.kernel_agop(measures.Laplace(BANDWIDTH), x, x, alpha)
+    return measures.kernel_agop(measures.LaplaceKernel(BANDWIDTH), x, x, alpha)
 
 
 def values(inputs: Tensor, x: Tensor, others: Tensor, alpha: Tensor) -> Tensor:
@@ -105,13 +105,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
-    found = measure(args.repeats)
+    results = measure(args.repeats)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(f"AGOP of a kernel machine: n = {POINTS}, d = {DIM}, {OUTPUTS} outputs, float64, {args.threads} thread(s)")
     print(f"{'':14}{'seconds':>9}{'ratio':>8}")
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(f"{row['method']:14}{row['seconds']:9.3f}{row['ratio']:8.2f}")
 
 

@@ -1,13 +1,13 @@
-"""What it costs to schedule, record and store a trial that does nothing, and how that grows with their number.
+"""What scheduling, recording and storing a trial that does nothing costs, by the number of trials.
 
-Three ways to get through N trials on two CPUs, each in a process of its own with a Ray instance of its own:
+Three ways to run N trials on two CPUs, each in its own process with its own Ray instance:
 
     featurelab   a sweep of an experiment that records one number: a run in MLflow's SQLite store, with its
                  configuration and environment as artifacts, through a journal
     tune         an empty Ray Tune trainable with reused actors: nothing is recorded
-    tasks        an empty Ray task, N times: what Ray itself takes to have work done elsewhere
+    tasks        an empty Ray task, N times: the cost of Ray itself
 
-`seconds` are from the first trial submitted until the last result is in the store, with workers that are up.
+`seconds` runs from the first submitted trial until the last result is in the store, with workers already started.
 `above_tasks` is what a trial costs beyond an empty task, in milliseconds. `driver_growth` is how much the driver's
 memory grew between a quarter of the trials and the end, in MiB.
 
@@ -37,39 +37,39 @@ TRIALS = (500, 2000)
 
 
 class Watch:
-    """Resident memory of this process, in MiB, once a second from now on."""
+    """Samples the resident memory of this process in MiB, once a second."""
 
     def __init__(self) -> None:
         self.sizes: list[float] = []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
 
     def growth(self) -> float:
-        """What was added between a quarter of the time and the end."""
-        self._over.set()
+        """Stop sampling, and return the growth between a quarter of the time and the end."""
+        self._stop.set()
         self._thread.join()
         return self.sizes[-1] - self.sizes[len(self.sizes) // 4]
 
-    def _look(self) -> None:
-        while not self._over.wait(1.0) or not self.sizes:
+    def _sample(self) -> None:
+        while not self._stop.wait(1.0) or not self.sizes:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             self.sizes.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
 
 def tasks(trials: int, folder: Path) -> tuple[float, float]:
-    """Empty tasks: seconds, and growth of the driver."""
+    """Run empty tasks, and return seconds and growth of the driver's memory in MiB."""
     import ray
 
     nothing = ray.remote(lambda index: {"index": index})
-    ray.get([nothing.remote(index) for index in range(2 * CPUS)])  # workers are up
+    ray.get([nothing.remote(index) for index in range(2 * CPUS)])  # starts the workers
     watch, start = Watch(), time.perf_counter()
     ray.get([nothing.remote(index) for index in range(trials)])
     return time.perf_counter() - start, watch.growth()
 
 
 def tune(trials: int, folder: Path) -> tuple[float, float]:
-    """Empty trials."""
+    """Run empty trials, and return what `tasks` returns."""
     from ray import tune
 
     def sweep(number: int) -> None:
@@ -89,7 +89,7 @@ def _empty(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def featurelab(trials: int, folder: Path) -> tuple[float, float]:
-    """A sweep of the trial in `benchmarks._nothing`."""
+    """Sweep the trial in `benchmarks._nothing`, and return what `tasks` returns."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed
     from featurelab.pipelines.engine.sweep.begin import run_sweep
@@ -103,13 +103,13 @@ def featurelab(trials: int, folder: Path) -> tuple[float, float]:
         plan = plan_search(experiment, {"seed": Listed(tuple(range(number)))}, 1, experiment.laptop, scale="laptop")
         done = run_sweep(plan, store, outbox=folder / "outbox")
         if sum(trial.went_well for trial in done.trials) != number:
-            raise SystemExit("not all trials went well")
+            raise SystemExit("some trials did not finish")
 
     return _warmed(sweep, trials)
 
 
 def _warmed(sweep: Callable[[int], None], trials: int) -> tuple[float, float]:
-    """Seconds of that many trials beyond those of a sweep of one for each worker, which pays for the start."""
+    """Return the seconds of `trials` trials, less those of one trial for each worker, which include the start."""
     start = time.perf_counter()
     sweep(CPUS)
     starting = time.perf_counter() - start
@@ -119,28 +119,28 @@ def _warmed(sweep: Callable[[int], None], trials: int) -> tuple[float, float]:
 
 
 def once(side: str, trials: int) -> dict[str, Any]:
-    """One side in a process of its own."""
+    """Measure one side in its own process."""
     with installed(), tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.scheduling", "--side", side, "--trials", str(trials)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{trials} trials of {side} failed:\n{done.stderr[-2000:]}")
-        return json.loads(done.stdout.splitlines()[-1])
+        process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        if process.returncode:
+            raise SystemExit(f"{trials} trials of {side} failed:\n{process.stderr[-2000:]}")
+        return json.loads(process.stdout.splitlines()[-1])
 
 
 def measure(numbers: list[int]) -> dict[str, Any]:
     rows = []
     for trials in numbers:
-        found = {side: once(side, trials) for side in SIDES}
+        by_side = {side: once(side, trials) for side in SIDES}
         rows += [
             {
                 "method": side,
                 "trials": trials,
-                "seconds": found[side]["seconds"],
-                "ms_a_trial": 1e3 * found[side]["seconds"] / trials,
-                "above_tasks": 1e3 * (found[side]["seconds"] - found["tasks"]["seconds"]) / trials,
-                "driver_growth": found[side]["growth"],
+                "seconds": by_side[side]["seconds"],
+                "ms_a_trial": 1e3 * by_side[side]["seconds"] / trials,
+                "above_tasks": 1e3 * (by_side[side]["seconds"] - by_side["tasks"]["seconds"]) / trials,
+                "driver_growth": by_side[side]["growth"],
             }
             for side in SIDES
         ]
@@ -150,7 +150,7 @@ def measure(numbers: list[int]) -> dict[str, Any]:
 def _alone(side: str, trials: int) -> dict[str, float]:
     import ray
 
-    from featurelab.pipelines.engine.sweep.cluster import connect_ray  # our settings for Ray, for all sides
+    from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray  # our settings for Ray, for all sides
 
     os.environ["RAY_ADDRESS"] = "local"
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -169,13 +169,13 @@ def main(argv: list[str] | None = None) -> None:
     if args.side:
         print(json.dumps(_alone(args.side, args.trials[0])))
         return
-    found = measure(args.trials)
+    results = measure(args.trials)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(
-            f"{row['method']:12}{row['trials']:7} trials{row['seconds']:8.1f} s{row['ms_a_trial']:8.1f} ms a trial, "
+            f"{row['method']:12}{row['trials']:7} trials{row['seconds']:8.1f} s{row['ms_a_trial']:8.1f} ms per trial, "
             f"{row['above_tasks']:6.1f} above an empty task; driver {row['driver_growth']:+.1f} MiB"
         )
 

@@ -1,9 +1,9 @@
-"""How long questions to a store take, and how that grows with the number of runs in it.
+"""How long reading from a store takes, by the number of runs in it.
 
-A SQLite store is filled with one sweep of N trials, 200 points each, the rows that recording them would make (written
-to MLflow's tables at once, or filling it would take longer than the rest). Then each command of ours that reads many
-runs is timed in this process, and beside it what one would otherwise do: ask MLflow's client for each curve of each
-run (for `judge`), and for each run (for `compare`). With `--server` all of it goes through an MLflow server.
+A SQLite store is filled with one sweep of N trials of 200 points. The rows are those that recording would create, but
+they are written directly to MLflow's tables, because recording would take longer than everything else. Then each of our
+commands that read many runs is timed in this process, next to the usual alternative: ask MLflow's client for each curve
+of each run. With `--server` everything goes through an MLflow server.
 
     python -m benchmarks.store [--json] [--server] [--runs 100 1000 10000]
 """
@@ -27,16 +27,16 @@ from benchmarks._server import server
 RUNS = (100, 1000, 10_000)
 POINTS, CURVES = 20, 10
 COMPARED = 100
-ASKED = 100  # runs that the other way is timed on: it asks for each, so that its time is proportional
+SAMPLED = 100  # runs on which the alternative is timed: its time is proportional to their number
 
 
 def fill(uri: str, number: int) -> tuple[str, list[str]]:
-    """Make a sweep of this many trials; the id of its run, and those of the trials."""
+    """Create a sweep with this many trials, and return the id of its run and those of the trials."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
     from featurelab.pipelines.engine.sweep.begin import open_sweep
     from featurelab.pipelines.engine.sweep.plan import plan_search
-    from featurelab.pipelines.engine.trial.run import start
+    from featurelab.pipelines.engine.trial.record import open_run
     from featurelab.tracking.store.connect import connect
 
     experiment = registry.find("nothing/at_all")
@@ -47,7 +47,7 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     sweep = open_sweep(plan, f"sweep-{number}", store)
     tags = {"sweep": f"sweep-{number}", "sweep_run_id": sweep, "kind": "reproduce", "workers": "1", "trial": "0"}
     details: Any = {"scale": "laptop", "name": "first", "axes": plan.axes, "tags": tags}
-    first = start(experiment, plan.configs[0], store, **details)
+    first = open_run(experiment, plan.configs[0], store, **details)
     ids = _copies(store, first, plan)
     store.set_tags(sweep, {"status": "finished", "seconds": "1.0"})
     store.end_run(sweep)
@@ -55,14 +55,14 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
 
 
 def _copies(store: Any, first: str, plan: Any) -> list[str]:
-    """Write the rows of every trial of the plan after the pattern of the first, which MLflow wrote."""
+    """Write the rows of every trial of the plan by the pattern of the first, which MLflow wrote."""
     import sqlite3
 
     from benchmarks._nothing import curves
     from featurelab.tracking.provenance import config_hash
     from featurelab.tracking.store.addresses import sqlite_path
 
-    # spread over all first digits, as MLflow's own ids are: by them a server is asked for its runs
+    # spread over all first digits, as MLflow's own ids: a server is searched by first digit
     ids = [first] + [hashlib.md5(str(index).encode()).hexdigest() for index in range(1, len(plan.configs))]
     with closing(sqlite3.connect(sqlite_path(store.uri))) as database, database:
         database.execute(
@@ -100,8 +100,8 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     return ids
 
 
-def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callable[[], Any]]:
-    """The questions, ours and, for some, what one would otherwise do."""
+def commands(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callable[[], Any]]:
+    """Return the functions to time by name: ours, and the alternative."""
     from mlflow import MlflowClient
 
     from featurelab.pipelines.engine.sweep.records import read_trials
@@ -115,7 +115,7 @@ def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callabl
     few = ids[:: max(1, len(ids) // COMPARED)][:COMPARED]
 
     def curve_by_curve() -> None:
-        for run_id in ids[:ASKED]:
+        for run_id in ids[:SAMPLED]:
             for metric in client.get_run(run_id).data.metrics:
                 client.get_metric_history(run_id, metric)
 
@@ -131,35 +131,35 @@ def ask(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callabl
 def measure(numbers: list[int], through_server: bool = False) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for number in numbers:
-        with tempfile.TemporaryDirectory() as name, ExitStack() as running:
-            folder = Path(name)
+        with tempfile.TemporaryDirectory() as temporary, ExitStack() as running:
+            folder = Path(temporary)
             uri = f"sqlite:///{folder / 'mlflow.db'}"
             sweep, ids = fill(uri, number)
             if through_server:
                 uri = running.enter_context(server(folder, uri))
-            for question, answer in ask(uri, sweep, ids, folder).items():
+            for name, command in commands(uri, sweep, ids, folder).items():
                 start = time.perf_counter()
-                answer()
+                command()
                 seconds = time.perf_counter() - start
-                if question.startswith("client"):
-                    seconds *= number / min(ASKED, number)
-                rows.setdefault(question, {"method": question})[f"seconds_at_{number}"] = seconds
-                print(number, question, f"{seconds:.2f} s", file=sys.stderr, flush=True)
+                if name.startswith("client"):
+                    seconds *= number / min(SAMPLED, number)
+                rows.setdefault(name, {"method": name})[f"seconds_at_{number}"] = seconds
+                print(number, name, f"{seconds:.2f} s", file=sys.stderr, flush=True)
     return {"points_a_run": POINTS * CURVES, "methods": list(rows.values())}
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--server", action="store_true", help="ask an MLflow server over the file, not the file")
+    parser.add_argument("--server", action="store_true", help="read through an MLflow server over the file")
     parser.add_argument("--runs", type=int, nargs="+", default=RUNS)
     args = parser.parse_args(argv)
     with installed():
-        found = measure(args.runs, args.server)
+        results = measure(args.runs, args.server)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(f"{row['method']:24}" + "".join(f"{row[f'seconds_at_{n}']:12.2f} s" for n in args.runs))
 
 

@@ -1,17 +1,17 @@
-"""What a sweep of many short trials costs, next to the recipe of everyone's tutorial.
+"""What a sweep of many short trials costs, next to the recipe of the usual tutorials.
 
 Both sides train the same 24 networks of `neural_feature_ansatz/init_scale` on two CPUs and store the same metrics of
 the same steps in a fresh MLflow SQLite store:
 
     featurelab   what `featurelab sweep` runs: reused workers, a journal, metrics sent in batches; the weights, the
-                 configuration, the environment and the data's digest are kept too
+                 configuration, the environment and the data's digest are stored too
     tutorial     a Ray Tune function trainable that imports, fits with a Lightning Trainer and MLFlowLogger, and saves a
-                 checkpoint beside the trial; a worker process a trial, as is Tune's default
+                 checkpoint beside the trial; one worker process per trial, Tune's default
 
-Each run is a process of its own with a Ray instance of its own; repeats alternate which side comes first, and a first
-short sweep that is not counted warms the file cache. `tuning` counts from the start of the Tuner until the last result
-is in the store, `process` the whole command with its imports and the start and end of Ray. The shorter the fits, the
-larger the ratio: `fit` says how long a trial's own work takes in a worker that has everything imported.
+Each run has its own process and Ray instance. Repeats alternate which side comes first, and a short uncounted sweep
+warms the file cache. `tuning` runs from the start of the Tuner until the last result is in the store; `process` is the
+whole command with imports and the start and end of Ray. The shorter the fits, the larger the ratio: `fit` is the time
+of a trial's own work in a worker that has imported everything.
 
     python -m benchmarks.sweep [--json] [--repeats 3]
 """
@@ -43,7 +43,7 @@ METRICS = ["loss/train", "loss/test", "nfa/0", "nfa/1", "cnfa/0", "cnfa/1"]
 
 
 def featurelab(folder: Path, rates: Sequence[float]) -> float:
-    """Sweep through our own machinery; seconds from the start of the Tuner to the last result stored."""
+    """Sweep with featurelab, and return the seconds from the start of the Tuner to the last stored result."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Axis, Listed
     from featurelab.pipelines.engine.sweep.begin import run_sweep
@@ -63,7 +63,7 @@ def featurelab(folder: Path, rates: Sequence[float]) -> float:
 
 
 def tutorial(folder: Path, rates: Sequence[float]) -> float:
-    """Sweep as the tutorials do; seconds from the start of the Tuner until it returns."""
+    """Sweep as the tutorials do, and return the seconds from the start of the Tuner until it returns."""
     from mlflow import MlflowClient
     from ray import tune
 
@@ -83,7 +83,7 @@ def tutorial(folder: Path, rates: Sequence[float]) -> float:
 
 
 def _fit_one(config: dict[str, Any]) -> None:
-    """The tutorial's trainable."""
+    """Train one network: the trainable of the tutorials."""
     import pytorch_lightning as pl
     from pytorch_lightning.loggers import MLFlowLogger
     from ray import tune
@@ -156,36 +156,36 @@ def sweep_once(side: str, rates: Sequence[float] = RATES) -> dict[str, Any]:
 
 
 def measure(repeats: int) -> dict[str, Any]:
-    """Both sides, `repeats` times; SystemExit where they did not do the same work."""
+    """Measure both sides `repeats` times. Raises SystemExit if they did not do the same work."""
     sweep_once("featurelab", RATES[:1])
-    found: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    runs_by_side: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
     for repeat in range(repeats):
         for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
-            found[side].append(sweep_once(side))
+            runs_by_side[side].append(sweep_once(side))
     trials, points = len(RATES) * len(SCALES), len(METRICS) * (SMALL["steps"] // SMALL["measure_every"] + 1)
     # the C-NFA is undefined, and not recorded, at step 0
-    expected = {"trials": trials, "points": trials * (points - 2), "losses": found["featurelab"][0]["losses"]}
-    for side, runs in found.items():
+    expected = {"trials": trials, "points": trials * (points - 2), "losses": runs_by_side["featurelab"][0]["losses"]}
+    for side, runs in runs_by_side.items():
         for run in runs:
             if {name: run[name] for name in expected} != expected:
-                raise SystemExit(f"{side} did other work: {run}")
+                raise SystemExit(f"{side} did different work: {run}")
     rows = [
         {
             "method": side,
             "seconds": median(run["tuning"] for run in runs),
             "trials_per_minute": 60 * trials / median(run["tuning"] for run in runs),
-            "ratio": _ratio(found["featurelab"], runs, "tuning"),
+            "ratio": _ratio(runs_by_side["featurelab"], runs, "tuning"),
             "seconds_with_start": median(run["process"] for run in runs),
-            "ratio_with_start": _ratio(found["featurelab"], runs, "process"),
+            "ratio_with_start": _ratio(runs_by_side["featurelab"], runs, "process"),
         }
-        for side, runs in found.items()
+        for side, runs in runs_by_side.items()
     ]
-    fit = median(second for run in found["featurelab"] for second in run["fits"])
+    fit = median(second for run in runs_by_side["featurelab"] for second in run["fits"])
     return {"cpus": CPUS, "repeats": repeats, "trials": trials, "trial_seconds": fit, "methods": rows}
 
 
 def _ratio(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]], name: str) -> float:
-    """The median over repeats, each against the run of ours beside it."""
+    """Return the median over repeats of the ratio to our run in the same repeat."""
     return median(b[name] / a[name] for a, b in zip(ours, theirs, strict=True))
 
 
@@ -193,25 +193,25 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--side", choices=SIDES, help="run one sweep here, print its seconds, and stop")
+    parser.add_argument("--side", choices=SIDES, help="run one sweep in this process and print its seconds")
     parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates of that sweep")
     args = parser.parse_args(argv)
     if args.side:
         side = {"featurelab": featurelab, "tutorial": tutorial}[args.side]
         print(side(Path.cwd(), args.rates))
         return
-    found = measure(args.repeats)
+    results = measure(args.repeats)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(
-        f"{found['trials']} trials of {EXPERIMENT} on {CPUS} CPUs; one takes {found['trial_seconds']:.2f} s "
-        f"in a worker that is up; medians of {args.repeats} alternating repeats"
+        f"{results['trials']} trials of {EXPERIMENT} on {CPUS} CPUs; one takes {results['trial_seconds']:.2f} s "
+        f"in a running worker; medians of {args.repeats} alternating repeats"
     )
-    print(f"{'':12}{'seconds':>9}{'a minute':>10}{'ratio':>8}{'with start':>12}{'ratio':>8}")
-    for row in found["methods"]:
+    print(f"{'':12}{'seconds':>9}{'per minute':>11}{'ratio':>8}{'with start':>12}{'ratio':>8}")
+    for row in results["methods"]:
         print(
-            f"{row['method']:12}{row['seconds']:9.1f}{row['trials_per_minute']:10.1f}{row['ratio']:8.2f}"
+            f"{row['method']:12}{row['seconds']:9.1f}{row['trials_per_minute']:11.1f}{row['ratio']:8.2f}"
             f"{row['seconds_with_start']:12.1f}{row['ratio_with_start']:8.2f}"
         )
 

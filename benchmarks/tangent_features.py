@@ -1,14 +1,14 @@
-"""What the covariance of the tangent features costs, next to what one would otherwise run.
+"""What the covariance of the tangent features costs, next to the usual alternatives.
 
 Three ways to K = (1/n) J^T J of all layers of a float32 MLP: five hidden layers of width 256, ten outputs, n = 2000.
 
-    featurelab       measures.tangent_covariance: one batched backward pass over (outputs x samples) a chunk
+    featurelab       measures.tangent_covariance: one batched backward pass over (outputs x samples) for each chunk
     vmap(jacrev)     torch.func over samples, differentiating with respect to shifts of the pre-activations
-    output loop      one autograd.grad an output over all samples, all J kept, then J^T J
+    output loop      one autograd.grad for each output over all samples, all J in memory, then J^T J
 
 Times are medians of interleaved repeats in one process. The fraction of peak is useful floating-point operations (a
 forward pass, a backward pass through each hidden layer, J^T J as a full product) over what plain matrix products of the
-same shapes reach in that process. Peak memory is that of a process of its own each, less what it had reached before.
+same shapes reach in that process. Peak memory is that of a new process for each method, less its memory before.
 
     python benchmarks/tangent_features.py [--json] [--threads 1] [--repeats 7]
 """
@@ -93,7 +93,7 @@ def useful_flops(n: int) -> int:
 
 
 def products(rows: int = 4096, times: int = 5) -> float:
-    """Operations a second of the two matrix products that the work consists of: (rows, k) @ (k, k) and J^T J."""
+    """Return operations per second of the two matrix products in the work: (rows, k) @ (k, k) and J^T J."""
     J, W = torch.randn(rows, WIDTH), torch.randn(WIDTH, WIDTH)
     out, square = torch.empty(rows, WIDTH), torch.empty(WIDTH, WIDTH)
     start = time.perf_counter()
@@ -110,9 +110,9 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def own_peak_mib(method: str, n: int) -> float:
-    """Peak memory of one call beyond what the process, data and network included, took before it."""
+    """Return the peak memory of one call, less that of the process with data and network before."""
     net, x = problem(n)
-    METHODS[method](*problem(8))  # so that code and libraries are loaded
+    METHODS[method](*problem(8))  # loads code and libraries
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     METHODS[method](net, x)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
@@ -171,16 +171,17 @@ def main(argv: list[str] | None = None) -> None:
     if args.peak:
         print(own_peak_mib(args.peak[0], int(args.peak[1])))
         return
-    found = measure(args.repeats, args.threads)
+    results = measure(args.repeats, args.threads)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
     print(
         f"K of all layers: {HIDDEN} hidden layers of {WIDTH}, {OUTPUTS} outputs, n = {SAMPLES}, float32, "
-        f"{args.threads} thread(s); {found['gflop']:.1f} GFLOP; matmul {found['matmul_gflop_per_second']:.0f} GFLOP/s"
+        f"{args.threads} thread(s); {results['gflop']:.1f} GFLOP; "
+        f"matmul {results['matmul_gflop_per_second']:.0f} GFLOP/s"
     )
     print(f"{'':14}{'seconds':>9}{'ratio':>8}{'of peak':>9}{f'MiB n={SAMPLES}':>14}{f'MiB n={MORE_SAMPLES}':>14}")
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(
             f"{row['method']:14}{row['seconds']:9.3f}{row['ratio']:8.2f}{row['fraction_of_peak']:9.0%}"
             f"{row[f'peak_mib_n{SAMPLES}']:14.0f}{row[f'peak_mib_n{MORE_SAMPLES}']:14.0f}"

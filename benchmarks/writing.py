@@ -1,8 +1,8 @@
-"""How many runs and points a store takes in a second, by the number of processes that write to it at once.
+"""How many runs and points a store takes per second, by the number of processes that write to it at once.
 
-Each writer makes runs as our trials do: a run with its tags and params, 200 points in a request of their own, the end.
-The stores are a SQLite file, an MLflow server over one (as `mlflow server` is started by `ray_cluster.yaml`), and one
-over PostgreSQL where FEATURELAB_DATABASE names an empty database (`postgresql://user:password@host/name`).
+Each writer creates runs as our trials do: start a run with its tags and params, send 200 points in one request, end the
+run. The stores are a SQLite file, an MLflow server over one (started as in `ray_cluster.yaml`), and a server over
+PostgreSQL if FEATURELAB_DATABASE names an empty database (`postgresql://user:password@host/name`).
 
     python -m benchmarks.writing [--json] [--writers 1 2 8 32] [--seconds 10]
 """
@@ -28,7 +28,7 @@ DATABASE = "FEATURELAB_DATABASE"
 
 
 def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> None:
-    """Make runs for so many seconds, and say how many."""
+    """Create runs for this many seconds, and put their number into `counts`."""
     from mlflow.entities import Metric
 
     from featurelab.tracking.store.connect import attach
@@ -42,17 +42,17 @@ def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> N
         store.log_metrics(run_id, points, {"status": "finished"})
         store.end_run(run_id)
 
-    run()  # what is done once is not counted
+    run()  # not counted: the first run does what is done only once
     barrier.wait()
-    made, end = 0, time.monotonic() + seconds
+    n_runs, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         run()
-        made += 1
-    counts.put(made)
+        n_runs += 1
+    counts.put(n_runs)
 
 
 def at_once(uri: str, writers: int, seconds: float) -> float:
-    """Runs a second by so many writers."""
+    """Return the runs per second of this many writers."""
     from featurelab.tracking.store.connect import connect
 
     connect(uri)
@@ -62,10 +62,10 @@ def at_once(uri: str, writers: int, seconds: float) -> float:
     processes = [context.Process(target=write, args=(uri, n, seconds, barrier, counts)) for n in range(writers)]
     for process in processes:
         process.start()
-    made = sum(counts.get(timeout=600) for _ in processes)
+    n_runs = sum(counts.get(timeout=600) for _ in processes)
     for process in processes:
         process.join()
-    return made / seconds
+    return n_runs / seconds
 
 
 def measure(numbers: list[int], seconds: float) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def measure(numbers: list[int], seconds: float) -> dict[str, Any]:
         for writers in numbers:
             rate = at_once(uri, writers, seconds)
             rows.append({"method": store, "writers": writers, "runs_a_second": rate, "points_a_second": POINTS * rate})
-            print(store, writers, f"{rate:.1f} runs a second", file=sys.stderr, flush=True)
+            print(store, writers, f"{rate:.1f} runs per second", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -92,16 +92,16 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
     parser.add_argument("--writers", type=int, nargs="+", default=WRITERS)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each writes")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each writer writes")
     args = parser.parse_args(argv)
-    found = measure(args.writers, args.seconds)
+    results = measure(args.writers, args.seconds)
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
-    for row in found["methods"]:
+    for row in results["methods"]:
         print(
             f"{row['method']:20}{row['writers']:4} writers{row['runs_a_second']:8.1f} runs,"
-            f"{row['points_a_second']:9.0f} points a second"
+            f"{row['points_a_second']:9.0f} points per second"
         )
 
 

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
-COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those under controls", "identities hold"]
+COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those with controls", "identities hold"]
 NONE = Finding(status="holds")
 Row = Sequence[Any]
 
@@ -100,7 +100,7 @@ def totals() -> str:
 
 
 def _counts(system: str) -> list[int]:
-    """Claims by status; of those that hold the specific ones and those under controls; identities that hold, and all."""
+    """Claims by status; of those that hold the specific ones and those with controls; identities that hold, and all."""
     every = [(claim, finding) for _, claim, finding in _findings(system)]
     claims = [finding for claim, finding in every if claim.kind == "claim"]
     by_status = [sum(finding.status == status for finding in claims) for status in STATUSES]

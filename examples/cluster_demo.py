@@ -1,9 +1,9 @@
-"""A sweep that loses its MLflow server and one of its machines, beside the same sweep left alone.
+"""Compare a sweep that loses its MLflow server and one of its machines with the same sweep left undisturbed.
 
-A Ray cluster of three nodes on this machine (a head that runs no trial, two workers of one CPU) and an MLflow server
-take 48 trials of Figure 2 of the neural feature ansatz: learning rate x width x weight decay. Then the same again, and
-while it runs the server is killed for half a minute and one worker node for good. At the end every point of every
-metric of the two sweeps is compared.
+A Ray cluster of three nodes on this machine (a head without trials, two workers with one CPU each) and an MLflow server
+run 48 trials of Figure 2 of the neural feature ansatz: learning rate x width x weight decay. Then the sweep runs again;
+meanwhile the server is killed for half a minute, and one worker node for good. At the end every point of every metric
+of the two sweeps is compared.
 
     make demo-cluster
 """
@@ -31,7 +31,7 @@ KEYS = ["trial", "metric", "step"]
 
 
 class Server:
-    """An MLflow server on loopback, with a store and artifacts of its own."""
+    """An MLflow server on this machine, with its own store and artifacts."""
 
     def __init__(self, home: Path) -> None:
         with socket.socket() as free:
@@ -62,55 +62,55 @@ class Server:
 
 @contextmanager
 def cluster() -> Iterator[tuple[str, Callable[[], None]]]:
-    """The address of a Ray cluster of three nodes, and what kills one of its workers at once."""
+    """Start a Ray cluster of three nodes, and give its address and a function that kills one of its workers."""
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    ray_cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    workers = [ray_cluster.add_node(num_cpus=1) for _ in range(2)]
     try:
-        yield made.address, lambda: made.remove_node(workers[0], allow_graceful=False)
+        yield ray_cluster.address, lambda: ray_cluster.remove_node(workers[0], allow_graceful=False)
     finally:
-        made.shutdown()
+        ray_cluster.shutdown()
 
 
 def sweep(name: str, address: str, home: Path, *more: str) -> "subprocess.Popen[str]":
     """Start the sweep called `name`, or resume it."""
     featurelab = str(Path(sys.executable).with_name("featurelab"))
     command = [featurelab, "sweep", EXPERIMENT, "--address", address, "--json", *more]
-    with (home / f"{name}.log").open("ab") as log:  # Ray has much to say about a node that dies
+    with (home / f"{name}.log").open("ab") as log:  # Ray writes a lot about a node that dies
         return subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
-def until(true: Callable[[], bool], seconds: float, what: str) -> None:
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
     deadline = time.monotonic() + seconds
-    while not true():
+    while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"gave up waiting until {what}")
+            raise SystemExit(f"gave up after {seconds:g} s of waiting until {what}")
         time.sleep(0.3)
 
 
 def trials(name: str, uri: str) -> pd.DataFrame:
-    """Runs of the sweep so far: run_id, trial, status."""
+    """Return the runs of a sweep so far: run_id, trial, status."""
     from featurelab.tracking.store import query
     from featurelab.tracking.store.connect import connect
 
-    found = query.runs(connect(uri), EXPERIMENT, tags={"sweep": name})
-    if found.empty:
+    runs = query.runs(connect(uri), EXPERIMENT, tags={"sweep": name})
+    if runs.empty:
         return pd.DataFrame(columns=["run_id", "trial", "status"])
-    found = found[~found["tags.sweep_run_id"].str.startswith("superseded")]
-    found = found[["run_id", "tags.trial", "tags.status"]]
-    return found.set_axis(["run_id", "trial", "status"], axis="columns")
+    runs = runs[~runs["tags.sweep_run_id"].str.startswith("superseded")]
+    runs = runs[["run_id", "tags.trial", "tags.status"]]
+    return runs.set_axis(["run_id", "trial", "status"], axis="columns")
 
 
 def points(name: str, uri: str) -> pd.DataFrame:
-    """Every stored point: trial, metric, step, value."""
+    """Return every stored point of a sweep: trial, metric, step, value."""
     from featurelab.tracking.store import query
     from featurelab.tracking.store.connect import connect
 
     runs = trials(name, uri)
-    found = query.histories(connect(uri), list(runs.run_id))
-    return found.merge(runs, on="run_id")[[*KEYS, "value"]]
+    histories = query.histories(connect(uri), list(runs.run_id))
+    return histories.merge(runs, on="run_id")[[*KEYS, "value"]]
 
 
 def finished(process: "subprocess.Popen[str]") -> dict[str, Any]:
@@ -120,7 +120,7 @@ def finished(process: "subprocess.Popen[str]") -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="a new folder for the server's store")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="a folder to create for the store")
     parser.add_argument("--over", nargs="*", default=AXES, help="axes of the sweep")
     args = parser.parse_args()
     home = args.out.absolute()
@@ -148,29 +148,30 @@ def main() -> None:
             print(f"stormy: a worker node is killed after {done()} trials", flush=True)
             kill_node()
             finished(process)
-            said_so = [line for line in (home / "stormy.log").read_text().splitlines() if "resuming elsewhere" in line]
-            print("\n".join(f"stormy: {line}" for line in said_so), flush=True)
-            print(f"stormy: over after {time.monotonic() - began:.0f} s", flush=True)
-        raise SystemExit(said(server.uri, total))
+            resumed = [line for line in (home / "stormy.log").read_text().splitlines() if "resuming elsewhere" in line]
+            print("\n".join(f"stormy: {line}" for line in resumed), flush=True)
+            print(f"stormy: ended after {time.monotonic() - began:.0f} s", flush=True)
+        raise SystemExit(compare(server.uri, total))
     finally:
         server.kill()
 
 
-def said(uri: str, total: int) -> int:
-    """Compare the two sweeps, point by point; returns the exit status."""
+def compare(uri: str, total: int) -> int:
+    """Compare the two sweeps point by point, and return the exit status."""
     calm, stormy = points("calm", uri), points("stormy", uri)
     twice = int(calm.duplicated(KEYS).sum() + stormy.duplicated(KEYS).sum())
     both = calm.merge(stormy, on=KEYS, how="outer", suffixes=("_calm", "_stormy"), indicator=True)
     lost, added = int((both["_merge"] == "left_only").sum()), int((both["_merge"] == "right_only").sum())
     differing = int((both["_merge"].eq("both") & both.value_calm.ne(both.value_stormy)).sum())
-    ended = {name: trials(name, uri).status.value_counts().to_dict() for name in ("calm", "stormy")}
-    print(f"trials of {total} each: {ended}")
+    statuses = {name: trials(name, uri).status.value_counts().to_dict() for name in ("calm", "stormy")}
+    print(f"trials of {total} each: {statuses}")
     print(
         f"points: {len(calm)} calm, {len(stormy)} stormy; {lost} lost, {added} more, {twice} twice, {differing} differ"
     )
-    well = not (lost or added or twice or differing) and all(ended[name] == {"finished": total} for name in ended)
-    print("identical" if well else "NOT identical")
-    return 0 if well else 1
+    all_finished = all(counts == {"finished": total} for counts in statuses.values())
+    identical = all_finished and not (lost or added or twice or differing)
+    print("identical" if identical else "NOT identical")
+    return 0 if identical else 1
 
 
 if __name__ == "__main__":

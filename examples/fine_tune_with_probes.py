@@ -2,7 +2,7 @@
 
     python examples/fine_tune_with_probes.py
 
-Networks are drawn at random from their configurations: nothing is downloaded. Needs `transformers`.
+The networks have random weights, so nothing is downloaded. Needs `transformers`.
 """
 
 import time
@@ -23,7 +23,7 @@ from transformers import (
 from featurelab import measures, probes
 
 STEPS, SAMPLES, TOKENS, WORDS = 4, 32, 12, 100
-CHECKED = 2  # samples of the slow loop
+CHECKED = 2  # samples in the slow loop
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 QUIET = dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False)
 
@@ -59,19 +59,25 @@ def batch(name):
     return named | {"labels": ids if name == "Llama" else labels}
 
 
-def watching(name):
-    """Every probe; for the Llama also from a sample of its 1,200 outputs."""
+def every_probe(name):
+    """Return every probe; for the Llama also those that sample 64 of its 1,200 outputs."""
     every = {"every": STEPS}
-    found = [
-        probes.AnsatzProbe(**every), probes.SpectrumProbe(**every), probes.LossProbe({"train": batch(name)}, **every),
-        probes.CollapseProbe(**every), probes.GramProbe(**every), 
+    all_probes = [
+        probes.AnsatzProbe(**every),
+        probes.SpectrumProbe(**every),
+        probes.LossProbe({"train": batch(name)}, **every),
+        probes.CollapseProbe(**every),
+        probes.GramProbe(**every),
         probes.DistanceProbe(torch.arange(WORDS) % 2, **every),
-        probes.AttributionProbe(**every), probes.AlignmentProbe(**every), probes.CKAProbe(**every),
-        probes.InstrumentsProbe(**every), probes.Measure(spread, **every),
-    ]  # fmt: skip
+        probes.AttributionProbe(**every),
+        probes.AlignmentProbe(**every),
+        probes.CKAProbe(**every),
+        probes.InstrumentsProbe(**every),
+        probes.Measure(spread, **every),
+    ]
     if name == "Llama":
-        found += [probes.AnsatzProbe(n_outputs=64, **every), probes.SpectrumProbe(n_outputs=64, **every)]
-    return found
+        all_probes += [probes.AnsatzProbe(n_outputs=64, **every), probes.SpectrumProbe(n_outputs=64, **every)]
+    return all_probes
 
 
 def spread(module, inputs):
@@ -89,7 +95,7 @@ def fit(name, *callbacks):
 
 
 def slow_K(model, named, layer):
-    """(1/n) sum of the outer products of d output / d pre-activation, one output of one sample at a time."""
+    """Return (1/n) sum J^T J of d output / d pre-activation, one output of one sample at a time."""
     K = torch.zeros(len(layer.weight), len(layer.weight), dtype=torch.float64)
     for i in range(CHECKED):
         sites = []
@@ -105,17 +111,17 @@ def slow_K(model, named, layer):
 
 def main():
     for name in ("Llama", "BERT", "ViT"):
-        fit(name)  # warms up
+        fit(name)  # warm-up
         model, alone = fit(name)
         print(f"\n{name}: {STEPS} steps without probes {alone:.2f} s")
-        for probe in watching(name):
+        for probe in every_probe(name):
             kind = type(probe).__name__ + (f"(n_outputs={probe.n_outputs})" if probe.n_outputs else "")
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 watched, seconds = fit(name, probe)
             same = all(torch.equal(a, b) for a, b in zip(model.parameters(), watched.parameters(), strict=True))
             assert same, f"{kind} changed training"
-            lines = [str(each.message) for each in told if "takes about" in str(each.message)]
+            lines = [str(each.message) for each in caught if "takes about" in str(each.message)]
             shown = {key: round(value, 3) for key, value in list(probe.latest().items())[:2]}
             print(f"  {kind:30} {seconds - alone:7.2f} s  {len(probe.latest()):3} values  {shown}", *lines)
         few = {key: value[:CHECKED] for key, value in batch(name).items() if key != "labels"}
@@ -126,8 +132,8 @@ def main():
         for layer in layers:
             slow = slow_K(model, few, measures.layer_names(model)[layer])
             errors.append(float((K[layer].K - slow).norm() / slow.norm()))
-        print(f"  K of {len(layers)} layers by a slow loop {time.perf_counter() - begun:.1f} s,"
-              f" largest relative difference {max(errors):.1e}")  # fmt: skip
+        taken = f"K of {len(layers)} layers by a slow loop {time.perf_counter() - begun:.1f} s"
+        print(f"  {taken}, largest relative difference {max(errors):.1e}")
 
 
 if __name__ == "__main__":

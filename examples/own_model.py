@@ -1,9 +1,9 @@
-"""GemFilter on a causal language model of one's own: what an early layer keeps of a prompt, and what is answered.
+"""GemFilter on your own causal language model: the tokens that an early layer keeps, and the answer.
 
     python examples/own_model.py MODEL PROMPT_FILE [--filter-layer 13] [--keep 1024] [--pool max] [--keep-last 8]
 
-MODEL is a folder in the hub's format or a repository that is in the hub's cache. Without arguments, a model with random
-weights reads random tokens: it shows the calls, and answers nothing.
+MODEL is a folder in the format of the Hugging Face hub, or a repository in its local cache. Without arguments, a model
+with random weights reads random tokens, which shows the calls.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from featurelab.modules import decoding, language
 
 
 def random_model() -> tuple[torch.nn.Module, torch.Tensor]:
-    """Two layers before the filter's, weights at random."""
+    """Return a Llama with random weights and four layers, and 200 random tokens."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -38,9 +38,9 @@ def main() -> None:
     if args.model is None:
         model, ids = random_model()
     else:
-        found = language.load_model(args.model, device="cuda" if torch.cuda.is_available() else "cpu")
-        model, tokenizer = found.net, found.tokenizer
-        ids = torch.tensor([found.encode([args.prompt.read_text()])[0].ids])
+        loaded = language.load_model(args.model, device="cuda" if torch.cuda.is_available() else "cpu")
+        model, tokenizer = loaded.net, loaded.tokenizer
+        ids = torch.tensor([loaded.encode([args.prompt.read_text()])[0].ids])
 
     options = {"pool": args.pool, "keep_last": args.keep_last}
     decoders = {
@@ -52,12 +52,12 @@ def main() -> None:
     for name, decoder in decoders.items():
         answer = decoder.generate(ids, max_new_tokens=args.new)
         row = answer.tokens[0].tolist()
-        said = tokenizer.decode(row) if tokenizer else row
-        print(f"{name:15} {decoding.kv_bytes(answer.cache) / 2**20:8.3f} MiB of keys and values   {said}")
-    kept = decoding.chosen_tokens(model, ids, filter_layer=args.filter_layer, keep=args.keep, **options)[0].cpu()
-    print(f"layer {args.filter_layer} keeps {len(kept)} of {ids.shape[1]} tokens: {kept.tolist()}")
+        text = tokenizer.decode(row) if tokenizer else row
+        print(f"{name:15} {decoding.kv_bytes(answer.cache) / 2**20:8.3f} MiB of keys and values   {text}")
+    positions = decoding.chosen_tokens(model, ids, filter_layer=args.filter_layer, keep=args.keep, **options)[0].cpu()
+    print(f"layer {args.filter_layer} keeps {len(positions)} of {ids.shape[1]} tokens: {positions.tolist()}")
     if tokenizer:
-        print(tokenizer.decode(ids[0, kept]))
+        print(tokenizer.decode(ids[0, positions]))
 
 
 if __name__ == "__main__":

@@ -9,5 +9,5 @@ from featurelab._families import Families
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-sys.meta_path.insert(0, Families(__name__, __all__))  # before what would look into folders and find a second copy
+sys.meta_path.insert(0, Families(__name__, __all__))  # before the finders that would import a second copy
 namesake.warn()

@@ -5,3 +5,4 @@ from .modules import learners as learners
 from .modules import measures as measures
 from .modules import nets as nets
 from .modules import probes as probes
+from .modules import theory as theory

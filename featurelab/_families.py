@@ -1,4 +1,4 @@
-"""`import featurelab.measures` and its like: the families of `featurelab.modules` under short names."""
+"""Import the families of `featurelab.modules` under short names, such as `featurelab.measures`."""
 
 from collections.abc import Collection, Sequence
 from importlib import import_module
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 class Families(MetaPathFinder, Loader):
-    """Finds `<package>.<family>` and what is in it as `<package>.modules.<family>`: one module, never a second copy."""
+    """Finds `<package>.<family>` and its submodules as `<package>.modules.<family>`, without a second copy."""
 
     def __init__(self, package: str, families: Collection[str]) -> None:
         self._package, self._families = package, frozenset(families)
@@ -28,6 +28,6 @@ class Families(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to run; give the module its own spec back, which the import system has just replaced."""
+        """Restore the module's own spec, which the import system has just replaced. There is nothing left to run."""
         assert module.__spec__ is not None
         module.__spec__ = self._own.pop(module.__spec__.name)

@@ -1,18 +1,18 @@
-"""Find the other project that is called featurelab on PyPI: its files and ours share one folder and one command.
+"""Detect the other project called featurelab on PyPI: its files would share our folder and our command.
 
-Ours is the distribution `feature-learning-lab`. This is read at each first import, so it takes a look at folders only:
-importlib.metadata would take ten times as long as all else.
+Our distribution is `feature-learning-lab`. This module runs at every first import, so it only lists folders:
+importlib.metadata would take ten times as long as everything else.
 """
 
 import os
 import sys
 import warnings
 
-OURS = b"The open laboratory for feature learning"  # how our summary begins, also in checkouts of the former name
+OURS = b"The open laboratory for feature learning"  # our summary begins so, also in old checkouts
 
 
 def found() -> str:
-    """Return version and place of another project's `featurelab` on the path, empty where there is none."""
+    """Return the version and folder of another project's `featurelab` on the path, or an empty string."""
     for folder in dict.fromkeys(sys.path):
         try:
             names = [name for name in os.listdir(folder or ".") if name.startswith("featurelab-")]
@@ -26,7 +26,7 @@ def found() -> str:
 
 
 def message(where: str) -> str:
-    """Return one line about what `found` has found: what is wrong, and what to do."""
+    """Return one line that says what is wrong and what to do, given the result of `found`."""
     return (
         f"another project's package featurelab {where} shares folder and command with this one: run "
         "`pip uninstall featurelab`, then install feature-learning-lab again"
@@ -34,7 +34,7 @@ def message(where: str) -> str:
 
 
 def warn() -> None:
-    """Warn in one line where there is another project's `featurelab`."""
+    """Warn in one line if another project's `featurelab` is installed."""
     if where := found():
         warnings.warn_explicit(message(where), UserWarning, "<featurelab>", 1)
 

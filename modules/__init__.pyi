@@ -5,3 +5,4 @@ from . import learners as learners
 from . import measures as measures
 from . import nets as nets
 from . import probes as probes
+from . import theory as theory

@@ -47,7 +47,7 @@ def test_no_folder_imports_itself_in_a_circle():
     graph = grimp.build_graph("featurelab", exclude_type_checking_imports=True, cache_dir=None)
     folders = {module for module in graph.modules if graph.find_children(module)}
     deepest = folders - {module.rpartition(".")[0] for module in folders}
-    known = {"featurelab.modules.probes", "featurelab.pipelines.neural_feature_ansatz", f"{ENGINE}.sweep"}
+    known = {"featurelab.modules.probes", "featurelab.pipelines.neural_feature_ansatz", f"{ENGINE}.sweep.ray"}
     assert known <= deepest
     for folder in deepest:
         graph.squash_module(folder)
@@ -63,10 +63,10 @@ def test_of_tracking_only_the_lightning_logger_imports_torch_or_lightning(graph)
     assert graph.find_modules_that_directly_import("pytorch_lightning") & {"featurelab.tracking.lightning"}
 
 
-def test_only_the_room_of_sweeps_imports_ray_and_the_command_that_shuts_it_down(graph):
+def test_only_one_room_of_sweeps_imports_ray(graph):
     importers = graph.find_modules_that_directly_import("ray")
-    assert f"{ENGINE}.sweep.conduct" in importers
-    assert {m for m in importers if not m.startswith(f"{ENGINE}.sweep.")} <= {f"{ENGINE}.command.cli"}
+    assert f"{ENGINE}.sweep.ray.tune" in importers
+    assert not {module for module in importers if not module.startswith(f"{ENGINE}.sweep.ray.")}
 
 
 DECLARE = (

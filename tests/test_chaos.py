@@ -1,4 +1,4 @@
-"""The chaos run's own judgement: what it plans, and that it would notice what is lost, doubled or different."""
+"""The chaos run plans reproducibly and notices points that are lost, doubled or different."""
 
 import os
 from collections import Counter
@@ -13,7 +13,7 @@ STORES = ("sqlite", "server", "postgres")
 
 @pytest.fixture
 def chaos(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package, which is run from the root of the repository."""
+    """Return the package, which is imported from the root of the repository."""
     monkeypatch.syspath_prepend(ROOT)
     import tests.chaos.audit
     import tests.chaos.plan
@@ -22,7 +22,7 @@ def chaos(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def stored(chaos: Any, points: int, **tags: str) -> Any:
-    """A run that holds the first points of a trial."""
+    """Return a run with the first points of a trial."""
     config = '{"kind": "closed", "level": 1.0, "seed": 0}'
     run = chaos.audit.Run("r", "FINISHED", 0, {"config": config, "status": "finished"} | tags)
     for point, value in chaos.audit.expected_points(("closed", 1.0, 0), points, {}).items():
@@ -49,13 +49,13 @@ def test_a_seed_decides_the_faults_and_each_meets_each_store_once(chaos: Any) ->
     assert sum(len(episode.faults) for episode in more) == len(each) + 50
 
 
-def test_faults_that_need_a_disk_of_their_own_are_kept_from_those_that_must_not_have_it(chaos: Any) -> None:
+def test_faults_that_need_their_own_disk_do_not_meet_those_that_must_not_have_one(chaos: Any) -> None:
     from tests.chaos.faults import CATALOGUE
 
     for seed in range(20):
         for episode in chaos.plan.planned(seed, 200, STORES):
-            wanted = {CATALOGUE[name].disk for name in episode.faults}
-            assert not {True, False} <= wanted
+            needs_disk = {CATALOGUE[name].disk for name in episode.faults}
+            assert not {True, False} <= needs_disk
 
 
 def test_a_point_that_is_lost_doubled_or_different_is_counted(chaos: Any) -> None:
@@ -71,12 +71,12 @@ def test_a_point_that_is_lost_doubled_or_different_is_counted(chaos: Any) -> Non
     assert audited(chaos, different).different == 1
 
 
-def test_points_that_the_fault_destroyed_count_apart_only_where_their_run_says_so(chaos: Any) -> None:
-    found = audited(chaos, stored(chaos, 9, damaged="1 line"))
-    assert (found.lost, found.lost_and_said) == (0, 2)
+def test_points_destroyed_by_the_fault_count_separately_if_their_run_is_tagged(chaos: Any) -> None:
+    counts = audited(chaos, stored(chaos, 9, damaged="1 line"))
+    assert (counts.lost, counts.lost_and_tagged) == (0, 2)
 
 
-def test_a_trial_that_the_scheduler_stopped_lacks_nothing_before_its_last_step(chaos: Any) -> None:
+def test_a_trial_stopped_by_the_scheduler_must_be_complete_up_to_its_last_step(chaos: Any) -> None:
     assert audited(chaos, stored(chaos, 4, status="stopped")).clean
     gap = stored(chaos, 4, status="stopped")
     del gap.points["loss/val", 2]

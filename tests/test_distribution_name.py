@@ -59,7 +59,7 @@ def test_project_template_and_command_have_the_name() -> None:
     assert PROJECT["name"] == "feature-learning-lab"
     assert list(PROJECT["scripts"]) == ["featurelab"]
     template = tomllib.loads(authors.PROJECT.format(system="mine"))
-    assert template["project"]["dependencies"] == ["feature-learning-lab"]
+    assert template["project"]["dependencies"] == ["feature-learning-lab[lab]"]
     assert version("feature-learning-lab") == PROJECT["version"]
     said = subprocess.run([FEATURELAB, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"featurelab {PROJECT['version']}\n"

@@ -23,7 +23,7 @@ from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.store.connect import connect
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 STRANGER = "my_lab/weight_decay"
 THEIRS = "my_lab/"  # experiments of the packages that pages write
 
@@ -49,7 +49,8 @@ def parsed(words: list[str]) -> tuple[str, dict[str, Any]]:
         name, command, rest = context.command.resolve_command(context, rest)
         path.append(name)
         context = command.make_context(name, rest, parent=context)
-    return " ".join(path), context.params
+    experiment = [context.params[one.name] for one in command.params if one.metavar == "EXPERIMENT"]
+    return " ".join(path), context.params | dict(zip(["experiment"], experiment, strict=False))
 
 
 FEATURELAB = commands("featurelab")

@@ -10,7 +10,7 @@ import pytest
 import featurelab
 
 ROOT = Path(__file__).parents[1]
-FAMILIES = ["data", "decoding", "language", "learners", "measures", "nets", "probes"]
+FAMILIES = ["data", "decoding", "language", "learners", "measures", "nets", "probes", "theory"]
 
 
 def run(source: str) -> str:
@@ -33,11 +33,12 @@ def test_every_family_is_imported_in_either_way_and_none_brings_torch() -> None:
 def test_what_is_in_a_family_is_loaded_once_under_whichever_name_comes_first() -> None:
     run(
         "import sys, pickle\n"
-        "import featurelab.nets.polynomial\n"
+        "import featurelab.nets.papers.polynomial\n"
         "from featurelab.measures import nfa\n"
         "from featurelab import measures, nets\n"
-        "import featurelab.modules.nets.polynomial\n"
-        "assert sys.modules['featurelab.nets.polynomial'] is sys.modules['featurelab.modules.nets.polynomial']\n"
+        "import featurelab.modules.nets.papers.polynomial\n"
+        "name = 'nets.papers.polynomial'\n"
+        "assert sys.modules[f'featurelab.{name}'] is sys.modules[f'featurelab.modules.{name}']\n"
         "assert nfa is measures.nfa\n"
         "net = nets.mlp(2, 3, 1, seed=0)\n"
         "assert type(pickle.loads(pickle.dumps(net))) is type(net)"

@@ -9,7 +9,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def tables() -> ModuleType:
     spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -2,4 +2,8 @@
 
 import lazy_loader as lazy
 
+from featurelab._lab import require
+
+require(__name__)
+
 __getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

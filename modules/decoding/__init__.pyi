@@ -10,9 +10,9 @@ from .first_pass import chosen_tokens as chosen_tokens
 from .first_pass import layer_scores as layer_scores
 from .methods import full as full
 from .methods import gemfilter as gemfilter
-from .methods import given as given
+from .methods import given_tokens as given_tokens
 from .methods import h2o as h2o
 from .methods import snapkv as snapkv
 from .selection import Choice as Choice
-from .selection import choose as choose
-from .selection import pooled as pooled
+from .selection import choose_tokens as choose_tokens
+from .selection import pooled_scores as pooled_scores

@@ -86,8 +86,10 @@ def shape_of(model: Any) -> Shape:
     if not model._can_set_attn_implementation():
         raise ValueError(f"{name} does not use the attention interface of transformers")
     if config._attn_implementation.removeprefix(PREFIX) not in BASES:
-        raise ValueError(f"attention must be one of {', '.join(BASES)}, got {config._attn_implementation!r}: "
-                         "call model.set_attn_implementation")  # fmt: skip
+        raise ValueError(
+            f"attention must be one of {', '.join(BASES)}, got {config._attn_implementation!r}: "
+            "call model.set_attn_implementation"
+        )
     if getattr(text, "kv_sharing_modes", None) or getattr(text, "num_kv_shared_layers", 0):
         raise ValueError(f"layers of {name} share keys and values")
     if "position_ids" not in inspect.signature(model.forward).parameters:

@@ -76,8 +76,10 @@ def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor, filled:
         index[row, :, columns - each.shape[-1] :] = each
         there[row, :, columns - each.shape[-1] :] = True
     kept = positions.to(device)[:, None].expand(-1, wide, -1).gather(2, index).masked_fill(~there, -1)
-    parts = [part.gather(2, index.expand(-1, kv_heads, -1)[..., None].expand(-1, -1, -1, part.shape[-1]))
-             for part in (call.key, call.value)]  # fmt: skip
+    parts = [
+        part.gather(2, index.expand(-1, kv_heads, -1)[..., None].expand(-1, -1, -1, part.shape[-1]))
+        for part in (call.key, call.value)
+    ]
     return KeptLayer(parts[0], parts[1], kept, False, all(each.shape[-1] == columns for each in indices))
 
 

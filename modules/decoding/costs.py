@@ -20,9 +20,17 @@ class Costs(NamedTuple):
 
 
 def closed_form_costs(
-    *, n: int, keep: int, new: int, layers: int, filter_layer: int, heads: int, head_dim: int,
-    kv_heads: int | None = None, weights: int = 0,
-) -> dict[str, Costs]:  # fmt: skip
+    *,
+    n: int,
+    keep: int,
+    new: int,
+    layers: int,
+    filter_layer: int,
+    heads: int,
+    head_dim: int,
+    kv_heads: int | None = None,
+    weights: int = 0,
+) -> dict[str, Costs]:
     """Costs of "full", "snapkv" (and "h2o") and "gemfilter" for a prompt of n tokens, `keep` of them kept, and `new`.
 
     `weights` are the numbers of one layer. What is held of keys counts `kv_heads` (None: as many as heads). The printed

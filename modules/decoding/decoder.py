@@ -144,9 +144,15 @@ class Decoder(ABC):
         """The cache, the logits of the first new token, and which tokens of the prompt were kept (see `Generated`)."""
 
     def generate(
-        self, input_ids: Integer[Tensor, "B n"], attention_mask: Tensor | None = None, *, max_new_tokens: int = 50,
-        stop: int | Collection[int] | None = None, after: Generated | None = None, keep_logits: bool = False,
-    ) -> Generated:  # fmt: skip
+        self,
+        input_ids: Integer[Tensor, "B n"],
+        attention_mask: Tensor | None = None,
+        *,
+        max_new_tokens: int = 50,
+        stop: int | Collection[int] | None = None,
+        after: Generated | None = None,
+        keep_logits: bool = False,
+    ) -> Generated:
         """The tokens that follow greedily; a row ends with a `stop`, and all end with the last row.
 
         `attention_mask` (B, n) is 0 at padding, on either side. With `after`, `input_ids` continue that conversation,
@@ -174,9 +180,13 @@ class Decoder(ABC):
         return Generated(torch.stack(tokens, 1), chosen, cache, fed, torch.stack(kept, 1) if kept else None)
 
     def score(
-        self, input_ids: Integer[Tensor, "B n"], continuation: Integer[Tensor, "B t"],
-        attention_mask: Tensor | None = None, *, after: Generated | None = None,
-    ) -> Float[Tensor, "B t"]:  # fmt: skip
+        self,
+        input_ids: Integer[Tensor, "B n"],
+        continuation: Integer[Tensor, "B t"],
+        attention_mask: Tensor | None = None,
+        *,
+        after: Generated | None = None,
+    ) -> Float[Tensor, "B t"]:
         """log p of each token of a continuation, given the prompt as this method keeps it and the tokens before."""
         with held(self.model):
             cache, first, _ = self._begun(input_ids, attention_mask, after)

@@ -35,9 +35,14 @@ def scored(call: Call, padding: Sequence[int], score: Score, row: Row) -> list[T
 
 
 def layer_scores(
-    model: Any, input_ids: Tensor, layers: Sequence[int] | None = None, *, attention_mask: Tensor | None = None,
-    score: Score = "raw", row: Row = "last",
-) -> list[Float[Tensor, "layers n"]]:  # fmt: skip
+    model: Any,
+    input_ids: Tensor,
+    layers: Sequence[int] | None = None,
+    *,
+    attention_mask: Tensor | None = None,
+    score: Score = "raw",
+    row: Row = "last",
+) -> list[Float[Tensor, "layers n"]]:
     """Scores of the n real tokens of each row by each of `layers` (one-based; None: all), in one pass, before pooling.
 
     The pass ends in the attention of the last of these layers, whose output is not computed. -inf: out of sight.
@@ -53,10 +58,19 @@ def layer_scores(
 
 
 def chosen_tokens(
-    model: Any, input_ids: Tensor, attention_mask: Tensor | None = None, *, filter_layer: int, keep: int,
-    pool: Pool = "avg", kernel: int = 5, score: Score = "raw", row: Row = "last", keep_last: int = 0,
+    model: Any,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    filter_layer: int,
+    keep: int,
+    pool: Pool = "avg",
+    kernel: int = 5,
+    score: Score = "raw",
+    row: Row = "last",
+    keep_last: int = 0,
     keep_first: int = 0,
-) -> list[Int64[Tensor, " k"]]:  # fmt: skip
+) -> list[Int64[Tensor, " k"]]:
     """The tokens that `gemfilter` keeps of each row: ascending indices of its real tokens. Arguments as there."""
     choice = Choice(keep, pool, kernel, keep_last, keep_first)
     found = layer_scores(model, input_ids, [filter_layer], attention_mask=attention_mask, score=score, row=row)

@@ -13,7 +13,7 @@ from .caches import KeptCache
 from .decoder import Decoder, Keeping, Prompt, device_of, left_padded, prefilled, prompt_of
 from .first_pass import check, chosen_tokens, scored
 from .scores import OneRow, Row, Score, heavy_scores, window_scores
-from .selection import Choice, Pool, choose
+from .selection import Choice, Pool, choose_tokens
 
 Read = tuple[KeptCache, Tensor, list[Tensor]]
 
@@ -24,9 +24,18 @@ def full(model: Any) -> Decoder:
 
 
 def gemfilter(
-    model: Any, filter_layer: int = 13, keep: int = 1024, *, pool: Pool = "avg", kernel: int = 5, score: Score = "raw",
-    row: Row = "last", keep_last: int = 0, keep_first: int = 0, runs: Literal[1, 2] = 2,
-) -> Decoder:  # fmt: skip
+    model: Any,
+    filter_layer: int = 13,
+    keep: int = 1024,
+    *,
+    pool: Pool = "avg",
+    kernel: int = 5,
+    score: Score = "raw",
+    row: Row = "last",
+    keep_last: int = 0,
+    keep_first: int = 0,
+    runs: Literal[1, 2] = 2,
+) -> Decoder:
     """GemFilter (Shi, Ming, Nguyen, Liang, Joty 2024): the tokens that one early layer looks at are the prompt.
 
     The first `filter_layer` layers (one-based; of the last of them only queries and keys) see the whole prompt. The
@@ -59,7 +68,7 @@ def h2o(model: Any, keep: int = 1024, *, window: int = 32) -> Decoder:
     return _ByHead(model, keep, window, 1, heavy=True)
 
 
-def given(model: Any, indices_of: Callable[[Tensor], Tensor]) -> Decoder:
+def given_tokens(model: Any, indices_of: Callable[[Tensor], Tensor]) -> Decoder:
     """As `gemfilter`, with tokens that `indices_of` chooses of the ids (n,) of a row: the last ones, random ones, ...
 
     Indices are put in order. Reading raises ValueError for none, one twice, or one that is not in the prompt.
@@ -179,7 +188,7 @@ class _ByHead(Decoder):
         last = torch.arange(n - self.window, n, device=scores.device).expand(kv_heads, -1)
         if self.keep == self.window:
             return last
-        return torch.cat([choose(scores, self.keep - self.window, pool="max", kernel=self.kernel), last], dim=1)
+        return torch.cat([choose_tokens(scores, self.keep - self.window, pool="max", kernel=self.kernel), last], dim=1)
 
 
 class _KeepingByHead(Keeping):

@@ -40,10 +40,10 @@ class Choice:
             raise ValueError(f"keep_first + keep_last = {self.keep_first + self.keep_last} exceeds keep = {self.keep}")
 
     def __call__(self, scores: Float[Tensor, "*any n"]) -> Int64[Tensor, "*any k"]:
-        return choose(scores, **vars(self))
+        return choose_tokens(scores, **vars(self))
 
 
-def pooled(scores: Float[Tensor, "*any n"], pool: Pool, kernel: int) -> Float[Tensor, "*any n"]:
+def pooled_scores(scores: Float[Tensor, "*any n"], pool: Pool, kernel: int) -> Float[Tensor, "*any n"]:
     """Mean or maximum over `kernel` neighbours (odd), stride 1.
 
     Beyond the ends, and at tokens out of sight (-inf), the mean counts zeros, as in the printed listing, which draws
@@ -59,17 +59,22 @@ def pooled(scores: Float[Tensor, "*any n"], pool: Pool, kernel: int) -> Float[Te
     return found.view_as(scores).masked_fill(unseen, -torch.inf)
 
 
-def choose(
-    scores: Float[Tensor, "*any n"], keep: int, *, pool: Pool = "none", kernel: int = 5, keep_last: int = 0,
+def choose_tokens(
+    scores: Float[Tensor, "*any n"],
+    keep: int,
+    *,
+    pool: Pool = "none",
+    kernel: int = 5,
+    keep_last: int = 0,
     keep_first: int = 0,
-) -> Int64[Tensor, "*any k"]:  # fmt: skip
+) -> Int64[Tensor, "*any k"]:
     """The k = min(keep, n) tokens of the greatest pooled scores, ascending; of equal scores, the earlier tokens.
 
     -inf is the score of a token out of sight, which is kept only where there are too few others. Raises as `Choice`.
     """
     choice: Any = Choice(keep, pool, kernel, keep_last, keep_first)
     n = scores.shape[-1]
-    ranked = pooled(scores, choice.pool, choice.kernel).clone()
+    ranked = pooled_scores(scores, choice.pool, choice.kernel).clone()
     ranked[..., : min(keep_first, n)] = torch.inf
     ranked[..., max(n - keep_last, 0) :] = torch.inf
     best = ranked.sort(dim=-1, descending=True, stable=True).indices[..., : min(keep, n)]

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from featurelab.modules.measures import span_norms
+from featurelab.modules.measures import attention_span_norms
 
-from .model import Encoded, LanguageModel, padded
+from .model import Encoded, LanguageModel, pad_left
 
 Span = tuple[int, int]
 
@@ -17,7 +17,7 @@ Span = tuple[int, int]
 def attention_norms(
     model: LanguageModel, texts: Sequence[str], spans: Mapping[str, Sequence[Span]], *, batch_size: int = 16
 ) -> dict[str, Float64[Tensor, "n kinds"]]:
-    """`measures.span_norms` of the last layer's last row, for spans of characters [begin, end) of each text, by name.
+    """`measures.attention_span_norms` of the last layer's last row, for named spans of characters [begin, end).
 
     Column 0 is the norm over heads and tokens of the span, column 1 that divided by the root of the number of tokens. A
     token belongs to a span if they share a character. Raises ValueError for a span without a token.
@@ -26,13 +26,13 @@ def attention_norms(
     rows: dict[str, list[Tensor]] = {name: [] for name in spans}
     for start in range(0, len(texts), batch_size):
         part = encoded[start : start + batch_size]
-        ids, real = padded([each.ids for each in part], model.device)
+        ids, real = pad_left([each.ids for each in part], model.device)
         row = model.last_row(ids, real).double().cpu()
         for name, where in spans.items():
             inside = torch.zeros(real.shape, dtype=torch.bool)
             for index, each in enumerate(part):
                 inside[index, -len(each.ids) :] = _tokens(each, where[start + index])
-            rows[name].append(torch.stack(span_norms(row, inside), dim=1))
+            rows[name].append(torch.stack(attention_span_norms(row, inside), dim=1))
     return {name: torch.cat(found) for name, found in rows.items()}
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int64, Shaped, UInt8
 from torch import Tensor, nn
 
-from featurelab.modules.nets.pretrained import read_safetensors
+from featurelab.modules.nets.standard.pretrained import read_safetensors
 
 from .hub_checks import check_numbers, refused, settings
 from .hub_files import PICTURES, find_model, weight_files
@@ -71,9 +71,13 @@ class TextEncoder(nn.Module):
     def tokens(self, texts: Sequence[str], longest: int = 512) -> Int64[Tensor, "n length"]:
         """Ids, special ones included; longer texts are cut to `longest` tokens, or to as many as the model reads."""
         found: Tensor = self.tokenizer(
-            list(texts), padding=True, truncation=True, max_length=min(longest, self.longest), return_tensors="pt",
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=min(longest, self.longest),
+            return_tensors="pt",
             padding_side="right",
-        )["input_ids"]  # fmt: skip
+        )["input_ids"]
         return found
 
     def forward(self, ids: Int64[Tensor, "n length"]) -> Float[Tensor, "n {self.width}"]:
@@ -105,8 +109,9 @@ def load_picture_encoder(
         return PictureEncoder(_frozen(net, weights, device), None, edge=edge, width=width, output="token").to(device)
     output, kind = "token", "AutoModel"
     if config["model_type"].startswith("clip"):
-        output, kind = ("image_embeds", "CLIPVisionModelWithProjection") if projected else (
-            "pooler_output", "CLIPVisionModel")  # fmt: skip
+        output, kind = (
+            ("image_embeds", "CLIPVisionModelWithProjection") if projected else ("pooler_output", "CLIPVisionModel")
+        )
     net = _read(folder, kind, name, transformers)
     seen: Any = getattr(net.config, "vision_config", net.config)
     width = int(seen.projection_dim if output == "image_embeds" else seen.hidden_size)
@@ -182,10 +187,15 @@ def _of_timm(folder: Path, settings: dict[str, Any], transformers: Any) -> tuple
         edge = patch * round((given["pos_embed"].shape[1] - 1) ** 0.5)
         depth = len({key.split(".")[1] for key in given if key.startswith("blocks.")})
         config = transformers.ViTConfig(
-            hidden_size=width, num_hidden_layers=depth, num_attention_heads=settings.get("num_heads", width // 64),
-            intermediate_size=len(given["blocks.0.mlp.fc1.bias"]), image_size=edge, patch_size=patch,
-            layer_norm_eps=1e-6, qkv_bias=True,
-        )  # fmt: skip
+            hidden_size=width,
+            num_hidden_layers=depth,
+            num_attention_heads=settings.get("num_heads", width // 64),
+            intermediate_size=len(given["blocks.0.mlp.fc1.bias"]),
+            image_size=edge,
+            patch_size=patch,
+            layer_norm_eps=1e-6,
+            qkv_bias=True,
+        )
         net: nn.Module = transformers.ViTModel(config, add_pooling_layer=False)
         net.load_state_dict(_renamed(given))
     except (KeyError, ValueError, RuntimeError) as error:
@@ -194,15 +204,20 @@ def _of_timm(folder: Path, settings: dict[str, Any], transformers: Any) -> tuple
 
 
 _PARTS = {
-    "norm1": "layernorm_before", "norm2": "layernorm_after", "attn.proj": "attention.o_proj", "mlp.fc1": "mlp.fc1",
+    "norm1": "layernorm_before",
+    "norm2": "layernorm_after",
+    "attn.proj": "attention.o_proj",
+    "mlp.fc1": "mlp.fc1",
     "mlp.fc2": "mlp.fc2",
-}  # fmt: skip
+}
 _WHOLE = {
-    "cls_token": "embeddings.cls_token", "pos_embed": "embeddings.position_embeddings",
+    "cls_token": "embeddings.cls_token",
+    "pos_embed": "embeddings.position_embeddings",
     "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
-    "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias", "norm.weight": "layernorm.weight",
+    "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias",
+    "norm.weight": "layernorm.weight",
     "norm.bias": "layernorm.bias",
-}  # fmt: skip
+}
 
 
 def _renamed(given: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 Shown = Literal["true", "random"]
 
 
-class Labels(NamedTuple):
+class BinaryTexts(NamedTuple):
     """Texts and the class, 0 or 1, of each."""
 
     texts: Sequence[str]
@@ -55,10 +55,21 @@ class FewShotPrompts(pl.LightningDataModule):
     """
 
     def __init__(
-        self, model: LanguageModel, pool: Labels, queries: Labels, words: tuple[str, str], *, exemplars: int, seed: int,
-        flips: int = 0, shown: Shown = "true", draw: int = 0, template: Template = NEWLINES,
-        batch_size: int | None = None, name: str = "prompts",
-    ) -> None:  # fmt: skip
+        self,
+        model: LanguageModel,
+        pool: BinaryTexts,
+        queries: BinaryTexts,
+        words: tuple[str, str],
+        *,
+        exemplars: int,
+        seed: int,
+        flips: int = 0,
+        shown: Shown = "true",
+        draw: int = 0,
+        template: Template = NEWLINES,
+        batch_size: int | None = None,
+        name: str = "prompts",
+    ) -> None:
         super().__init__()
         if len(pool.texts) < exemplars or not len(queries.texts):
             raise ValueError(f"{len(pool.texts)} texts for {exemplars} exemplars, {len(queries.texts)} queries")
@@ -111,7 +122,7 @@ def ranked_first(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"
     return own.double() / best.sum(1)
 
 
-def area(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -> float:
+def roc_area(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -> float:
     """How often a query of class 1 has a larger score of its word, less the other's, than one of class 0; ties half.
 
     In [0, 1], 0.5 for what knows nothing, whichever word it prefers; nan where a class is absent.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .hub import HubModel
-from .model import padded
+from .model import pad_left
 from .prompts import Template
 from .text_scores import rouge_n
 
@@ -32,7 +32,7 @@ DOLORES_PARK = Needle(
 ASKED = "{text}\n\nAnswer from the text above alone, in one sentence. {question}\n"
 
 
-class Hidden(NamedTuple):
+class HiddenNeedle(NamedTuple):
     """A prompt, its tokens, and which of these [begin, end) are the needle's."""
 
     text: str
@@ -51,9 +51,9 @@ class Written(Protocol):
     tokens: Tensor
 
 
-def hidden(
+def hide_needle(
     model: HubModel, filler: str, needle: Needle, *, length: int, depth: float, asked: str = ASKED
-) -> Hidden:  # fmt: skip
+) -> HiddenNeedle:
     """The needle after a share `depth` in [0, 1] of the filler's tokens, moved back to the end of a sentence.
 
     `asked` holds the places {text} and {question}. The prompt has at most `length` tokens of the model's, with those
@@ -81,9 +81,9 @@ def hidden(
     raise ValueError(f"a prompt of {length} tokens leaves no room beside the needle and the question")
 
 
-def answered(model: HubModel, decoder: Decoder, text: str, *, tokens: int) -> str:
+def decoded_answer(model: HubModel, decoder: Decoder, text: str, *, tokens: int) -> str:
     """What a decoder of the model says after a prompt, in at most so many tokens."""
-    ids, _ = padded([model.encode([text])[0].ids], model.device)
+    ids, _ = pad_left([model.encode([text])[0].ids], model.device)
     with torch.no_grad():
         said = decoder.generate(ids, max_new_tokens=tokens, stop=model.tokenizer.eos_token_id).tokens
     return model.said(said[0])
@@ -95,7 +95,7 @@ def needle_score(said: str, needle: Needle) -> float:
     return rouge_n(lines[0], needle.answer) if lines else 0.0
 
 
-def _written(model: HubModel, asked: str, needle: Needle, before: str, text: str) -> Hidden:
+def _written(model: HubModel, asked: str, needle: Needle, before: str, text: str) -> HiddenNeedle:
     """The prompt, and the needle's tokens: those that share a character with it."""
     head, tail = asked.split("{text}")
     whole = head + text + tail.replace("{question}", needle.question)
@@ -104,7 +104,7 @@ def _written(model: HubModel, asked: str, needle: Needle, before: str, text: str
     end = begin + len(needle.sentence)
     ids, places = model.encode([prompt])[0]
     inside = [index for index, (first, last) in enumerate(places) if max(first, begin) < min(last, end)]
-    return Hidden(prompt, ids, (inside[0], inside[-1] + 1))
+    return HiddenNeedle(prompt, ids, (inside[0], inside[-1] + 1))
 
 
 def _sentence_end(text: str, place: int) -> int:

@@ -118,10 +118,20 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     return HubModel(net.to(device), tokenizer, chat=chat)
 
 
-def llama(
-    vocabulary: int, *, width: int = 64, hidden: int = 128, layers: int = 4, heads: int = 4, kv_heads: int = 2,
-    longest: int = 4096, base: float = 10_000.0, embedding_std: float = 0.5, seed: int, dtype: Dtype = "float32",
-) -> Any:  # fmt: skip
+def untrained_llama(
+    vocabulary: int,
+    *,
+    width: int = 64,
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    kv_heads: int = 2,
+    longest: int = 4096,
+    base: float = 10_000.0,
+    embedding_std: float = 0.5,
+    seed: int,
+    dtype: Dtype = "float32",
+) -> Any:
     """An untrained `LlamaForCausalLM`: no biases, untied, grouped heads, rotary positions to the base `base`.
 
     Embeddings are N(0, embedding_std^2), other weights U(-1, 1) / sqrt(fan_in), scales of norms 1, each tensor drawn
@@ -132,12 +142,24 @@ def llama(
     require_transformers()
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    net: Any = LlamaForCausalLM(LlamaConfig(
-        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=kv_heads, max_position_embeddings=longest,
-        rope_parameters={"rope_type": "default", "rope_theta": base}, tie_word_embeddings=False, attention_bias=False,
-        mlp_bias=False, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    ))  # fmt: skip
+    net: Any = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            intermediate_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            max_position_embeddings=longest,
+            rope_parameters={"rope_type": "default", "rope_theta": base},
+            tie_word_embeddings=False,
+            attention_bias=False,
+            mlp_bias=False,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    )
     for name, weight in net.named_parameters():
         if weight.ndim == 2:
             chance = stream(seed, name)
@@ -149,9 +171,19 @@ def llama(
 
 
 def sized_llama(
-    vocabulary: int, *, width: int, hidden: int, layers: int, heads: int, kv_heads: int, head_dim: int | None = None,
-    longest: int = 131_072, weights: Weights = "auto", device: str = "cpu", seed: int,
-) -> Any:  # fmt: skip
+    vocabulary: int,
+    *,
+    width: int,
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int | None = None,
+    longest: int = 131_072,
+    weights: Weights = "auto",
+    device: str = "cpu",
+    seed: int,
+) -> Any:
     """A `LlamaForCausalLM` of any size, drawn where it is to run, for time and memory: its weights mean nothing.
 
     `head_dim` is width / heads unless given, `weights` as in `load_model`. Raises ModelMissing without transformers.
@@ -161,10 +193,18 @@ def sized_llama(
 
     kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
     config = transformers.LlamaConfig(
-        vocab_size=vocabulary, hidden_size=width, intermediate_size=hidden, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim or width // heads,
-        max_position_embeddings=longest, tie_word_embeddings=False, bos_token_id=None, eos_token_id=None,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim or width // heads,
+        max_position_embeddings=longest,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(seed)
         net: Any = transformers.AutoModelForCausalLM.from_config(config, dtype=getattr(torch, kind))

@@ -13,10 +13,16 @@ PICKLED = "pytorch_model.bin"
 # bytes: the largest tokenizers in use have 35 MB, the largest indices of weights 10 MB
 MOST_TOKENIZER, MOST_SETTINGS = 64 << 20, 16 << 20
 SETTINGS = (
-    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json",
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json",
+    "config.json",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.json",
     "model.safetensors.index.json",
-)  # fmt: skip
+)
 MOST_INTEGER = 2**31 - 1
 MOST = {
     r"layer|depth|block|stage|expert": 4096,

@@ -12,9 +12,17 @@ from pathlib import Path
 from .hub_checks import PICKLED, ModelMissing, ModelRefused, check_folder, settings
 
 TOKENIZER = (
-    "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja", "chat_template.json",
-)  # fmt: skip
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+)
 PICTURES = "preprocessor_config.json"  # how an encoder of pictures wants them
 INDEX = "model.safetensors.index.json"
 

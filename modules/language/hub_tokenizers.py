@@ -66,8 +66,13 @@ def _check_template(template: str, place: Path) -> None:
         raise ModelRefused(f"{wrong} has {len(template):,} characters, at most {MOST_TEMPLATE:,} are read")
     given = {"template": template, "messages": _SHOWN, "seconds": SECONDS, "memory": MEMORY}
     try:
-        done = subprocess.run([sys.executable, "-I", "-c", _RENDER], input=json.dumps(given), capture_output=True,
-            text=True, timeout=8 * SECONDS)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _RENDER],
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            timeout=8 * SECONDS,
+        )
     except subprocess.TimeoutExpired:
         raise ModelRefused(f"{wrong} takes more than {SECONDS} s for three short turns") from None
     said = (done.stderr.strip().splitlines() or ["it was ended"])[-1][:160]

@@ -57,32 +57,80 @@ _SUMMARY = "\n\nSummarise it in one page.\nSummary:"
 LONGBENCH: Mapping[str, LongTask] = {
     task.name: task
     for task in (
-        LongTask("narrativeqa", "one document", "Read this story.\n\n{context}\n\nAnswer with one phrase." + _QUESTION,
-            128, _f1),
-        LongTask("qasper", "one document", _ARTICLE + ' If the article does not tell, say "unanswerable"; to a '
-            'question of yes or no, say "yes", "no" or "unanswerable".' + _QUESTION, 128, _f1),
+        LongTask(
+            "narrativeqa",
+            "one document",
+            "Read this story.\n\n{context}\n\nAnswer with one phrase." + _QUESTION,
+            128,
+            _f1,
+        ),
+        LongTask(
+            "qasper",
+            "one document",
+            _ARTICLE + ' If the article does not tell, say "unanswerable"; to a '
+            'question of yes or no, say "yes", "no" or "unanswerable".' + _QUESTION,
+            128,
+            _f1,
+        ),
         LongTask("multifieldqa_en", "one document", _ARTICLE + _QUESTION, 64, _f1),
         LongTask("hotpotqa", "several documents", _PASSAGES + _QUESTION, 32, _f1),
         LongTask("2wikimqa", "several documents", _PASSAGES + _QUESTION, 32, _f1),
         LongTask("musique", "several documents", _PASSAGES + _QUESTION, 32, _f1),
-        LongTask("gov_report", "summary", "Here is a report of a government agency.\n\n{context}" + _SUMMARY, 512,
-            _rouge),
-        LongTask("qmsum", "summary", "Here is the transcript of a meeting.\n\n{context}\n\nAnswer in one or more "
-            "sentences what is asked about it.\nQuery: {input}\nAnswer:", 512, _rouge),
+        LongTask(
+            "gov_report", "summary", "Here is a report of a government agency.\n\n{context}" + _SUMMARY, 512, _rouge
+        ),
+        LongTask(
+            "qmsum",
+            "summary",
+            "Here is the transcript of a meeting.\n\n{context}\n\nAnswer in one or more "
+            "sentences what is asked about it.\nQuery: {input}\nAnswer:",
+            512,
+            _rouge,
+        ),
         LongTask("multi_news", "summary", "Here are several news articles.\n\n{context}" + _SUMMARY, 512, _rouge),
-        LongTask("trec", "examples", "Name the type of the last question, as in the examples.\n\n{context}\n{input}",
-            64, named_class, shots=True),
-        LongTask("triviaqa", "examples", "Answer the last question from its passage, with nothing but the answer, as "
-            "in the examples.\n\n{context}\n\n{input}", 32, _f1, shots=True),
-        LongTask("samsum", "examples", "Summarise the last dialogue in a few short sentences, as in the examples.\n\n"
-            "{context}\n\n{input}", 128, _rouge, shots=True),
-        LongTask("passage_count", "synthetic", "Some of these paragraphs may be there more than once.\n\n{context}\n\n"
-            "How many different ones are there? Say the number alone.\nNumber:", 32, _number),
-        LongTask("passage_retrieval_en", "synthetic", "Here are 30 numbered paragraphs.\n\n{context}\n\nThis is a "
+        LongTask(
+            "trec",
+            "examples",
+            "Name the type of the last question, as in the examples.\n\n{context}\n{input}",
+            64,
+            named_class,
+            shots=True,
+        ),
+        LongTask(
+            "triviaqa",
+            "examples",
+            "Answer the last question from its passage, with nothing but the answer, as "
+            "in the examples.\n\n{context}\n\n{input}",
+            32,
+            _f1,
+            shots=True,
+        ),
+        LongTask(
+            "samsum",
+            "examples",
+            "Summarise the last dialogue in a few short sentences, as in the examples.\n\n{context}\n\n{input}",
+            128,
+            _rouge,
+            shots=True,
+        ),
+        LongTask(
+            "passage_count",
+            "synthetic",
+            "Some of these paragraphs may be there more than once.\n\n{context}\n\n"
+            "How many different ones are there? Say the number alone.\nNumber:",
+            32,
+            _number,
+        ),
+        LongTask(
+            "passage_retrieval_en",
+            "synthetic",
+            "Here are 30 numbered paragraphs.\n\n{context}\n\nThis is a "
             'summary of one of them: {input}\n\nOf which one? Say "Paragraph 1", "Paragraph 2" and so on.\nAnswer:',
-            32, _number),
+            32,
+            _number,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def long_prompt(model: HubModel, task: LongTask, row: Mapping[str, Any], *, longest: int) -> str:

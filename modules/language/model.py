@@ -1,4 +1,4 @@
-"""What scores and attention are read from: any causal language model, on token ids that are padded on the left."""
+"""What scores and attention are read from: any causal language model, on token ids that are pad_left on the left."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class WordModel(LanguageModel):
         return Encoded(ids, places)
 
 
-def padded(
+def pad_left(
     sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = 0
 ) -> tuple[Int64[Tensor, "n length"], Bool[Tensor, "n length"]]:
     """Token ids of one length, filled on the left, and which of them are real.

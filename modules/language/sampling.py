@@ -12,9 +12,9 @@ from .hub import HubModel
 
 
 @torch.no_grad()
-def sampled(
+def sampled_texts(
     model: HubModel, n: int, length: int, *, seed: int, temperature: float = 1.0, never: Collection[int] | None = None
-) -> Int64[Tensor, "n length"]:  # fmt: skip
+) -> Int64[Tensor, "n length"]:
     """n texts of `length` tokens, the first of which begins a text; each further one is drawn from the model's p.
 
     Tokens `never` are not drawn (None: those that begin or end a text, so that each is one text). On the CPU; draws

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from .model import LanguageModel, padded
+from .model import LanguageModel, pad_left
 
 
 @torch.no_grad()
@@ -33,7 +33,7 @@ def word_scores(
     found = torch.zeros(len(prompts), len(words), dtype=torch.float64)
     for batch in _by_length(rows, batch_size):
         _refuse_long(model, batch)
-        ids, real = padded([sequence for _, sequence, _ in batch], model.device)
+        ids, real = pad_left([sequence for _, sequence, _ in batch], model.device)
         last = max(len(tail) for _, _, tails in batch for tail in tails.values())
         logits = model.logits(ids, real, last)
         shares = logits.double().log_softmax(-1).cpu()
@@ -43,9 +43,7 @@ def word_scores(
     return found
 
 
-def label_logits(
-    model: LanguageModel, prompt: str, words: Sequence[str], **options: int
-) -> Float64[Tensor, " words"]:  # fmt: skip
+def label_logits(model: LanguageModel, prompt: str, words: Sequence[str], **options: int) -> Float64[Tensor, " words"]:
     """`word_scores` of one prompt."""
     return word_scores(model, [prompt], words, **options)[0]
 

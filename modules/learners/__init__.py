@@ -1,4 +1,4 @@
-"""How a network is trained: LightningModules, losses, and the optimisers that papers define."""
+"""How a network is trained: LightningModules, losses, optimisers."""
 
 import lazy_loader as lazy
 

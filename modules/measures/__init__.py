@@ -1,4 +1,4 @@
-"""Pure functions on tensors and networks: gradients, feature ansatz, kernels, spectra, neural collapse, alignment."""
+"""Pure functions on tensors and networks: instruments that work on any network."""
 
 import lazy_loader as lazy
 

@@ -14,8 +14,8 @@ from featurelab.modules.measures import (
     elasticity_by_class,
     recall_by_class,
 )
-from featurelab.modules.measures.labels import Labels
-from featurelab.modules.measures.samples import Outputs
+from featurelab.modules.measures.core.labels import Labels
+from featurelab.modules.measures.core.samples import Outputs
 
 from .batches import Data, Names
 from .features import FeatureProbe
@@ -23,7 +23,7 @@ from .reference import ReferenceProbe
 
 
 class AlignmentProbe(FeatureProbe, ReferenceProbe):
-    """Alignment, elasticity and retrieval of each class's features: see `modules/measures/alignment_scores.py`.
+    """Alignment, elasticity and retrieval of each class's features: see `measures.alignment_by_class`.
 
     `alignment/<class>`, the mean inner product of two samples' features; `elasticity/<class>` >= 0, the mean squared
     distance of a sample's features from those in the network at the start (`reference`, as in `ReferenceProbe`);
@@ -50,9 +50,18 @@ class AlignmentProbe(FeatureProbe, ReferenceProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, layers=None if layer is None else [layer], labels=labels, on=on, at=at, inputs=inputs,
-            targets=targets, outputs=outputs, data=data, prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            layers=None if layer is None else [layer],
+            labels=labels,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
+            strict=strict,
+        )
         self.compare_with(reference)
         self.similarity = similarity
 
@@ -102,9 +111,18 @@ class CKAProbe(FeatureProbe, ReferenceProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
-            data=data, prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            layers=layers,
+            labels=labels,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
+            strict=strict,
+        )
         self.compare_with(reference)
 
     @torch.no_grad()

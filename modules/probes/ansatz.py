@@ -10,20 +10,20 @@ from torch import Tensor, nn
 
 from featurelab.modules.measures import (
     TangentCovariance,
-    decomposition,
+    ansatz_decomposition,
     effective_rank,
     eigenvalue_dispersion,
     layer_names,
-    left_out,
-    relative_error,
+    sampling_error,
     stable_rank,
     standard_errors,
     tangent_covariance,
+    unmeasured_weights,
 )
-from featurelab.modules.measures.effort import part
-from featurelab.modules.measures.gradients import pooled
-from featurelab.modules.measures.passes import called_weights
-from featurelab.modules.measures.samples import Outputs
+from featurelab.modules.measures.core.effort import part
+from featurelab.modules.measures.core.passes import called_weights
+from featurelab.modules.measures.core.samples import Outputs
+from featurelab.modules.measures.gradients.derivatives import pooled
 
 from .batches import Data, Names
 from .probe import Probe
@@ -35,7 +35,7 @@ _ALIGN_K, _ALIGN_KBAR = {"nfa", "cnfa"}, {"double_centered_nfa", "ptk_centered_n
 
 
 class AnsatzProbe(ReferenceProbe):
-    """Alignment of weights with tangent features, `<quantity>/<layer>`: see `measures.decomposition` for the formulas.
+    """Alignment of weights with tangent features, `<quantity>/<layer>`; formulas in `measures.ansatz_decomposition`.
 
     Quantities (default: all): `nfa`, `cnfa`, `double_centered_nfa`, `ptk_centered_nfa` in [0, 1]; `centered_ratio` and
     `double_centered_ratio` >= 0. Centring is by the network as it stood when the fit began (`reference="init"`, a
@@ -46,9 +46,9 @@ class AnsatzProbe(ReferenceProbe):
     output a number), and where the layer has one input.
 
     Layers are linear and convolutional ones by the names of `measures.layer_names` (default: all that the forward pass
-    calls; `skipped` names the weights that are left out by `measures.left_out`). Beaglehole, Mitliagkas, Agarwala 2024,
-    arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first measurement for an
-    unknown layer. Further options are those of `Probe`.
+    calls; `skipped` names the weights that are left out by `measures.unmeasured_weights`). Beaglehole, Mitliagkas,
+    Agarwala 2024, arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first
+    measurement for an unknown layer. Further options are those of `Probe`.
 
     The exact K is a sum over all outputs, for a language model positions x vocabulary. `n_outputs` = N takes N of them
     for each sample, at random by `seed`, the same at every step: K and Kbar are unbiased estimates, the scores
@@ -77,9 +77,16 @@ class AnsatzProbe(ReferenceProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
             strict=strict,
-        )  # fmt: skip
+        )
         self.compare_with(reference)
         self.n_outputs, self.seed = sampled(n_outputs), seed
         refuse_unknown_quantities(quantities, QUANTITIES)
@@ -91,13 +98,13 @@ class AnsatzProbe(ReferenceProbe):
         kbar = self.reference if _NEED_KBAR & set(self.quantities) else None
         found = tangents(self, module, self.stream(inputs, targets), kbar)
         if self.layers is None:
-            self.leave_out(left_out(module, found))
+            self.leave_out(unmeasured_weights(module, found))
         values: dict[str, float] = {}
         for layer, now in found.items():
             W0 = initial[layer].weight.detach().flatten(1)
 
             def scored(K: TangentCovariance, W0: Tensor = W0) -> dict[str, float]:
-                return decomposition(K.W, W0, K.K, K.Kbar)
+                return ansatz_decomposition(K.W, W0, K.K, K.Kbar)
 
             scores, errors, trivial = scored(now), standard_errors(now, scored), trivial_scores(now)
             for name in self.quantities:
@@ -108,7 +115,7 @@ class AnsatzProbe(ReferenceProbe):
                     if name in errors:
                         values[f"{name}_se/{layer}"] = errors[name]
             if now.without:
-                values[f"K_se/{layer}"] = relative_error(now)
+                values[f"K_se/{layer}"] = sampling_error(now)
         return values
 
 
@@ -131,9 +138,13 @@ def tangents(
         samples = probe.samples(inputs)
         with part(index, total):
             K = tangent_covariance(
-                module, samples, layers=probe.layers, reference=reference, n_outputs=probe.n_outputs,
+                module,
+                samples,
+                layers=probe.layers,
+                reference=reference,
+                n_outputs=probe.n_outputs,
                 seed=probe.seed + index,
-            )  # fmt: skip
+            )
         found.append((len(samples), K))
     return pooled(found) if len(found) > 1 else found[0][1]
 
@@ -191,9 +202,16 @@ class SpectrumProbe(Probe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
             strict=strict,
-        )  # fmt: skip
+        )
         refuse_unknown_quantities(quantities, SPECTRA)
         self.layers, self.quantities = layers, tuple(quantities)
         self.n_outputs, self.seed = sampled(n_outputs), seed
@@ -206,7 +224,7 @@ class SpectrumProbe(Probe):
             module, self.samples(inputs), self.layers
         )
         if self.layers is None:
-            self.leave_out(left_out(module, weights))
+            self.leave_out(unmeasured_weights(module, weights))
         values = {}
         for layer, W in weights.items():
             if "effective_rank" in self.quantities:

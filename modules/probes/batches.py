@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from featurelab.modules.measures.samples import Inputs, Samples, moved
+from featurelab.modules.measures.core.samples import Inputs, Samples, moved
 
 # what a probe accepts as data: a batch, an iterable of batches such as a DataLoader, or a LightningDataModule
 Data = Any

@@ -16,17 +16,17 @@ from featurelab.modules.measures import (
     distance_blocks,
     gram_summary,
     layer_names,
-    left_out,
     msdr,
     nc1,
     nc2,
     nc2_cosines,
     nc3,
     nc4,
+    unmeasured_weights,
 )
-from featurelab.modules.measures.distances import Groups
-from featurelab.modules.measures.labels import Labels
-from featurelab.modules.measures.samples import Inputs, Outputs
+from featurelab.modules.measures.core.labels import Labels
+from featurelab.modules.measures.core.samples import Inputs, Outputs
+from featurelab.modules.measures.features.distances import Groups
 
 from .ansatz import refuse_unknown_quantities
 from .batches import Data, Names
@@ -37,7 +37,7 @@ QUANTITIES = ("nc1", "nc1_pinv", "nc2", "nc2_cosines", "nc3", "nc4")
 
 
 class CollapseProbe(FeatureProbe):
-    """Neural collapse of each layer's features, `<quantity>/<layer>`: see `modules/measures/collapse.py`.
+    """Neural collapse of each layer's features, `<quantity>/<layer>`: see `modules/measures/features/collapse.py`.
 
     Quantities (default: all): `nc1` and `nc1_pinv` in [0, inf), `nc2` in [0, sqrt 2], `nc2_cosines` in [0, 4), all 0
     at collapse; and where the layer is the last linear one with an output a class, `nc3` in [0, 2] for its weights and
@@ -65,9 +65,18 @@ class CollapseProbe(FeatureProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
-            data=data, prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            layers=layers,
+            labels=labels,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
+            strict=strict,
+        )
         refuse_unknown_quantities(quantities, QUANTITIES)
         self.quantities = frozenset(quantities)
 
@@ -145,7 +154,7 @@ class _Second:
 
 
 class DistanceProbe(FeatureProbe):
-    """Mean squared distances between classes that are finer than the labels: see `modules/measures/distances.py`.
+    """Mean squared distances between classes that are finer than the labels: see `measures.class_distances`.
 
     `groups[c]` is the label of class c, and the labels that are measured with are the classes: the targets, or
     `labels`. Logs `class_distance/<block>` with the blocks of `measures.distance_blocks` and `msdr/<layer>`, and keeps
@@ -171,9 +180,18 @@ class DistanceProbe(FeatureProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, layers=None if layer is None else [layer], labels=labels, on=on, at=at, inputs=inputs,
-            targets=targets, outputs=outputs, data=data, prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            layers=None if layer is None else [layer],
+            labels=labels,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
+            strict=strict,
+        )
         self.groups = torch.as_tensor(groups)
         self.matrices: dict[int, Tensor] = {}
 
@@ -231,8 +249,8 @@ class AttributionProbe(FeatureProbe):
     the activation that follows, `nc1_drop/<layer>` in all. Modules do not say which activation follows a layer: it is
     taken to be `activation`, a function of the layer's outputs with its bias, ReLU by default. Layers are linear ones
     on (n, k) inputs, by default all that the forward pass calls but the last; `skipped` names the weights that are left
-    out by `measures.left_out`. Raises ValueError at the first measurement for a layer that is not linear. Further
-    options and errors are those of `FeatureProbe`.
+    out by `measures.unmeasured_weights`. Raises ValueError at the first measurement for a layer that is not linear.
+    Further options and errors are those of `FeatureProbe`.
     """
 
     def __init__(
@@ -252,16 +270,25 @@ class AttributionProbe(FeatureProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, layers=layers, labels=labels, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
-            data=data, prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            layers=layers,
+            labels=labels,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
+            strict=strict,
+        )
         self.activation = activation
 
     def chosen(self, module: nn.Module, inputs: Inputs) -> list[str]:
         if self.layers is not None:
             return list(self.layers)
         called = linear_calls(module, self.samples(inputs))
-        self.leave_out(left_out(module, called, (nn.Linear,)))
+        self.leave_out(unmeasured_weights(module, called, (nn.Linear,)))
         return called[:-1]
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from featurelab.modules.measures.samples import Samples
+from featurelab.modules.measures.core.samples import Samples
 
 STEPS = 10  # a measurement that takes as long as more training steps is told of
 SECONDS = 0.5  # unless it is over before anybody wonders

@@ -9,9 +9,9 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor, nn
 
 from featurelab.modules.measures import class_indices, layer_inputs, layer_names
-from featurelab.modules.measures.effort import progress
-from featurelab.modules.measures.labels import Labels
-from featurelab.modules.measures.samples import Inputs, Outputs, Samples
+from featurelab.modules.measures.core.effort import progress
+from featurelab.modules.measures.core.labels import Labels
+from featurelab.modules.measures.core.samples import Inputs, Outputs, Samples
 
 from .batches import Data, Names, by_token, shifts_targets, tokens
 from .probe import Probe
@@ -63,9 +63,16 @@ class FeatureProbe(Probe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
             strict=strict,
-        )  # fmt: skip
+        )
         self.layers = layers
         self.labels = None if labels is None else class_indices(labels)
 

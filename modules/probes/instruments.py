@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from featurelab.modules.measures import (
     ClassMoments,
     agop,
+    ansatz_decomposition,
     class_indices,
-    decomposition,
     effective_rank,
     eigenvalue_dispersion,
     layer_inputs,
@@ -21,8 +21,8 @@ from featurelab.modules.measures import (
     standard_errors,
     tangent_covariance,
 )
-from featurelab.modules.measures.gradients import TangentCovariance
-from featurelab.modules.measures.samples import Outputs, Samples
+from featurelab.modules.measures.core.samples import Outputs, Samples
+from featurelab.modules.measures.gradients.derivatives import TangentCovariance
 
 from .ansatz import refuse_unknown_quantities, sampled, trivial_scores
 from .batches import Data, Names, by_token, shifts_targets, tokens
@@ -38,7 +38,7 @@ class InstrumentsProbe(ReferenceProbe):
     - `nc1`: tr S_W / tr S_B of the features by class, in [0, inf);
     - `feature_rank`: effective rank of the centred features over their number, in (0, 1];
     - `weight_rank`: effective rank of the weights right before the features over the greatest it can be, in (0, 1];
-    - `nfa`, `cnfa`: alignment of these weights with their tangent features, in [0, 1] (`measures.decomposition`);
+    - `nfa`, `cnfa`: alignment of these weights with their tangent features, in [0, 1]: `measures.ansatz_decomposition`;
     - `ptk_dispersion`: std / mean of the eigenvalues of these weights' tangent covariance;
     - `input_agop_rank`: effective rank of the AGOP in the inputs over their number, in (0, 1].
 
@@ -73,9 +73,16 @@ class InstrumentsProbe(ReferenceProbe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
             strict=strict,
-        )  # fmt: skip
+        )
         refuse_unknown_quantities(quantities, QUANTITIES)
         self.compare_with(reference)
         self.n_outputs, self.seed = sampled(n_outputs), seed
@@ -111,7 +118,7 @@ class InstrumentsProbe(ReferenceProbe):
         before = layer_names(self.reference)[hidden].weight.detach().flatten(1)
 
         def scored(K: TangentCovariance) -> dict[str, float]:
-            scores = decomposition(K.W, before, K.K)
+            scores = ansatz_decomposition(K.W, before, K.K)
             aligned = {name: scores[name] for name in ("nfa", "cnfa") if name in scores and name not in trivial}
             return aligned | {"ptk_dispersion": eigenvalue_dispersion(K.K).item()}
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from featurelab.modules.learners import Forward, Loss, Supervised, accuracy, balanced_accuracy
 from featurelab.modules.learners import loss as loss_called
-from featurelab.modules.measures.effort import part, progress
-from featurelab.modules.measures.samples import Outputs, described, moved
+from featurelab.modules.measures.core.effort import part, progress
+from featurelab.modules.measures.core.samples import Outputs, described, moved
 
 from .batches import Data, Names, Stream, by_token, is_batch, set_up, shifts_targets, tokens
 from .precision import widened
@@ -52,9 +52,16 @@ class LossProbe(Probe):
         if not self.datasets:
             raise ValueError("LossProbe needs at least one dataset that is not empty")
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs,
-            data=next(iter(self.datasets.values())), prefix=prefix, strict=strict,
-        )  # fmt: skip
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=next(iter(self.datasets.values())),
+            prefix=prefix,
+            strict=strict,
+        )
         self.loss = loss_called(loss) if isinstance(loss, str) else loss
         self.balanced = balanced
 

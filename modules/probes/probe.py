@@ -14,10 +14,10 @@ import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
-from featurelab.modules.measures.compiled import as_written
-from featurelab.modules.measures.effort import listening
-from featurelab.modules.measures.passes import refuse_unknown
-from featurelab.modules.measures.samples import Inputs, Outputs, Samples, described, moved
+from featurelab.modules.measures.core.compiled import as_written
+from featurelab.modules.measures.core.effort import listening
+from featurelab.modules.measures.core.passes import refuse_unknown
+from featurelab.modules.measures.core.samples import Inputs, Outputs, Samples, described, moved
 
 from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
@@ -298,9 +298,16 @@ class Measure(Probe):
         strict: bool | None = None,
     ) -> None:
         super().__init__(
-            every=every, on=on, at=at, inputs=inputs, targets=targets, outputs=outputs, data=data, prefix=prefix,
+            every=every,
+            on=on,
+            at=at,
+            inputs=inputs,
+            targets=targets,
+            outputs=outputs,
+            data=data,
+            prefix=prefix,
             strict=strict,
-        )  # fmt: skip
+        )
         self.function = function
         self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
 

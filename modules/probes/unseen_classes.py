@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Float64, Real
 from torch import Tensor
 
-from featurelab.modules.measures.alignment_scores import (
+from featurelab.modules.measures.features.alignment_scores import (
     alignment_by_class,
     elasticity_by_class,
     kendalls_w,
     recall_by_class,
 )
-from featurelab.modules.measures.ansatz import pearson
-from featurelab.modules.measures.collapse import ClassMoments
-from featurelab.modules.measures.concordance import pearson_p, spearman
+from featurelab.modules.measures.features.collapse import ClassMoments
+from featurelab.modules.measures.gradients.ansatz import pearson
+from featurelab.modules.measures.statistics.concordance import pearson_p_value, spearman
 
 from .batches import Data, Stream, batches_of, is_batch, joined, split
 from .probe import Probe, begins
@@ -202,7 +202,7 @@ class RetrievalProbe(Probe):
         r = float(pearson(first, alignment))
         values["pearson/recall_alignment"] = r
         if r == r:
-            values["pearson_p/recall_alignment"] = float(pearson_p(r, C))
+            values["pearson_p/recall_alignment"] = float(pearson_p_value(r, C))
         return values
 
     def _batches(self) -> Iterable[tuple[Any, Any]]:

@@ -10,7 +10,18 @@ lemma says, and an unseen class at 0.8 v.
 
 from typing import Literal
 
-from featurelab.pipelines import Experiment, Field, Recorder, above, below, data, measures, points, shades, torch
+from featurelab.pipelines import (
+    Experiment,
+    Field,
+    Recorder,
+    above,
+    below,
+    data,
+    points,
+    shades,
+    theory,
+    torch,
+)
 from featurelab.pipelines.alignment_elasticity import one_step
 
 TERMS = 3
@@ -30,33 +41,38 @@ LAPTOP = DecompositionConfig(
 )
 
 figure = Experiment(
-    name="alignment_elasticity/decomposition", figures=("Lemma 3.3",),
+    name="alignment_elasticity/decomposition",
+    figures=("Lemma 3.3",),
     title="Rank-one terms of the features after one step",
     caption="Operator norms over √n of F - F₀, and of what is left after 1, 2 and 3 terms. Largest n; bars: seeds.",
-    laptop=LAPTOP, paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
+    laptop=LAPTOP,
+    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
     grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (128, 256, 512)], "seed": [0, 1, 2]},
     paper_grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (512, 1024, 2048, 4096)], "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES, metric="residual/copy_1", minutes=0.2, small={N: [(8,) * 4, (12,) * 4]},
+    sweep_axes=one_step.SWEEP_AXES,
+    metric="residual/copy_1",
+    minutes=0.2,
+    small={N: [(8,) * 4, (12,) * 4]},
 )
 
 
 @figure.trial
 def run(config: DecompositionConfig, recorder: Recorder) -> None:
     task = one_step.training_data(config, n_test=config.n_train)
-    z = data.gaussian(config.n_test, config.dim, config.streams.data)
+    z = data.gaussian_samples(config.n_test, config.dim, config.streams.data)
     unseen = data.unseen_class(z, task.axis, config.share * task.length, config.projection)
 
     def measure(learner):
         x, y = (t.to(learner.device) for t in task.train)
-        beta = measures.train_direction(x, y, config.width)
-        rate = measures.effective_rate(learner.lr, config.width, config.scale)
+        beta = theory.alignment_elasticity.train_direction(x, y, config.width)
+        rate = theory.alignment_elasticity.effective_rate(learner.lr, config.width, config.scale)
         found: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
         for net, before, _ in learner.weights():
-            coefficients = measures.activation_coefficients(net, TERMS)
-            alpha = measures.head_direction(net)
+            coefficients = theory.alignment_elasticity.activation_coefficients(net, TERMS)
+            alpha = theory.alignment_elasticity.head_direction(net)
             for name, rows in zip(ROWS, (task.test[0].to(x), unseen.to(x)), strict=True):
                 left = net.features(rows) - net.activation(rows @ before)
-                terms = measures.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
+                terms = theory.alignment_elasticity.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
                 for k, term in enumerate([0.0, *terms]):
                     left = left - term
                     norm = torch.linalg.matrix_norm(left, 2).item()
@@ -77,16 +93,22 @@ def shares(runs, rows):
     return [each.final(f"residual/{rows}_1") / each.final(f"residual/{rows}_0") for each in some]
 
 
-@figure.claim("c21_one_term_suffices",
+@figure.claim(
+    "c21_one_term_suffices",
     says="at a = 0.2 the first term leaves a small part of F - F_0 (largest share over n, both kinds of rows)",
-    paper="o(sqrt(n))", expect=below(0.3))
+    paper="o(sqrt(n))",
+    expect=below(0.3),
+)
 def one_term(runs):
     return max(max(shares(runs, rows)) for rows in ROWS)
 
 
-@figure.claim("c21_remainder_falls",
+@figure.claim(
+    "c21_remainder_falls",
     says="at a = 0.2 that share falls from the smallest n to the largest (least fall of both kinds of rows)",
-    paper="o(sqrt(n))", expect=above(0))
+    paper="o(sqrt(n))",
+    expect=above(0),
+)
 def falls(runs):
     return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 
@@ -94,7 +116,8 @@ def falls(runs):
 @figure.claim(
     "lemma33_more_terms_at_larger_rates",
     says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one (ratio at the largest n)",
-    paper="F_l with l = 3 for 1/3 < a < 3/8", expect={"copy": below(1), "unseen": below(1)},
+    paper="F_l with l = 3 for 1/3 < a < 3/8",
+    expect={"copy": below(1), "unseen": below(1)},
 )
 def more_terms(runs):
     largest = runs.where(n_train=max(runs.values("n_train")), lr_exponent=0.36)

@@ -22,10 +22,10 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
     nets,
     np,
     randint,
+    theory,
     torch,
 )
 
@@ -58,7 +58,10 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
     task = data.TensorData(law, dtype=config.dtype, name="gaussian_class")
     net = nets.two_layer(config.dim, config.width, seed=config.streams.init, dtype=config.dtype)
     degrees = range(config.degree + 1)
-    forms = {"corrected": measures.hermite_product_expectation, "printed": measures.printed_hermite_product}
+    forms = {
+        "corrected": theory.alignment_elasticity.hermite_product_expectation,
+        "printed": theory.alignment_elasticity.printed_hermite_product,
+    }
     worst = {name: np.zeros((len(degrees), len(degrees))) for name in forms}
 
     def errors(net, mean, scale):
@@ -67,7 +70,9 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
         variances = spread.square().sum(1).tolist()
         covariances = (spread * spread.roll(1, 0)).sum(1).tolist()
         single = max(
-            error(measures.hermite_expectation(n, m, v), quadrature(n, 0, v, 1.0, 0.0, config.nodes, m))
+            error(
+                theory.alignment_elasticity.hermite_expectation(n, m, v), quadrature(n, 0, v, 1.0, 0.0, config.nodes, m)
+            )
             for n in degrees
             for m, v in zip(means, variances, strict=True)
         )
@@ -88,10 +93,12 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
 
 def quadrature(j, k, A, B, c, nodes, mean=0.0):
     """E[He_j(Z_1) He_k(Z_2)] by Gauss-Hermite quadrature, Z_1 with this mean."""
-    z, w = measures.gauss_hermite(nodes)
+    z, w = theory.alignment_elasticity.gauss_hermite(nodes)
     first = A**0.5 * z[:, None] + mean
     second = c / A**0.5 * z[:, None] + (B - c**2 / A) ** 0.5 * z[None, :]
-    values = measures.hermite_polynomial(j, first) * measures.hermite_polynomial(k, second)
+    values = theory.alignment_elasticity.hermite_polynomial(j, first) * theory.alignment_elasticity.hermite_polynomial(
+        k, second
+    )
     return (w[:, None] * w[None, :] * values).sum().item()
 
 

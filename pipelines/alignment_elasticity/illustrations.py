@@ -74,7 +74,7 @@ def sample(config: SampleConfig, recorder: Recorder) -> None:
         axis, signs = tasks["sphere"].axis.to(x), y[:, :1]
         ball, sphere = (tasks[name].train[0].to(x) - signs * axis * config.mean_norm for name in ("ball", "sphere"))
         coordinates = (tasks["truncated"].train[0].to(x) * signs).flatten()
-        unseen = data.unseen_class(data.gaussian(config.n_train, d, seed).to(x), axis, config.mean_norm)
+        unseen = data.unseen_class(data.gaussian_samples(config.n_train, d, seed).to(x), axis, config.mean_norm)
         found = {
             "ball": ball.norm(dim=1).square().mean() / (d * d / (d + 2)) - 1,  # E r^2 = d * d / (d + 2)
             "sphere": (sphere.norm(dim=1) / d**0.5 - 1).abs().max(),
@@ -88,10 +88,10 @@ def sample(config: SampleConfig, recorder: Recorder) -> None:
     net = nets.two_layer(d, 1, seed=config.streams.init, dtype=config.dtype)
     evaluate(learners.Measurement(net, errors), tasks["sphere"], config, recorder)
     kept = {name: draw(name, 400, 2).train[0] for name in DATA}
-    flat, z = draw("sphere", 2, 2), data.gaussian(200, 2, seed, "flat")
+    flat, z = draw("sphere", 2, 2), data.gaussian_samples(200, 2, seed, "flat")
     for index, share in enumerate((-0.9, 0.3, 0.9)):
         kept[f"share_{index}"] = data.unseen_class(z, flat.axis, share * flat.length)
-    for index, axis in enumerate(data.rotated(flat.axis, [0.1, 0.5, 2.0], seed=seed)):
+    for index, axis in enumerate(data.rotated_axes(flat.axis, [0.1, 0.5, 2.0], seed=seed)):
         kept[f"rotation_{index}"] = data.unseen_class(z, axis, flat.length)
     recorder.array("samples", **{name: each.numpy() for name, each in kept.items()})
 
@@ -132,8 +132,10 @@ def sample_panels(runs, axes):
 def run(config: SampleConfig, recorder: Recorder) -> None:
     def plane(_, learner, task, means):
         (net, before, after), *_ = learner.weights()
-        z = data.gaussian(60, config.dim, config.streams.data).to(before)
-        features = [torch.stack(list(measures.class_features(z, means, W, net.activation))) for W in (before, after)]
+        z = data.gaussian_samples(60, config.dim, config.streams.data).to(before)
+        features = [
+            torch.stack(list(measures.unseen_class_features(z, means, W, net.activation))) for W in (before, after)
+        ]
         both = torch.cat([each.flatten(0, 1) for each in features])
         components = torch.linalg.svd(both - both.mean(0), full_matrices=False).Vh[:2]
         before, after = ((each @ components.T).cpu().numpy() for each in features)

@@ -44,15 +44,18 @@ def run(config, recorder: Recorder) -> None:
         """What changes with the signs of labels and inputs, and at rate 0: of exact symmetries the largest change."""
         x, y = (t.to(learner.device) for t in task.train)
         mirror = measures.UnseenMeans(means.axes, -means.lengths, means.shrink)
-        z = data.gaussian(config.n_test, config.dim, config.streams.data).to(x)
+        z = data.gaussian_samples(config.n_test, config.dim, config.streams.data).to(x)
         how = {"lr": learner.lr, "weight_decay": learner.weight_decay}
         found, other_labels = [], []
         for net, start, end in learner.weights():
             initial = copy.deepcopy(net)
             initial.hidden.weight.copy_(start.T)
-            flipped, still = learners.stepped(initial, x, -y, **how), learners.stepped(initial, x, y, lr=0.0)
+            flipped, still = (
+                learners.one_step_weights(initial, x, -y, **how),
+                learners.one_step_weights(initial, x, y, lr=0.0),
+            )
             initial.head.weight.copy_(net.head.weight.flip(0))
-            exchanged = learners.stepped(initial, x, -y, **how)
+            exchanged = learners.one_step_weights(initial, x, -y, **how)
             here, none, opposite = (
                 measures.unseen_scores(z, means, start, W, net.activation) for W in (end, still, flipped)
             )

@@ -99,7 +99,7 @@ def run(config: MetricConfig, recorder: Recorder) -> None:
 def unseen_half(config: MetricConfig):
     """The data, the number of training classes, and the samples of the unseen ones."""
     if config.dataset in PRINTED:
-        train, test = data.metric_split(data.source(config.dataset).classes)
+        train, test = data.metric_split(data.dataset_source(config.dataset).classes)
         balanced = None if config.per_class is None else (config.batch_size // config.per_class, config.per_class)
         images = data.StreamedImages(
             config.dataset, train_classes=train, test_classes=test, pooled=True, size=config.size,
@@ -130,7 +130,7 @@ def backbone(config: MetricConfig):
         trunk, features = nets.pretrained_resnet50(dtype=config.dtype).trunk, 2048
         if width == features:
             return trunk
-    return nets.TrunkHead(trunk, nets.drawn(lambda: torch.nn.Linear(features, width), **drawn))
+    return nets.TrunkHead(trunk, nets.initialised(lambda: torch.nn.Linear(features, width), **drawn))
 
 
 @figure.cost

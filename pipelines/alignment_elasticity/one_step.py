@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     np,
     probes,
     stats,
+    theory,
     torch,
     uniform,
 )
@@ -76,7 +77,7 @@ COLOURS = dict(zip(DATA, CATEGORIES, strict=False))
 
 def training_data(config: Any, **options: Any) -> "data.SubGaussianClasses":
     """The two training classes that the config names."""
-    length = data.mean_length(config.mean_norm, config.mean_growth, config.dim)
+    length = data.class_mean_length(config.mean_norm, config.mean_growth, config.dim)
     options = {"length": length, "seed": config.streams.data, "dtype": config.dtype} | options
     return data.SubGaussianClasses(config.n_train, config.dim, config.distribution, **options)
 
@@ -125,10 +126,11 @@ def record_scores(
 
     def measure(learner: "learners.OneStep") -> None:
         x, y = (t.to(learner.device) for t in task.train)
-        beta = measures.train_direction(x, y, config.width)
+        beta = theory.alignment_elasticity.train_direction(x, y, config.width)
         mu = means.to(x)
         z, other = (
-            data.gaussian(config.n_test, config.dim, config.streams.data, name).to(x) for name in ("unseen", "opposite")
+            data.gaussian_samples(config.n_test, config.dim, config.streams.data, name).to(x)
+            for name in ("unseen", "opposite")
         )
         options: dict[str, Any] = {"opposite": other if recall else None, "recall": recall}
         found = [
@@ -152,7 +154,7 @@ def record_shares(config: Any, recorder: Any, shares: Sequence[float], **options
     task = training_data(config)
     lengths = task.length * torch.tensor(shares, dtype=torch.float64)
     axes = task.axis.expand(len(lengths), -1)
-    means = measures.UnseenMeans(axes, lengths, data.shrinkage(lengths, config.projection))
+    means = measures.UnseenMeans(axes, lengths, data.mean_shrinkage(lengths, config.projection))
     record_scores(config, recorder, task, means, shares=np.array(shares), **options)
 
 

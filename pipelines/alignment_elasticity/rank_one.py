@@ -24,9 +24,9 @@ from featurelab.pipelines import (
     between,
     data,
     learners,
-    measures,
     np,
     points,
+    theory,
     torch,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
@@ -78,7 +78,7 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
     if config.task == "classification":
         task = one_step.training_data(config, n_test=config.n_train)
     else:
-        length = data.mean_length(config.mean_norm, config.mean_growth, config.dim)
+        length = data.class_mean_length(config.mean_norm, config.mean_growth, config.dim)
         task = data.SubGaussianRegression(
             config.n_train, config.dim, config.distribution, length=length, noise=config.noise,
             n_test=config.n_train, seed=config.streams.data, dtype=config.dtype,
@@ -88,21 +88,29 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
     def split(learner):
         x, y = (t.to(learner.device) for t in task.train)
         for net in learner.networks:
-            parts = measures.gradient_split(net, x, y)
+            parts = theory.alignment_elasticity.gradient_split(net, x, y)
             with torch.enable_grad():
                 (slope,) = torch.autograd.grad(learners.half_squared_loss(net, x, y), net.hidden.weight)
             splits.append((parts, relative(-slope.T, sum(parts))))
 
     def errors(learner):
         x, y, fresh = (t.to(learner.device) for t in (*task.train, task.test[0]))
-        beta = measures.train_direction(x, y, config.width)
+        beta = theory.alignment_elasticity.train_direction(x, y, config.width)
         found = []
         for (net, start, end), (parts, autograd) in zip(learner.weights(), splits, strict=True):
             taken = (end - start) / (learner.lr * config.width**0.5)
-            c1, alpha = measures.mean_slope(net.activation.slope), measures.head_direction(net)
-            powers = measures.power_errors(fresh, parts.A + parts.B + parts.C, beta, alpha, c1, POWERS)
+            c1, alpha = (
+                theory.alignment_elasticity.mean_slope(net.activation.slope),
+                theory.alignment_elasticity.head_direction(net),
+            )
+            powers = theory.alignment_elasticity.power_errors(
+                fresh, parts.A + parts.B + parts.C, beta, alpha, c1, POWERS
+            )
             found.append(
-                {f"rank_one/{name}": value for name, value in measures.rank_one_errors(parts).items()}
+                {
+                    f"rank_one/{name}": value
+                    for name, value in theory.alignment_elasticity.rank_one_errors(parts).items()
+                }
                 | {"identity_error/autograd": autograd, "identity_error/step": relative(taken, sum(parts))}
                 | {f"power_error/{k}": error for k, (error, _) in powers.items()}
                 | {f"power_error/relative_{k}": share for k, (_, share) in powers.items()}

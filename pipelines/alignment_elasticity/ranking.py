@@ -96,7 +96,7 @@ def run(config: RankingConfig, recorder: Recorder) -> None:
     if config.trunk == "conv":
         trunk = nets.TrunkHead(
             nets.conv_trunk(task.train[0].shape[1], batch_norm=config.batch_norm, **drawn),
-            nets.drawn(lambda: torch.nn.Linear(64, config.dim), **drawn),
+            nets.initialised(lambda: torch.nn.Linear(64, config.dim), **drawn),
         )
     else:
         trunk = nets.resnet18(config.dim, stem="imagenet", **drawn)
@@ -153,7 +153,7 @@ def two_classes(config: RankingConfig):
         return data.TwoClasses(pools, config.train_set, **options, dtype=config.dtype)
     train, evaluation = {}, {}
     for name in pair:
-        seen, unseen = data.metric_split(data.source(name).classes)
+        seen, unseen = data.metric_split(data.dataset_source(name).classes)
         if name == config.train_set:
             two = data.random_classes(config.streams.data, seen, 2, f"train classes of {name}")
             train[name] = data.public_pool(name, two, config.n_train // 2, size=config.size)

@@ -106,9 +106,9 @@ def strengths(config):
 def run(config, recorder: Recorder) -> None:
     task = one_step.training_data(config)
     eps = strengths(config)
-    axes = data.rotated(task.axis, eps.tolist(), seed=config.streams.data, fix_signs=config.fix_signs)
+    axes = data.rotated_axes(task.axis, eps.tolist(), seed=config.streams.data, fix_signs=config.fix_signs)
     lengths = torch.full((len(eps),), task.length, dtype=torch.float64)
-    means = measures.UnseenMeans(axes, lengths, data.shrinkage(lengths, config.projection))
+    means = measures.UnseenMeans(axes, lengths, data.mean_shrinkage(lengths, config.projection))
     kinds, cosine = ("cosine",) * config.recall, (axes @ task.axis).numpy()
     one_step.record_scores(config, recorder, task, means, recall=kinds, eps=eps, cosine=cosine)
 
@@ -293,10 +293,10 @@ def turn(config, recorder: Recorder) -> None:
 
     def errors(*_):
         found = []
-        turned = data.rotated(axis, eps.tolist(), seed=seed)
+        turned = data.rotated_axes(axis, eps.tolist(), seed=seed)
         for index, strength in enumerate(eps.tolist()):
-            R = data.rotation(config.dim, strength, seed=seed, index=index)
-            printed = data.rotation(config.dim, strength, seed=seed, index=index, fix_signs=False)
+            R = data.random_rotation(config.dim, strength, seed=seed, index=index)
+            printed = data.random_rotation(config.dim, strength, seed=seed, index=index, fix_signs=False)
             cosines.append({"cosine/fixed": (axis @ R @ axis).item(), "cosine/printed": (axis @ printed @ axis).item()})
             orthogonality = (R.T @ R - torch.eye(config.dim)).abs().max().item()
             determinant = abs(torch.linalg.det(R).item() - 1)

@@ -89,7 +89,7 @@ figure = Experiment(
 @figure.trial
 def run(config: TableConfig, recorder: Recorder) -> None:
     rows, n = ROWS[config.table], CLASSES[config.table]
-    p = measures.pearson_p(np.array(rows["r"][:4]), n)
+    p = measures.pearson_p_value(np.array(rows["r"][:4]), n)
     statistic, combined = measures.fisher_combine(p)
     printed = np.array([rows[name] for name in COLUMNS])
     columns, means, deviations = printed[:, :4], printed[:, 4], printed[:, 5]
@@ -99,10 +99,10 @@ def run(config: TableConfig, recorder: Recorder) -> None:
         "error/deviation": np.abs(columns.std(1, ddof=1) - deviations).max(),
         "fisher/statistic": statistic,
         "fisher/p": combined,
-        "fisher/p_of_mean_r": measures.pearson_p(columns.mean(1)[0], n),
+        "fisher/p_of_mean_r": measures.pearson_p_value(columns.mean(1)[0], n),
     }
     for share in config.shared:
-        found[f"false_positives/shared_{share:g}"] = measures.shared_class_level(
+        found[f"false_positives/shared_{share:g}"] = measures.shared_class_false_positives(
             n, len(p), share, draws=config.draws, seed=config.streams.order
         )
     recorder.log({name: float(value) for name, value in found.items()}, step=0)

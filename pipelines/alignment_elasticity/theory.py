@@ -21,10 +21,10 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
-    measures,
     nets,
     np,
     stats,
+    theory,
 )
 from featurelab.pipelines.alignment_elasticity import one_step
 
@@ -36,28 +36,41 @@ class TheoryConfig(one_step.ShareConfig):
 LAPTOP = TheoryConfig(n_train=512, dim=512, width=512, n_test=2000, mean_norm=1.0, shares=(0.1, 0.3, 0.5, 0.7, 0.9))
 
 figure = Experiment(
-    name="alignment_elasticity/theory", figures=("Thm. 4.2", "Thm. 4.3"),
+    name="alignment_elasticity/theory",
+    figures=("Thm. 4.2", "Thm. 4.3"),
     title="Alignment and Elasticity: closed forms and measurement",
     caption="Lines are means over draws of the data and networks, bands their range over draws; η = n^0.25.",
-    laptop=LAPTOP, paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
+    laptop=LAPTOP,
+    paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
     grid={("mean_norm", "lr_exponent"): [(1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (5.0, 0.25)], "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES, metric="elasticity/unseen", mode="max", minutes=0.5, small=one_step.SMALL,
+    sweep_axes=one_step.SWEEP_AXES,
+    metric="elasticity/unseen",
+    mode="max",
+    minutes=0.5,
+    small=one_step.SMALL,
 )
 
 
 @figure.trial
 def run(config: TheoryConfig, recorder: Recorder) -> None:
     activation = nets.CentredActivation(config.activation)
-    known = {"coefficients": measures.hermite_coefficients(activation, config.degree).tolist(), "width": config.width}
+    known = {
+        "coefficients": theory.alignment_elasticity.hermite_coefficients(activation, config.degree).tolist(),
+        "width": config.width,
+    }
 
     def closed_forms(scores, learner, *_):
         moments = scores["similarity/unseen"], scores["spread/unseen"]
         for scale in ("consistent", "literal"):
-            known["rate"] = measures.effective_rate(learner.lr, config.width, scale)
+            known["rate"] = theory.alignment_elasticity.effective_rate(learner.lr, config.width, scale)
             for l in (1, config.degree):  # noqa: E741 - as the theorem writes it
-                scores[f"alignment/{scale}_{l}"] = measures.alignment_theory(*moments, degree=l, **known)
-            scores[f"elasticity/{scale}_1"] = measures.elasticity_theory(*moments, degree=1, **known)
-        scores["elasticity/first_order"] = measures.elasticity_first_order(
+                scores[f"alignment/{scale}_{l}"] = theory.alignment_elasticity.predicted_alignment_gain(
+                    *moments, degree=l, **known
+                )
+            scores[f"elasticity/{scale}_1"] = theory.alignment_elasticity.predicted_elasticity(
+                *moments, degree=1, **known
+            )
+        scores["elasticity/first_order"] = theory.alignment_elasticity.first_order_elasticity(
             *moments, slope=activation.slope, lr=learner.lr, width=config.width
         )
         scores["alignment/gain"] = scores["alignment/trained"] - scores["alignment/initial"]
@@ -77,70 +90,107 @@ def alignment_error(runs, norm, scale="consistent"):
     return float(np.median(abs(found[one_step.shares_of(runs) >= 0.3] - 1)))
 
 
-def ratios(runs, theory, exponent=0.25):
+def ratios(runs, predicted, exponent=0.25):
     """The closed form of Elasticity over the measured one, at |v| = 1, for every e."""
     some = runs.where(mean_norm=1.0, lr_exponent=exponent)
-    return some.curve(f"elasticity/{theory}") / some.curve("elasticity/unseen")
+    return some.curve(f"elasticity/{predicted}") / some.curve("elasticity/unseen")
 
 
 RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 
-@figure.claim("c18_alignment_in_closed_form",
+@figure.claim(
+    "c18_alignment_in_closed_form",
     says="|v| = 1: what the step adds to Alignment against the closed form with eta sqrt(N), l = 3 (median relative "
     "error over e from 0.3)",
-    paper="exact up to o(1)", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
+    paper="exact up to o(1)",
+    where="Thm. 4.2",
+    origin="corrected",
+    expect=at_most(0.2),
+)
 def alignment(runs):
     return alignment_error(runs, 1.0)
 
 
-@figure.claim("c18_alignment_outside", says="outside the assumptions: the same at |v| = 5", paper="exact up to o(1)",
-    where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
+@figure.claim(
+    "c18_alignment_outside",
+    says="outside the assumptions: the same at |v| = 5",
+    paper="exact up to o(1)",
+    where="Thm. 4.2",
+    origin="corrected",
+    expect=at_most(0.2),
+)
 def alignment_outside(runs):
     return alignment_error(runs, 5.0)
 
 
-@figure.claim("c18_alignment_as_printed", says="|v| = 1: the same with eta in place of eta sqrt(N), as printed",
-    paper="exact up to o(1)", where="Thm. 4.2", expect=at_most(0.2))
+@figure.claim(
+    "c18_alignment_as_printed",
+    says="|v| = 1: the same with eta in place of eta sqrt(N), as printed",
+    paper="exact up to o(1)",
+    where="Thm. 4.2",
+    expect=at_most(0.2),
+)
 def alignment_as_printed(runs):
     return alignment_error(runs, 1.0, "literal")
 
 
-@figure.claim("c19_elasticity_in_closed_form",
+@figure.claim(
+    "c19_elasticity_in_closed_form",
     says="|v| = 1: the closed form with eta sqrt(N), l = 1, over the measured Elasticity (least and greatest over e), "
-    "and Spearman's correlation of the two over e", paper="exact up to o(1)", where="Thm. 4.3", origin="corrected",
-    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)})
+    "and Spearman's correlation of the two over e",
+    paper="exact up to o(1)",
+    where="Thm. 4.3",
+    origin="corrected",
+    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)},
+)
 def elasticity(runs):
     found, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
     order = stats.spearmanr(some.curve("elasticity/consistent_1"), some.curve("elasticity/unseen")).statistic
     return {"least": found.min(), "greatest": found.max(), "Spearman": order}
 
 
-@figure.claim("c19_first_order",
+@figure.claim(
+    "c19_first_order",
     says="|v| = 1: Elasticity to first order with sigma' kept, over the measured one, at eta = 1 and n^0.25 (median "
-    "over e)", origin="ours", where="Thm. 4.3",
-    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)})
+    "over e)",
+    origin="ours",
+    where="Thm. 4.3",
+    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)},
+)
 def first_order(runs):
     return {name: np.median(ratios(runs, "first_order", a)) for name, a in RATES.items()}
 
 
-@figure.claim("c19b_first_order_of_one_draw",
+@figure.claim(
+    "c19b_first_order_of_one_draw",
     says="how far that ratio is from 1 in each draw of data and networks, at eta = 1 and n^0.25 (median over e)",
-    origin="ours", where="Thm. 4.3", expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)})
+    origin="ours",
+    where="Thm. 4.3",
+    expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
+)
 def first_order_of_one(runs):
     return {name: abs(np.median(ratios(runs, "first_order", a)) - 1) for name, a in RATES.items()}
 
 
-@figure.claim("c20_elasticity_as_printed",
+@figure.claim(
+    "c20_elasticity_as_printed",
     says="|v| = 1: the closed form with eta as printed, over the measured Elasticity (median over e)",
-    paper="exact up to o(1)", where="Thm. 4.3", expect=between(0.5, 1.05))
+    paper="exact up to o(1)",
+    where="Thm. 4.3",
+    expect=between(0.5, 1.05),
+)
 def elasticity_as_printed(runs):
     return float(np.median(ratios(runs, "literal_1")))
 
 
-@figure.claim("c20_printed_scale_is_far_off",
-    says="|v| = 1: the measured Elasticity over the closed form as printed (least over e)", origin="ours",
-    where="Thm. 4.3", expect=above(100))
+@figure.claim(
+    "c20_printed_scale_is_far_off",
+    says="|v| = 1: the measured Elasticity over the closed form as printed (least over e)",
+    origin="ours",
+    where="Thm. 4.3",
+    expect=above(100),
+)
 def far_off(runs):
     return float((1 / ratios(runs, "literal_1")).min())
 
@@ -157,8 +207,10 @@ def panels(runs, axes):
         for axis, norm in zip(row, (1.0, 2.0, 5.0), strict=True):
             some = runs.where(lr_exponent=0.25, mean_norm=norm)
             band(axis, some.curves(measured), shares, color="#3566a8", label="measured", marker="o", markersize=3)
-            for (theory, label), style in zip([("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True):
-                curve = some.curve(f"{measured.partition('/')[0]}/{theory}")
+            for (predicted, label), style in zip(
+                [("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True
+            ):
+                curve = some.curve(f"{measured.partition('/')[0]}/{predicted}")
                 axis.plot(shares, curve, color="#444444", linestyle=style, label=label)
             axis.set(title=f"|v| = {norm:g}", xlabel="e", ylabel=name, yscale="log")
         row[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))

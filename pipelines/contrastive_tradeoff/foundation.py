@@ -72,7 +72,7 @@ def percent(share: float) -> int:
 
 def labelled(config: FoundationConfig, y: "torch.Tensor", share: float, name: str) -> "torch.Tensor":
     """Rows of the labelled samples, in turn of each class; those of a smaller share are among them."""
-    order = data.in_turn(y.numpy(), data.stream(stream_seed(config.seed, "labels"), name))
+    order = data.balanced_order(y.numpy(), data.stream(stream_seed(config.seed, "labels"), name))
     return torch.from_numpy(order[: max(2, round(share * len(y)))].copy())
 
 
@@ -80,7 +80,7 @@ def fine_tuned(config: FoundationConfig, recorder: Any, task: Any, encoder: Any,
     contrast: Any, optimizer: Any, strength: float, **options: Any) -> Any:
     """An encoder to `width` features, and a linear head, after fine-tuning on batches of (n, 3, ...) or (n, 4, ...)."""
     siamese = nets.Siamese(encoder)
-    head = nets.projection((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
+    head = nets.projector((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     learner = learners.ContrastivelyRegularised(
         contrast(siamese, temperature=config.temperature, optimizer=optimizer), head, strength=strength, shown="own",
         optimizer=optimizer, **options,
@@ -98,7 +98,7 @@ def accuracy(net: Any, x: "torch.Tensor", y: "torch.Tensor", at_once: int = 1024
 
 def descended(config: FoundationConfig, H: Any, y: Any, test: Any) -> float:
     """Test accuracy of a linear probe trained by SGD."""
-    guess = measures.descended_probe(
+    guess = measures.sgd_probe(
         H, y, test[0], lr=config.probe_lr, epochs=config.epochs, batch_size=config.batch_size,
         seed=stream_seed(config.seed, "probe"),
     )

@@ -63,23 +63,56 @@ class PicturesConfig(FoundationConfig):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/foundation_pictures", figures=("Table 7.2", "Table F.6", "Table F.7"),
+    name="contrastive_tradeoff/foundation_pictures",
+    figures=("Table 7.2", "Table F.6", "Table F.7"),
     title="An adapter on features of a frozen encoder of pictures, with few labels",
     caption="Test accuracy by the share of labelled pictures: a linear probe (LP), fine-tuning (FT) and contrastive "
     "regularisation (CR) with 1, 10 or 100 stored views. Means over seeds and their range. Crosses, dotted: the paper.",
-    laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120), paper=PicturesConfig(
-        family="CLIP", model=CLIP, tasks="imagenet", others="svhn", n_train=1_281_167,
-    ), grid={"seed": [0, 1, 2]}, paper_grid={("family", "model", "tasks", "others"): [
-        ("CLIP", CLIP, "imagenet", "svhn"), ("CLIP", CLIP, "svhn", "gtsrb"), ("CLIP", CLIP, "gtsrb", "svhn"),
-        ("MoCo v3", MOCO, "cifar10", "svhn"), ("MoCo v3", MOCO, "svhn", "gtsrb"), ("MoCo v3", MOCO, "gtsrb", "svhn"),
-    ], "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-3, 1.0), "width": choice(16, 64, 256, 1024), "weight_decay": loguniform(1e-6, 1e-2),
-        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=1,
+    laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120),
+    paper=PicturesConfig(
+        family="CLIP",
+        model=CLIP,
+        tasks="imagenet",
+        others="svhn",
+        n_train=1_281_167,
+    ),
+    grid={"seed": [0, 1, 2]},
+    paper_grid={
+        ("family", "model", "tasks", "others"): [
+            ("CLIP", CLIP, "imagenet", "svhn"),
+            ("CLIP", CLIP, "svhn", "gtsrb"),
+            ("CLIP", CLIP, "gtsrb", "svhn"),
+            ("MoCo v3", MOCO, "cifar10", "svhn"),
+            ("MoCo v3", MOCO, "svhn", "gtsrb"),
+            ("MoCo v3", MOCO, "gtsrb", "svhn"),
+        ],
+        "seed": [0, 1, 2],
+    },
+    sweep_axes={
+        "lr": loguniform(1e-3, 1.0),
+        "width": choice(16, 64, 256, 1024),
+        "weight_decay": loguniform(1e-6, 1e-2),
+        "strength": loguniform(0.01, 10.0),
+    },
+    metric="accuracy/mean",
+    mode="max",
+    minutes=1,
     needs=("cifar10", "gtsrb", "imagenet", "svhn"),
     stand_in="an MLP that is pre-trained on generated pictures of 8 x 8 pixels in place of published encoders, and "
-    "small sets in place of public ones", controls=CONTROLS,
-    small={"n_train": 40, "n_test": 40, "pretraining_epochs": 1, "encoder_width": 4, "width": 4,
-        "batch_size": 20, "shares": (0.5, 1.0), "epochs": 5, "stored": (1, 2, 3), "tasks": "digits"},
+    "small sets in place of public ones",
+    controls=CONTROLS,
+    small={
+        "n_train": 40,
+        "n_test": 40,
+        "pretraining_epochs": 1,
+        "encoder_width": 4,
+        "width": 4,
+        "batch_size": 20,
+        "shares": (0.5, 1.0),
+        "epochs": 5,
+        "stored": (1, 2, 3),
+        "tasks": "digits",
+    },
 )
 
 
@@ -106,7 +139,11 @@ def cost(config: PicturesConfig) -> Cost:
     memory = (4.0 if config.model is None else 2.0) * dim * (views * max(sizes) + 10 * MOST_OTHERS) + 4.0 * body
     read = () if config.model is None else (*names, config.others)
     return Cost(
-        int(body + adapter), work, memory, steps, tuple(dict.fromkeys(read)),
+        int(body + adapter),
+        work,
+        memory,
+        steps,
+        tuple(dict.fromkeys(read)),
         () if config.model is None else (config.model,),
     )
 
@@ -121,9 +158,17 @@ def stand_in(config: PicturesConfig) -> "pretraining.UnionConfig":
     control = config.control if config.control == "untrained" else "none"
     sets = config.union.split("+")
     return pretraining.UnionConfig(
-        seed=config.seed, threads=config.threads, device=config.device, precision=config.precision, control=control,
-        union=config.union, target=sets[0], tasks=config.union, n_train=config.n_train,
-        width=config.encoder_width, epochs=config.pretraining_epochs,
+        seed=config.seed,
+        threads=config.threads,
+        device=config.device,
+        precision=config.precision,
+        control=control,
+        union=config.union,
+        target=sets[0],
+        tasks=config.union,
+        n_train=config.n_train,
+        width=config.encoder_width,
+        epochs=config.pretraining_epochs,
     )
 
 
@@ -171,12 +216,16 @@ class Pictures:
         train, test = data.public_rows(name, n_test=n_test, seed=config.streams.data, **rows)
         features = self.stored(self.shown(train, filled), views, name)
         given = data.TensorData((torch.arange(len(train.rows)), torch.from_numpy(train.labels)), dtype="float32")
-        return features, given.train[1], self.stored(self.shown(test, False), 1, name).clean, torch.from_numpy(
-            test.labels)
+        return (
+            features,
+            given.train[1],
+            self.stored(self.shown(test, False), 1, name).clean,
+            torch.from_numpy(test.labels),
+        )
 
     def shown(self, rows: Any, filled: bool) -> Any:
         """Pictures as the encoder wants them, a few at a time; those that fill up a class are changed."""
-        again = torch.from_numpy(data.repeated(rows.rows)) if filled else None
+        again = torch.from_numpy(data.repeated_rows(rows.rows)) if filled else None
         warps, place = data.Warps(), 0
         for some in rows.pictures():
             x = self.encoder.prepared(some)
@@ -208,8 +257,13 @@ def train(config: PicturesConfig, recorder: Recorder) -> None:
                 for way, strength in ways.items():
                     beside = others if way == "cr_others" else None
                     task = data.StoredRows(
-                        stored.first(views), rows, y[rows], batch_size=config.batch_size, others=beside,
-                        shuffled=config.control == "shuffled_pairs", order_seed=config.streams.order,
+                        stored.first(views),
+                        rows,
+                        y[rows],
+                        batch_size=config.batch_size,
+                        others=beside,
+                        shuffled=config.control == "shuffled_pairs",
+                        order_seed=config.streams.order,
                         name=f"{name} {len(rows)} {way} {views}",
                     )
                     net = adapted(config, recorder, task, stored, classes, strength)
@@ -223,10 +277,20 @@ def adapted(config: PicturesConfig, recorder: Any, task: Any, stored: Any, class
     """An adapter and a linear head on it, fine-tuned."""
     dim = stored.features.shape[2]
     seed = stream_seed(config.seed, "adapter")
-    adapter = nets.projection((dim, config.width, config.width), seed=seed, dtype=config.dtype)
+    adapter = nets.projector((dim, config.width, config.width), seed=seed, dtype=config.dtype)
     optimizer = learners.sgd(config.lr, momentum=0.9, weight_decay=config.weight_decay)
-    return fine_tuned(config, recorder, task, adapter, config.width, classes, learners.NTXent, optimizer, strength,
-        schedule=learners.cosine(config.epochs))
+    return fine_tuned(
+        config,
+        recorder,
+        task,
+        adapter,
+        config.width,
+        classes,
+        learners.NTXent,
+        optimizer,
+        strength,
+        schedule=learners.cosine_schedule(config.epochs),
+    )
 
 
 def stored_views_of(runs):
@@ -235,36 +299,55 @@ def stored_views_of(runs):
     return stored[0], stored[1], stored[-1]
 
 
-@figure.claim("c17f_order_with_all_labels", paper="CR > FT > LP in each row: 84.94, 83.65, 77.84% (CLIP, ImageNet)",
-    where="Table 7.2", expect=ORDER,
+@figure.claim(
+    "c17f_order_with_all_labels",
+    paper="CR > FT > LP in each row: 84.94, 83.65, 77.84% (CLIP, ImageNet)",
+    where="Table 7.2",
+    expect=ORDER,
     says="with all labels and some stored views, CR is better than FT, and FT than the probe, averaged over sets "
-    "(gains)")
+    "(gains)",
+)
 def order(runs):
     _, some, _ = stored_views_of(runs)
     cr, ft = f"cr_{some}", f"ft_{some}"
     return {
-        "CR_over_FT": float(gains(runs, cr, ft)[:, -1].mean()), "FT_over_LP": float(gains(runs, ft, "lp")[:, -1].mean())
+        "CR_over_FT": float(gains(runs, cr, ft)[:, -1].mean()),
+        "FT_over_LP": float(gains(runs, ft, "lp")[:, -1].mean()),
     }
 
 
-@figure.claim("c17g_cr_over_ft_on_stored_views", paper="1.2 points on average, in 57 of 60 cells",
-    where="Tables F.6, F.7", expect=above(0),
-    says="with as many stored views CR is better than FT, averaged over cells (gain)")
+@figure.claim(
+    "c17g_cr_over_ft_on_stored_views",
+    paper="1.2 points on average, in 57 of 60 cells",
+    where="Tables F.6, F.7",
+    expect=above(0),
+    says="with as many stored views CR is better than FT, averaged over cells (gain)",
+)
 def over_ft(runs):
     _, *several = stored_views_of(runs)
     return float(np.mean([gains(runs, f"cr_{views}", f"ft_{views}").mean() for views in dict.fromkeys(several)]))
 
 
-@figure.claim("c17h_cr_over_contrast_of_others", origin="ours", where="Tables F.6, F.7", expect=above(0),
-    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)")
+@figure.claim(
+    "c17h_cr_over_contrast_of_others",
+    origin="ours",
+    where="Tables F.6, F.7",
+    expect=above(0),
+    says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain)",
+)
 def over_others(runs):
     _, some, _ = stored_views_of(runs)
     return float(gains(runs, f"cr_{some}", f"cr_others_{some}").mean())
 
 
-@figure.claim("c17i_more_stored_views", paper="65.76, 78.22 and 80.13% (CLIP, SVHN)", where="Tables F.6, F.7",
+@figure.claim(
+    "c17i_more_stored_views",
+    paper="65.76, 78.22 and 80.13% (CLIP, SVHN)",
+    where="Tables F.6, F.7",
     says="FT is better with more stored views, averaged over cells (gains, one to some and some to most)",
-    expect={"some": above(0), "most": above(0)}, controls=("permuted_labels", "untrained"))
+    expect={"some": above(0), "most": above(0)},
+    controls=("permuted_labels", "untrained"),
+)
 def more_views(runs):
     one, some, most = stored_views_of(runs)
     return {
@@ -273,15 +356,20 @@ def more_views(runs):
     }
 
 
-METHODS = {"lp": "LP", "ft_{0}": "FT, {0} view", "ft_{1}": "FT, {1} views", "ft_{2}": "FT, {2} views",
-    "cr_{1}": "CR, {1} views", "cr_{2}": "CR, {2} views", "cr_others_{1}": "CR on others"}
+METHODS = {
+    "lp": "LP",
+    "ft_{0}": "FT, {0} view",
+    "ft_{1}": "FT, {1} views",
+    "ft_{2}": "FT, {2} views",
+    "cr_{1}": "CR, {1} views",
+    "cr_{2}": "CR, {2} views",
+    "cr_others_{1}": "CR on others",
+}
 
 
 @figure.draw(cols=2, size=(11, 4.4))
 def panels(runs, axes):
     views = stored_views_of(runs)
     printed = {"lp": "LP", "ft_{0}": "FT1", "ft_{1}": "FT10", "ft_{2}": "FT100", "cr_{1}": "CR10", "cr_{2}": "CR100"}
-    methods = {
-        key.format(*views): (label.format(*views), printed.get(key, "")) for key, label in METHODS.items()
-    }
+    methods = {key.format(*views): (label.format(*views), printed.get(key, "")) for key, label in METHODS.items()}
     drawn(runs, axes, methods, ("lp", f"ft_{views[1]}", f"cr_{views[1]}"), ROWS)

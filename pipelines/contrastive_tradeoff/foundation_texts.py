@@ -60,23 +60,61 @@ class TextsConfig(FoundationConfig):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/foundation_texts", figures=("Table 7.2", "Table F.8"),
+    name="contrastive_tradeoff/foundation_texts",
+    figures=("Table 7.2", "Table F.8"),
     title="Fine-tuning an encoder of texts with few labels",
     caption="Test accuracy by the share of labelled texts: a linear probe on frozen features (LP), fine-tuning (FT) "
     "and contrastive regularisation (CR) of the whole network. Means over seeds and their range. Crosses, dotted: the "
-    "paper, on its sets.", laptop=TextsConfig(
-        lr=1e-3, probe_lr=0.1, weight_decay=0.01, batch_size=16, epochs=3, temperature=0.05, pretraining_epochs=10,
-    ), paper=TextsConfig(
-        family="SimCSE", model=SIMCSE, tasks="imdb", others="ag_news", n_train=120_000, hidden=768, lr=5e-5,
-        probe_lr=5e-3, weight_decay=0.01, batch_size=16, epochs=3, temperature=0.05, pretraining_epochs=10,
-    ), grid={"seed": [0, 1, 2]},
+    "paper, on its sets.",
+    laptop=TextsConfig(
+        lr=1e-3,
+        probe_lr=0.1,
+        weight_decay=0.01,
+        batch_size=16,
+        epochs=3,
+        temperature=0.05,
+        pretraining_epochs=10,
+    ),
+    paper=TextsConfig(
+        family="SimCSE",
+        model=SIMCSE,
+        tasks="imdb",
+        others="ag_news",
+        n_train=120_000,
+        hidden=768,
+        lr=5e-5,
+        probe_lr=5e-3,
+        weight_decay=0.01,
+        batch_size=16,
+        epochs=3,
+        temperature=0.05,
+        pretraining_epochs=10,
+    ),
+    grid={"seed": [0, 1, 2]},
     paper_grid={("tasks", "others"): [("imdb", "ag_news"), ("ag_news", "imdb")], "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-5, 1e-2), "n_train": choice(200, 500, 1000), "weight_decay": loguniform(1e-4, 0.1),
-        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=0.3, needs=("ag_news", "imdb"),
+    sweep_axes={
+        "lr": loguniform(1e-5, 1e-2),
+        "n_train": choice(200, 500, 1000),
+        "weight_decay": loguniform(1e-4, 0.1),
+        "strength": loguniform(0.01, 10.0),
+    },
+    metric="accuracy/mean",
+    mode="max",
+    minutes=0.3,
+    needs=("ag_news", "imdb"),
     stand_in="a bag of words that is pre-trained on a made-up language in place of SimCSE's BERT, and that language in "
-    "place of reviews and news", controls=CONTROLS,
-    small={"n_train": 40, "n_test": 20, "epochs": 1, "pretraining_epochs": 1, "encoder_width": 4, "hidden": 4,
-        "unlabelled": 40, "shares": (0.5, 1.0)},
+    "place of reviews and news",
+    controls=CONTROLS,
+    small={
+        "n_train": 40,
+        "n_test": 20,
+        "epochs": 1,
+        "pretraining_epochs": 1,
+        "encoder_width": 4,
+        "hidden": 4,
+        "unlabelled": 40,
+        "shares": (0.5, 1.0),
+    },
 )
 
 
@@ -106,11 +144,23 @@ def encoder_of(config: TextsConfig, recorder: Any) -> Any:
     if config.model is not None:
         return language.load_text_encoder(config.model, device=published_on(config)[0])
     words = data.SENTIMENT_WORDS
-    encoder = nets.WordBag(len(words), config.encoder_width, hidden=config.hidden, dropout=config.dropout,
-        seed=config.streams.init, dtype=config.dtype)
+    encoder = nets.WordBag(
+        len(words),
+        config.encoder_width,
+        hidden=config.hidden,
+        dropout=config.dropout,
+        seed=config.streams.init,
+        dtype=config.dtype,
+    )
     ids, _ = made_up(config, "sentiment", config.unlabelled, "unlabelled")
-    task = data.TensorData((ids, torch.zeros(len(ids), dtype=torch.int64)), batch_size=64, dtype=config.dtype,
-        order_seed=config.streams.order, augment=data.Copies(views=2), name="unlabelled sentences")
+    task = data.TensorData(
+        (ids, torch.zeros(len(ids), dtype=torch.int64)),
+        batch_size=64,
+        dtype=config.dtype,
+        order_seed=config.streams.order,
+        augment=data.RepeatedSamples(views=2),
+        name="unlabelled sentences",
+    )
     learner = learners.SimCSE(nets.Siamese(encoder), temperature=config.temperature, optimizer=learners.adamw(1e-3))
     fit(learner, task, config, recorder, epochs=config.pretraining_epochs)
     history = learner.loss_history
@@ -133,7 +183,7 @@ def texts(config: TextsConfig, encoder: Any, name: str) -> Any:
         (x, y), test = (made_up(config, name, n, part) for part, n in sizes.items())
     else:
         parts = []
-        for split, n in (("train", size(config, name)), (data.source(name).test, config.n_test)):
+        for split, n in (("train", size(config, name)), (data.dataset_source(name).test, config.n_test)):
             given = data.public_texts(name, split)
             rows = data.stream(config.streams.data, f"{name} {split}").permutation(len(given.texts))[:n]
             ids = encoder.tokens([given.texts[row] for row in rows], config.longest)
@@ -157,14 +207,26 @@ def train(config: TextsConfig, recorder: Recorder) -> None:
             for way, (with_contrast, elsewhere) in WAYS.items():
                 given = paired(x[rows], others, encoder.padding) if elsewhere else x[rows]
                 task = data.TensorData(
-                    (given, y[rows]), batch_size=config.batch_size, order_seed=config.streams.order,
-                    dtype=config.dtype, name=f"{name} {len(rows)} {way}",
-                    augment=data.Copies(paired=elsewhere, shuffled=config.control == "shuffled_pairs"),
+                    (given, y[rows]),
+                    batch_size=config.batch_size,
+                    order_seed=config.streams.order,
+                    dtype=config.dtype,
+                    name=f"{name} {len(rows)} {way}",
+                    augment=data.RepeatedSamples(paired=elsewhere, shuffled=config.control == "shuffled_pairs"),
                 )
                 optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay)
                 tuned = copy.deepcopy(encoder).train()
-                net = fine_tuned(config, recorder, task, tuned, encoder.width, classes, learners.SimCSE, optimizer,
-                    config.strength * with_contrast)
+                net = fine_tuned(
+                    config,
+                    recorder,
+                    task,
+                    tuned,
+                    encoder.width,
+                    classes,
+                    learners.SimCSE,
+                    optimizer,
+                    config.strength * with_contrast,
+                )
                 values[f"{name}/{way}"] = accuracy(net, test[0], test[1], at_once=64)
             recorder.log(values, step=percent(share))
             found += values.values()
@@ -187,17 +249,32 @@ def embedded(encoder: Any, ids: "torch.Tensor", at_once: int = 64) -> "torch.Ten
 
 def probed(config: TextsConfig, recorder: Any, H: Any, y: Any, test: Any, classes: int) -> float:
     """Test accuracy of a linear head trained on frozen features."""
-    task = data.TensorData((H, y), batch_size=config.batch_size, order_seed=config.streams.order, dtype=config.dtype,
-        name=f"features of {len(y)}")
-    head = nets.projection((H.shape[1], classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
+    task = data.TensorData(
+        (H, y),
+        batch_size=config.batch_size,
+        order_seed=config.streams.order,
+        dtype=config.dtype,
+        name=f"features of {len(y)}",
+    )
+    head = nets.projector((H.shape[1], classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     optimizer = learners.adamw(config.probe_lr, weight_decay=config.weight_decay)
-    fit(learners.Supervised(head, loss="cross_entropy", optimizer=optimizer), task, config, recorder,
-        epochs=config.epochs)
+    fit(
+        learners.Supervised(head, loss="cross_entropy", optimizer=optimizer),
+        task,
+        config,
+        recorder,
+        epochs=config.epochs,
+    )
     return accuracy(head, *test)
 
 
-@figure.claim("c17l_order_of_texts", paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)", where="Table 7.2", expect=ORDER,
-    says="with all labels CR is better than FT, and FT than the probe, averaged over sets (gains)")
+@figure.claim(
+    "c17l_order_of_texts",
+    paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)",
+    where="Table 7.2",
+    expect=ORDER,
+    says="with all labels CR is better than FT, and FT than the probe, averaged over sets (gains)",
+)
 def order(runs):
     return {
         "CR_over_FT": float(gains(runs, "cr", "ft")[:, -1].mean()),
@@ -205,14 +282,24 @@ def order(runs):
     }
 
 
-@figure.claim("c17m_cr_over_ft_on_texts", paper="1.0 point on average, in 10 of 10 cells", where="Table F.8",
-    says="CR is better than FT, averaged over cells (gain)", expect=above(0))
+@figure.claim(
+    "c17m_cr_over_ft_on_texts",
+    paper="1.0 point on average, in 10 of 10 cells",
+    where="Table F.8",
+    says="CR is better than FT, averaged over cells (gain)",
+    expect=above(0),
+)
 def over_ft(runs):
     return float(gains(runs, "cr", "ft").mean())
 
 
-@figure.claim("c17n_cr_over_contrast_of_other_texts", origin="ours", where="Table F.8", expect=above(0),
-    says="CR is better than FT with the contrastive loss of as many unrelated texts (gain)")
+@figure.claim(
+    "c17n_cr_over_contrast_of_other_texts",
+    origin="ours",
+    where="Table F.8",
+    expect=above(0),
+    says="CR is better than FT with the contrastive loss of as many unrelated texts (gain)",
+)
 def over_others(runs):
     return float(gains(runs, "cr", "cr_others").mean())
 

@@ -24,10 +24,10 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     np,
     probes,
+    theory,
     torch,
 )
 
@@ -73,7 +73,7 @@ def run(config: BitsConfig, recorder: Recorder) -> None:
     law = (invariant, fair)
     if config.control == "shuffled_pairs":  # nothing is shared: all factors are spurious
         law = (torch.ones(1, dtype=torch.float64), p.flatten())
-    loss = learners.enumerated(*law, config.kind)
+    loss = learners.enumerated_loss(*law, config.kind)
     optimizer = learners.adam(config.lr, config.weight_decay)
     learner = learners.Supervised(net, loss=loss, optimizer=optimizer, steps_per_batch=config.measure_every)
 
@@ -81,9 +81,10 @@ def run(config: BitsConfig, recorder: Recorder) -> None:
         with torch.no_grad():
             H = module.net(x).view(2, 2, 2, -1)
             found = {
-                f"encoding/{name}": measures.flipped_energy(H, p.to(x.device), axis) for name, axis in BITS.items()
+                f"encoding/{name}": theory.contrastive_tradeoff.flipped_energy(H, p.to(x.device), axis)
+                for name, axis in BITS.items()
             }
-            found["spurious"] = measures.redrawn_energy(H, p.to(x.device), 2)
+            found["spurious"] = theory.contrastive_tradeoff.redrawn_energy(H, p.to(x.device), 2)
             found["loss/train"] = loss(module, (x, x))
         return {name: value.item() for name, value in found.items()}
 

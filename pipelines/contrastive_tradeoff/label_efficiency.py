@@ -28,6 +28,7 @@ from featurelab.pipelines import (
     measures,
     np,
     shades,
+    theory,
     torch,
 )
 from featurelab.pipelines.contrastive_tradeoff import mixture
@@ -95,9 +96,9 @@ def risk(phi, y, F, goal, m, largest):
     own = int((goal != 0).sum())
     basis = torch.linalg.qr(F.T).Q  # outside of the span of the factors a predictor is only longer
     features, labels = (part.unflatten(0, (-1, largest))[:, :m] for part in (phi @ basis, y))
-    radius = measures.predictor_norm(F[:own], goal[:own])
-    predictors = measures.least_squares_in_ball(features, labels, float(radius))
-    return measures.excess_risk(predictors, F @ basis, goal).mean()
+    radius = theory.contrastive_tradeoff.predictor_norm(F[:own], goal[:own])
+    predictors = theory.contrastive_tradeoff.least_squares_in_ball(features, labels, float(radius))
+    return theory.contrastive_tradeoff.excess_risk(predictors, F @ basis, goal).mean()
 
 
 @figure.cost

@@ -20,8 +20,8 @@ from featurelab.pipelines import (
     curves,
     data,
     loguniform,
-    measures,
     np,
+    theory,
     torch,
 )
 from featurelab.pipelines.contrastive_tradeoff.mixture import MixtureConfig, cost, pre_train
@@ -63,7 +63,7 @@ def run_uneven(config: MixtureConfig, recorder: Recorder) -> None:
     s, q, weights = config.shared, config.private, config.weights
     Z = torch.from_numpy(chance.chisquare(s, SAMPLES))
     Zt = torch.from_numpy(chance.chisquare(q, (len(weights), SAMPLES)))
-    alpha, own = measures.uneven_optimum(weights, Z, Zt, shared=s, private=q, kind=config.kind)
+    alpha, own = theory.contrastive_tradeoff.uneven_optimum(weights, Z, Zt, shared=s, private=q, kind=config.kind)
     found = {"optimum/shared": alpha} | {f"optimum/private/{t}": a for t, a in enumerate(own.tolist())}
     recorder.log(found, step=config.steps)
 

@@ -8,7 +8,7 @@ and steps are ours.
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, data, fit, learners, measures, nets, probes, torch
+from featurelab.pipelines import Config, Cost, Field, data, fit, learners, nets, probes, theory, torch
 
 EPOCHS = 30  # in which the learning rate falls; batches are drawn anew in each
 
@@ -62,19 +62,19 @@ def pre_train(config: MixtureConfig, recorder: Any, rate: float | None = None) -
     (weight,) = net.parameters()
 
     def inside(W: Any) -> Any:
-        return learners.spectral_frobenius(W, (config.shared + config.private) ** 0.5)
+        return learners.project_spectral_frobenius(W, (config.shared + config.private) ** 0.5)
 
     with torch.no_grad():
         weight.copy_(inside(weight))
-    optimizer = learners.projected(learners.gd(rate or config.lr * rows / 4, config.weight_decay), inside)
+    optimizer = learners.projected_optimizer(learners.gd(rate or config.lr * rows / 4, config.weight_decay), inside)
     train(config, recorder, task, net, optimizer, config.steps)
     return task, net
 
 
 def train(config: Any, recorder: Any, task: Any, net: Any, optimizer: Any, steps: int) -> None:
     """Minimise the contrastive loss on fresh pairs, and follow the weights of features and the loss on fixed ones."""
-    loss = learners.mean_negative(config.kind, temperature=config.temperature)
-    learner = learners.Supervised(net, loss=loss, optimizer=optimizer, schedule=learners.linear_end(EPOCHS))
+    loss = learners.mean_negative_loss(config.kind, temperature=config.temperature)
+    learner = learners.Supervised(net, loss=loss, optimizer=optimizer, schedule=learners.linear_decay_at_end(EPOCHS))
     columns = task.dictionary.T.to(task.train[0])
 
     def watched(module: Any, x: Any) -> dict[str, float]:
@@ -90,7 +90,7 @@ def train(config: Any, recorder: Any, task: Any, net: Any, optimizer: Any, steps
 
 def weights_of(F: Any, config: Any, tasks: int) -> dict[str, float]:
     """The weights of a representation whose outputs for single factors are the rows of F, by name."""
-    found = measures.feature_weights(F, config.shared, config.private, tasks)
+    found = theory.contrastive_tradeoff.feature_weights(F, config.shared, config.private, tasks)
     named = {name: getattr(found, name).item() for name in ("shared", "spurious", "within", "across", "spread")}
     own = {f"private/{t}": weight for t, weight in enumerate(found.private.tolist())}
     return {f"weight/{name}": value for name, value in (named | own).items()}

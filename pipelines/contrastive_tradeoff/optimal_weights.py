@@ -19,9 +19,9 @@ from featurelab.pipelines import (
     at_most,
     choice,
     data,
-    measures,
     np,
     shades,
+    theory,
     torch,
 )
 
@@ -59,7 +59,7 @@ def run(config: OptimumConfig, recorder: Recorder) -> None:
     values: dict[str, float] = {}
     losses = {}
     for kind in KINDS:
-        found = measures.even_optimum(
+        found = theory.contrastive_tradeoff.even_optimum(
             Z, Z1, shared=c.shared, private=c.private, tasks=c.tasks, kind=kind, points=c.points
         )
         losses[kind] = found.losses.numpy()

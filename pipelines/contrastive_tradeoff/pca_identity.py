@@ -22,9 +22,9 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -67,14 +67,16 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
     def found(net, x, index):
         with torch.no_grad():
             H = (net(index) if config.representation == "table" else net(x)).unflatten(0, (R, U))
-            loss = measures.contrastive_by_enumeration(H, p, q, "linear")
-            pca = measures.pca_objective(H, p, q)
-            plain = measures.pca_objective(H.reshape(R * U, 1, -1), (p[:, None] * q).flatten(), torch.ones(1))
+            loss = theory.contrastive_tradeoff.contrastive_by_enumeration(H, p, q, "linear")
+            pca = theory.contrastive_tradeoff.pca_objective(H, p, q)
+            plain = theory.contrastive_tradeoff.pca_objective(
+                H.reshape(R * U, 1, -1), (p[:, None] * q).flatten(), torch.ones(1)
+            )
             values = {"loss": loss, "pca": pca, "plain": plain}
             values |= {f"error/{name}": (value / loss - 1).abs() for name, value in (("pca", pca), ("plain", plain))}
             if config.representation != "table":
                 mean = net((x.unflatten(0, (R, U)) * q[:, None]).sum(1))
-                on_means = measures.pca_objective(mean[:, None], p, torch.ones(1, dtype=p.dtype))
+                on_means = theory.contrastive_tradeoff.pca_objective(mean[:, None], p, torch.ones(1, dtype=p.dtype))
                 values["error/on_means"] = (on_means / loss - 1).abs()
         return {name: value.item() for name, value in values.items()}
 

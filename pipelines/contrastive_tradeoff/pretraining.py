@@ -118,7 +118,7 @@ class UnionConfig(TrainedConfig):
 
 
 def classes_of(name: str) -> int:
-    return data.KINDS[name] if name in data.KINDS else PUBLIC[name][1]
+    return data.PICTURE_KINDS[name] if name in data.PICTURE_KINDS else PUBLIC[name][1]
 
 
 def added(config: UnionConfig) -> list[str]:
@@ -171,7 +171,7 @@ def union_of(config: UnionConfig) -> "data.TensorData":
             kept = first_size(config)
             part.train = part.train[0][:kept], part.train[1][:kept]
         parts.append(part)
-    return data.united(
+    return data.union(
         parts, batch_size=config.batch_size, order_seed=stream_seed(config.seed, f"order {config.repeat}"),
         augment=views(config), dtype=config.dtype,
     )
@@ -202,7 +202,7 @@ def encoder(config: UnionConfig) -> "tuple[Any, int]":
         pixels = config.edge**2 * (1 if config.is_small else 3)
         sizes = (pixels, *config.hidden, config.width)
         if config.normalised:
-            body = nets.projection(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
+            body = nets.projector(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
             return torch.nn.Sequential(torch.nn.Flatten(), body), config.width
         return nets.perceptron(sizes, seed=seed, dtype=config.dtype), config.width
     same: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
@@ -219,11 +219,11 @@ def siamese(config: UnionConfig) -> "nets.Siamese":
     seed = stream_seed(config.seed, f"heads {config.repeat}")
     parts: list[Any] = [None, None]
     if projector:
-        parts[0] = nets.projection(
+        parts[0] = nets.projector(
             (width, *projector), batch_norm=normed or config.normalised, last_norm=normed, seed=seed, dtype=config.dtype
         )
     if predictor:
-        parts[1] = nets.projection((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
+        parts[1] = nets.projector((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
     return nets.Siamese(body, *parts)
 
 
@@ -236,7 +236,7 @@ def optimizer(config: UnionConfig, lr: float) -> Any:
 def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, method: str | None = None) -> Any:
     """The learner of a pre-training method."""
     method = method or config.method
-    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine(epochs)}
+    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine_schedule(epochs)}
     projector = HEADS[config.net][method][0]
     width = projector[-1] if projector else config.width
     seed = stream_seed(config.seed, "queue")

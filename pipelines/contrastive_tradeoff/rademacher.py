@@ -24,8 +24,8 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
-    measures,
     np,
+    theory,
     torch,
 )
 
@@ -57,17 +57,17 @@ figure = Experiment(
 def run(config: ComplexityConfig, recorder: Recorder) -> None:
     s, m, T = config.shared, config.samples, config.tasks
     weights = torch.tensor([1.0] * s + [1 / T] * s, dtype=torch.float64)
-    radius = measures.predictor_norm_in_theory(0.5, 0.5, 1, 1 / T)
+    radius = theory.contrastive_tradeoff.predicted_predictor_norm(0.5, 0.5, 1, 1 / T)
     chance = data.stream(config.streams.data, "samples")
     found, sums = [], []
     for start in range(0, config.draws, CHUNK):
         number = min(CHUNK, config.draws - start)
         z = torch.from_numpy(chance.standard_normal((number, m, 2 * s)))
         signs = torch.from_numpy(chance.choice([-1.0, 1.0], (number, m)))
-        found.append(measures.rademacher_complexity(z * weights.sqrt(), signs, radius))
+        found.append(theory.contrastive_tradeoff.rademacher_complexity(z * weights.sqrt(), signs, radius))
         sums.append(z.sum(1)[:, s:])
     complexity = torch.cat(found).mean().item()
-    leading = measures.rademacher_leading(0.5, 0.5, 1, 1 / T, shared=s, private=s, m=m)
+    leading = theory.contrastive_tradeoff.rademacher_leading(0.5, 0.5, 1, 1 / T, shared=s, private=s, m=m)
     spread = torch.cat(sums).var().item() / m  # of a sum of private features, over m
     recorder.log({
         "complexity": complexity, "leading": leading, "over_leading": complexity / leading,

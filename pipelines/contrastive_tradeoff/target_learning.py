@@ -20,6 +20,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
     uniform,
 )
@@ -60,14 +61,14 @@ def run(config: TargetConfig, recorder: Recorder) -> None:
     turn = torch.Generator().manual_seed(config.streams.init)
     rotation = measures.haar_orthogonal(rows, turn)[:, :kept]
     centre = (rotation * scale) @ task.dictionary[:, :kept].T
-    net = nets.MLP([nets.given_linear(centre, dtype=config.dtype)], torch.nn.Identity())
+    net = nets.MLP([nets.linear_from_weights(centre, dtype=config.dtype)], torch.nn.Identity())
     (weight,) = net.parameters()
     centre = weight.detach().clone()
 
     def near(W):
-        return learners.spectral_near(W, centre.to(W), config.radius)
+        return learners.project_spectral_near(W, centre.to(W), config.radius)
 
-    optimizer = learners.projected(learners.gd(config.lr, config.weight_decay), near)
+    optimizer = learners.projected_optimizer(learners.gd(config.lr, config.weight_decay), near)
     train(config, recorder, task, net, optimizer, config.steps)
     moved = (weight.detach() - centre.to(weight)).norm().item()
     recorder.log({"moved": moved}, step=config.steps)
@@ -88,7 +89,7 @@ def errors(runs, sizes, which):
     for radius in radii(runs):
         one = runs.where(shared=s, private=q, radius=radius)
         (tasks,) = one.values("tasks")
-        root = measures.regularised_root(tasks, radius, {"shared": s, "private": q}[which])
+        root = theory.contrastive_tradeoff.regularised_root(tasks, radius, {"shared": s, "private": q}[which])
         found["√β"].append(abs(one.final("weight/private/0") ** 0.5 - root))
         rest = [abs(one.final(f"weight/private/{t}") ** 0.5 - tasks**-0.5) for t in range(1, tasks)]
         found["others"] += [*rest, abs(one.final("weight/shared") ** 0.5 - 1), one.final("weight/spurious")]
@@ -127,9 +128,21 @@ def panels(runs, axes):
     for axis, (s, q) in zip(axes[0], (EQUAL, UNEQUAL), strict=True):
         some = runs.where(shared=s, private=q)
         (tasks,) = some.values("tasks")
-        axis.plot(fine, [measures.regularised_root(tasks, g, q) for g in fine], "--", color="#444444", linewidth=1)
+        axis.plot(
+            fine,
+            [theory.contrastive_tradeoff.regularised_root(tasks, g, q) for g in fine],
+            "--",
+            color="#444444",
+            linewidth=1,
+        )
         if q != s:
-            axis.plot(fine, [measures.regularised_root(tasks, g, s) for g in fine], ":", color="#444444", linewidth=1)
+            axis.plot(
+                fine,
+                [theory.contrastive_tradeoff.regularised_root(tasks, g, s) for g in fine],
+                ":",
+                color="#444444",
+                linewidth=1,
+            )
         names = {"private/0": "private, target task", "private/1": "private, another task", "shared": "shared"}
         for (name, label), colour in zip(names.items(), CATEGORIES, strict=False):
             rows = [np.sqrt(some.finals(f"weight/{name}", radius=g)) for g in radii(runs)]

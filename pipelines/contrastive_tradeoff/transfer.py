@@ -81,7 +81,7 @@ def drawn(config: UnionConfig, task: Any, n: int) -> "list[torch.Tensor]":
     labels = task.train[1].numpy()
     draws = config.draws if n < len(labels) else 1
     seed = stream_seed(config.seed, "labels")
-    orders = [data.in_turn(labels, data.stream(seed, f"{task.name} {draw}")) for draw in range(draws)]
+    orders = [data.balanced_order(labels, data.stream(seed, f"{task.name} {draw}")) for draw in range(draws)]
     return [torch.from_numpy(order[:n].copy()) for order in orders]
 
 
@@ -97,7 +97,7 @@ def probed_on(config: UnionConfig, task: Any, found: Any, rows: "torch.Tensor") 
         guess = measures.linear_probe(train_features[rows], y[rows], test_features, ridge=config.ridge, scale="rows")
     else:
         seed = stream_seed(config.seed, "probe")
-        guess = measures.descended_probe(train_features[rows], y[rows], test_features, lr=config.probe_lr, seed=seed)
+        guess = measures.sgd_probe(train_features[rows], y[rows], test_features, lr=config.probe_lr, seed=seed)
     return float((guess == task.test[1].numpy()).mean())
 
 
@@ -145,8 +145,8 @@ def classifier(config: UnionConfig, net: Any, n: int, strength: float, shown: An
     width = config.width
     seed = stream_seed(config.seed, "fine-tuning")
     if config.is_small or config.method != "moco":
-        copied.projector = nets.projection((width, 64, 32), seed=seed, dtype=config.dtype)
-    head = nets.projection((width, classes_of(config.target)), seed=seed + 1, dtype=config.dtype)
+        copied.projector = nets.projector((width, 64, 32), seed=seed, dtype=config.dtype)
+    head = nets.projector((width, classes_of(config.target)), seed=seed + 1, dtype=config.dtype)
     epochs = math.ceil(tune_steps(config, n) / math.ceil(n / config.tune_batch))
     beside = "moco" if config.method == "moco" and not config.is_small else "nt_xent"
     regulariser = contrast(
@@ -154,7 +154,7 @@ def classifier(config: UnionConfig, net: Any, n: int, strength: float, shown: An
     )
     options: dict[str, Any] = {"optimizer": optimizer(config, config.tune_lr)}
     if config.optimizer == "sgd":
-        options["schedule"] = learners.cosine(epochs)
+        options["schedule"] = learners.cosine_schedule(epochs)
     return learners.ContrastivelyRegularised(regulariser, head, strength=strength, shown=shown, **options)
 
 
@@ -165,7 +165,7 @@ def adapted(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[s
     before = probed(config, target, features(net, target), few)
     for name in ("target", *OTHERS[config.is_small]):
         task = pictures(config, config.target if name == "target" else name, place=9)
-        learning = data.united(
+        learning = data.union(
             [task], batch_size=config.batch_size, order_seed=config.streams.order, augment=views(config),
             dtype=config.dtype,
         )

@@ -19,8 +19,8 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
-    measures,
     np,
+    theory,
     torch,
 )
 
@@ -58,7 +58,9 @@ def run(config: XorConfig, recorder: Recorder) -> None:
         points = circle(torch.tensor(places, dtype=torch.float64) * quarter)
         values[f"loss/{name}"] = losses(points[None]).item()
         for bias in (False, True):
-            found = measures.best_planar_accuracy(points, torch.tensor(LABELS), config.angles, bias=bias)
+            found = theory.contrastive_tradeoff.best_planar_accuracy(
+                points, torch.tensor(LABELS), config.angles, bias=bias
+            )
             values[f"accuracy/{name}{'_bias' * bias}"] = found
     chance = data.stream(config.streams.init, "layouts")
     random = losses(circle(torch.from_numpy(chance.uniform(0, 2 * np.pi, (config.layouts, 4)))))
@@ -75,7 +77,9 @@ def circle(angles):
 def losses(points):
     """The exact loss of layouts (n, 4, 2), nothing spurious, all corners alike."""
     one = torch.ones(1, dtype=torch.float64)
-    return measures.contrastive_by_enumeration(points[:, :, None], torch.full((4,), 0.25, dtype=torch.float64), one)
+    return theory.contrastive_tradeoff.contrastive_by_enumeration(
+        points[:, :, None], torch.full((4,), 0.25, dtype=torch.float64), one
+    )
 
 
 def least_of_grid(turns):

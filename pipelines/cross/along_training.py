@@ -117,13 +117,17 @@ def datasets(config: CrossConfig):
     if config.network == "two_layer":
         both = data.SubGaussianClasses(config.n_train, config.dim, "sphere", seed=seed, dtype=config.dtype)
         parts = [
-            data.unseen_class(data.gaussian(200, config.dim, seed, f"unseen {share}"), both.axis, share * both.length)
+            data.unseen_class(
+                data.gaussian_samples(200, config.dim, seed, f"unseen {share}"), both.axis, share * both.length
+            )
             for share in config.unseen_shares
         ]
         return both, (torch.cat(parts).to(both.train[0]), torch.arange(2).repeat_interleave(200))
-    digits = data.DigitImages(1797, seed=seed, dtype=config.dtype)
+    digits = data.Digits(
+        1797, split="stratified", targets="labels", pixels="overall", flatten=False, seed=seed, dtype=config.dtype
+    )
     x, y = digits.train[0].flatten(1), digits.train[1]
-    x = x + config.noise * data.gaussian(len(x), x.shape[1], seed, "noise").to(x)
+    x = x + config.noise * data.gaussian_samples(len(x), x.shape[1], seed, "noise").to(x)
     unseen = torch.tensor(config.unseen_digits)
     new = torch.isin(y, unseen)
     chosen = (~new).nonzero().flatten()[: config.n_train]

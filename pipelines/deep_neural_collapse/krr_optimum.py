@@ -28,6 +28,7 @@ from featurelab.pipelines import (
     loguniform,
     measures,
     np,
+    theory,
     torch,
 )
 from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
@@ -69,13 +70,17 @@ def run(config, recorder: Recorder) -> None:
         best = y @ y.T
         shares = torch.linspace(0, 1, SHARES).to(x)[:, None, None]
         segments = (k + shares * (best - k) for k in random_kernels(config, x))
-        values = torch.stack([measures.krr_value(segment, y, config.ridge) for segment in segments])
+        values = torch.stack(
+            [theory.deep_neural_collapse.krr_explained(segment, y, config.ridge) for segment in segments]
+        )
         recorder.array("values", segments=values.cpu().numpy())
         bound = of_each / (of_each + config.ridge)
         return {
             "krr_value/best": values[:, 0].max().item(),
             "krr_value/excess": values[:, :-1].max().item() - bound,
-            "krr_value/optimum_error": abs(measures.krr_value(best, y, config.ridge).item() - bound),
+            "krr_value/optimum_error": abs(
+                theory.deep_neural_collapse.krr_explained(best, y, config.ridge).item() - bound
+            ),
             "krr_value/least_rise": values.diff(dim=1).min().item(),
         }
 
@@ -151,7 +156,10 @@ def run_layers(config, recorder: Recorder) -> None:
     def values(layer, stages, labels):
         one_hot = torch.nn.functional.one_hot(labels).to(stages["input"])
         kernels = {stage: kernel(torch.nn.functional.normalize(x, dim=1)) for stage, x in stages.items()}
-        scores = {stage: measures.krr_value(k, one_hot, config.value_ridge).item() for stage, k in kernels.items()}
+        scores = {
+            stage: theory.deep_neural_collapse.krr_explained(k, one_hot, config.value_ridge).item()
+            for stage, k in kernels.items()
+        }
         return {f"krr_value/{stage}": score for stage, score in scores.items()}
 
     build(config, recorder, values)

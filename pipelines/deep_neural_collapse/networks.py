@@ -85,7 +85,7 @@ def images(config: NetworkConfig) -> Any:
     streams, law = config.streams, {"dtype": config.dtype, "batch_size": config.batch_size}
     common: dict[str, Any] = {"seed": streams.data, "order_seed": streams.order, **law}
     if config.dataset == "digits":
-        return data.BalancedDigits(config.n_train // 10, **common)
+        return data.Digits(config.n_train, split="balanced", **common)
     kind: dict[str, Any] = {"rows": "first", "targets": "one_hot", "pixels": "per_pixel", "ddof": 1}
     return data.PublicImages(config.dataset, config.n_train, config.n_test, **kind, **common)
 
@@ -147,7 +147,7 @@ def head_scores(config: NetworkConfig, weights, features, labels):
         values[f"nc1/{layer}"] = measures.nc1(moments).item()
         values[f"nc2_cosines/{layer}"] = measures.nc2_cosines(moments).item()
         if layer == len(weights) - 1:
-            within, between = measures.traces(moments)
+            within, between = measures.scatter_traces(moments)
             values[f"within_share/{layer}"] = (within / (within + between)).item()
             values[f"between_share/{layer}"] = (between / (within + between)).item()
             break
@@ -156,7 +156,9 @@ def head_scores(config: NetworkConfig, weights, features, labels):
         right = measures.nc1(measures.class_moments((x @ root.V) * root.S, labels)).item()
         whole = measures.svd_attribution(W, x, labels)
         drops = measures.attribution_drops(whole | {"right": right})
-        scores = measures.root_scores(root, centering=config.centering, draws=config.rotations, generator=rotations)
+        scores = measures.agop_root_scores(
+            root, centering=config.centering, draws=config.rotations, generator=rotations
+        )
         contracted = measures.agop_attribution(root, x, labels, generator=turns)
         found = scores | {
             "nc1_agop": contracted["agop"],

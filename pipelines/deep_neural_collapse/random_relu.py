@@ -24,9 +24,9 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -71,7 +71,7 @@ def run(config: ReluConfig, recorder: Recorder) -> None:
         found = {"cosines": r, "mean": products.mean(0), "variance": products.var(0), "distance": ratios.mean(0)}
         found["error"], found["distance_error"] = (draws.std(0) / config.draws**0.5 for draws in (products, ratios))
         recorder.array("moments", **{name: values.numpy() for name, values in found.items()})
-        deviation = (found["mean"] - measures.relu_feature_kernel(r)).abs() / found["error"]
+        deviation = (found["mean"] - theory.deep_neural_collapse.relu_feature_kernel(r)).abs() / found["error"]
         return {"relu_kernel/deviation": deviation.max().item()}
 
     evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
@@ -121,7 +121,7 @@ def shrink(runs):
 @figure.draw(cols=3, size=(12, 4))
 def panels(runs, axes):
     r = np.linspace(-1, 1, 201)
-    h = measures.relu_feature_kernel(torch.from_numpy(r)).numpy()
+    h = theory.deep_neural_collapse.relu_feature_kernel(torch.from_numpy(r)).numpy()
     left, middle, right = axes[0]
     left.plot(r, h, color=CATEGORIES[5], linestyle="--", label="closed form")
     right.plot(r[:-1], (1 - h[:-1]) / (1 - r[:-1]), color=CATEGORIES[5], linestyle="--", label="closed form")

@@ -43,7 +43,7 @@ def task(config: RFMConfig) -> "data.TensorData":
     if config.dataset in ("digits", "mixture") and config.n_train % classes:
         raise ValueError(f"n_train must be a multiple of the {classes} classes, got {config.n_train}")
     if config.dataset == "digits":
-        return data.BalancedDigits(config.n_train // classes, targets="signs", seed=seed, dtype=config.dtype)
+        return data.Digits(config.n_train, split="balanced", targets="signs", seed=seed, dtype=config.dtype)
     if config.dataset == "mixture":
         return data.ClassMixture(
             classes, config.n_train // classes, config.dim, config.separation, n_test=config.n_test, targets="signs",

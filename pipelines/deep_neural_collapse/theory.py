@@ -30,9 +30,9 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     np,
     shades,
+    theory,
 )
 
 
@@ -102,7 +102,7 @@ def last_ratio(runs, metric, ridge, feature_ridge, floor=1e-10):
 
 
 def predicted(runs, point):
-    return measures.collapse_rate(samples(runs), *point)
+    return theory.deep_neural_collapse.collapse_rate(samples(runs), *point)
 
 
 @figure.claim("c09_rate_of_convergence",
@@ -190,7 +190,11 @@ def stalls(runs):
     n = samples(runs)
 
     def deviation(ridge, lifted):
-        expected = n * abs(measures.kappa_exact(n, ridge, lifted) / measures.kappa_printed(ridge, lifted) - 1)
+        expected = n * abs(
+            theory.deep_neural_collapse.kappa_exact(n, ridge, lifted)
+            / theory.deep_neural_collapse.kappa_printed(ridge, lifted)
+            - 1
+        )
         return abs(runs.final("gram_error", ridge=ridge, feature_ridge=lifted, kappa="printed") / expected - 1)
 
     return max(deviation(*point) for point in PRINTED)

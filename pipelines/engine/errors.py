@@ -1,4 +1,4 @@
-"""What a user did wrong, said in one line."""
+"""Errors that a user can act on, each with a message of one line."""
 
 import sys
 from collections.abc import Iterable
@@ -8,26 +8,26 @@ from featurelab.tracking.lines import escaped, masked, quoted
 
 
 class RequestError(Exception):
-    """The request was wrong: an unknown name, a bad value, missing data. The command line prints it and exits 2."""
+    """The request was wrong: an unknown name, an invalid value, missing data. The command exits with 2."""
 
 
 class RunError(Exception):
-    """The request was right and something ran, but not as it should. The command line prints it and exits 1."""
+    """The request was valid, but running it failed. The command exits with 1."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> RequestError:
-    """A `RequestError` for a name that does not exist, with the nearest one that does."""
+    """Return a `RequestError` for a name that does not exist, with the nearest one that does."""
     return RequestError(f"unknown {kind} {quoted(name)}: {nearest(name, known)}")
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
-    """What to say of a name that is not among the known ones: the `most` that it may stand for, or else what there is.
+    """Return a hint for an unknown name: up to `most` similar names, or otherwise some of the known ones.
 
     >>> nearest("loss/tset", ["loss/test", "loss/train", "nfa/0"]), nearest("x", [])
     ('did you mean loss/test?', 'there is none')
     """
     known = sorted(known)
-    close = [whole for whole in known if whole.rpartition("/")[2] == name]
+    close = [full_name for full_name in known if full_name.rpartition("/")[2] == name]
     close = close or get_close_matches(name[:200], known, n=most, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(close)}?"
@@ -37,12 +37,12 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> str:
 
 
 def tell(line: str) -> None:
-    """A line for the person at the terminal: on standard error, so that standard output stays a document.
+    """Print a line on standard error, so that standard output holds only the result of a command.
 
-    Whatever text is part of it, no secret is shown and nothing in it acts on the terminal.
+    Secrets in the line are masked, and characters that would control the terminal are escaped.
     """
     print(escaped(masked(line)), file=sys.stderr, flush=True)
 
 
 class Missing(Exception):
-    """What a claim needs was not measured; the message says what."""
+    """Something that a claim needs was not measured; the message says what."""

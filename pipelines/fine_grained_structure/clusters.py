@@ -58,7 +58,7 @@ def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=Non
     task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data, dtype=config.dtype)
     widths, every = [config.dim, config.width, config.labels], config.measure_every
     start = nets.perceptron(widths, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype)
-    net, gd = nets.Stack(start, len(names)), learners.gd(config.lr, weight_decay=config.weight_decay)
+    net, gd = nets.PerceptronStack(start, len(names)), learners.gd(config.lr, weight_decay=config.weight_decay)
     learner = learners.Supervised(net, loss=learners.stacked_cross_entropy, optimizer=gd, steps_per_batch=every)
 
     def follow(module, x):

@@ -26,6 +26,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
 )
 from featurelab.pipelines.fine_grained_structure.clusters import named
@@ -116,7 +117,11 @@ def smallest(runs):
 
 def ratios(runs, name):
     """A measured ratio and its closed form, by s2."""
-    form = {"input": measures.mixture_msdr, "relu": measures.relu_msdr, "null": lambda s2, n: n / (n - 1)}[name]
+    form = {
+        "input": theory.fine_grained_structure.mixture_msdr,
+        "relu": theory.fine_grained_structure.relu_msdr,
+        "null": lambda s2, n: n / (n - 1),
+    }[name]
     size, values = runs.values("n_train")[0] // runs.values("clusters")[0], sorted(runs.values("separations")[0])
     return {s2: (runs.final(f"msdr_{name}/{s2:g}"), form(s2, size)) for s2 in values}
 

@@ -27,6 +27,7 @@ from featurelab.pipelines import (
     data,
     measures,
     shades,
+    theory,
     torch,
 )
 from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
@@ -47,24 +48,39 @@ SLOW, COMMON = 0.02, 0.1  # learning rates of Figure 15, and of the others
 DIMS, WIDTHS, DECAYS = [64, 128, 256], [16, 64, 256], [0.0, 5e-5, 5e-4, 5e-3, 5e-2]
 
 by_dim = Experiment(
-    name="fine_grained_structure/input_dimension", figures=("Fig. 15",),
+    name="fine_grained_structure/input_dimension",
+    figures=("Fig. 15",),
     title="Distance ratio of hidden clusters against separation and input dimension",
     caption="Means over seeds, bars their range. Red: some training set is not fitted. Dashed: the input, 1 + s2.",
-    laptop=LAPTOP.but(n_train=800, lr=SLOW), paper=PAPER.but(lr=SLOW),
+    laptop=LAPTOP.but(n_train=800, lr=SLOW),
+    paper=PAPER.but(lr=SLOW),
     grid={"lr": [SLOW, COMMON], "dim": DIMS, "seed": [0, 1, 2]},
-    paper_grid={"lr": [SLOW, COMMON], "dim": [*DIMS, 512], "seed": TEN_SEEDS}, sweep_axes=SWEEP_AXES,
-    metric="loss/train", minutes=0.8, small={"n_train": 48, "steps": 4, "measure_every": 2, "seed": [0, 1, 2]},
+    paper_grid={"lr": [SLOW, COMMON], "dim": [*DIMS, 512], "seed": TEN_SEEDS},
+    sweep_axes=SWEEP_AXES,
+    metric="loss/train",
+    minutes=0.8,
+    small={"n_train": 48, "steps": 4, "measure_every": 2, "seed": [0, 1, 2]},
 )
 by_width = by_dim.variant(
-    "hidden_dimension", figures=("Fig. 16",), title="Distance ratio of hidden clusters against separation and width",
-    caption=f"{by_dim.caption} Above: small initial weights; below: PyTorch's.", laptop=LAPTOP, paper=PAPER,
+    "hidden_dimension",
+    figures=("Fig. 16",),
+    title="Distance ratio of hidden clusters against separation and width",
+    caption=f"{by_dim.caption} Above: small initial weights; below: PyTorch's.",
+    laptop=LAPTOP,
+    paper=PAPER,
     grid={"init_scale": [0.1, 1.0], "width": WIDTHS, "seed": TEN_SEEDS},
-    paper_grid={"init_scale": [0.1, 1.0], "width": [*WIDTHS, 512], "seed": TEN_SEEDS}, minutes=1.2,
+    paper_grid={"init_scale": [0.1, 1.0], "width": [*WIDTHS, 512], "seed": TEN_SEEDS},
+    minutes=1.2,
 )
 by_decay = by_dim.variant(
-    "weight_decay", figures=("Fig. 17",), title="Distance ratio of hidden clusters against separation and weight decay",
-    laptop=LAPTOP, paper=PAPER, grid={"weight_decay": DECAYS, "seed": [0, 1, 2]},
-    paper_grid={"weight_decay": DECAYS, "seed": TEN_SEEDS}, minutes=0.4,
+    "weight_decay",
+    figures=("Fig. 17",),
+    title="Distance ratio of hidden clusters against separation and weight decay",
+    laptop=LAPTOP,
+    paper=PAPER,
+    grid={"weight_decay": DECAYS, "seed": [0, 1, 2]},
+    paper_grid={"weight_decay": DECAYS, "seed": TEN_SEEDS},
+    minutes=0.4,
 )
 by_dim.cost(lambda config: cost(config, len(config.separations)))
 
@@ -103,9 +119,12 @@ def accuracies(runs, separation, **where):
     return [runs.final(f"accuracy/train/{separation:g}", dim=dim, **where) for dim in runs.values("dim")]
 
 
-@by_dim.claim("c12_separation_raises_msdr", paper="increases",
+@by_dim.claim(
+    "c12_separation_raises_msdr",
+    paper="increases",
     says="MSDR rises with the variance of the means (rank correlation, for each input dimension)",
-    expect={f"d = {dim}": at_least(0.999) for dim in DIMS})
+    expect={f"d = {dim}": at_least(0.999) for dim in DIMS},
+)
 def separation(runs):
     found = {}
     for dim in DIMS:
@@ -114,37 +133,54 @@ def separation(runs):
     return found
 
 
-@by_dim.claim("c13_input_dimension_raises_msdr", paper="a clear positive correlation",
+@by_dim.claim(
+    "c13_input_dimension_raises_msdr",
+    paper="a clear positive correlation",
     says="MSDR rises with the input dimension, for each s2 from 0.05 on (differences of neighbours)",
-    expect=rising(DIMS, 0.05))
+    expect=rising(DIMS, 0.05),
+)
 def input_dimension(runs):
     return growth(runs, "dim", low=0.05, lr=SLOW)
 
 
-@by_dim.claim("c13c_at_the_rate_of_the_other_figures", paper="a clear positive correlation",
+@by_dim.claim(
+    "c13c_at_the_rate_of_the_other_figures",
+    paper="a clear positive correlation",
     says="at learning rate 0.1, that of Figs. 16 to 18, MSDR rises with the input dimension, for each s2 from 0.05 on "
-    "(differences of neighbours)", expect=rising(DIMS, 0.05))
+    "(differences of neighbours)",
+    expect=rising(DIMS, 0.05),
+)
 def input_dimension_at_common_rate(runs):
     return growth(runs, "dim", low=0.05, lr=COMMON)
 
 
-@by_dim.claim("c13b_not_at_initialisation", origin="ours",
+@by_dim.claim(
+    "c13b_not_at_initialisation",
+    origin="ours",
     says="the input dimension has no such effect before training: MSDR falls (256 less 64 inputs, s2 = 1, step 0)",
-    expect=below(0))
+    expect=below(0),
+)
 def untrained(runs):
     return runs.at("msdr/1", 0, dim=256, lr=SLOW) - runs.at("msdr/1", 0, dim=64, lr=SLOW)
 
 
-@by_dim.claim("c14_small_separation_is_not_fitted", paper="red points at the left end",
+@by_dim.claim(
+    "c14_small_separation_is_not_fitted",
+    paper="red points at the left end",
     says="training accuracy stays below 1 at the smallest s2 and reaches 1 at the largest",
-    expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)})
+    expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)},
+)
 def fitted(runs):
     return ends(runs, SLOW)
 
 
-@by_dim.claim("c14c_at_the_rate_of_the_other_figures", paper="red points at the left end",
+@by_dim.claim(
+    "c14c_at_the_rate_of_the_other_figures",
+    paper="red points at the left end",
     says="at learning rate 0.1, that of Figs. 16 to 18, training accuracy stays below 1 at the smallest s2 and reaches "
-    "1 at the largest", expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)})
+    "1 at the largest",
+    expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)},
+)
 def fitted_at_common_rate(runs):
     return ends(runs, COMMON)
 
@@ -155,25 +191,36 @@ def ends(runs, lr):
     return {"highest at the smallest s2": max(smallest), "lowest at the largest s2": min(largest)}
 
 
-@by_dim.claim("c14b_fitted_from_one_on", origin="ours",
-    says="from s2 = 1 on the training set is fitted (lowest training accuracy)", expect=at_least(0.999), within=(0, 1))
+@by_dim.claim(
+    "c14b_fitted_from_one_on",
+    origin="ours",
+    says="from s2 = 1 on the training set is fitted (lowest training accuracy)",
+    expect=at_least(0.999),
+    within=(0, 1),
+)
 def fitted_from_one(runs):
     return min(share for s in separations(runs) if s >= 1 for share in accuracies(runs, s, lr=SLOW))
 
 
-@by_dim.claim("c12b_null_level", origin="ours",
+@by_dim.claim(
+    "c12b_null_level",
+    origin="ours",
     says="MSDR with clusters permuted inside labels is 1 + 1/(n_c - 1): what no structure gives (largest deviation)",
     expect=at_most(0.01),
-    controls=())
+    controls=(),
+)
 def null(runs):
     expected = 1 + 1 / (runs.values("n_train")[0] / runs.values("clusters")[0] - 1)
     levels = [ratios(runs, "msdr_null", dim=dim, lr=SLOW) for dim in runs.values("dim")]
     return max(abs(value - expected) for one in levels for value in one.values())
 
 
-@by_dim.claim("c12c_training_adds_to_it", origin="ours",
+@by_dim.claim(
+    "c12c_training_adds_to_it",
+    origin="ours",
     says="from s2 = 0.05 on MSDR is above that at initialisation and above the null level (smallest ratios)",
-    expect={"over initialisation": above(1), "over null": above(1)})
+    expect={"over initialisation": above(1), "over null": above(1)},
+)
 def gained(runs):
     runs = runs.where(lr=SLOW)
     pairs = [(dim, s) for dim in runs.values("dim") for s in separations(runs) if s >= 0.05]
@@ -184,9 +231,12 @@ def gained(runs):
     }
 
 
-@by_dim.claim("c12d_above_the_input", origin="ours",
+@by_dim.claim(
+    "c12d_above_the_input",
+    origin="ours",
     says="the input alone has 1 + s2: is the hidden layer's MSDR higher (smallest difference over s2 >= 1, each d)",
-    expect={"d = 64": above(0), "d = 256": above(0)})
+    expect={"d = 64": above(0), "d = 256": above(0)},
+)
 def over_input(runs):
     found = {}
     for dim in (64, 256):
@@ -195,45 +245,63 @@ def over_input(runs):
     return found
 
 
-@by_width.claim("c15_width_raises_msdr", paper="a clear positive correlation",
+@by_width.claim(
+    "c15_width_raises_msdr",
+    paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 from 0.05 to 2 (differences of neighbours)",
-    expect=rising(WIDTHS, 0.05, 2.0))
+    expect=rising(WIDTHS, 0.05, 2.0),
+)
 def width(runs):
     return growth(runs, "width", low=0.05, high=2.0, init_scale=0.1)
 
 
-@by_width.claim("c15b_width_at_large_separation", paper="a clear positive correlation",
+@by_width.claim(
+    "c15b_width_at_large_separation",
+    paper="a clear positive correlation",
     says="small initial weights: MSDR rises with the width, for each s2 above 2 (differences of neighbours)",
-    expect=rising(WIDTHS, 2.1))
+    expect=rising(WIDTHS, 2.1),
+)
 def width_far(runs):
     return growth(runs, "width", low=2.1, init_scale=0.1)
 
 
-@by_width.claim("c15c_width_at_default_init", paper="a clear positive correlation",
+@by_width.claim(
+    "c15c_width_at_default_init",
+    paper="a clear positive correlation",
     says="PyTorch's initial weights: MSDR rises with the width, for each s2 from 0.05 on (differences of neighbours)",
-    expect=rising(WIDTHS, 0.05))
+    expect=rising(WIDTHS, 0.05),
+)
 def width_default(runs):
     return growth(runs, "width", low=0.05, init_scale=1.0)
 
 
-@by_width.claim("c15d_reversed_at_default_init", origin="ours",
+@by_width.claim(
+    "c15d_reversed_at_default_init",
+    origin="ours",
     says="PyTorch's initial weights: MSDR falls from the narrowest to the widest network (largest difference, s2 >= 1)",
-    expect=below(0))
+    expect=below(0),
+)
 def width_reversed(runs):
     narrow, wide = (ratios(runs, low=1.0, width=width, init_scale=1.0) for width in (WIDTHS[0], WIDTHS[-1]))
     return max(wide[s] - narrow[s] for s in narrow)
 
 
-@by_decay.claim("c16_weight_decay_has_no_effect", paper="no impact",
+@by_decay.claim(
+    "c16_weight_decay_has_no_effect",
+    paper="no impact",
     says="weight decay up to 5e-4 changes no MSDR by more than two parts in a hundred (largest relative change)",
-    expect=at_most(0.02))
+    expect=at_most(0.02),
+)
 def weak_decay(runs):
     return max(abs(change) for decay in (5e-5, 5e-4) for change in changes(runs, decay))
 
 
-@by_decay.claim("c16b_strong_decay_raises_msdr", origin="ours",
+@by_decay.claim(
+    "c16b_strong_decay_raises_msdr",
+    origin="ours",
     says="stronger weight decay raises MSDR (smallest relative change over s2 >= 0.05)",
-    expect={"5e-3": above(0), "5e-2": above(0.02)})
+    expect={"5e-3": above(0), "5e-2": above(0.02)},
+)
 def strong_decay(runs):
     return {"5e-3": min(changes(runs, 5e-3, low=0.05)), "5e-2": min(changes(runs, 5e-2, low=0.05))}
 
@@ -274,6 +342,13 @@ def lines(axes, runs, field, label, **where):
             short = [s for s in shown if chosen.final(f"accuracy/train/{s:g}") != 1]
             if short:
                 axis.plot(short, [chosen.final(f"msdr/{s:g}") for s in short], "o", color="red", markersize=4, zorder=3)
-        axis.plot(shown, [measures.mixture_msdr(s) for s in shown], "--", color="#444444", linewidth=1, label="input")
+        axis.plot(
+            shown,
+            [theory.fine_grained_structure.mixture_msdr(s) for s in shown],
+            "--",
+            color="#444444",
+            linewidth=1,
+            label="input",
+        )
         axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

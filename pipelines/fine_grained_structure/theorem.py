@@ -36,6 +36,7 @@ from featurelab.pipelines import (
     np,
     probes,
     shades,
+    theory,
     torch,
 )
 
@@ -80,15 +81,15 @@ def run(config: TheoremConfig, recorder: Recorder) -> None:
     means = data.orthogonal_means(4, config.dim, tau, seed=seed)
     signs = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     task = data.GaussianClusters(means, signs, config.n_train, noise=config.noise, seed=seed)
-    net = nets.cubic(config.dim, config.width, omega=omega, seed=config.streams.init)
+    net = nets.cubic_net(config.dim, config.width, omega=omega, seed=config.streams.init)
     start = net.layer.weight.detach().clone()
-    steps = round(measures.horizon(c=c, lr=lr, tau=tau, omega=omega, width=config.width))
+    steps = round(theory.fine_grained_structure.separation_time(c=c, lr=lr, tau=tau, omega=omega, width=config.width))
     every = max(1, steps // config.measurements)
     gd = learners.gd(lr, weight_decay=decay)
-    learner = learners.Supervised(net, loss=learners.unhinged, optimizer=gd, steps_per_batch=every)
+    learner = learners.Supervised(net, loss=learners.unhinged_loss, optimizer=gd, steps_per_batch=every)
 
     def separation(module, x):
-        ratios = measures.separation_ratio(module.net.features(x), task.clusters, task.groups)
+        ratios = theory.fine_grained_structure.separation_ratio(module.net.features(x), task.clusters, task.groups)
         return {f"separation/{name}": value for name, value in ratios.items()}
 
     x, y = task.train
@@ -98,7 +99,7 @@ def run(config: TheoremConfig, recorder: Recorder) -> None:
     trained = followed @ net.cpu().layer.weight.detach().T
     found = signal_errors(trained[-4:], means @ start.T, signs, steps, lr, tau, config.init_scale)
     found["gram_error"] = ((at_t0 - trained).norm() / trained.norm()).item()
-    found["separation_bound"] = measures.separation_bound(c=c, dim=config.dim, n=config.n_train)
+    found["separation_bound"] = theory.fine_grained_structure.separation_bound(c=c, dim=config.dim, n=config.n_train)
     recorder.log(found, step=steps)
     recorder.array("later", multiples=np.array([0, *LATER]), **later)
 
@@ -111,14 +112,16 @@ def follow(gram, projections, y, lr, decay, t0, task):
         if step == t0:
             at_t0 = Z
         if step in kept:
-            ratios.append(measures.separation_ratio(activation(Z[: len(y)]), task.clusters, task.groups))
+            ratios.append(
+                theory.fine_grained_structure.separation_ratio(activation(Z[: len(y)]), task.clusters, task.groups)
+            )
     return at_t0, {part: np.array([found[part] for found in ratios]) for part in ("mean", "worst")}
 
 
 def signal_errors(final, start, signs, steps, lr, tau, scale):
     """Relative errors of the closed form of the signal, over projections that begin well on their label's side."""
     forward = signs[:, None] * start
-    predicted = measures.cubic_signal(forward, steps, lr=lr, tau=tau)
+    predicted = theory.fine_grained_structure.cubic_signal(forward, steps, lr=lr, tau=tau)
     chosen = forward > 0.3 * scale
     reached = signs[:, None] * final
     errors = ((reached - predicted).abs() / predicted)[chosen]

@@ -114,7 +114,7 @@ def train(config: LabelsConfig, recorder: Recorder):
     task, net = dataset(config), network(config)
     drops = sorted({max(1, round(share * config.epochs)) for share in config.drops})
     sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
-    schedule = learners.milestones(drops, factor=config.drop)
+    schedule = learners.milestone_schedule(drops, factor=config.drop)
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=sgd, schedule=schedule)
     matrices, layers = [], {}  # of D; features of both sets before training, and as measured last
 
@@ -212,7 +212,9 @@ def dataset(config: LabelsConfig) -> "data.Relabelled":
             nuisance_dim=config.nuisance_dim, nuisance_variance=config.nuisance_variance, **same,
         )
     elif config.dataset == "digits":
-        base = data.DigitImages(config.n_train, **same)
+        base = data.Digits(
+            config.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **same
+        )
     else:
         base = data.PublicImages(
             config.dataset, config.n_train, config.n_test, targets="labels", pixels="per_channel", flatten=False, **same

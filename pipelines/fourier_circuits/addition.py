@@ -10,7 +10,7 @@ Margins are taken over all tuples, or over a random sample where there are more 
 import copy
 from typing import Any, Literal
 
-from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
+from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, theory, torch
 
 CHUNK = 4096  # tuples at once through a network in double precision
 
@@ -69,7 +69,9 @@ def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
     plain = config.control == "plain_decay"
     strength = 0.0 if config.control in ("no_penalty", "plain_decay") else config.norm_penalty
     decay = config.plain_decay if plain else config.weight_decay
-    loss = learners.penalised("cross_entropy", lambda: measures.group_norm(net.neurons, config.terms + 1), strength)
+    loss = learners.penalised_loss(
+        "cross_entropy", lambda: measures.group_norm(net.neurons, config.terms + 1), strength
+    )
     optimizer = learners.adamw(config.lr, betas=config.betas, weight_decay=decay, warmup=config.warmup)
     every = config.measure_every if config.batch_size is None else 1
     learner = learners.Supervised(net, loss=loss, optimizer=optimizer, steps_per_batch=every)
@@ -118,7 +120,7 @@ def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float
     active = spectra.frequency[norms > 0.1 * norms.max()]
     counts = torch.bincount(active - 1, minlength=n).double()
     shares = spectra.shares(clean)
-    by_frequency = measures.frequency_margins(neurons).sum(0)
+    by_frequency = theory.fourier_circuits.frequency_margins(neurons).sum(0)
     found = {
         "max_power/all": spectra.peak.mean().item(),
         "max_power/weighted": spectra.mean(spectra.peak),
@@ -131,8 +133,8 @@ def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float
         "margin_by_frequency/least_over_greatest": (by_frequency.min() / by_frequency.abs().max()).item(),
     }
     if n > 1:  # of a single frequency there is no share
-        found["uniformity/active"] = measures.uniformity(counts)
-        found["uniformity/clean"] = measures.uniformity(shares) if shares.sum() > 0 else 0.0
+        found["uniformity/active"] = measures.normalised_entropy(counts)
+        found["uniformity/clean"] = measures.normalised_entropy(shares) if shares.sum() > 0 else 0.0
     return found
 
 
@@ -147,7 +149,7 @@ def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
         device = net.head.weight.device
         net = copy.deepcopy(net).double()  # margins near zero would have the wrong sign in single precision
         scale = measures.group_norm(net.neurons, net.terms + 1) ** (net.terms + 1)
-        scale = scale * measures.modular_max_margin(net.modulus, net.terms)
+        scale = scale * theory.fourier_circuits.max_margin(net.modulus, net.terms)
         pairs = zip(x.split(CHUNK), y.split(CHUNK), strict=True)
         found = [measures.class_margins(net(a.to(device)), b.to(device)) for a, b in pairs]
         worst, mean = (torch.cat(part) for part in zip(*found, strict=True))

@@ -67,7 +67,7 @@ def run(config: TransformerConfig, recorder: Recorder) -> None:
     found = {}
     for name, S in matrices.items():
         top = min(config.top, (config.modulus - 1) ** 2 // 2)
-        found[f"attention_power/{name}"] = measures.top_share(measures.planar_power(S), top).mean().item()
+        found[f"attention_power/{name}"] = measures.top_power_share(measures.planar_power(S), top).mean().item()
     recorder.log(found, step=config.steps)
     recorder.array("attention", matrices=matrices["trained"][:40].numpy())
 

@@ -28,6 +28,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
 )
 from featurelab.pipelines.fourier_circuits.addition import margins, theorem_width
@@ -74,12 +75,12 @@ def run(config: TheoremConfig, recorder: Recorder) -> None:
 def attained(net, x, y):
     """Relative errors of theta*: its margin at every tuple, its norm, and the part of each frequency in the margin."""
     with torch.no_grad():
-        largest = measures.modular_max_margin(net.modulus, net.terms)
+        largest = theory.fourier_circuits.max_margin(net.modulus, net.terms)
         f = net(x)
         g = measures.class_margins(f, y)
         wrong = f.scatter(1, y[:, None], math.nan)
         spread = wrong.nan_to_num(nan=-math.inf).amax(1) - wrong.nan_to_num(nan=math.inf).amin(1)
-        parts = measures.frequency_margins(net.neurons).sum(0)
+        parts = theory.fourier_circuits.frequency_margins(net.neurons).sum(0)
         spectra = measures.neuron_spectra(net.neurons)
         return {
             "gamma_star": largest,
@@ -102,7 +103,7 @@ def attained(net, x, y):
 def alone(net):
     """The class-weighted margin of one neuron of theta*, at unit length."""
     neuron = net.neurons[:1]
-    return measures.frequency_margins(neuron / measures.group_norm(neuron, net.terms + 1)).sum()
+    return theory.fourier_circuits.frequency_margins(neuron / measures.group_norm(neuron, net.terms + 1)).sum()
 
 
 def construction(net, x):
@@ -122,11 +123,11 @@ def construction(net, x):
 def printed(config: TheoremConfig):
     """How far theta* is above another network of norm 1, in the mean margin over all tuples, over gamma*."""
     net = nets.max_margin_net(config.modulus, config.terms)
-    own = measures.frequency_margins(net.neurons).sum()
+    own = theory.fourier_circuits.frequency_margins(net.neurons).sum()
     with torch.no_grad():
         net.head.weight.neg_()  # of the same norm
-    largest = measures.modular_max_margin(config.modulus, config.terms)
-    return {"stationary/above_another": (own - measures.frequency_margins(net.neurons).sum()) / largest}
+    largest = theory.fourier_circuits.max_margin(config.modulus, config.terms)
+    return {"stationary/above_another": (own - theory.fourier_circuits.frequency_margins(net.neurons).sum()) / largest}
 
 
 def below(config: TheoremConfig, x, y):

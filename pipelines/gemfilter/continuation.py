@@ -122,7 +122,7 @@ def published(config: ContinuationConfig, _):
     )
     n, length = config.n_test, config.n_prompt + config.n_after
     more = len(config.depths) * config.n_needles_test
-    texts = language.sampled(
+    texts = language.sampled_texts(
         model, n + 2 * more, length, seed=config.streams.data, temperature=config.temperature
     )
     own = (texts[:n, : config.n_prompt], texts[:n, config.n_prompt :])
@@ -132,7 +132,7 @@ def published(config: ContinuationConfig, _):
     def hidden(depth, part):
         first = n + config.depths.index(depth) * config.n_needles_test + (more if part == "test" else 0)
         found = [
-            language.hidden(
+            language.hide_needle(
                 model, model.said(text), needle, length=config.n_prompt, depth=depth, asked="{text} {question}"
             )
             for text in texts[first : first + config.n_needles_test]

@@ -146,7 +146,7 @@ def on_texts(config: LongConfig, recorder: Recorder):
         points = []
         for index in chosen:
             text = language.long_prompt(model, task, rows[index], longest=longest - task.tokens)
-            said = language.answered(model, decoder, text, tokens=task.tokens)
+            said = language.decoded_answer(model, decoder, text, tokens=task.tokens)
             points.append(language.long_score(task, said, rows[index]))
         return float(np.mean(points))
 

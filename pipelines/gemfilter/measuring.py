@@ -196,8 +196,8 @@ def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
         share = measures.needle_share(*each, data.NEEDLE)
         recorder.log({
             f"sets/{name}": float(chosen.shape[1]),
-            f"near/{name}": measures.share_near(*each, data.NEEDLE, NEAR).mean().item(),
-            f"spread/{name}": measures.spread(each[0], n).mean().item(),
+            f"near/{name}": measures.share_near_needle(*each, data.NEEDLE, NEAR).mean().item(),
+            f"spread/{name}": measures.position_spread(each[0], n).mean().item(),
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
         }, step=keep)

@@ -67,9 +67,15 @@ class RetrievalConfig(TrainedConfig):
 
 def untrained(config: RetrievalConfig) -> Any:
     """The `LlamaForCausalLM` of this config as it is drawn."""
-    return language.llama(
-        len(data.NEEDLE_WORDS), width=config.width, hidden=config.hidden, layers=config.layers, heads=config.heads,
-        kv_heads=max(1, config.heads // 2), seed=config.streams.init, dtype=config.dtype,
+    return language.untrained_llama(
+        len(data.NEEDLE_WORDS),
+        width=config.width,
+        hidden=config.hidden,
+        layers=config.layers,
+        heads=config.heads,
+        kv_heads=max(1, config.heads // 2),
+        seed=config.streams.init,
+        dtype=config.dtype,
     )
 
 
@@ -86,10 +92,11 @@ def trained(config: RetrievalConfig, recorder: Any) -> Any:
     model = untrained(config)
     loss = learners.answer_loss(data.NEEDLE_WORDS.index("Q"), behind=1, tokens=data.NEEDLE - 1)
     learner = learners.Supervised(
-        language.LogitsOf(model), loss=loss,
+        language.LogitsOf(model),
+        loss=loss,
         optimizer=learners.adamw(config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay, warmup=config.warmup),
     )
-    curriculum: Any = data.Levels(levels, seed=config.streams.order, name="keyed needles")
+    curriculum: Any = data.Curriculum(levels, seed=config.streams.order, name="keyed needles")
     up = learners.Promotion(below=config.advance, then=config.steps)
     fit(learner, curriculum, config, recorder, steps=most, probes=[up])
     history = learner.loss_history
@@ -144,13 +151,13 @@ def gemfilter(model: Any, keep: int, config: RetrievalConfig, **changes: Any) ->
 
 
 def last_tokens(model: Any, keep: int) -> Any:
-    return decoding.given(model, lambda row: torch.arange(max(0, len(row) - keep), len(row)))
+    return decoding.given_tokens(model, lambda row: torch.arange(max(0, len(row) - keep), len(row)))
 
 
 def random_tokens(model: Any, keep: int, config: RetrievalConfig) -> Any:
     """Any tokens, and the last ones that are kept in any case."""
     rng = data.stream(config.streams.data, "random tokens")
-    return decoding.given(model, lambda row: among(range(len(row)), len(row), keep, config.keep_last, rng))
+    return decoding.given_tokens(model, lambda row: among(range(len(row)), len(row), keep, config.keep_last, rng))
 
 
 def among(candidates: Any, n: int, keep: int, keep_last: int, rng: Any) -> "torch.Tensor":

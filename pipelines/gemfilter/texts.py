@@ -39,11 +39,11 @@ def measure(config: Any, recorder: Any, model: Any, filler: str) -> None:
 
 def prompt(config: Any, model: Any, filler: str, length: int, depth: float) -> Any:
     filler = filler[: CHARACTERS * length]  # far more characters than tokens
-    return language.hidden(model, filler, language.DOLORES_PARK, length=length, depth=depth)
+    return language.hide_needle(model, filler, language.DOLORES_PARK, length=length, depth=depth)
 
 
 def score(model: Any, decoder: Any, hidden: Any) -> float:
-    said = language.answered(model, decoder, hidden.text, tokens=SAID)
+    said = language.decoded_answer(model, decoder, hidden.text, tokens=SAID)
     return language.needle_score(said, language.DOLORES_PARK)
 
 
@@ -117,8 +117,8 @@ def maps(config: Any, recorder: Any, model: Any, filler: str) -> None:
         begins = torch.full((len(free),), begin)
         recorder.log({
             f"sets/{name}": float(len(chosen)),
-            f"near/{name}": measures.share_near(free, begins, end - begin, config.kernel // 2).mean().item(),
-            f"spread/{name}": measures.spread(free, len(hidden.ids)).mean().item(),
+            f"near/{name}": measures.share_near_needle(free, begins, end - begin, config.kernel // 2).mean().item(),
+            f"spread/{name}": measures.position_spread(free, len(hidden.ids)).mean().item(),
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
         }, step=keep)

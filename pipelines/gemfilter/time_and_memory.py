@@ -74,7 +74,7 @@ def measured(config: TimeConfig, net, ids, _):
     for _ in range(config.repeats):
         for name, parts in work.items():
             for part, run in parts.items():
-                took = measures.spent(run, device)
+                took = measures.measured_cost(run, device)
                 seconds[name][part].append(took.seconds)
                 bytes_[name][part] = max(bytes_[name][part], took.peak_bytes or 0)
     found: dict[str, float] = {}

@@ -18,9 +18,9 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -52,13 +52,13 @@ def run(config: SampleConfig, recorder: Recorder) -> None:
     means = data.opposite_pairs(data.orthogonal_means(2, c.dim, c.snr, seed=c.streams.data))
     labels = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     task = data.GaussianClusters(means, labels, c.n_train, seed=c.streams.data, dtype=c.dtype)
-    W, a = nets.drawn_neurons(c.dim, c.width, seed=c.streams.init)
-    net = nets.thresholded(W / c.dim**0.5, a, torch.full((c.width,), c.threshold), c.dtype)
+    W, a = nets.random_neurons(c.dim, c.width, seed=c.streams.init)
+    net = nets.thresholded_net(W / c.dim**0.5, a, torch.full((c.width,), c.threshold), c.dtype)
 
     def found(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
-        law = measures.mixture_gradient(W, b, means.to(W), labels.to(W), std=1.0)
-        off = (measures.simplified_gradient(x, y, W, b) - law).norm(dim=1)
+        law = theory.gradient_features.mixture_gradient(W, b, means.to(W), labels.to(W), std=1.0)
+        off = (theory.gradient_features.simplified_gradient(x, y, W, b) - law).norm(dim=1)
         return {"distance": off.mean().item(), "relative": (off.mean() / law.norm(dim=1).mean()).item()}
 
     evaluate(learners.Measurement(net, found), task, config, recorder)

@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
 )
 
@@ -52,8 +53,8 @@ figure = Experiment(
 def run(config: IdentityConfig, recorder: Recorder) -> None:
     task = data.LinearMargin(config.n_train, 0, config.dim, seed=config.streams.data)
     m = config.width // 4
-    W, a = nets.drawn_neurons(config.dim, m, seed=config.streams.init)
-    net = nets.symmetric(W, a, torch.full((m,), config.threshold))
+    W, a = nets.random_neurons(config.dim, m, seed=config.streams.init)
+    net = nets.symmetric_thresholded(W, a, torch.full((m,), config.threshold))
 
     def found(net, x, y):
         values = {f"identity_error/{name}": error for name, error in exact(net, x, y, config.width // 4).items()}
@@ -65,7 +66,7 @@ def run(config: IdentityConfig, recorder: Recorder) -> None:
 def exact(net, x, y, m):
     """Relative errors of what holds to rounding."""
     W, a, b = net.hidden.weight.detach(), net.head.weight.detach()[0], net.thresholds
-    G = measures.simplified_gradient(x, y, W, b)
+    G = theory.gradient_features.simplified_gradient(x, y, W, b)
     largest = G.abs().max()
     both = torch.cat([x, -x]), torch.cat([y, y])  # E[y x] = 0
     errors = {"zero_output": net(x).abs().max() / net.features(x).abs().max()}
@@ -73,8 +74,8 @@ def exact(net, x, y, m):
         gradient = slope_of(net, loss, (x, y))
         errors[loss] = (gradient - slope * a[:, None] * G).abs().max() / largest
     step, even = (slope_of(net, "hinge", batch) for batch in ((x, y), both))
-    opposite = measures.simplified_gradient(x, y, -W, -b)
-    scaled = measures.simplified_gradient(x, y, 3 * W, 3 * b)
+    opposite = theory.gradient_features.simplified_gradient(x, y, -W, -b)
+    scaled = theory.gradient_features.simplified_gradient(x, y, 3 * W, 3 * b)
     cosines = measures.direction_cosines(torch.cat([G, -2 * G]), torch.eye(G.shape[1]))
     errors |= {
         "opposite_pairs": (step[: 2 * m] + step[2 * m :]).abs().max() / largest,

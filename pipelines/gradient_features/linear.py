@@ -25,6 +25,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
     uniform,
 )
@@ -55,17 +56,17 @@ figure = Experiment(
 @figure.trial
 def run(config: LinearConfig, recorder: Recorder) -> None:
     task = data.LinearMargin(config.n_train, 0, config.dim, seed=config.streams.data, dtype=config.dtype)
-    W, a = nets.drawn_neurons(config.dim, config.width, seed=config.streams.init)
+    W, a = nets.random_neurons(config.dim, config.width, seed=config.streams.init)
     length = task.train[0].norm(dim=1).mean().item()
-    net = nets.thresholded(W, a, torch.full((config.width,), config.threshold * length), config.dtype)
+    net = nets.thresholded_net(W, a, torch.full((config.width,), config.threshold * length), config.dtype)
 
     def found(net, x, y):
-        G = measures.simplified_gradient(x, y, net.hidden.weight.detach(), net.thresholds)
+        G = theory.gradient_features.simplified_gradient(x, y, net.hidden.weight.detach(), net.thresholds)
         direction = task.direction[None]
         return {
             "cosine/median": measures.direction_cosines(G, direction).median().item(),
             "norm/median": G.norm(dim=1).median().item(),
-            "hit_probability": measures.hit_probability(G, direction, gamma=GAMMA, least=LEAST).item(),
+            "hit_probability": theory.gradient_features.hit_probability(G, direction, gamma=GAMMA, least=LEAST).item(),
         }
 
     evaluate(learners.Measurement(net, found), task, config, recorder)

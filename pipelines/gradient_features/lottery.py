@@ -86,7 +86,7 @@ def run(config: TicketConfig, recorder: Recorder) -> None:
     share = config.hidden_share
     if config.subnet == "initial":
         (W, a), share = start, 0.0
-    part = nets.thresholded(W[kept], a[kept], b[kept], config.dtype)
+    part = nets.thresholded_net(W[kept], a[kept], b[kept], config.dtype)
     optimizer = learners.adam_by_layer(config.lr, {"hidden": share, "head": 1.0}, weight_decay=config.weight_decay)
     learner = learners.Supervised(part, loss=config.loss, optimizer=optimizer)
     parts = {"train": task.train, "test": task.test}

@@ -35,6 +35,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
     uniform,
 )
@@ -91,23 +92,23 @@ def run(config: MixtureConfig, recorder: Recorder) -> None:
         means, labels = data.orthogonal_means(4, d, d**0.5, seed=seed), LABELS
         b = c.threshold * d**0.5
     task = data.GaussianClusters(means, torch.tensor(labels), c.n_train, noise=c.noise, seed=seed, dtype=c.dtype)
-    W, a = nets.drawn_neurons(d, c.width, seed=c.streams.init)
-    net = nets.thresholded(W, a, torch.full((c.width,), b), c.dtype)
+    W, a = nets.random_neurons(d, c.width, seed=c.streams.init)
+    net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
     own, other = bounds(c)
 
     def found(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
-        sure = measures.sure_neurons(W, b, means, own=own, other=other)
+        sure = theory.gradient_features.sure_neurons(W, b, means, own=own, other=other)
         mu, signs = means.to(W), torch.tensor(labels).to(W)
-        whole = measures.mixture_gradient(W, b, mu, signs, std=c.noise)
-        G = measures.simplified_gradient(x, y, W, b)
+        whole = theory.gradient_features.mixture_gradient(W, b, mu, signs, std=c.noise)
+        G = theory.gradient_features.simplified_gradient(x, y, W, b)
         values = scores(G, sure, mu, signs, c.noise / d**0.5) | {"cosine/initial": best(W, mu).max().item()}
         values |= {f"whole/{name}": value for name, value in scores(whole, sure, mu, signs, c.noise / d**0.5).items()}
         values["gradient_error"] = ((G - whole).norm(dim=1).mean() / whole.norm(dim=1).mean()).item()
         values["mean_product"] = (y * x).mean(0).norm().item()
         heads = net.head.weight.detach()[0]  # a hinge gradient is -a G
-        cone = measures.hit_probability(G, mu[:1], gamma=0.1)
-        nice = measures.nice_neurons(-heads[:, None] * G, heads, mu[0], gamma=0.1)
+        cone = theory.gradient_features.hit_probability(G, mu[:1], gamma=0.1)
+        nice = theory.gradient_features.nice_neurons(-heads[:, None] * G, heads, mu[0], gamma=0.1)
         return values | {"hit_probability": cone.item(), "nice_share": nice.double().mean().item()}
 
     evaluate(learners.Measurement(net, found), task, config, recorder)

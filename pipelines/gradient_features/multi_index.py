@@ -33,6 +33,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -71,14 +72,14 @@ def run(config: IndexConfig, recorder: Recorder) -> None:
     task = data.TensorData((x, y - offset - (x @ slope)[:, None]), name="multi_index")  # labels permuted in here
     test = target.test[0], target.test[1] - offset - (target.test[0] @ slope)[:, None]
     hessian = data.chain_hessian(c.dim, c.rank) / target.label_scale
-    W, a = nets.drawn_neurons(c.dim, c.width, heads="signs", seed=c.streams.init)
-    net = nets.thresholded(W / c.dim**0.5, a, torch.zeros(c.width), c.dtype)
+    W, a = nets.random_neurons(c.dim, c.width, heads="signs", seed=c.streams.init)
+    net = nets.thresholded_net(W / c.dim**0.5, a, torch.zeros(c.width), c.dtype)
     thresholds = torch.from_numpy(data.stream(c.streams.init, "thresholds").standard_normal(c.width))
 
     def found(net, x, y):
         W, a = net.hidden.weight.detach(), net.head.weight.detach()[0]
-        G = measures.simplified_gradient(x, y, W, net.thresholds)
-        form = measures.quadratic_gradient(W, torch.from_numpy(hessian))
+        G = theory.gradient_features.simplified_gradient(x, y, W, net.thresholds)
+        form = theory.gradient_features.quadratic_gradient(W, torch.from_numpy(hessian))
         plane = torch.eye(c.dim, dtype=x.dtype)[: c.rank]
         moved = a[:, None] * G / G.norm(dim=1).median()
         b, (z, t) = thresholds.to(x), (part.to(x) for part in test)

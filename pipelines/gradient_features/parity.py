@@ -31,6 +31,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
     uniform,
 )
@@ -78,14 +79,14 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
     c = config
     law = {"groups": c.groups, "size": c.size, "aligned": c.aligned, "noise": c.noise}
     task = data.StructuredParity(c.n_train, 0, c.dim, seed=c.streams.data, dtype=c.dtype, **law)
-    W, a = nets.drawn_neurons(c.dim, c.width, seed=c.streams.init)
+    W, a = nets.random_neurons(c.dim, c.width, seed=c.streams.init)
     b = c.threshold * (c.groups * c.size) ** 0.5
-    net = nets.thresholded(W, a, torch.full((c.width,), b), c.dtype)
+    net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
     W_sure, which = sure_ones(c, b, task.directions)
 
     def found(net, x, y):
         W, D = net.hidden.weight.detach(), task.directions
-        G = measures.simplified_gradient(x, y, W, net.thresholds)
+        G = theory.gradient_features.simplified_gradient(x, y, W, net.thresholds)
         mean = (y * x).mean(0)
         values = {
             "cosine/median": measures.direction_cosines(G, D).abs().amax(1).median().item(),
@@ -94,7 +95,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
             "sure/neurons": len(which),
         }
         if len(which):
-            sure = measures.simplified_gradient(x, y, W_sure.to(x), torch.full((len(which),), b).to(x))
+            sure = theory.gradient_features.simplified_gradient(x, y, W_sure.to(x), torch.full((len(which),), b).to(x))
             own = torch.arange(len(which)), which
             partner = measures.direction_cosines(mean - sure, D)[own]
             values |= {
@@ -109,10 +110,10 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
 
 def sure_ones(config: ParityConfig, b, directions):
     """Sure neurons among the candidates, at most MOST_SURE, and the group of each."""
-    W, _ = nets.drawn_neurons(config.dim, config.candidates, seed=config.streams.order)
+    W, _ = nets.random_neurons(config.dim, config.candidates, seed=config.streams.order)
     features = config.size**0.5 * directions
     thresholds = torch.full((len(W),), b, dtype=W.dtype)
-    sure = measures.sure_neurons(W, thresholds, features, own=1.5, other=0.5, both_signs=True)
+    sure = theory.gradient_features.sure_neurons(W, thresholds, features, own=1.5, other=0.5, both_signs=True)
     rows, which = sure.nonzero(as_tuple=True)
     return W[rows[:MOST_SURE]], which[:MOST_SURE]
 

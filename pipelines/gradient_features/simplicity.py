@@ -21,9 +21,9 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     np,
     probes,
+    theory,
     torch,
 )
 from featurelab.pipelines.gradient_features.mixture_learning import SWEEP
@@ -68,8 +68,8 @@ def run(config: BiasConfig, recorder: Recorder) -> None:
     net = initial(c, 1.0)
     batch = first_batch(c, task)
     rate = first_rate(c, net, batch, 1.0) if c.method == "full" else None
-    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
-    hits = measures.hit_probability(G, means, gamma=GAMMA)
+    G = theory.gradient_features.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
+    hits = theory.gradient_features.hit_probability(G, means, gamma=GAMMA)
     recorder.log(
         {"hit_probability/heavy": hits[:2].mean().item(), "hit_probability/light": hits[2:].mean().item()}, step=0
     )

@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     probes,
+    theory,
     torch,
 )
 
@@ -96,12 +97,12 @@ def initial(config: FeatureConfig, unit: float) -> "nets.ThresholdedReLU":
     """The symmetric network; on the uniform parity with the signs and thresholds of algorithm 6."""
     c, m = config, config.width // 4
     if c.problem == "uniform":
-        W, a = nets.drawn_neurons(c.dim, m, weights="signs", heads="signs", seed=c.streams.init)
+        W, a = nets.random_neurons(c.dim, m, weights="signs", heads="signs", seed=c.streams.init)
         places = torch.arange(2 * c.size - 1) / c.size - 1 + 1 / c.size
         drawn = data.stream(c.streams.init, "thresholds").integers(len(places), size=m)
-        return nets.symmetric(W, a, places[torch.from_numpy(drawn)], c.dtype)
-    W, a = nets.drawn_neurons(c.dim, m, seed=c.streams.init)
-    return nets.symmetric(W / c.dim**0.5, a, torch.full((m,), c.threshold * unit), c.dtype)
+        return nets.symmetric_thresholded(W, a, places[torch.from_numpy(drawn)], c.dtype)
+    W, a = nets.random_neurons(c.dim, m, seed=c.streams.init)
+    return nets.symmetric_thresholded(W / c.dim**0.5, a, torch.full((m,), c.threshold * unit), c.dtype)
 
 
 def first_batch(config: FeatureConfig, task: "data.TensorData") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -116,8 +117,8 @@ def first_batch(config: FeatureConfig, task: "data.TensorData") -> "tuple[torch.
 def first_rate(config: FeatureConfig, net: "nets.ThresholdedReLU", batch: Any, unit: float) -> float:
     """eta of the first step: 1/(k |xi_(k-1)|) on the uniform parity, else from the median gradient."""
     if config.problem == "uniform":
-        return 1 / (config.size * abs(measures.majority_coefficient(config.dim, config.size - 1)))
-    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
+        return 1 / (config.size * abs(theory.gradient_features.majority_coefficient(config.dim, config.size - 1)))
+    G = theory.gradient_features.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
     slope = 1.0 if config.loss == "hinge" else 0.5
     return config.first_norm * config.threshold * unit / (slope * G.norm(dim=1).median().item())
 
@@ -139,7 +140,7 @@ def train(config: FeatureConfig, recorder: Any) -> None:
     learner = learners.FirstStepThen(
         net, loss=config.loss, optimizer=optimizer(config), first_lr=rate, erase=config.erase, first_batch=batch
     )
-    G = measures.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
+    G = theory.gradient_features.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
     best = measures.direction_cosines(G, directions).abs().amax(1)
     recorder.log({"cosine/median": best.median().item(), "cosine/greatest": best.max().item()}, step=0)
     parts = {"train": task.train, "test": task.test}
@@ -164,14 +165,16 @@ def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
             "linear": primal(x, y, z, t),
             "random_features": primal(net.features(x), y, net.features(z), t),
         }
-        gaussian = measures.radial_kernel("gaussian", measures.median_distance(few[:1000]))
+        gaussian = measures.radial_kernel("gaussian", theory.gradient_features.median_distance(few[:1000]))
         kinds: dict[str, Any] = {
             "rbf": gaussian,
-            "arc_cosine": measures.arc_cosine_ntk,
-            "ntk": lambda a, b: measures.linearised_kernel(net, a, b),
+            "arc_cosine": theory.gradient_features.arc_cosine_ntk,
+            "ntk": lambda a, b: theory.gradient_features.linearised_kernel(net, a, b),
         }
         for name, kernel in kinds.items():
-            accuracies[name] = max(measures.ridge_accuracies(kernel(few, few), few_y, kernel(z, few), t, RIDGES))
+            accuracies[name] = max(
+                theory.gradient_features.ridge_accuracies(kernel(few, few), few_y, kernel(z, few), t, RIDGES)
+            )
         best = max(accuracies.values())
         return {f"accuracy/test/{name}": value for name, value in accuracies.items()} | {"accuracy/test": best}
 
@@ -181,7 +184,7 @@ def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
 def primal(phi: "torch.Tensor", y: "torch.Tensor", phi_test: "torch.Tensor", t: "torch.Tensor") -> float:
     """The best test accuracy of ridge regression on features that are fewer than samples."""
     gram, moment = phi.T @ phi, phi.T @ y
-    return max(measures.ridge_accuracies(gram, moment, phi_test, t, RIDGES))
+    return max(theory.gradient_features.ridge_accuracies(gram, moment, phi_test, t, RIDGES))
 
 
 def cost(config: FeatureConfig) -> Cost:

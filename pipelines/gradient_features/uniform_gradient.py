@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     learners,
     measures,
     nets,
+    theory,
     torch,
 )
 
@@ -39,32 +40,38 @@ class EnumeratedConfig(Config):
 PRESET = EnumeratedConfig()
 
 figure = Experiment(
-    name="gradient_features/uniform_gradient", trains=False, figures=("Lemma B.63",),
+    name="gradient_features/uniform_gradient",
+    trains=False,
+    figures=("Lemma B.63",),
     title="Gradients of neurons on the uniform sparse parity, by enumeration",
     caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
-    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
+    laptop=PRESET,
+    paper=PRESET.but(dim=17),
+    grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
-    metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
+    metric="gradient_error/corrected",
+    minutes=0.1,
+    small={"dim": 7, "size": 2, "width": 200},
 )
 
 
 @figure.trial
 def run(config: EnumeratedConfig, recorder: Recorder) -> None:
-    points = measures.sign_vectors(config.dim)
+    points = theory.gradient_features.sign_vectors(config.dim)
     task = data.TensorData((points, points[:, : config.size].prod(1, keepdim=True)), name="every_sign_vector")
-    W, a = nets.drawn_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
-    net = nets.thresholded(W, a, torch.zeros(config.width))
+    W, a = nets.random_neurons(config.dim, config.width, weights="signs", heads="signs", seed=config.streams.init)
+    net = nets.thresholded_net(W, a, torch.zeros(config.width))
     D = data.group_directions(1, config.size, config.dim)
 
     def found(net, x, y):
         W = net.hidden.weight.detach()
         forms = {
-            "corrected": measures.uniform_parity_gradient(W, config.size),
-            "printed": measures.uniform_parity_gradient(W, config.size, printed=True),
+            "corrected": theory.gradient_features.uniform_parity_gradient(W, config.size),
+            "printed": theory.gradient_features.uniform_parity_gradient(W, config.size, printed=True),
         }
         errors = dict.fromkeys(forms, 0.0)
         for b in config.thresholds:
-            G = measures.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
+            G = theory.gradient_features.simplified_gradient(x, y, W, torch.full((len(W),), b).to(W))
             errors = {name: max(errors[name], (G - form).abs().max().item()) for name, form in forms.items()}
         same = W[:, : config.size].sum(1).abs() == config.size
         cosines = measures.direction_cosines(G, D)[:, 0].abs()
@@ -98,32 +105,47 @@ def cost(config: EnumeratedConfig):
 @figure.claim(
     "c02_gradient_printed",
     says="the closed form of lemma B.63 as printed is the gradient (largest error over neurons and thresholds)",
-    paper="exact", kind="identity", expect=at_most(1e-12),
+    paper="exact",
+    kind="identity",
+    expect=at_most(1e-12),
 )
 def printed(runs):
     return runs.final("gradient_error/printed")
 
 
-@figure.claim("c02_gradient_corrected",
+@figure.claim(
+    "c02_gradient_corrected",
     says="with xi_(k+1) off the support and a factor 1/2 the closed form is the gradient (largest error)",
-    origin="corrected", kind="identity", expect=at_most(1e-12))
+    origin="corrected",
+    kind="identity",
+    expect=at_most(1e-12),
+)
 def corrected(runs):
     return runs.final("gradient_error/corrected")
 
 
-@figure.claim("c03_cosine_of_one_sign",
+@figure.claim(
+    "c03_cosine_of_one_sign",
     says="where w has one sign on A, |cos(G, D)| is 1/sqrt(1 + (k-1)^2/(k (d-k))) (largest error), and that is a share "
     "2^-(k-1) of neurons (distance)",
-    paper="p = Θ(2^-(k-1))", where="Lemmas B.63, B.64", kind="identity",
-    expect={"cosine": at_most(1e-10), "share": at_most(0.03)})
+    paper="p = Θ(2^-(k-1))",
+    where="Lemmas B.63, B.64",
+    kind="identity",
+    expect={"cosine": at_most(1e-10), "share": at_most(0.03)},
+)
 def one_sign(runs):
     share = runs.final("same_sign_share") - 2.0 ** (1 - sizes(runs)[1])
     return {"cosine": runs.final("cosine_error"), "share": abs(share)}
 
 
-@figure.claim("c03b_cone_in_the_largest_entry",
+@figure.claim(
+    "c03b_cone_in_the_largest_entry",
     says="where w has one sign on A, no entry of G/|G| is further than sqrt(k)/(d-k) from D's (largest, in that unit)",
-    paper="γ_∞ = √k/(d-k)", where="Eq. B.556", kind="identity", expect=at_most(1))
+    paper="γ_∞ = √k/(d-k)",
+    where="Eq. B.556",
+    kind="identity",
+    expect=at_most(1),
+)
 def largest_entry(runs):
     d, k = sizes(runs)
     return runs.final("largest_deviation") / (k**0.5 / (d - k))

@@ -26,6 +26,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -54,21 +55,21 @@ figure = Experiment(
 def run(config: LimitConfig, recorder: Recorder) -> None:
     log_dim = config.log10_dim * np.log(10.0)
     log_log = float(np.log(log_dim))
-    W, a = nets.drawn_neurons(3, config.width, seed=config.streams.init)
+    W, a = nets.random_neurons(3, config.width, seed=config.streams.init)
     rest = data.stream(config.streams.init, "rest").standard_normal(config.width)
     # in units of sqrt(d), so that means have length 1; the neuron's length across the axes is chi with d - 2 degrees of
     # freedom, by Wilson and Hilferty, whose error is O(1/d)
     k, std = 10.0**config.log10_dim - 2, 10.0 ** (-config.log10_dim / 2)
     W[:, 2] = torch.from_numpy(k**0.5 * (1 - 2 / (9 * k) + rest * (2 / (9 * k)) ** 0.5) ** 1.5)
-    net = nets.thresholded(W, a, torch.full((config.width,), log_log**0.5))
+    net = nets.thresholded_net(W, a, torch.full((config.width,), log_log**0.5))
     means = data.opposite_pairs(torch.eye(3, dtype=torch.float64)[:2])
     labels = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     task = data.TensorData((means, labels[:, None]), name="xor_means")
 
     def found(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
-        sure = measures.sure_neurons(W, b, x, own=config.margin, other=(2 / log_log) ** 0.5)[:, 0]
-        G = measures.mixture_gradient(W[sure], b[sure], x, y[:, 0], std=std)
+        sure = theory.gradient_features.sure_neurons(W, b, x, own=config.margin, other=(2 / log_log) ** 0.5)[:, 0]
+        G = theory.gradient_features.mixture_gradient(W[sure], b[sure], x, y[:, 0], std=std)
         cosine = measures.direction_cosines(G, x[:1])[:, 0]
         return {
             "cosine/sure": cosine.mean().item(),

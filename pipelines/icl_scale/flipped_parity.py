@@ -20,8 +20,8 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
-    measures,
     nets,
+    theory,
     uniform,
 )
 
@@ -59,7 +59,7 @@ def run(config: FlippedConfig, recorder: Recorder) -> None:
     found = {}
     for name, bits in zip(MODELS, (config.few, config.bits), strict=True):
         net = nets.binary_heads(d, bits, config.gamma).requires_grad_(False)
-        found[f"accuracy/{name}"] = measures.tied_accuracy((prompts.y * net(prompts.x))[:, 0])
+        found[f"accuracy/{name}"] = theory.icl_scale.tied_accuracy((prompts.y * net(prompts.x))[:, 0])
     recorder.log(found, step=0)
 
 

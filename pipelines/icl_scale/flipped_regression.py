@@ -21,7 +21,7 @@ from featurelab.pipelines import (
     choice,
     data,
     loguniform,
-    measures,
+    theory,
     torch,
 )
 from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, spectrum, strong_task
@@ -54,8 +54,8 @@ def run(config: FlipConfig, recorder: Recorder) -> None:
     flipped = round(config.flipped * config.shown)
     z = data.prompt_means(w, torch.diag(values), config.shown, chance, flipped=flipped)
     queries = torch.from_numpy(chance.standard_normal((config.prompts, config.dim))) * values.sqrt()
-    answers = (z * measures.inverse_factors(values, config.length, config.width) * queries).sum(1)
-    recorder.log({"accuracy": measures.tied_accuracy(answers * (w * queries).sum(1))}, step=0)
+    answers = (z * theory.icl_scale.inverse_factors(values, config.length, config.width) * queries).sum(1)
+    recorder.log({"accuracy": theory.icl_scale.tied_accuracy(answers * (w * queries).sum(1))}, step=0)
 
 
 def accuracy(runs, rank, share):

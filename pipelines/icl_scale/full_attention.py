@@ -19,9 +19,9 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     probes,
+    theory,
     torch,
 )
 
@@ -61,7 +61,7 @@ def run(config: WholeConfig, recorder: Recorder) -> None:
         dtype=config.dtype, batch_size=config.batch_size, order_seed=config.streams.order,
     )
     net = nets.linear_attention(len(values), init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype)
-    best = measures.optimal_product(covariance, config.length)
+    best = theory.icl_scale.optimal_product(covariance, config.length)
 
     def blocks(module, x):
         b = {name: block.detach().cpu().double() for name, block in module.net.blocks().items()}
@@ -70,8 +70,8 @@ def run(config: WholeConfig, recorder: Recorder) -> None:
             "product_error": (product - best).norm() / best.norm()}
 
     learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.by_step(
-            learners.adam(config.lr, config.weight_decay), learners.cosine(config.steps)
+        net, loss="half_mse", optimizer=learners.scheduled_by_step(
+            learners.adam(config.lr, config.weight_decay), learners.cosine_schedule(config.steps)
         ),
     )
     watching = [probes.LossProbe({"test": prompts.test}, config.measure_every),

@@ -110,10 +110,12 @@ def published(config: LabelsConfig, name: str) -> Task:
     pool, test = data.public_texts(config.dataset, "train"), data.public_texts(config.dataset, _test(config.dataset))
     rng = data.stream(config.streams.data, "evaluation")
     chosen = rng.permutation(len(test.texts))[: config.n_test]
-    queries = language.Labels([test.texts[i] for i in chosen], test.labels[chosen])
+    queries = language.BinaryTexts([test.texts[i] for i in chosen], test.labels[chosen])
     added = [config.added[i] for i in rng.integers(0, len(config.added), len(chosen))]
     first, second = (name.replace("_", " ") for name in pool.names)
-    return Task(model, language.Labels(pool.texts, pool.labels), queries, (first, second), language.NEWLINES, added)
+    return Task(
+        model, language.BinaryTexts(pool.texts, pool.labels), queries, (first, second), language.NEWLINES, added
+    )
 
 
 def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
@@ -136,7 +138,7 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     texts, labels, added = task.queries.texts[:n], task.queries.labels[:n], task.added[:n]
     pairs = list(zip(texts, added, strict=True))
     both = {task.model.prompt(task.template, [], f"{x} {more}"): (x, more) for x, more in pairs}
-    queries = language.Labels([f"{x} {more}" for x, more in pairs], labels)
+    queries = language.BinaryTexts([f"{x} {more}" for x, more in pairs], labels)
     prompts = language.FewShotPrompts(
         task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
         name=f"{config.dataset} with additions",
@@ -179,16 +181,16 @@ def cost(config: LabelsConfig) -> Cost:
 def _right(model: Any, words: Any, at_once: int, kind: str, net: Any, prompts: Any, targets: Any) -> dict[str, float]:
     scores, targets = language.word_scores(model, prompts, words, batch_size=at_once), targets.cpu()
     right = language.ranked_first(scores, targets).mean().item()
-    return {f"accuracy/{kind}": right, f"area/{kind}": language.area(scores, targets)}
+    return {f"accuracy/{kind}": right, f"area/{kind}": language.roc_area(scores, targets)}
 
 
 def _test(dataset: str) -> str:
-    return data.source(dataset).test
+    return data.dataset_source(dataset).test
 
 
 def _sentences(n: int, rng: Any) -> Any:
     labels = rng.integers(0, 2, n)
-    return language.Labels([_written(ids) for ids in data.sentiment_sentences(labels, rng)], np.asarray(labels))
+    return language.BinaryTexts([_written(ids) for ids in data.sentiment_sentences(labels, rng)], np.asarray(labels))
 
 
 def _written(ids: Any) -> str:

@@ -21,8 +21,8 @@ from featurelab.pipelines import (
     choice,
     data,
     loguniform,
-    measures,
     np,
+    theory,
     torch,
 )
 from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, mean_and_error, spectrum
@@ -57,8 +57,8 @@ def forms(values, squares, config: NoiseConfig):
     """The theorem's value and its wrong forms."""
 
     def value(trained, shown, power):
-        v = measures.inverse_factors(values, trained, config.width)
-        return measures.direction_errors(values, v, squares, shown, config.noise, power)
+        v = theory.icl_scale.inverse_factors(values, trained, config.width)
+        return theory.icl_scale.direction_errors(values, v, squares, shown, config.noise, power)
 
     return {
         "none": value(config.length, config.shown, 3),
@@ -80,8 +80,8 @@ def run(config: NoiseConfig, recorder: Recorder) -> None:
     chance = data.stream(config.streams.data, "prompts")
     z = data.prompt_means(w, covariance, config.shown, chance, noise=config.noise)
     # the closed form's own basis: eigenvalues are equal within groups, and any basis of these would do
-    product = Q * measures.inverse_factors(values, config.length, config.width) @ Q.T
-    mean, error = mean_and_error(measures.query_averaged_errors(product, z, w, covariance))
+    product = Q * theory.icl_scale.inverse_factors(values, config.length, config.width) @ Q.T
+    mean, error = mean_and_error(theory.icl_scale.query_averaged_errors(product, z, w, covariance))
     known = forms(values, squares, config)
     off = {name: abs((mean.item() - value) / error.item()) for name, value in known.items()}
     recorder.log({

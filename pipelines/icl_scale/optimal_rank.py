@@ -22,9 +22,9 @@ from featurelab.pipelines import (
     data,
     learners,
     loguniform,
-    measures,
     nets,
     np,
+    theory,
     torch,
 )
 
@@ -44,13 +44,19 @@ class OptimumConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/optimal_rank", trains=False, figures=("Thm. 5.4.1",),
+    name="icl_scale/optimal_rank",
+    trains=False,
+    figures=("Thm. 5.4.1",),
     title="Optimal attention of rank r, trained on the expected loss",
     caption="Left: relative error of u U. Right: what training takes off the loss (dots) and the closed form (lines), "
-    "a colour for each seed.", laptop=OptimumConfig(), paper=OptimumConfig(dim=32, length=256, steps=10_000),
+    "a colour for each seed.",
+    laptop=OptimumConfig(),
+    paper=OptimumConfig(dim=32, length=256, steps=10_000),
     grid={"width": RANKS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8), "length": choice(8, 32, 128), "init_scale": loguniform(0.03, 1.0)},
-    metric="product_error", minutes=0.2, small={"steps": 30, "dim": 8},
+    metric="product_error",
+    minutes=0.2,
+    small={"steps": 30, "dim": 8},
 )
 
 
@@ -60,25 +66,36 @@ def run(config: OptimumConfig, recorder: Recorder) -> None:
     values = torch.from_numpy(np.sort(spread)[::-1].copy())
     covariance, _ = data.token_covariance(values, seed=config.streams.data)
     net = nets.reduced_attention(config.dim, config.width, init_scale=config.init_scale, seed=config.streams.init)
-    best = measures.optimal_product(covariance, config.length, config.width)
-    least = measures.least_loss(values, config.length, config.width)
+    best = theory.icl_scale.optimal_product(covariance, config.length, config.width)
+    least = theory.icl_scale.least_loss(values, config.length, config.width)
 
     def loss():
-        return measures.pretraining_loss(net.product(), covariance, config.length)
+        return theory.icl_scale.pretraining_loss(net.product(), covariance, config.length)
 
     recorder.log({"loss/gap": loss().item() - values.sum().item() / 2 - least}, step=0)
-    reached = learners.minimised(loss, net.parameters(), config.steps) - values.sum().item() / 2
+    reached = learners.minimise_lbfgs(loss, net.parameters(), config.steps) - values.sum().item() / 2
     found = net.product().detach()
-    whole = measures.least_loss(values, config.length, config.dim)
-    recorder.log({
-        "loss/reached": reached, "loss/closed": least, "loss/gap": reached - least,
-        "product_error": ((found - best).norm() / best.norm()).item(),
-        "excess/corrected": abs(measures.excess_loss(found, covariance, config.length).item() / (reached - whole) - 1)
-        if config.width < config.dim else 0.0,
-        "excess/printed": abs(
-            measures.excess_loss(found, covariance, config.length, half=False).item() / (reached - whole) - 1
-        ) if config.width < config.dim else 0.0,
-    }, step=config.steps)
+    whole = theory.icl_scale.least_loss(values, config.length, config.dim)
+    recorder.log(
+        {
+            "loss/reached": reached,
+            "loss/closed": least,
+            "loss/gap": reached - least,
+            "product_error": ((found - best).norm() / best.norm()).item(),
+            "excess/corrected": abs(
+                theory.icl_scale.excess_loss(found, covariance, config.length).item() / (reached - whole) - 1
+            )
+            if config.width < config.dim
+            else 0.0,
+            "excess/printed": abs(
+                theory.icl_scale.excess_loss(found, covariance, config.length, half=False).item() / (reached - whole)
+                - 1
+            )
+            if config.width < config.dim
+            else 0.0,
+        },
+        step=config.steps,
+    )
 
 
 @figure.cost
@@ -87,28 +104,49 @@ def cost(config: OptimumConfig):
     return Cost(weights, 40.0 * config.steps * config.dim**3, 800.0 * weights, config.steps)
 
 
-@figure.claim("c01_training_reaches_the_closed_form", paper="exact",
+@figure.claim(
+    "c01_training_reaches_the_closed_form",
+    paper="exact",
     says="trained weights have the product u U of the closed form (relative distance) and its loss (distance), at "
-    "every rank", expect={"product": at_most(1e-5), "loss": at_most(1e-8)})
+    "every rank",
+    expect={"product": at_most(1e-5), "loss": at_most(1e-8)},
+)
 def reached(runs):
     return {"product": runs.finals("product_error").max(), "loss": np.abs(runs.finals("loss/gap")).max()}
 
 
-@figure.claim("c01b_not_below_it", paper="minimum", kind="identity", controls=(),
-    says="no trained weights are below the closed form's loss (least gap)", expect=at_least(-1e-10))
+@figure.claim(
+    "c01b_not_below_it",
+    paper="minimum",
+    kind="identity",
+    controls=(),
+    says="no trained weights are below the closed form's loss (least gap)",
+    expect=at_least(-1e-10),
+)
 def below_it(runs):
     return float(runs.finals("loss/gap").min())
 
 
-@figure.claim("c01c_excess_printed", paper="no factor 1/2", where="Section 5.4, after Thm. 5.4.1", kind="identity",
+@figure.claim(
+    "c01c_excess_printed",
+    paper="no factor 1/2",
+    where="Section 5.4, after Thm. 5.4.1",
+    kind="identity",
     says="the loss above that of the full rank is the printed norm (greatest relative difference)",
-    expect=at_most(1e-6))
+    expect=at_most(1e-6),
+)
 def printed_excess(runs):
     return float(runs.finals("excess/printed").max())
 
 
-@figure.claim("c01d_excess", origin="corrected", where="Section 5.4, after Thm. 5.4.1", kind="identity",
-    says="with the factor 1/2 it is (greatest relative difference)", expect=at_most(1e-6))
+@figure.claim(
+    "c01d_excess",
+    origin="corrected",
+    where="Section 5.4, after Thm. 5.4.1",
+    kind="identity",
+    says="with the factor 1/2 it is (greatest relative difference)",
+    expect=at_most(1e-6),
+)
 def excess(runs):
     return float(runs.finals("excess/corrected").max())
 

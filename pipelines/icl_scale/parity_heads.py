@@ -22,9 +22,9 @@ from featurelab.pipelines import (
     at_most,
     choice,
     data,
-    measures,
     nets,
     np,
+    theory,
     torch,
     uniform,
 )
@@ -40,12 +40,18 @@ class HeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_heads", trains=False, figures=("Thm. 5.5.1",),
+    name="icl_scale/parity_heads",
+    trains=False,
+    figures=("Thm. 5.5.1",),
     title="The theorem's heads on every task of pairs",
     caption="Left: hinge on S2 of the small model, k of d features important. Right: an antichain's heads and norm "
-    "over the theorem's.", laptop=HeadsConfig(), paper=HeadsConfig(),
+    "over the theorem's.",
+    laptop=HeadsConfig(),
+    paper=HeadsConfig(),
     grid={("few", "bits", "gamma"): CASES, "seed": [0, 1, 2]},
-    sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)}, metric="hinge/small/S2", minutes=0.1,
+    sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)},
+    metric="hinge/small/S2",
+    minutes=0.1,
     small={("few", "bits", "gamma"): CASES},
 )
 
@@ -54,12 +60,14 @@ figure = Experiment(
 def run(config: HeadsConfig, recorder: Recorder) -> None:
     d, k, gamma = 2**config.bits, 2**config.few, config.gamma
     known = data.endless_parity_prompts(d, gamma)
-    inside = measures.inside(known.tasks, k)
+    inside = theory.icl_scale.both_important(known.tasks, k)
     large = nets.binary_heads(d, config.bits, gamma)
     models = {
-        "large": large, "small": nets.small_of_large(large, config.few), "antichain": nets.antichain_heads(d, gamma)
+        "large": large,
+        "small": nets.small_of_large(large, config.few),
+        "antichain": nets.antichain_heads(d, gamma),
     }
-    found = {"hinge/formula": measures.small_model_hinge(d, k)}
+    found = {"hinge/formula": theory.icl_scale.small_model_hinge(d, k)}
     chance = data.stream(config.streams.data, "means")
     turned = torch.stack([torch.from_numpy(chance.standard_normal((50, d))), known.x[:50, 1].repeat(50, 1)[:50]], 1)
     opposite = turned * torch.tensor([-1.0, 1.0], dtype=torch.float64)[:, None]
@@ -67,15 +75,15 @@ def run(config: HeadsConfig, recorder: Recorder) -> None:
         net.requires_grad_(False)
         margins = known.y * net(known.x)
         for part, chosen in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{name}/{part}"] = measures.mean_hinge(margins, known.weights, chosen).item()
-            found[f"accuracy/{name}/{part}"] = measures.tied_accuracy(margins[chosen, 0])
+            found[f"hinge/{name}/{part}"] = theory.icl_scale.mean_hinge(margins, known.weights, chosen).item()
+            found[f"accuracy/{name}/{part}"] = theory.icl_scale.tied_accuracy(margins[chosen, 0])
         found |= {f"margin/{name}": margins.min().item(), f"norm/{name}": net.squared_norms().item()}
         found |= {f"heads/{name}": net.heads.shape[1], f"even/{name}": (net(turned) - net(opposite)).abs().max().item()}
         if name != "antichain":
             bits = config.bits if name == "large" else config.few
-            far = measures.hamming_distances(known.tasks, bits)
+            far = theory.icl_scale.hamming_distances(known.tasks, bits)
             found[f"hamming/{name}"] = (margins[:, 0] - far).abs().max().item()
-            formula = measures.binary_heads_norm(d, bits, gamma)
+            formula = theory.icl_scale.binary_heads_norm(d, bits, gamma)
             found[f"norm_error/{name}"] = abs(found[f"norm/{name}"] / formula - 1)
     recorder.log(found, step=0)
 
@@ -90,40 +98,63 @@ def greatest(runs, *metrics):
     return max(float(runs.finals(metric).max()) for metric in metrics)
 
 
-@figure.claim("c08_margins_are_hamming_distances", paper="exact", kind="identity",
+@figure.claim(
+    "c08_margins_are_hamming_distances",
+    paper="exact",
+    kind="identity",
     says="y g is how many low bits of the two features differ, of the large and the small model (greatest distance)",
-    expect=at_most(1e-12))
+    expect=at_most(1e-12),
+)
 def hamming(runs):
     return greatest(runs, "hamming/large", "hamming/small")
 
 
-@figure.claim("c08b_who_is_right_where", paper="0, 0, 0, above 0", kind="identity",
+@figure.claim(
+    "c08b_who_is_right_where",
+    paper="0, 0, 0, above 0",
+    kind="identity",
     says="hinge of the large model on S1 and S2, of the small one on S1 (greatest), and of the small one on S2 (least)",
-    expect={"large": at_most(1e-12), "small, S1": at_most(1e-12), "small, S2": above(0)})
+    expect={"large": at_most(1e-12), "small, S1": at_most(1e-12), "small, S2": above(0)},
+)
 def who_is_right(runs):
-    return {"large": greatest(runs, "hinge/large/S1", "hinge/large/S2"), "small, S1": greatest(runs, "hinge/small/S1"),
-        "small, S2": float(runs.finals("hinge/small/S2").min())}
+    return {
+        "large": greatest(runs, "hinge/large/S1", "hinge/large/S2"),
+        "small, S1": greatest(runs, "hinge/small/S1"),
+        "small, S2": float(runs.finals("hinge/small/S2").min()),
+    }
 
 
-@figure.claim("c08c_the_small_model_sees_most_of_s2", origin="ours", kind="identity",
+@figure.claim(
+    "c08c_the_small_model_sees_most_of_s2",
+    origin="ours",
+    kind="identity",
     says="the small model is wrong on S2 only where low bits coincide: its hinge there is d(d/k-1)/(d(d-1)-k(k-1)) "
     "(greatest distance), its accuracy with ties as guesses at least 0.75 (least)",
-    expect={"formula": at_most(1e-12), "accuracy": at_least(0.75)})
+    expect={"formula": at_most(1e-12), "accuracy": at_least(0.75)},
+)
 def sees_most(runs):
     far = np.abs(runs.finals("hinge/small/S2") - runs.finals("hinge/formula")).max()
     return {"formula": far, "accuracy": runs.finals("accuracy/small/S2").min()}
 
 
-@figure.claim("c08d_norm_and_heads", paper="d nu (nu+1) / (8 gamma²)", kind="identity",
-    says="the squared norm of the heads is the closed form's (greatest relative error)", expect=at_most(1e-12)
+@figure.claim(
+    "c08d_norm_and_heads",
+    paper="d nu (nu+1) / (8 gamma²)",
+    kind="identity",
+    says="the squared norm of the heads is the closed form's (greatest relative error)",
+    expect=at_most(1e-12),
 )
 def norms(runs):
     return greatest(runs, "norm_error/large", "norm_error/small")
 
 
-@figure.claim("c08e_even_in_the_labels", origin="ours", kind="identity",
+@figure.claim(
+    "c08e_even_in_the_labels",
+    origin="ours",
+    kind="identity",
     says="all labels of a prompt turned round change no output, whatever the prompt (greatest change)",
-    expect=at_most(1e-12))
+    expect=at_most(1e-12),
+)
 def even(runs):
     return greatest(runs, "even/large", "even/small")
 
@@ -135,25 +166,39 @@ def over_theorem(runs, what):
     return [one["antichain"] / one["large"] for one in found]
 
 
-@figure.claim("c09e_least_heads_printed", where="Thm. 5.5.1, minimality", paper="2(nu2 + 1) heads", kind="identity",
+@figure.claim(
+    "c09e_least_heads_printed",
+    where="Thm. 5.5.1, minimality",
+    paper="2(nu2 + 1) heads",
+    kind="identity",
     says="no heads that are right on every task are fewer than the theorem's, for d of 8 and more (least ratio)",
-    expect=at_least(1))
+    expect=at_least(1),
+)
 def least_heads(runs):
     return min(over_theorem(runs, "heads"))
 
 
-@figure.claim("c09f_least_norm_printed", where="Thm. 5.5.1, minimality", paper="optimal", kind="identity",
+@figure.claim(
+    "c09f_least_norm_printed",
+    where="Thm. 5.5.1, minimality",
+    paper="optimal",
+    kind="identity",
     says="none that are right on every task have less norm, for d of 8 and more (least ratio of sums of squares)",
-    expect=at_least(1))
+    expect=at_least(1),
+)
 def least_norm(runs):
     return min(over_theorem(runs, "norm"))
 
 
-@figure.claim("c09g_antichains_are_right_with_less", origin="corrected", where="Thm. 5.5.1, minimality",
+@figure.claim(
+    "c09g_antichains_are_right_with_less",
+    origin="corrected",
+    where="Thm. 5.5.1, minimality",
     kind="identity",
     says="an antichain's heads have margins of 1 on every task (least), with fewer heads and less norm for every d of "
     "8 and more (greatest ratios)",
-    expect={"margin": at_least(1 - 1e-12), "heads": at_most(0.95), "norm": at_most(0.8)})
+    expect={"margin": at_least(1 - 1e-12), "heads": at_most(0.95), "norm": at_most(0.8)},
+)
 def antichain(runs):
     least = float(runs.finals("margin/antichain").min())
     return {"margin": least, "heads": max(over_theorem(runs, "heads")), "norm": max(over_theorem(runs, "norm"))}
@@ -166,7 +211,7 @@ def panels(runs, axes):
     spots = np.arange(len(cases))
     hinge = [runs.final("hinge/small/S2", few=a, bits=b, gamma=g) for a, b, g in cases]
     left.bar(spots, hinge, 0.5, color=CATEGORIES[0], label="small model, enumerated")
-    formula = [measures.small_model_hinge(2**b, 2**a) for a, b, _ in cases]
+    formula = [theory.icl_scale.small_model_hinge(2**b, 2**a) for a, b, _ in cases]
     left.plot(spots, formula, "_", markersize=22, markeredgewidth=2, color=CATEGORIES[1], label="formula")
     left.set_xticks(spots, [f"{2**a} of {2**b}" for a, b, _ in cases])
     left.set(xlabel="important features", ylabel="hinge loss on S2", ylim=(0, 0.6))

@@ -20,9 +20,9 @@ from featurelab.pipelines import (
     band,
     choice,
     data,
-    measures,
     nets,
     np,
+    theory,
     uniform,
 )
 
@@ -64,11 +64,11 @@ def run(config: NoisyHeadsConfig, recorder: Recorder) -> None:
             prompts = data.parity_prompts(tasks, config.prompts, d, config.gamma, length, chance)
             for name, net in models.items():
                 margins = (prompts.y * net(prompts.x))[:, 0]
-                found[f"accuracy/{name}/{part}"] = measures.tied_accuracy(margins)
+                found[f"accuracy/{name}/{part}"] = theory.icl_scale.tied_accuracy(margins)
                 found[f"hinge/{name}/{part}"] = (1 - margins).clamp(min=0).mean().item()
         noise = chance.binomial(length, 0.5, (config.prompts, d)) * 2.0 / length - 1
         for name, net in models.items():
-            power, _ = measures.projected_power(net.heads[0], prompts.x.new_tensor(noise))
+            power, _ = theory.icl_scale.projected_power(net.heads[0], prompts.x.new_tensor(noise))
             found[f"noise/{name}"] = power.mean().item()
         recorder.log(found, step=length)
 

@@ -7,7 +7,7 @@ of Lambda. The dissertation (chapter 5) gives no sizes: all here are inferred.
 
 from typing import Any
 
-from featurelab.pipelines import Config, Cost, Field, data, measures, torch
+from featurelab.pipelines import Config, Cost, Field, data, theory, torch
 
 
 class PromptConfig(Config):
@@ -41,7 +41,7 @@ def drawn_errors(
     tasks = w.expand(config.prompts, config.dim)
     chance = data.stream(config.streams.data, name)
     z = data.prompt_means(tasks, torch.diag(values), length, chance, noise=noise, flipped=flipped)
-    return measures.errors_by_rank(z, tasks, values, config.length)
+    return theory.icl_scale.errors_by_rank(z, tasks, values, config.length)
 
 
 def mean_and_error(values: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":

@@ -20,9 +20,9 @@ from featurelab.pipelines import (
     between,
     choice,
     loguniform,
-    measures,
     np,
     shades,
+    theory,
 )
 from featurelab.pipelines.icl_scale.regression import (
     PromptConfig,
@@ -61,9 +61,11 @@ def run(config: GapConfig, recorder: Recorder) -> None:
     energy = (w**2 * values).sum().item()
     found, z, apart = {"energy": energy}, [0.0], [0.0]
     for rank in [rank for rank in RANKS if config.strong <= rank <= config.dim]:
-        known = measures.rank_gap(values, energy, (config.strong, rank), (config.length, config.shown), config.noise)
-        v = [measures.inverse_factors(values, config.length, r) for r in (config.strong, rank)]
-        small, large = (measures.direction_errors(values, f, w**2, config.shown, config.noise) for f in v)
+        known = theory.icl_scale.rank_gap(
+            values, energy, (config.strong, rank), (config.length, config.shown), config.noise
+        )
+        v = [theory.icl_scale.inverse_factors(values, config.length, r) for r in (config.strong, rank)]
+        small, large = (theory.icl_scale.direction_errors(values, f, w**2, config.shown, config.noise) for f in v)
         rough = (rank - config.strong) * (energy + config.noise) / config.shown
         found |= {f"gap/{rank}": means[rank].item(), f"theorem/{rank}": known, f"rough/{rank}": rough}
         apart.append(abs(large - small - known))

@@ -25,10 +25,10 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     np,
     probes,
+    theory,
     torch,
 )
 
@@ -50,24 +50,34 @@ class ParityConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="icl_scale/trained_parity", figures=("Thm. 5.5.1",), part="trained",
+    name="icl_scale/trained_parity",
+    figures=("Thm. 5.5.1",),
+    part="trained",
     title="Trained heads on pairs of four features",
-    caption="The copy of least objective. Dashed: the theorem's heads.", laptop=ParityConfig(),
-    paper=ParityConfig(copies=256, steps=20_000), grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
+    caption="The copy of least objective. Dashed: the theorem's heads.",
+    laptop=ParityConfig(),
+    paper=ParityConfig(copies=256, steps=20_000),
+    grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(3e-3, 1e-1), "width": choice(4, 5, 6, 8), "weight_decay": loguniform(1e-7, 1e-3)},
-    metric="objective", minutes=1, small={"copies": 2, "steps": 10, "measure_every": 5},
+    metric="objective",
+    minutes=1,
+    small={"copies": 2, "steps": 10, "measure_every": 5},
 )
 
 
 @figure.trial
 def run(config: ParityConfig, recorder: Recorder) -> None:
     known = data.endless_parity_prompts(config.dim, config.gamma, whole=True)
-    inside = measures.inside(known.tasks, IMPORTANT)
-    share = config.rare * measures.rare_share_bound(config.dim, config.gamma)
+    inside = theory.icl_scale.both_important(known.tasks, IMPORTANT)
+    share = config.rare * theory.icl_scale.rare_share_bound(config.dim, config.gamma)
     weights = known.weights * torch.where(inside, (1 - share), share)
     weights = weights / torch.where(inside, known.weights[inside].sum(), known.weights[~inside].sum())
     net = nets.parity_heads(
-        config.dim, config.width, copies=config.copies, init_scale=config.init_scale, seed=config.streams.init,
+        config.dim,
+        config.width,
+        copies=config.copies,
+        init_scale=config.init_scale,
+        seed=config.streams.init,
         dtype=config.dtype,
     )
 
@@ -78,8 +88,10 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
 
     prompts = data.TensorData((known.x, known.y), dtype=config.dtype, name="parities")
     learner = learners.Supervised(
-        net, loss=lambda forward, batch: objectives(forward, batch).sum(),  # copies do not see one another
-        optimizer=learners.within(learners.adam(config.lr), "signs", 1.0), steps_per_batch=config.measure_every,
+        net,
+        loss=lambda forward, batch: objectives(forward, batch).sum(),  # copies do not see one another
+        optimizer=learners.with_bounded_parameter(learners.adam(config.lr), "signs", 1.0),
+        steps_per_batch=config.measure_every,
     )
 
     def best(module, x):
@@ -89,18 +101,28 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
         margins = known.y.to(f) * f[:, [chosen]]
         least = (known.y.to(f) * f).amin(0)
         norms = net.squared_norms().detach()
-        found = {"objective": values[chosen], "norm": norms[chosen], "margin": margins.min(),
-            "margin/greatest": least.max(), "margin/unit_norm": (least / norms.sqrt()).max(),
-            "share_right": (least > 0).double().mean()}
+        found = {
+            "objective": values[chosen],
+            "norm": norms[chosen],
+            "margin": margins.min(),
+            "margin/greatest": least.max(),
+            "margin/unit_norm": (least / norms.sqrt()).max(),
+            "share_right": (least > 0).double().mean(),
+        }
         for part, rows in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{part}"] = measures.mean_hinge(margins.cpu(), known.weights, rows).item()
+            found[f"hinge/{part}"] = theory.icl_scale.mean_hinge(margins.cpu(), known.weights, rows).item()
         return {name: float(value) for name, value in found.items()}
 
     watching = [probes.Measure(best, every=config.measure_every, inputs=prompts.train[0])]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
     d, bits = config.dim, int(np.log2(config.dim))
-    recorder.log({"theorem/norm": measures.binary_heads_norm(d, bits, config.gamma),
-        "theorem/hinge": measures.small_model_hinge(d, IMPORTANT)}, step=config.steps)
+    recorder.log(
+        {
+            "theorem/norm": theory.icl_scale.binary_heads_norm(d, bits, config.gamma),
+            "theorem/hinge": theory.icl_scale.small_model_hinge(d, IMPORTANT),
+        },
+        step=config.steps,
+    )
 
 
 @figure.cost
@@ -110,39 +132,59 @@ def cost(config: ParityConfig):
     return Cost(weights, 6.0 * weights * samples * config.steps, 8.0 * 10 * weights + 800.0 * samples, config.steps)
 
 
-@figure.claim("c13_large_is_right_everywhere", paper="0 on S1 and S2",
+@figure.claim(
+    "c13_large_is_right_everywhere",
+    paper="0 on S1 and S2",
     says="six heads: the best of the copies has hinge 0 on S1 and S2, and margins of 1",
-    expect={"S1": at_most(0.01), "S2": at_most(0.02), "margin": at_least(0.95)})
+    expect={"S1": at_most(0.01), "S2": at_most(0.02), "margin": at_least(0.95)},
+)
 def large(runs):
     one = runs.where(width=6)
     return {"S1": one.final("hinge/S1"), "S2": one.final("hinge/S2"), "margin": one.final("margin")}
 
 
-@figure.claim("c13b_small_is_right_on_s1", paper="0 on S1, above 0 on S2",
+@figure.claim(
+    "c13b_small_is_right_on_s1",
+    paper="0 on S1, above 0 on S2",
     says="four heads: the best of the copies has hinge 0 on S1, and not on S2",
-    expect={"S1": at_most(0.01), "S2": at_least(0.05)})
+    expect={"S1": at_most(0.01), "S2": at_least(0.05)},
+)
 def small(runs):
     one = runs.where(width=4)
     return {"S1": one.final("hinge/S1"), "S2": one.final("hinge/S2")}
 
 
-@figure.claim("c13c_norm_is_least_printed", where="Thm. 5.5.1, minimality", paper="optimal",
+@figure.claim(
+    "c13c_norm_is_least_printed",
+    where="Thm. 5.5.1, minimality",
+    paper="optimal",
     says="six heads: no copy has a greater margin on its worst task than the theorem's, both at a sum of squares of 1 "
-    "(greatest over the theorem's)", expect=at_most(1), controls=())
+    "(greatest over the theorem's)",
+    expect=at_most(1),
+    controls=(),
+)
 def norm(runs):
     return runs.final("margin/unit_norm", width=6) * runs.final("theorem/norm", width=6) ** 0.5
 
 
-@figure.claim("c13e_four_heads_are_enough", origin="ours", where="Thm. 5.5.1, minimality",
+@figure.claim(
+    "c13e_four_heads_are_enough",
+    origin="ours",
+    where="Thm. 5.5.1, minimality",
     says="four heads: some copy is right on every task, S2 too, so that six are not needed (greatest least margin)",
-    expect=above(0))
+    expect=above(0),
+)
 def four(runs):
     return runs.final("margin/greatest", width=4)
 
 
-@figure.claim("c13d_small_does_better_than_printed", origin="corrected", where="Thm. 5.5.1, minimality",
+@figure.claim(
+    "c13d_small_does_better_than_printed",
+    origin="corrected",
+    where="Thm. 5.5.1, minimality",
     says="hinge on S2 of the trained small model over that of the theorem's, right on S1 as it is",
-    expect={"S2": below(0.8), "S1": at_most(0.01)})
+    expect={"S2": below(0.8), "S1": at_most(0.01)},
+)
 def better(runs):
     one = runs.where(width=4)
     return {"S2": one.final("hinge/S2") / one.final("theorem/hinge"), "S1": one.final("hinge/S1")}

@@ -24,9 +24,9 @@ from featurelab.pipelines import (
     fit,
     learners,
     loguniform,
-    measures,
     nets,
     probes,
+    theory,
     torch,
 )
 
@@ -52,13 +52,23 @@ class RankConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="icl_scale/trained_rank", figures=("Thm. 5.4.1", "Thm. 5.4.2"), part="trained",
+    name="icl_scale/trained_rank",
+    figures=("Thm. 5.4.1", "Thm. 5.4.2"),
+    part="trained",
     title="Trained attention of rank 2 and 8",
     caption="Right: errors of trained networks (bars: seeds) and of the closed forms (lines) "
-    "on prompts with label noise.", laptop=RankConfig(),
-    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000), grid={"width": RANKS, "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(1, 2, 4, 8), "weight_decay": loguniform(1e-6, 1e-2),
-        "n_train": choice(8192, 65_536, 768_000)}, metric="excess_ratio", minutes=0.5,
+    "on prompts with label noise.",
+    laptop=RankConfig(),
+    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000),
+    grid={"width": RANKS, "seed": [0, 1, 2]},
+    sweep_axes={
+        "lr": loguniform(1e-3, 1e-1),
+        "width": choice(1, 2, 4, 8),
+        "weight_decay": loguniform(1e-6, 1e-2),
+        "n_train": choice(8192, 65_536, 768_000),
+    },
+    metric="excess_ratio",
+    minutes=0.5,
     small={"n_train": 256, "n_test": 16, "prompts": 50, "batch_size": 32, "steps": 6, "measure_every": 3},
 )
 
@@ -73,15 +83,23 @@ def run(config: RankConfig, recorder: Recorder) -> None:
     values = torch.tensor(config.spectrum, dtype=torch.float64)
     covariance, Q = data.token_covariance(values, seed=config.streams.data)
     prompts = data.RegressionPrompts(
-        config.n_train, config.n_test, covariance, config.length, seed=config.streams.data, dtype=config.dtype,
-        batch_size=config.batch_size, order_seed=config.streams.order,
+        config.n_train,
+        config.n_test,
+        covariance,
+        config.length,
+        seed=config.streams.data,
+        dtype=config.dtype,
+        batch_size=config.batch_size,
+        order_seed=config.streams.order,
     )
     net = nets.reduced_attention(
         len(values), config.width, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
     )
     learner = learners.Supervised(
-        net, loss="half_mse", optimizer=learners.by_step(
-            learners.adam(config.lr, config.weight_decay), learners.cosine(config.steps)
+        net,
+        loss="half_mse",
+        optimizer=learners.scheduled_by_step(
+            learners.adam(config.lr, config.weight_decay), learners.cosine_schedule(config.steps)
         ),
     )
     close = probes.Measure(closeness(config, covariance), config.measure_every, inputs=prompts.test[0][:1])
@@ -90,26 +108,32 @@ def run(config: RankConfig, recorder: Recorder) -> None:
     P, w = net.product().detach().cpu().double(), Q @ task(config)
     found: dict[str, float] = {}
     for noise in NOISES:
-        z = data.prompt_means(w.expand(config.prompts, -1), covariance, config.shown,
-            data.stream(config.streams.data, "evaluation"), noise=noise)
-        errors = measures.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
-        v = measures.inverse_factors(values, config.length, config.width)
-        found |= {f"error/{noise:g}": errors.mean().item(),
-            f"closed/{noise:g}": measures.direction_errors(values, v, task(config), config.shown, noise)}
-    slope = measures.noise_slope(v, values, config.shown)
-    recorder.log(found | {"slope": (found["error/4"] - found["error/0"]) / 4, "slope/closed": slope},
-        step=config.steps)
+        z = data.prompt_means(
+            w.expand(config.prompts, -1),
+            covariance,
+            config.shown,
+            data.stream(config.streams.data, "evaluation"),
+            noise=noise,
+        )
+        errors = theory.icl_scale.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
+        v = theory.icl_scale.inverse_factors(values, config.length, config.width)
+        found |= {
+            f"error/{noise:g}": errors.mean().item(),
+            f"closed/{noise:g}": theory.icl_scale.direction_errors(values, v, task(config), config.shown, noise),
+        }
+    slope = theory.icl_scale.noise_slope(v, values, config.shown)
+    recorder.log(found | {"slope": (found["error/4"] - found["error/0"]) / 4, "slope/closed": slope}, step=config.steps)
 
 
 def closeness(config: RankConfig, covariance: Any) -> Any:
     """How far weights are from the closed form of their rank, in loss and as a matrix."""
-    values, _ = measures.descending_eigen(covariance)
-    best = measures.optimal_product(covariance, config.length, config.width)
-    least = measures.least_loss(values, config.length, config.width)
+    values, _ = theory.icl_scale.descending_eigen(covariance)
+    best = theory.icl_scale.optimal_product(covariance, config.length, config.width)
+    least = theory.icl_scale.least_loss(values, config.length, config.width)
 
     def found(module, x):
         P = module.net.product().detach().cpu().double()
-        reached = measures.pretraining_loss(P, covariance, config.length).item() - values.sum().item() / 2
+        reached = theory.icl_scale.pretraining_loss(P, covariance, config.length).item() - values.sum().item() / 2
         return {"excess_ratio": (reached - least) / -least, "product_error": ((P - best).norm() / best.norm()).item()}
 
     return found
@@ -122,30 +146,45 @@ def cost(config: RankConfig):
     return Cost(2 * d * config.width, 12.0 * d * config.width * config.batch_size * steps, numbers, steps)
 
 
-@figure.claim("c02_training_reaches_the_closed_form", paper="exact in expectation",
+@figure.claim(
+    "c02_training_reaches_the_closed_form",
+    paper="exact in expectation",
     says="trained on prompts, loss above the closed form over its size, and relative distance of u U (greatest of both "
-    "ranks)", expect={"loss": at_most(1e-3), "product": at_most(0.1)})
+    "ranks)",
+    expect={"loss": at_most(1e-3), "product": at_most(0.1)},
+)
 def reached(runs):
     names = {"loss": "excess_ratio", "product": "product_error"}
     return {part: max(runs.final(name, width=r) for r in RANKS) for part, name in names.items()}
 
 
-@figure.claim("c07_larger_rank_is_more_sensitive", paper="larger models are easier to be distracted",
-    says="error at noise 4 above that at 0: of rank 8 more than of rank 2 (difference)", expect=above(0))
+@figure.claim(
+    "c07_larger_rank_is_more_sensitive",
+    paper="larger models are easier to be distracted",
+    says="error at noise 4 above that at 0: of rank 8 more than of rank 2 (difference)",
+    expect=above(0),
+)
 def sensitivity(runs):
     return 4 * (runs.final("slope", width=8) - runs.final("slope", width=2))
 
 
-@figure.claim("c07b_as_much_as_the_theorem_says", origin="ours",
-    says="ratio of the two slopes in noise, over that of tr(V²D²), which is 2.50", expect=between(0.95, 1.05))
+@figure.claim(
+    "c07b_as_much_as_the_theorem_says",
+    origin="ours",
+    says="ratio of the two slopes in noise, over that of tr(V²D²), which is 2.50",
+    expect=between(0.95, 1.05),
+)
 def slopes(runs):
     large, small = (runs.final("slope", width=r) / runs.final("slope/closed", width=r) for r in (8, 2))
     return large / small
 
 
-@figure.claim("c07c_errors_under_noise", origin="ours",
+@figure.claim(
+    "c07c_errors_under_noise",
+    origin="ours",
     says="errors of trained networks on noisy prompts over those of the closed form (least and greatest)",
-    expect={"least": between(0.95, 1.05), "greatest": between(0.95, 1.05)})
+    expect={"least": between(0.95, 1.05), "greatest": between(0.95, 1.05)},
+)
 def errors(runs):
     found = [
         runs.final(f"error/{noise:g}", width=r) / runs.final(f"closed/{noise:g}", width=r)

@@ -21,7 +21,7 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
+    theory,
     torch,
 )
 
@@ -58,10 +58,10 @@ def run(config: BoundConfig, recorder: Recorder) -> None:
     def found(net, x, y):
         norms = {f"bound/{b:g}": b for b in (1.0, c.norm, c.norm**2)}
         bounds = {
-            name: measures.fixed_feature_bound(2 * c.width, b, size=c.size, unstructured=c.unstructured)
+            name: theory.input_structure.fixed_feature_bound(2 * c.width, b, size=c.size, unstructured=c.unstructured)
             for name, b in norms.items()
         }
-        queries = measures.queries_needed(c.patterns, c.size)
+        queries = theory.input_structure.queries_needed(c.patterns, c.size)
         return bounds | {"queries": queries, "gradient": 2.0 * c.width * (c.dim + 2)}
 
     task = data.TensorData((sample, sample), name="closed_form")

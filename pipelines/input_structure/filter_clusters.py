@@ -100,7 +100,7 @@ def run(config: FilterConfig, recorder: Recorder) -> None:
     def follow(module, _):
         found: dict[str, float] = {}
         for block, weight in followed.items():
-            clusters = measures.two_clusters(weight.flatten(1), seed=c.streams.order)
+            clusters = measures.direction_clusters(weight.flatten(1), seed=c.streams.order)
             found |= {f"{name}/{block}": value for name, value in clusters.items()}
             moved = measures.direction_cosines(weight.detach().flatten(1).cpu(), before[block]).diagonal()
             found[f"turned/{block}"] = 1 - moved.mean().item()

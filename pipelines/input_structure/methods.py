@@ -81,7 +81,7 @@ def initial(config: PatternConfig) -> "nets.TruncatedNet":
     c, law = config, law_of(config, True)
     head_std = law.scale() ** 2 / (law.gamma() * c.size**2)
     stds = {"weight_std": 1 / c.size, "bias_std": 1 / c.size**2, "head_std": head_std}
-    return nets.mirrored(c.dim, c.width, **stds, seed=c.streams.init, dtype=c.dtype)
+    return nets.mirrored_truncated(c.dim, c.width, **stds, seed=c.streams.init, dtype=c.dtype)
 
 
 def first_steps(config: PatternConfig) -> "list[learners.FirstStep]":

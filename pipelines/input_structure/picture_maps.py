@@ -73,7 +73,15 @@ def pictures(config: MapConfig):
     """Two classes, pixels less their training means over one standard deviation of all; labels -1, +1 as (n, 1)."""
     c, options = config, {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
     if c.dataset == "digits":
-        base: data.TensorData = data.DigitImages(1257, seed=c.streams.data, dtype=c.dtype)
+        base: data.TensorData = data.Digits(
+            1257,
+            split="stratified",
+            targets="labels",
+            pixels="overall",
+            flatten=False,
+            seed=c.streams.data,
+            dtype=c.dtype,
+        )
         parts = [of_classes(part, c.classes) for part in (base.labelled, base.test)]
         (x, y), (z, t) = parts
         train, test = (x[: c.n_train], y[: c.n_train]), (torch.cat([x[c.n_train :], z]), torch.cat([y[c.n_train :], t]))
@@ -109,7 +117,7 @@ def run(config: MapConfig, recorder: Recorder) -> None:
     def follow(module, _):
         W, a = (layer.weight.detach().cpu().double() for layer in module.net.layers)
         kept[module.trainer.global_step] = (W.clone(), a[0].clone())
-        clusters = measures.two_clusters(W, seed=config.streams.order)
+        clusters = measures.direction_clusters(W, seed=config.streams.order)
         toward = measures.direction_alignment(W, axis)
         return clusters | {"toward_means": toward["mean_abs_cosine"], "aligned_share": toward["aligned_share"]}
 

@@ -6,7 +6,7 @@ with its expectation: 1/sqrt(1 + v^2), v = sqrt(D/n)/(2 gamma sqrt(k)). The pape
 within 0.005 of the prediction, so that 1 - cos is compared.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, bars, below, between, measures, np
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, bars, below, between, np, theory
 from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
 
@@ -16,14 +16,28 @@ PRINTED = {50_000: 0.997, 25_000: 0.997, 10_000: 0.994}
 PRESET = PatternConfig(dim=100, kind="identity", width=50, steps=2, measure_every=1, n_test=100)
 
 figure = Experiment(
-    name="input_structure/predicted_cosine", figures=("Ch. 2",), part="step 2",
+    name="input_structure/predicted_cosine",
+    figures=("Ch. 2",),
+    part="step 2",
     title="1 - cos after two steps against samples",
     caption="Means over seeds, from the least to the greatest. Diamonds: rows of tables A.1 and A.5, to three digits.",
-    laptop=PRESET, paper=PRESET.but(width=300), grid={"n_train": SAMPLES, "seed": SEEDS},
-    paper_grid={"n_train": [*SAMPLES, 50_000], "seed": SEEDS}, sweep_axes=SWEEP, metric="cosine/mean_abs_cosine",
-    mode="max", minutes=0.5,
-    small={"n_train": [100, 200, 300], "n_test": 20, "dim": 12, "patterns": 12, "size": 3, "width": 4,
-        "seed": [0, 1, 2]},
+    laptop=PRESET,
+    paper=PRESET.but(width=300),
+    grid={"n_train": SAMPLES, "seed": SEEDS},
+    paper_grid={"n_train": [*SAMPLES, 50_000], "seed": SEEDS},
+    sweep_axes=SWEEP,
+    metric="cosine/mean_abs_cosine",
+    mode="max",
+    minutes=0.5,
+    small={
+        "n_train": [100, 200, 300],
+        "n_test": 20,
+        "dim": 12,
+        "patterns": 12,
+        "size": 3,
+        "width": 4,
+        "seed": [0, 1, 2],
+    },
 )
 
 
@@ -37,7 +51,9 @@ figure.cost(cost)
 
 def predicted(runs, n):
     patterns, size = (int(runs.values(name)[0]) for name in ("patterns", "size"))
-    return measures.predicted_cosine(n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2)
+    return theory.input_structure.predicted_cosine(
+        n, patterns=patterns, size=size, gamma=(1 - runs.values("unstructured")[0]) / 2
+    )
 
 
 def missing(runs, n, step=2):
@@ -45,30 +61,46 @@ def missing(runs, n, step=2):
     return 1 - runs.at("cosine/mean_abs_cosine", step, n_train=n)
 
 
-@figure.claim("c04b_as_predicted", origin="ours",
+@figure.claim(
+    "c04b_as_predicted",
+    origin="ours",
     says="1 - cos after step 2 over the predicted one (least and greatest mean over n)",
-    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)})
+    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)},
+)
 def ratio(runs):
     found = sorted(runs.values("n_train"))[:3]
     names = (f"n = {n}" for n in SAMPLES)
     return {name: missing(runs, n) / (1 - predicted(runs, n)) for name, n in zip(names, found, strict=True)}
 
 
-@figure.claim("c04c_falls_with_samples", origin="ours",
-    says="slope of log(1 - cos) against log n, predicted -1 once v is small", expect=between(-1.1, -0.8))
+@figure.claim(
+    "c04c_falls_with_samples",
+    origin="ours",
+    says="slope of log(1 - cos) against log n, predicted -1 once v is small",
+    expect=between(-1.1, -0.8),
+)
 def slope(runs):
     sizes = sorted(runs.values("n_train"))
     return float(np.polyfit(np.log(sizes), np.log([missing(runs, n) for n in sizes]), 1)[0])
 
 
-@figure.claim("c07b_improvement", origin="ours",
-    says="1 - cos after step 1 over that after step 2 (smallest over n)", expect=at_least(1.5))
+@figure.claim(
+    "c07b_improvement",
+    origin="ours",
+    says="1 - cos after step 1 over that after step 2 (smallest over n)",
+    expect=at_least(1.5),
+)
 def improvement(runs):
     return min(missing(runs, n, 1) / missing(runs, n) for n in runs.values("n_train"))
 
 
-@figure.claim("c04d_initial_neurons_are_elsewhere", origin="ours", kind="identity",
-    says="mean |cos| of initial neurons with s* (largest over n)", expect=below(0.3))
+@figure.claim(
+    "c04d_initial_neurons_are_elsewhere",
+    origin="ours",
+    kind="identity",
+    says="mean |cos| of initial neurons with s* (largest over n)",
+    expect=below(0.3),
+)
 def initial(runs):
     return max(runs.at("cosine/mean_abs_cosine", 0, n_train=n) for n in runs.values("n_train"))
 

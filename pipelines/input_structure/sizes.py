@@ -4,7 +4,7 @@ Inputs lie in the span of the dictionary, and so do erased neurons: what happens
 on d. Adam's steps do, since Adam is not invariant to rotations; gradient descent would stay in the span.
 """
 
-from featurelab.pipelines import at_least, at_most, below, between, measures
+from featurelab.pipelines import at_least, at_most, below, between, theory
 from featurelab.pipelines.input_structure.comparison import (
     AXIS,
     RATES,
@@ -90,7 +90,7 @@ def in_span(runs):
     expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
 def geometry(runs):
     m = int(runs.values("width")[0])
-    found = [cosine(runs, None, method="rf", dim=d) / measures.extreme_cosine(m, d) for d in dims(runs)]
+    found = [cosine(runs, None, method="rf", dim=d) / theory.input_structure.extreme_cosine(m, d) for d in dims(runs)]
     return {"least": min(found), "greatest": max(found)}
 
 

@@ -50,7 +50,7 @@ def original(config: Any) -> data.TensorData:
         "seed": c.streams.data, "dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order
     }
     if c.dataset == "digits":
-        return data.DigitImages(c.n_train, **options)
+        return data.Digits(c.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **options)
     return data.PublicImages(
         c.dataset, c.n_train, c.n_test, targets="labels", pixels="per_channel", flatten=c.dataset in FLAT, **options
     )

@@ -53,7 +53,7 @@ def run(config: PatternConfig, recorder: Recorder) -> None:
         W, step = module.net.hidden.weight.detach()[: config.width].cpu(), module.trainer.global_step
         found = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
         rows[f"points_{step}"], marks[f"marks_{step}"] = found.points.numpy(), found.marks.numpy()
-        clusters = measures.two_clusters(W, config.streams.init)
+        clusters = measures.direction_clusters(W, config.streams.init)
         alignment = measures.direction_alignment(W, goal)
         return {f"clusters/{k}": v for k, v in clusters.items()} | {f"cosine/{k}": v for k, v in alignment.items()}
 

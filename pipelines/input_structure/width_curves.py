@@ -94,7 +94,7 @@ def run(config: WidthConfig, recorder: Recorder) -> None:
         train, test, batch_size=c.batch_size, order_seed=c.streams.order, dtype=c.dtype, name=f"{c.dataset}_{c.inputs}"
     )
     seeds = data.stream(c.streams.init, "widths").integers(2**62, size=len(c.widths))
-    net = nets.Widths([network(c, width, seed) for width, seed in zip(c.widths, seeds.tolist(), strict=True)])
+    net = nets.ParallelWidths([network(c, width, seed) for width, seed in zip(c.widths, seeds.tolist(), strict=True)])
 
     def follow(module, _):
         found: dict[str, float] = {}

@@ -16,9 +16,9 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
-    measures,
     np,
     randint,
+    theory,
 )
 from featurelab.pipelines.looped_transformer.convergence import PAPER
 from featurelab.pipelines.looped_transformer.prompts import PromptConfig
@@ -36,17 +36,31 @@ class ConditionConfig(PromptConfig):
 PRESET = ConditionConfig(loops=1)
 
 figure = Experiment(
-    name="looped_transformer/condition_number", trains=False, figures=("Thm. 8.16",), part="examples",
-    title="Condition number against the number of examples", caption="d = 4. Means over seeds; dashed: slopes.",
-    laptop=PRESET, paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
+    name="looped_transformer/condition_number",
+    trains=False,
+    figures=("Thm. 8.16",),
+    part="examples",
+    title="Condition number against the number of examples",
+    caption="d = 4. Means over seeds; dashed: slopes.",
+    laptop=PRESET,
+    paper=PRESET.but(dim=4),
+    grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
-    metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
+    metric="condition_number",
+    minutes=0.1,
+    small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
 )
 of_dim = figure.variant(
-    "condition_number_of_dim", figures=("Thm. 8.16",), part="dimension", title="Condition number against the dimension",
+    "condition_number_of_dim",
+    figures=("Thm. 8.16",),
+    part="dimension",
+    title="Condition number against the dimension",
     caption="Means over seeds; dashed: the limit of large matrices.",
-    grid={("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
-        "seed": [0, 1, 2]}, small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
+    grid={
+        ("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
+        "seed": [0, 1, 2],
+    },
+    small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
     at_once=20,
 )
 
@@ -56,10 +70,8 @@ def run(config: ConditionConfig, recorder: Recorder) -> None:
     found = []
     for start in range(0, config.prompts, config.at_once):
         count = min(config.at_once, config.prompts - start)
-        X = data.regressors(
-            count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}"
-        )
-        found.append(measures.condition_number(X).numpy())
+        X = data.prompt_examples(count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}")
+        found.append(theory.looped_transformer.condition_number(X).numpy())
     kappa = np.concatenate(found)
     mean = float(kappa.mean())
     recorder.log({"condition_number": mean, "over_one": mean - 1, "condition_number/median": np.median(kappa)}, step=0)
@@ -75,35 +87,47 @@ def means(runs, names, metric="condition_number"):
     return np.array([runs.final(metric, n_train=n) for n in names])
 
 
-@figure.claim("c03b_condition_numbers_of_thousands", origin="ours",
+@figure.claim(
+    "c03b_condition_numbers_of_thousands",
+    origin="ours",
     says="mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 (distances)",
-    expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()})
+    expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()},
+)
 def known(runs):
     return {f"n = {n}": float(mean) for n, mean in zip(KNOWN, means(runs, KNOWN), strict=True)}
 
 
-@figure.claim("c07_condition_number_tends_to_one", paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
-    says="the slope of log (mean kappa - 1) against log n is near -1/2, n = 64 to 1,024", expect=between(-0.75, -0.45)
+@figure.claim(
+    "c07_condition_number_tends_to_one",
+    paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
+    says="the slope of log (mean kappa - 1) against log n is near -1/2, n = 64 to 1,024",
+    expect=between(-0.75, -0.45),
 )
 def slope(runs):
     sizes = [n for n in runs.values("n_train") if n >= 64]
     return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes, "over_one")), 1)[0])
 
 
-@of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples",
+@of_dim.claim(
+    "c07b_examples_in_proportion_suffice",
+    paper="O(d) examples",
     says="with n = 16 d the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2, d = 4 to 128 (largest)",
-    expect=at_most((5 / 3) ** 2))
+    expect=at_most((5 / 3) ** 2),
+)
 def suffice(runs):
     return max(runs.final("condition_number", dim=d, n_train=16 * d) for d in DIMS)
 
 
-@of_dim.claim("c07c_the_limit_is_approached", origin="ours",
+@of_dim.claim(
+    "c07c_the_limit_is_approached",
+    origin="ours",
     says="at d = 128 the mean condition number is within a tenth of that limit, for n = 4 d and 16 d (ratios)",
-    expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)})
+    expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)},
+)
 def limits(runs):
     return {
         f"n = {c} d": runs.final("condition_number", dim=DIMS[-1], n_train=c * DIMS[-1])
-        / measures.marchenko_pastur_condition(c)
+        / theory.looped_transformer.marchenko_pastur_condition(c)
         for c in (4, 16)
     }
 
@@ -128,7 +152,7 @@ def dim_panel(runs, axes):
     for c, colour in zip((4, 16), CATEGORIES, strict=False):
         rows = [runs.finals("condition_number", dim=d, n_train=c * d) for d in DIMS]
         band(axis, rows, DIMS, color=colour, marker="o", markersize=3.5, label=f"n = {c} d")
-        axis.axhline(measures.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
+        axis.axhline(theory.looped_transformer.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
     axis.set(xscale="log", xlabel="coordinates d", ylabel="mean κ", ylim=(0, None), xticks=DIMS, xticklabels=DIMS)
     axis.minorticks_off()
     axis.legend(loc="center right")

@@ -25,10 +25,10 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
-    measures,
     np,
     randint,
     shades,
+    theory,
     torch,
 )
 from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed
@@ -63,7 +63,7 @@ def run(config: ConvergenceConfig, recorder: Recorder) -> None:
         errors, _, kappa = followed(net, Z, theta)
         t = torch.arange(len(errors)).to(errors)
         logs = errors.clamp(min=1e-36).log()
-        keep = measures.resolved(errors)
+        keep = theory.looped_transformer.before_floor(errors)
         line = -t / kappa.mean()
         together = keep.all(1)
         together[0] = False  # at t = 0 both are 0
@@ -71,14 +71,14 @@ def run(config: ConvergenceConfig, recorder: Recorder) -> None:
         for step, value in enumerate(logs.mean(1).tolist()):
             recorder.log({"log_error": value}, step=step)
         recorder.array("kappas", kappa=kappa.cpu().numpy())
-        slopes = measures.tail_slope(errors)
-        theory = 2 * torch.log1p(-1 / kappa)
-        counted = slopes.isfinite() & theory.isfinite()
+        slopes = theory.looped_transformer.tail_slope(errors)
+        predicted = 2 * torch.log1p(-1 / kappa)
+        counted = slopes.isfinite() & predicted.isfinite()
         values = {
             "condition_number": kappa.mean(),
-            "slope/theory": theory[counted].mean(),
+            "slope/theory": predicted[counted].mean(),
             "slope/counted": counted.double().mean(),
-            "slope/mean_curve": measures.tail_slope(logs.mean(1).exp()[:, None])[0],
+            "slope/mean_curve": theory.looped_transformer.tail_slope(logs.mean(1).exp()[:, None])[0],
             "excess/squared": (logs.mean(1) - line)[together].max() if together.any() else torch.tensor(0.0),
             "excess/literal": (logs.mean(1) - line / 2)[together].max() if together.any() else torch.tensor(0.0),
             "violations/resolved": (over & keep).sum().double(),

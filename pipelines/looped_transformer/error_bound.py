@@ -15,9 +15,9 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
-    measures,
     np,
     randint,
+    theory,
     torch,
 )
 from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed
@@ -44,12 +44,12 @@ def run(config: CheckedConfig, recorder: Recorder) -> None:
         errors, prediction, kappa = followed(net, Z, theta)
         t = torch.arange(len(errors)).to(errors)[:, None]
         ratios = {
-            "paper": prediction / measures.paper_bound(t, kappa),
+            "paper": prediction / theory.looped_transformer.prediction_bound(t, kappa),
             "cauchy": prediction / errors.sqrt().clamp(min=1e-300),  # |theta_0 - theta*| = 1
-            "squared": errors / measures.squared_bound(t, kappa),
-            "tight": prediction / measures.tight_bound(t, kappa),
+            "squared": errors / theory.looped_transformer.squared_bound(t, kappa),
+            "tight": prediction / theory.looped_transformer.tight_bound(t, kappa),
         }
-        keep = measures.resolved(errors)
+        keep = theory.looped_transformer.before_floor(errors)
         keep[0] = False  # at T = 0 bounds are met with equality
         seen = {name: ratio.where(keep, torch.full_like(ratio, torch.nan)) for name, ratio in ratios.items()}
         most = keep[1:].double().mean(1) > 0.99  # of few that are slow a median says nothing

@@ -19,9 +19,9 @@ from featurelab.pipelines import (
     evaluate,
     learners,
     loguniform,
-    measures,
     np,
     shades,
+    theory,
     torch,
 )
 from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed, parts
@@ -64,15 +64,18 @@ def run(config: GivenConfig, recorder: Recorder) -> None:
         for step, value in enumerate(logs.mean(1).tolist()[: SHOWN + 1]):
             recorder.log({"log10_error": value, "mean_error": errors[step].mean().item()}, step=step)
         floor = config.noise**2 * torch.linalg.inv(H).diagonal(dim1=-2, dim2=-1).sum(-1)
-        slopes = measures.tail_slope(errors)
+        slopes = theory.looped_transformer.tail_slope(errors)
         last = torch.tensor(float(config.loops)).to(kappa)
         values = {
             "error/1": errors[1].max().item(),
             "final_error": errors[-1].mean().item(),
             "floor": floor.mean().item(),
-            "loops_needed": measures.loops_to(errors, 1e-6).median().item(),
+            "loops_needed": theory.looped_transformer.first_loop_below(errors, 1e-6).median().item(),
             "condition_number": kappa.mean().item(),
-            "above_bound": (prediction[-1] > measures.paper_bound(last, kappa) + 1e-12).double().mean().item(),
+            "above_bound": (prediction[-1] > theory.looped_transformer.prediction_bound(last, kappa) + 1e-12)
+            .double()
+            .mean()
+            .item(),
         }
         if slopes.isfinite().any():
             values["slope"] = slopes[slopes.isfinite()].mean().item()

@@ -17,10 +17,10 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
-    measures,
     nets,
     np,
     randint,
+    theory,
 )
 from featurelab.pipelines.looped_transformer.prompts import MUTATIONS, CheckedConfig, block, cost, drawn, parts, wrong
 
@@ -53,7 +53,7 @@ def run(config: DescentConfig, recorder: Recorder) -> None:
 
     def found(net, Z, theta):
         X, y, q, alpha = parts(Z)
-        path = alpha[:, None] * measures.least_squares_path(X, y, -q / alpha[:, None], net.rates(Z))
+        path = alpha[:, None] * theory.looped_transformer.least_squares_path(X, y, -q / alpha[:, None], net.rates(Z))
         size = alpha.abs().clamp(min=1)
 
         def off(net, form):

@@ -19,9 +19,9 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
-    measures,
     np,
     randint,
+    theory,
 )
 from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block, cost, drawn, followed, parts
 
@@ -54,9 +54,9 @@ def run(config: LoopsConfig, recorder: Recorder) -> None:
         _, prediction, kappa = followed(net, Z, theta)
         values, off, over = {"condition_number": kappa.median().item()}, 0.0, 0.0
         for level in (*LEVELS, config.level):
-            needed = measures.loops_needed(X, theta, level)
+            needed = theory.looped_transformer.loops_needed(X, theta, level)
             over = max(over, (needed / bound(kappa, level).ceil()).max().item())
-            counted = measures.loops_to(prediction, level)
+            counted = theory.looped_transformer.first_loop_below(prediction, level)
             name = "loops_needed" if level == config.level else f"loops_needed/{level:g}"
             values[name] = needed.median().item()
             values[f"loops_needed/{level:g}"] = values[name]
@@ -132,8 +132,8 @@ def panels(runs, axes):
     left.legend()
     rows = [runs.finals(f"loops_needed/{level:g}", dim=4, n_train=64) for level in LEVELS]
     band(right, rows, LEVELS, color=CATEGORIES[0], marker="o", markersize=3.5, label="n = 64, d = 4")
-    theory = [bound(runs.final("condition_number", dim=4, n_train=64), level) for level in LEVELS]
-    right.plot(LEVELS, theory, "--", color="#444444", linewidth=1, label="2κ log(1/ε)")
+    predicted = [bound(runs.final("condition_number", dim=4, n_train=64), level) for level in LEVELS]
+    right.plot(LEVELS, predicted, "--", color="#444444", linewidth=1, label="2κ log(1/ε)")
     right.set(xscale="log", xlabel="error ε", ylabel="loops", ylim=(0, None))
     right.invert_xaxis()
     right.legend()

@@ -6,7 +6,7 @@ unless a figure draws them. n_train is the number n of examples in a prompt: wha
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Config, Cost, Field, data, measures, nets, torch
+from featurelab.pipelines import Config, Cost, Field, data, nets, theory, torch
 
 # What the block must not be: the query attends to itself; alpha moves; every row attends to all before it.
 MUTATIONS = ("itself", "drifting", "causal")
@@ -57,7 +57,11 @@ def followed(net: "nets.LinearLoopedTransformer", Z: Any, theta: Any) -> tuple[A
     X, _, _, alpha = parts(Z)
     path = net.trajectory(Z) / alpha[:, None]
     prediction = ((path * theta).sum(-1) - 1).abs()
-    return measures.normalised_error(path, theta), prediction, measures.condition_number(X)
+    return (
+        theory.looped_transformer.normalised_error(path, theta),
+        prediction,
+        theory.looped_transformer.condition_number(X),
+    )
 
 
 def cost(config: PromptConfig) -> Cost:

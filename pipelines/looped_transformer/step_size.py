@@ -20,9 +20,9 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
-    measures,
     np,
     randint,
+    theory,
     torch,
     uniform,
 )
@@ -53,17 +53,17 @@ figure = Experiment(
 def run(config: StepConfig, recorder: Recorder) -> None:
     def found(net, Z, theta):
         X, _, _, alpha = parts(Z)
-        mu, L = measures.curvature(X)
+        mu, L = theory.looped_transformer.extreme_eigenvalues(X)
         kappa = L / mu
         eta = config.step_factor / L if config.rule == "of_largest" else 2 / (mu + L)
-        errors = measures.normalised_error(
+        errors = theory.looped_transformer.normalised_error(
             net.trajectory(Z, rates=eta.expand(config.loops, -1)) / alpha[:, None], theta
         )
         kept = torch.maximum((1 - eta * L).abs(), (1 - eta * mu).abs())
         logs = errors.clamp(min=1e-32).log10()
         for step, value in enumerate(logs.mean(1).tolist()):
             recorder.log({"log10_error": value}, step=step)
-        slopes = measures.tail_slope(errors)
+        slopes = theory.looped_transformer.tail_slope(errors)
         counted = slopes.isfinite() & (kept > 0)
         values = {"rate": 2 * kept[counted].log().mean().item(), "kappa": kappa.mean().item()}
         if counted.any():

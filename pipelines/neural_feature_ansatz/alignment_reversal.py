@@ -29,10 +29,10 @@ from featurelab.pipelines import (
     evaluate,
     learners,
     loguniform,
-    measures,
     nets,
     points,
     stats,
+    theory,
     torch,
 )
 
@@ -67,18 +67,20 @@ figure = Experiment(
 def run(config: ReversalConfig, recorder: Recorder) -> None:
     task = data.AlignmentReversing(config.dim, config.balance, s_floor=config.s_floor, seed=config.streams.data)
     net, *others = (
-        nets.quadratic(config.dim, config.width, seed=config.network_seed + i) for i in range(config.networks + 1)
+        nets.quadratic_net(config.dim, config.width, seed=config.network_seed + i) for i in range(config.networks + 1)
     )
     moments = {
-        "seeds": torch.stack([measures.r_moments(kernel(other)) for other in others]).mean(0),
-        "theory": measures.r_moments_theory(config.dim / config.width),
+        "seeds": torch.stack([theory.neural_feature_ansatz.r_moments(kernel(other)) for other in others]).mean(0),
+        "theory": theory.neural_feature_ansatz.limit_r_moments(config.dim / config.width),
     }
 
     def compare(net, x, y):
         R = kernel(net)
-        values = {"observed": measures.observed_quadratic(x, y[:, 0], R).item()}
-        for source, r in {**moments, "own": measures.r_moments(R)}.items():
-            values[f"predicted_{source}"] = measures.free_probability_prediction(x, y[:, 0], r.tolist()).item()
+        values = {"observed": theory.neural_feature_ansatz.quadratic_correlation(x, y[:, 0], R).item()}
+        for source, r in {**moments, "own": theory.neural_feature_ansatz.r_moments(R)}.items():
+            values[f"predicted_{source}"] = theory.neural_feature_ansatz.free_probability_prediction(
+                x, y[:, 0], r.tolist()
+            ).item()
         return {f"derivative_correlation/{name}": value for name, value in values.items()}
 
     evaluate(learners.Measurement(net, compare), task, config, recorder)

@@ -47,7 +47,7 @@ def run(config: FaceConfig, recorder: Recorder) -> None:
     chance = torch.Generator().manual_seed(config.streams.order)
     scores, control = [], None
     for _ in range(10):
-        nfm, control = measures.diagonals(first.W, measures.isospectral(first.K, chance))
+        nfm, control = measures.ansatz_diagonals(first.W, measures.random_isospectral(first.K, chance))
         scores.append(measures.pearson(nfm, control).item())
     values = {
         "diagonal_pearson/agop": images.kept_diagonals(recorder, first, task, control=images.as_image(control, task)),

@@ -31,6 +31,7 @@ from featurelab.pipelines import (
     measures,
     mlp_cost,
     nets,
+    theory,
     torch,
 )
 
@@ -79,8 +80,8 @@ def exact(net, x, y):
     P, lX = J @ J.T, y * x
     Wdot = -J.T @ lX
     K = J.T @ J
-    label_trace = measures.observed_quadratic(x, y[:, 0], torch.eye(x.shape[1]).to(x))
-    free = measures.free_probability_prediction(x, y[:, 0], [1.0, 1.0, 1.0, 1.0])
+    label_trace = theory.neural_feature_ansatz.quadratic_correlation(x, y[:, 0], torch.eye(x.shape[1]).to(x))
+    free = theory.neural_feature_ansatz.free_probability_prediction(x, y[:, 0], [1.0, 1.0, 1.0, 1.0])
     larger = copy.deepcopy(net)
     larger.load_state_dict({name: 3.0 * value for name, value in net.state_dict().items()})
     scaled = measures.tangent_covariance(larger, x, layers=["0"])["0"]

@@ -25,7 +25,8 @@ def pictures(config: ImageConfig, digits: Literal["one_vs_rest", "all"], n_test:
     """The config's images; the digits with the labels of this task."""
     common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, **batches}
     if config.dataset == "digits":
-        return data.Digits(digits, n_train=config.n_train, **common)
+        binary: dict[str, Any] = {"digit": 8, "pixels": "unit"} if digits == "one_vs_rest" else {}
+        return data.Digits(config.n_train, **binary, **common)
     return data.PublicImages(config.dataset, config.n_train, n_test, **common)
 
 
@@ -51,7 +52,7 @@ def first_layer(net: Any, task: "data.TensorData") -> "measures.TangentCovarianc
 
 def kept_diagonals(recorder: Any, first: "measures.TangentCovariance", task: "data.TensorData", **more: Any) -> float:
     """Record the diagonals of the first layer's NFM and AGOP as images; returns their Pearson correlation."""
-    nfm, agop = measures.diagonals(first.W, first.K)
+    nfm, agop = measures.ansatz_diagonals(first.W, first.K)
     recorder.array("diagonals", nfm=as_image(nfm, task), agop=as_image(agop, task), **more)
     return measures.pearson(nfm, agop).item()
 

@@ -27,6 +27,7 @@ from featurelab.pipelines import (
     measures,
     nets,
     points,
+    theory,
     torch,
     uniform,
 )
@@ -77,12 +78,14 @@ def run(config: MeanKernelConfig, recorder: Recorder) -> None:
     def compare(net, x, y):
         more = [network(config, config.streams.init + i).to(x) for i in range(1, config.observed + config.networks)]
         seen, averaged = [net, *more[: config.observed - 1]], more[config.observed - 1 :]
-        scores = [measures.derivative_correlation(tangents(one, x), x, y) for one in seen]
+        scores = [theory.neural_feature_ansatz.derivative_correlation(tangents(one, x), x, y) for one in seen]
         mean_ptk = torch.stack([measures.ptk(tangents(one, x)) for one in averaged]).mean(0)
         return {
             "derivative_correlation/observed": torch.stack(scores).mean().item(),
             "derivative_correlation/observed_one": scores[0].item(),
-            "derivative_correlation/mean_kernel": measures.mean_ptk_correlation(mean_ptk, x, y[:, 0]).item(),
+            "derivative_correlation/mean_kernel": theory.neural_feature_ansatz.mean_ptk_correlation(
+                mean_ptk, x, y[:, 0]
+            ).item(),
         }
 
     evaluate(learners.Measurement(network(config, config.streams.init), compare), task, config, recorder)

@@ -32,7 +32,7 @@ def run(config: ChainConfig, recorder: Recorder) -> None:
         "ptk_dispersion/0": measures.eigenvalue_dispersion(first.K).item(),
     }
     recorder.log(scores, step=config.steps)
-    Q = measures.isospectral(first.K, chance)
+    Q = measures.random_isospectral(first.K, chance)
     recorder.array("control", agop=(first.W.T @ Q @ first.W).numpy())
 
 

@@ -27,6 +27,7 @@ from featurelab.pipelines import (
     nets,
     np,
     probes,
+    theory,
 )
 
 PENALTIES = {"nuclear": "nuclear norm", "frobenius": "Frobenius norm", "l2": "l2 penalty"}
@@ -55,7 +56,7 @@ supports = Experiment(
 @supports.trial
 def run(config, recorder: Recorder) -> None:
     z = data.environmental_features(config.n_train, config.dim, config.invariant, config.gamma, config.streams.data)
-    found = measures.best_supports(z, config.rank, config.strength)
+    found = theory.nuclear_norm_dg.best_supports(z, config.rank, config.strength)
     objective = np.array([value for value, _ in found])
     invariant = np.array([sum(place < config.invariant for place in support) for _, support in found])
     pure = invariant == min(config.rank, config.invariant)
@@ -125,10 +126,10 @@ def fit_weights(config, recorder: Recorder) -> None:
     parts = {}
     for name, gamma in (("train", config.gamma), ("id", config.gamma), ("ood", -config.gamma)):
         n = config.n_train if name == "train" else config.n_test
-        y = data.signs(n, config.streams.data, name)
+        y = data.fair_signs(n, config.streams.data, name)
         parts[name] = (y * data.environmental_features(n, *law, gamma, config.streams.data, name), y)
     task = data.TensorData(parts["train"], parts["id"], dtype=config.dtype, name="environmental_features")
-    net = nets.Scaled(config.dim, config.init_scale, dtype=config.dtype)
+    net = nets.ScaledInputs(config.dim, config.init_scale, dtype=config.dtype)
     l2 = config.penalty == "l2"
     learner = learners.FeaturePenalised(
         net, head=net.head, penalty=learners.PENALTIES.get(config.penalty, measures.nuclear_norm),

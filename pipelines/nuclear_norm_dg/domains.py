@@ -52,17 +52,29 @@ def train(config: DomainConfig, recorder: Any) -> None:
     known = [0.0] * len(AGREEMENTS) if config.control == "no_spurious" else list(AGREEMENTS)
     held_out = known.pop(config.held_out)
     task = data.coloured_digits(
-        known, held_out, n_test=config.n_test, amplitude=config.colour, noise=config.noise,
-        batch_size=config.batch_size, order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
+        known,
+        held_out,
+        n_test=config.n_test,
+        amplitude=config.colour,
+        noise=config.noise,
+        batch_size=config.batch_size,
+        order_seed=config.streams.order,
+        seed=config.streams.data,
+        dtype=config.dtype,
     )
     net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)
     # the input of the head is taken after its activation
     penalty = learners.domain_covariances(3) if config.penalty == "coral" else learners.PENALTIES.get(config.penalty)
     learner = learners.FeaturePenalised(
-        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
-        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
+        net,
+        head=net.head,
+        penalty=penalty or measures.nuclear_norm,
+        scaling=config.scaling,
+        strength=config.strength if penalty else 0.0,
+        start_step=config.start_step,
+        loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixed(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
+        change=learners.mixup(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
     )
     average = [learners.DenseAverage(task.validation, every=config.average_every)] * (config.algorithm == "swad")
     parts = {"id": task.validation, "ood": task.test}
@@ -83,6 +95,12 @@ def train(config: DomainConfig, recorder: Any) -> None:
 
 def cost(config: DomainConfig) -> Cost:
     return mlp_cost(
-        dim=74, width=2 * config.width, hidden=2, outputs=10, n_train=1347, steps=config.steps,
-        batch_size=3 * config.batch_size, bytes_a_number=4,
+        dim=74,
+        width=2 * config.width,
+        hidden=2,
+        outputs=10,
+        n_train=1347,
+        steps=config.steps,
+        batch_size=3 * config.batch_size,
+        bytes_a_number=4,
     )

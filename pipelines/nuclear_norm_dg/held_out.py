@@ -99,13 +99,19 @@ def train(config: PicturesConfig, recorder: Any) -> None:
     penalties = {**learners.PENALTIES, "coral": learners.domain_covariances(max(2, len(task.training)))}
     penalty = penalties.get(config.penalty)
     learner = learners.FeaturePenalised(
-        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
-        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
+        net,
+        head=net.head,
+        penalty=penalty or measures.nuclear_norm,
+        scaling=config.scaling,
+        strength=config.strength if penalty else 0.0,
+        start_step=config.start_step,
+        loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixed(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
+        change=learners.mixup(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
     )
     average = learners.DenseAverage(
-        (torch.empty(0), torch.empty(0)), every=config.average_every,
+        (torch.empty(0), torch.empty(0)),
+        every=config.average_every,
         loss_name=lambda forward, batch: scores(forward, task, "validation", batch[0].device)["loss"],
     )
 
@@ -114,7 +120,11 @@ def train(config: PicturesConfig, recorder: Any) -> None:
 
     watching = probes.Measure(watched, every=config.measure_every, inputs=task.pictures("test", slice(1)))
     fit(
-        learner, task, config, recorder, steps=config.steps,
+        learner,
+        task,
+        config,
+        recorder,
+        steps=config.steps,
         probes=[*[average] * (config.algorithm == "swad"), watching],
     )
     if not watching.history:
@@ -137,12 +147,18 @@ def pictures(config: PicturesConfig) -> Any:
         agreements = {name: float(name) * tied for name in names}
         found = data.painted_digits(agreements, config.edge, seed=config.streams.data)
     else:
-        names = data.source(config.dataset).domains
+        names = data.dataset_source(config.dataset).domains
         found = data.public_domains(config.dataset, config.edge)
     return data.HeldOutDomain(
-        found, names[config.held_out], share=config.share, batch_size=config.batch_size,
+        found,
+        names[config.held_out],
+        share=config.share,
+        batch_size=config.batch_size,
         augment=data.crop_and_jitter() if config.augment == "domainbed" else None,
-        seed=config.streams.data, order_seed=config.streams.order, dtype=config.dtype, name=config.dataset,
+        seed=config.streams.data,
+        order_seed=config.streams.order,
+        dtype=config.dtype,
+        name=config.dataset,
     )
 
 
@@ -150,7 +166,7 @@ def network(config: PicturesConfig) -> Any:
     classes = BENCHMARKS[config.dataset].classes
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "resnet50":
-        return nets.fixed_statistics(nets.pretrained_resnet50(classes, **same))
+        return nets.freeze_statistics(nets.pretrained_resnet50(classes, **same))
     widths = (config.width // 4, config.width // 2, config.width)
     stem: Any = "imagenet" if config.edge > 32 else "small"
     net: Any = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)

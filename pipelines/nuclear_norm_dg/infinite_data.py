@@ -21,8 +21,8 @@ from featurelab.pipelines import (
     choice,
     data,
     loguniform,
-    measures,
     np,
+    theory,
     torch,
 )
 
@@ -70,11 +70,11 @@ def run(config: InfiniteConfig, recorder: Recorder) -> None:
         for part in range(-(-config.n_train // 500))
     ]
     sums = torch.cat([torch.stack([z[:, :r].sum(1), z[:, r:].sum(1)], 1) for z in features])
-    alpha, beta = measures.ridge_weights(sums, config.strength, counts).tolist()
-    log_ood = measures.log_accuracy_out_of_domain(alpha, beta, r, d, config.gamma)
+    alpha, beta = theory.nuclear_norm_dg.ridge_weights(sums, config.strength, counts).tolist()
+    log_ood = theory.nuclear_norm_dg.log_accuracy_out_of_domain(alpha, beta, r, d, config.gamma)
     values = {"alpha": alpha, "beta": beta, "ratio": alpha / beta, "log_accuracy_ood": log_ood}
     if config.in_full:
-        w = measures.ridge_weights(torch.cat(features), config.strength)
+        w = theory.nuclear_norm_dg.ridge_weights(torch.cat(features), config.strength)
         recorder.array("weights", w=w.numpy())
         for name, part, shared in (("alpha", w[:r], alpha), ("beta", w[r:], beta)):
             values |= {f"{name}_mean": part.mean().item(), f"{name}_spread": part.std().item() / shared}

@@ -19,8 +19,8 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     choice,
-    measures,
     np,
+    theory,
     uniform,
 )
 
@@ -54,11 +54,13 @@ def run(config: PopulationConfig, recorder: Recorder) -> None:
     found, values = {}, {}
     for name in NAMES:
         found[name] = np.array([
-            measures.population_optimum(name, strength, config.agreement, config.nodes).numpy()
+            theory.nuclear_norm_dg.population_optimum(name, strength, config.agreement, config.nodes).numpy()
             for strength in config.strengths
         ])
         for strength, w in zip(config.strengths, found[name], strict=True):
-            values[f"ood/{name}/{strength:g}"] = measures.direction_accuracy(tuple(w), 1 - config.agreement)
+            values[f"ood/{name}/{strength:g}"] = theory.nuclear_norm_dg.direction_accuracy(
+                tuple(w), 1 - config.agreement
+            )
             values[f"slope/{name}/{strength:g}"] = w[1] / w[0]
     recorder.log(values, step=0)
     recorder.array("optima", strengths=np.array(config.strengths), **found)

@@ -33,6 +33,7 @@ from featurelab.pipelines import (
     nets,
     np,
     probes,
+    theory,
 )
 from featurelab.pipelines.nuclear_norm_dg.printed import SYNTHETIC
 
@@ -96,7 +97,10 @@ def run(config: SyntheticConfig, recorder: Recorder) -> None:
     fit(learner, task, config, recorder, steps=config.steps, probes=[probes.LossProbe(parts, config.measure_every)])
     A, readout = (weight.detach() for weight in net.parameters())
     w = tuple((readout @ A).flatten().tolist())
-    values = {f"expected_accuracy/{name}": measures.direction_accuracy(w, a) for name, a in (("id", IN), ("ood", OUT))}
+    values = {
+        f"expected_accuracy/{name}": theory.nuclear_norm_dg.direction_accuracy(w, a)
+        for name, a in (("id", IN), ("ood", OUT))
+    }
     recorder.log(values | {"slope": w[1] / w[0]}, step=config.steps)
     recorder.array("decision", w=np.array(w))
 
@@ -156,7 +160,7 @@ def over_frobenius(runs):
 
 @early.draw(cols=3, size=(11, 3.7))
 def panels(runs, axes):
-    x, y = data.signs_and_noise(300, OUT, data.stream(0, "drawing"))
+    x, y = data.environment_samples(300, OUT, data.stream(0, "drawing"))
     reach = np.linspace(-1, 1, 3)
     for axis, (method, title) in zip(axes[0], list(METHODS.items())[:2], strict=False):
         for label, colour in ((-1, CATEGORIES[0]), (1, CATEGORIES[1])):

@@ -1,1 +1,1 @@
-"""Faults, caused one after another while sweeps run, and an audit of what is stored in the end: `make chaos`."""
+"""Cause faults while sweeps run, and audit what is stored in the end: `make chaos`."""

@@ -26,8 +26,8 @@ def main() -> int:
         return 0
     kinds = []
     for kind in options.stores:
-        if lacking := stores.missing(kind):
-            print(lacking, file=sys.stderr)
+        if advice := stores.missing(kind):
+            print(advice, file=sys.stderr)
         else:
             kinds.append(kind)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,18 +44,18 @@ def main() -> int:
             if mounted.is_mount():
                 Home.unmount(mounted)
         if options.keep:
-            print(f"kept: {root}", file=sys.stderr)
+            print(f"the temporary folder is {root}", file=sys.stderr)
         else:
             shutil.rmtree(root, ignore_errors=True)
 
 
 def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
     began = time.monotonic()
-    said: list[str] = []
+    log: list[str] = []
 
     def say(text: str) -> None:
-        said.append(f"{time.monotonic() - began:6.0f} s  {text}")
-        print(said[-1], file=sys.stderr, flush=True)
+        log.append(f"{time.monotonic() - began:6.0f} s  {text}")
+        print(log[-1], file=sys.stderr, flush=True)
 
     episodes = planned(options.seed, options.faults, kinds, options.only)
     episodes = [episode for episode in episodes if not options.episodes or episode.number in options.episodes]
@@ -63,7 +63,7 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
     install_lab(root / "site")
     _make_template(root / "template.db")
     undisturbed = _undisturbed(root) if any(episode.trained for episode in episodes) else {}
-    say("what an undisturbed sweep records is known")
+    say("the undisturbed sweep has ended")
     lanes = Lanes(root, episodes, undisturbed, say, began + 60 * options.minutes, keep=options.keep)
     outcomes = lanes.run(options.lanes)
     seconds = time.monotonic() - began
@@ -79,20 +79,20 @@ def _run(root: Path, kinds: Sequence[str], options: argparse.Namespace) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "outcomes.json").write_text(json.dumps([o.as_dict() for o in outcomes], indent=1))
         (options.out / "table.md").write_text(f"{parts[0]}\n\n{parts[1]}\n")
-        (options.out / "log").write_text("\n".join(said))
+        (options.out / "log").write_text("\n".join(log))
     return int(not all(outcome.clean for outcome in outcomes))
 
 
 def _undisturbed(root: Path) -> dict[Trial, Points]:
-    """What the trials that train record when nothing happens to them."""
+    """Return what the trials that train record without any fault."""
     home = Home(root / "undisturbed", root / "site")
     over = ["kind=trained", f"level={','.join(map(str, LEVELS))}", f"seed={','.join(map(str, SEEDS))}"]
     request = ["sweep", "chaos/curves", f"points={POINTS}", f"pause={PAUSE}", "--name", "undisturbed"]
-    said = home.run(*request, *(part for domain in over for part in ("--over", domain)), patience=300)
-    if said.code:
-        raise SystemExit(f"an undisturbed sweep ended with status {said.code}:\n{said.err}")
+    result = home.run(*request, *(part for domain in over for part in ("--over", domain)), patience=300)
+    if result.code:
+        raise SystemExit(f"the undisturbed sweep ended with status {result.code}:\n{result.err}")
     store = stores.SqliteStore(home.folder, home.folder / "none")
-    return {run.trial: run.points for run in audit.runs_beside(store, ()) if run.trial}
+    return {run.trial: run.points for run in audit.new_runs(store, ()) if run.trial}
 
 
 def _make_template(path: Path) -> None:
@@ -104,28 +104,28 @@ def _make_template(path: Path) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="decides which faults meet which sweeps, and when")
-    parser.add_argument("--faults", type=int, default=200, help="how many faults are caused")
+    parser.add_argument("--faults", type=int, default=200, help="number of faults to cause")
     parser.add_argument("--stores", type=lambda text: text.split(","), default=list(stores.KINDS))
-    parser.add_argument("--minutes", type=float, default=30.0, help="after which no more are caused")
+    parser.add_argument("--minutes", type=float, default=30.0, help="no fault is caused later")
     parser.add_argument("--lanes", type=int, default=4, help="sweeps at the same time")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="names of faults, see --list")
     parser.add_argument(
         "--episodes",
         type=lambda text: [int(part) for part in text.split(",")],
         default=[],
-        help="only these of the plan, by number",
+        help="only these episodes of the plan, by number",
     )
-    parser.add_argument("--list", action="store_true", help="print the faults")
+    parser.add_argument("--list", action="store_true", help="list the faults and exit")
     parser.add_argument("--out", type=Path, help="a folder for the table and all details")
-    parser.add_argument("--page", type=Path, help="a page that gets the table, as docs/reliability.md")
+    parser.add_argument("--page", type=Path, help="a page to write the table to, such as docs/reliability.md")
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder")
     options = parser.parse_args()
     for name in options.only:
         if name not in CATALOGUE:
-            parser.error(f"there is no fault {name!r}: --list prints all")
+            parser.error(f"unknown fault {name!r}: --list shows all")
     for kind in options.stores:
         if kind not in stores.KINDS:
-            parser.error(f"there is no store {kind!r}: {', '.join(stores.KINDS)}")
+            parser.error(f"unknown store {kind!r}: choose from {', '.join(stores.KINDS)}")
     return options
 
 

@@ -1,4 +1,4 @@
-"""What a store holds of some sweeps, compared with what their trials had to record."""
+"""Compare what a store holds of some sweeps with what their trials had to record."""
 
 import json
 from collections import defaultdict
@@ -18,7 +18,7 @@ DERIVED = ("final.", "best.")  # what a recorder computes from the others
 
 @dataclass
 class Run:
-    """A run as the tables of the store hold it."""
+    """A run as read from the tables of the store."""
 
     run_id: str
     status: str
@@ -42,12 +42,12 @@ class Run:
 
 
 @dataclass
-class Found:
-    """Counts of one audit; `notes` says where."""
+class Counts:
+    """The counts of one audit; `notes` says where each was found."""
 
     expected: int = 0
     lost: int = 0
-    lost_and_said: int = 0  # destroyed by the fault itself, and the run is tagged as damaged
+    lost_and_tagged: int = 0  # destroyed by the fault itself, in a run that is tagged as damaged
     doubled: int = 0
     different: int = 0
     running: int = 0
@@ -62,19 +62,19 @@ def all_ids(store: SqliteStore) -> set[str]:
     return {row[0] for row in store.rows("SELECT run_uuid FROM runs")}
 
 
-def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
-    """Every run that the store holds now and did not hold before, with all rows of its points."""
+def new_runs(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
+    """Return every run that is not among `earlier`, with all rows of its points."""
     active = store.rows("SELECT run_uuid, status, start_time FROM runs WHERE lifecycle_stage = 'active'")
     facts = {run_id: (status, int(began or 0)) for run_id, status, began in active}
     new = set(facts) - set(earlier)
     if not new:
         return []
-    among = f"run_uuid IN ({', '.join(repr(run_id) for run_id in sorted(new))})"
+    condition = f"run_uuid IN ({', '.join(repr(run_id) for run_id in sorted(new))})"
     tags: dict[str, dict[str, str]] = defaultdict(dict)
-    for run_id, name, value in store.rows(f"SELECT run_uuid, key, value FROM tags WHERE {among}"):
+    for run_id, name, value in store.rows(f"SELECT run_uuid, key, value FROM tags WHERE {condition}"):
         tags[run_id][name] = value
     runs = {run_id: Run(run_id, *facts[run_id], tags[run_id]) for run_id in new}
-    query = f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE {among}"
+    query = f"SELECT run_uuid, key, step, value, is_nan FROM metrics WHERE {condition}"
     for run_id, name, step, value, is_nan in store.rows(query):
         if not name.startswith(DERIVED):
             runs[run_id].points[name, int(step)].append(float("nan") if is_nan else float(value))
@@ -82,7 +82,7 @@ def runs_beside(store: SqliteStore, earlier: Collection[str]) -> list[Run]:
 
 
 def expected_points(trial: Trial, points: int, undisturbed: Mapping[Trial, Points]) -> dict[Point, float]:
-    """What a trial had to record: a closed form, or what an undisturbed sweep has recorded."""
+    """Return what a trial had to record: a closed form, or what an undisturbed sweep recorded."""
     kind, level, seed = trial
     if kind == "trained":
         return {point: values[0] for point, values in undisturbed[trial].items()}
@@ -92,64 +92,66 @@ def expected_points(trial: Trial, points: int, undisturbed: Mapping[Trial, Point
     }
 
 
-def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]) -> Found:
+def audit(runs: Collection[Run], trials: Collection[Trial], points: int, undisturbed: Mapping[Trial, Points]) -> Counts:
     """Compare the runs of a sweep with the trials that it had to run, each once and to its end.
 
-    Of several sweeps it is the latest that had to: the runs of those before, which failed and were begun anew, shall
-    hold everything up to where they ended.
+    If there are several sweeps, the earlier ones failed and were started again: their runs must hold every point up to
+    where they ended, and only the latest sweep must be complete.
     """
-    found = Found()
-    latest = max(runs, key=lambda run: run.began).tags.get("sweep_run_id") if runs else None
-    before = [run for run in runs if not run.replaced and run.tags.get("sweep_run_id") != latest]
-    for run in before:
+    counts = Counts()
+    latest_sweep = max(runs, key=lambda run: run.began).tags.get("sweep_run_id") if runs else None
+    earlier_runs = [run for run in runs if not run.replaced and run.tags.get("sweep_run_id") != latest_sweep]
+    for run in earlier_runs:
         if run.trial:
-            _compare(run, expected_points(run.trial, points, undisturbed), found, to_its_end=False)
+            _compare(run, expected_points(run.trial, points, undisturbed), counts, to_its_end=False)
     by_trial: dict[Any, list[Run]] = defaultdict(list)
     for run in runs:
-        if not run.replaced and run not in before:
+        if not run.replaced and run not in earlier_runs:
             by_trial[run.trial].append(run)
     for trial in trials:
-        wanted = expected_points(trial, points, undisturbed)
-        here = by_trial.get(trial, [])
-        if len(here) != 1:
-            found.notes.append(f"trial {trial} has {len(here)} runs")
-        if not here:
-            found.expected += len(wanted)
-            found.lost += len(wanted)
-        for number, run in enumerate(here):
+        expected = expected_points(trial, points, undisturbed)
+        trial_runs = by_trial.get(trial, [])
+        if len(trial_runs) != 1:
+            counts.notes.append(f"trial {trial} has {len(trial_runs)} runs")
+        if not trial_runs:
+            counts.expected += len(expected)
+            counts.lost += len(expected)
+        for number, run in enumerate(trial_runs):
             if number:
-                found.doubled += sum(map(len, run.points.values()))
-            _compare(run, wanted, found)
+                counts.doubled += sum(map(len, run.points.values()))
+            _compare(run, expected, counts)
     for run in runs:
         if run.status == "RUNNING":
-            found.running += 1
-            found.notes.append(f"run {run.run_id} is RUNNING ({run.tags.get('status')})")
-    return found
+            counts.running += 1
+            counts.notes.append(f"run {run.run_id} is RUNNING ({run.tags.get('status')})")
+    return counts
 
 
-def _compare(run: Run, wanted: Mapping[Point, float], found: Found, *, to_its_end: bool = True) -> None:
-    if run.tags.get("status") == "stopped" or not to_its_end:  # by the scheduler: at any step, but without a gap
+def _compare(run: Run, expected: Mapping[Point, float], counts: Counts, *, to_its_end: bool = True) -> None:
+    if (
+        run.tags.get("status") == "stopped" or not to_its_end
+    ):  # stopped by the scheduler: at any step, but without a gap
         last = max((step for _, step in run.points), default=0)
-        wanted = {point: value for point, value in wanted.items() if point[1] <= last}
-    found.expected += len(wanted)
-    missing = sorted(set(wanted) - set(run.points))
+        expected = {point: value for point, value in expected.items() if point[1] <= last}
+    counts.expected += len(expected)
+    missing = sorted(set(expected) - set(run.points))
     if missing and run.damaged:
-        found.lost_and_said += len(missing)
+        counts.lost_and_tagged += len(missing)
     elif missing:
-        found.lost += len(missing)
-        found.notes.append(f"run {run.run_id} {run.trial} {run.status} lacks {len(missing)}, first {missing[:3]}")
+        counts.lost += len(missing)
+        counts.notes.append(f"run {run.run_id} {run.trial} {run.status} lacks {len(missing)}, first {missing[:3]}")
     doubled = sum(len(values) - 1 for values in run.points.values())
     if doubled:
-        found.doubled += doubled
-        found.notes.append(f"run {run.run_id} {run.trial} has {doubled} points twice")
-    wrong = [point for point, values in run.points.items() if point not in wanted or set(values) != {wanted[point]}]
+        counts.doubled += doubled
+        counts.notes.append(f"run {run.run_id} {run.trial} has {doubled} points twice")
+    wrong = [point for point, values in run.points.items() if point not in expected or set(values) != {expected[point]}]
     if wrong:
-        found.different += len(wrong)
-        found.notes.append(f"run {run.run_id} {run.trial} has other values at {wrong[:3]}, {len(wrong)} in all")
+        counts.different += len(wrong)
+        counts.notes.append(f"run {run.run_id} {run.trial} has other values at {wrong[:3]}, {len(wrong)} in all")
 
 
-def lacking(runs: Collection[Run], noted: Mapping[str, set[int]]) -> dict[str, set[int]]:
-    """Steps whose log() has returned, and which the store has not got, by trial of a closed form."""
+def missing_steps(runs: Collection[Run], noted: Mapping[str, set[int]]) -> dict[str, set[int]]:
+    """Return, for each trial of a closed form, the steps whose log() returned and that the store lacks."""
     stored: dict[str, set[int]] = defaultdict(set)
     for run in runs:
         if run.trial:

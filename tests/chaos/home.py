@@ -1,4 +1,4 @@
-"""The folder of one series of sweeps: its environment, the commands run in it, the disk below its outbox."""
+"""The folder of one series of sweeps: its environment, its commands, and the disk of its outbox."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TREE = Path(__file__).parents[2]  # whose code is run: another tree may be installed
+TREE = Path(__file__).parents[2]  # the source to run: another tree may be installed
 FEATURELAB = Path(sys.executable).with_name("featurelab")
-OTHERS = ("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_", "CHAOS_")  # settings that would point the command elsewhere
+DROPPED = ("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_", "CHAOS_")  # settings that would point the command elsewhere
 
 
 def install_lab(site: Path) -> None:
@@ -25,8 +25,8 @@ def install_lab(site: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command left behind."""
+class Result:
+    """The exit status and output of a command that has ended."""
 
     code: int
     out: str
@@ -38,13 +38,13 @@ class Said:
         return next((text for text in reversed(self.err.splitlines()) if text.strip()), "")
 
 
-def shown(said: Said) -> str:
-    return f"{said.code} {said.last_line[:300]}"
+def shown(result: Result) -> str:
+    return f"{result.code} {result.last_line[:300]}"
 
 
 @dataclass
 class Command:
-    """A command that runs."""
+    """A command that was started."""
 
     process: "subprocess.Popen[bytes]"
     out: Path
@@ -56,8 +56,8 @@ class Command:
     def runs(self) -> bool:
         return self.process.poll() is None
 
-    def ended(self, patience: float) -> Said:
-        """Wait for its end; one that does not end in time is killed, and has the status -99."""
+    def ended(self, patience: float) -> Result:
+        """Wait up to `patience` seconds and return the result. A command that has not ended is killed: status -99."""
         try:
             code = self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -65,19 +65,19 @@ class Command:
             self.process.wait()
             code = -99
         out, err = (path.read_text(errors="replace") for path in (self.out, self.err))
-        return Said(code, out, err, time.monotonic() - self.began)
+        return Result(code, out, err, time.monotonic() - self.began)
 
 
 class Home:
-    """A folder with the lab's experiment at hand."""
+    """A folder in which commands find the experiment of `lab.py`."""
 
     def __init__(self, folder: Path, site: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
         self.truth, self.clock, self.ponder = folder / "truth", folder / "clock", folder / "ponder"
         self.truth.mkdir()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
-        self.environment = kept | {
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
+        self.environment = inherited | {
             "PYTHONPATH": os.pathsep.join([str(TREE), str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "CHAOS_TRUTH": str(self.truth),
             "CHAOS_CLOCK": str(self.clock),
@@ -107,7 +107,7 @@ class Home:
             )
         return Command(process, out, err, arguments)
 
-    def run(self, *arguments: str, patience: float = 180) -> Said:
+    def run(self, *arguments: str, patience: float = 180) -> Result:
         return self.start(*arguments).ended(patience)
 
     @property
@@ -115,15 +115,15 @@ class Home:
         return self.folder / ".featurelab" / "outbox"
 
     def journals(self) -> list[Path]:
-        """Those that are written, or wait to be sent."""
+        """Return the journals that are being written or wait to be sent."""
         return sorted(path for path in self.outbox.glob("*.jsonl") if path.suffixes == [".jsonl"])
 
-    def kept(self) -> set[str]:
-        """The ids of the runs of which the outbox holds anything, damaged journals too."""
+    def runs_in_outbox(self) -> set[str]:
+        """Return the ids of the runs with a journal in the outbox, damaged ones too."""
         return {path.name.partition(".")[0] for path in self.outbox.glob("*.jsonl")}
 
     def noted(self) -> dict[str, set[int]]:
-        """By trial, the steps whose log() has returned."""
+        """Return, for each trial, the steps whose log() has returned."""
         steps: dict[str, set[int]] = defaultdict(set)
         for path in self.truth.iterdir():
             with suppress(OSError):
@@ -135,13 +135,12 @@ class Home:
             path.unlink()
 
     def mount_outbox(self, size: str = "6m") -> str:
-        """Put what is below `.featurelab` on a small disk of its own; returns why that is impossible, if it is."""
-        place = self.folder / ".featurelab"
-        place.mkdir(exist_ok=True)
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "none", str(place)], capture_output=True
-        )
-        self.mounted = done.returncode == 0
+        """Mount a small disk at `.featurelab`, and return why that is impossible; an empty text if it worked."""
+        folder = self.folder / ".featurelab"
+        folder.mkdir(exist_ok=True)
+        options = f"size={size},mode=0700"
+        process = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], capture_output=True)
+        self.mounted = process.returncode == 0
         return "" if self.mounted else "mounting a small disk is not permitted here"
 
     def remount(self, access: str) -> bool:

@@ -1,6 +1,6 @@
-"""The experiment under test, as a package of somebody else's declares it: every value can be computed beforehand.
+"""The experiments under test, declared as in a user's package. Every value can be computed beforehand.
 
-Installed as `chaos_lab` (see `home.py`), so it imports nothing from here.
+Installed as `chaos_lab` (see `home.py`), so this file imports nothing from its own package.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ from featurelab.pipelines.engine.experiment.claims import at_most
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
-MOVED_CLOCK = os.environ.get("CHAOS_CLOCK")  # a file that says by how many seconds the clocks of this process are wrong
-TRUTH = os.environ.get("CHAOS_TRUTH")  # a folder: the steps whose log() has returned, one file a trial
-PONDER = os.environ.get("CHAOS_PONDER", "")  # while this file exists, claims and drawings take their time
+MOVED_CLOCK = os.environ.get("CHAOS_CLOCK")  # a file with the seconds by which the clocks of this process are wrong
+TRUTH = os.environ.get("CHAOS_TRUTH")  # a folder with one file for each trial: the steps whose log() has returned
+PONDER = os.environ.get("CHAOS_PONDER", "")  # claims and drawings wait while this file exists
 
 
 def _move_clocks(path: Path) -> None:
@@ -43,13 +43,13 @@ if MOVED_CLOCK:
 
 class ChaosConfig(Config):
     kind: Literal["closed", "trained"] = Field("closed", description="a closed form, or a network with checkpoints")
-    level: float = Field(0.0, ge=0, description="what the curve falls to")
+    level: float = Field(0.0, ge=0, description="limit of the curve")
     points: int = Field(30, ge=1, description="points of the curve, or epochs of the training")
     pause: float = Field(0.04, ge=0, description="seconds between them")
 
 
 def closed_form(level: float, seed: int, step: int) -> float:
-    """A value with all of its digits in use."""
+    """Return a value that uses all of its digits."""
     return level + 1.0 / (step + seed + 1) + ((seed * 2654435761 + step * 40503) % 1000003) / 1e9
 
 
@@ -98,43 +98,43 @@ def _train(config: ChaosConfig, recorder: Any) -> None:
     net = nets.mlp(8, 16, 1, seed=config.streams.init, dtype=config.dtype)
     learner = learners.Supervised(net, optimizer=learners.adam(0.01 * (1 + config.level)))
 
-    def epoch_ended(trainer: Any, module: Any) -> None:
+    def on_epoch_end(trainer: Any, module: Any) -> None:
         _note(config, trainer.current_epoch)
         time.sleep(config.pause)
 
-    watching = [
+    callbacks = [
         probes.LossProbe({"val": task.test, "train": task.train}, every=3),
-        pl.callbacks.LambdaCallback(on_train_epoch_end=epoch_ended),
+        pl.callbacks.LambdaCallback(on_train_epoch_end=on_epoch_end),
     ]
-    fit(learner, task, config, recorder, epochs=config.points, probes=watching)
+    fit(learner, task, config, recorder, epochs=config.points, probes=callbacks)
 
 
-def _ponder() -> None:
+def _wait_while_told() -> None:
     while PONDER and Path(PONDER).exists():
         time.sleep(0.1)
 
 
 @curves.claim("levels_are_apart", says="the level-1 curve ends below the level-2 curve", expect=at_most(-0.9))
 def difference(runs: Any) -> float:
-    _ponder()
+    _wait_while_told()
     return runs.final("loss/val", level=1.0) - runs.final("loss/val", level=2.0)
 
 
 @curves.draw(rows=1, cols=1, size=(3, 2))
 def lines(runs: Any, axes: Any) -> None:
-    _ponder()
+    _wait_while_told()
     axes[0, 0].plot(runs.curves("loss/val"))
 
 
 class EndingConfig(Config):
     ending: str = Field("well", description="how the trial ends")
-    points: int = Field(5, ge=0, description="points recorded before it does")
+    points: int = Field(5, ge=0, description="points recorded before the trial ends")
 
 
 endings = Experiment(
     name="chaos/endings",
     figures=("Fig. 2",),
-    title="trials that end in every way",
+    title="trials that end in every possible way",
     laptop=EndingConfig(),
     paper=EndingConfig(),
     grid={"ending": ["well"], "seed": [0]},

@@ -1,4 +1,4 @@
-"""Episodes run side by side, each lane with stores of its own, so that a fault meets the sweep it is meant for."""
+"""Run episodes side by side, each lane with its own stores, so that a fault hits only its own sweep."""
 
 import threading
 import time
@@ -7,17 +7,18 @@ from pathlib import Path
 
 from tests.chaos import processes
 from tests.chaos.audit import Points, Trial
+from tests.chaos.endings import EndingsSweeper
 from tests.chaos.home import Home
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Episode
 from tests.chaos.stores import PostgresStore, ServerStore, SqliteStore
 from tests.chaos.sweeper import Sweeper
 
-LAST = 120.0  # seconds before the end from which no further episode begins
+LAST = 120.0  # seconds before the deadline after which no episode begins
 
 
 class Lanes:
-    """Runs episodes in `number` threads until they or the time are at an end."""
+    """Runs episodes in several threads until all are done or the deadline comes."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class Lanes:
         *,
         keep: bool = False,
     ) -> None:
-        self.keep = keep  # what the sweeps leave behind
+        self.keep = keep  # whether to keep the folders of the sweeps
         self.root, self.undisturbed, self.say, self.deadline = root, undisturbed, say, deadline
         self.waiting = list(episodes)
         self.outcomes: list[Outcome] = []
@@ -68,7 +69,7 @@ class Lanes:
                 store.stop()
 
     def _next(self, kind: str, lane: int) -> Episode | None:
-        """The next episode on the same kind of store, so that few servers run at once; else on another."""
+        """Return the next episode: on the same kind of store if possible, so that few servers run at once."""
         with self._lock:
             if not self.waiting or time.monotonic() > self.deadline - LAST:
                 return None
@@ -86,7 +87,8 @@ class Lanes:
     def _run(self, episode: Episode, store: SqliteStore | ServerStore, lane: int) -> None:
         self.say(f"lane {lane}: {episode}")
         home = Home(self.root / f"e{episode.number}", self.root / "site")
-        sweeper = Sweeper(episode, home, store, self.undisturbed, self.say, self.stop, self.deadline - LAST)  # type: ignore[arg-type]
+        kind = EndingsSweeper if episode.what == "endings" else Sweeper
+        sweeper = kind(episode, home, store, self.undisturbed, self.say, self.stop, self.deadline - LAST)  # type: ignore[arg-type]
         try:
             sweeper.run()
         except Exception as error:

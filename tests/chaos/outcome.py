@@ -1,24 +1,24 @@
-"""What became of a series of sweeps and of each fault it met."""
+"""The outcome of a series of sweeps, and of each fault that it met."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass
-class Met:
-    """A fault that a sweep met, or why it could not be caused."""
+class Encounter:
+    """A fault that a sweep met, or the reason why it could not be caused."""
 
     name: str
     group: str
     store: str
     sweep: str
     skipped: str = ""
-    ended_with: int | None = None  # the status of the command, where it ended of this fault
+    ended_with: int | None = None  # the status of the command that this fault ended
 
 
 @dataclass
 class Outcome:
-    """Everything that was seen of an episode."""
+    """Everything that was observed in an episode."""
 
     number: int
     store: str
@@ -28,12 +28,12 @@ class Outcome:
     resumed: int = 0
     expected: int = 0
     lost: int = 0
-    lost_and_said: int = 0
+    lost_and_tagged: int = 0
     doubled: int = 0
     different: int = 0
     running: int = 0
     checked_before_resuming: int = 0
-    met: list[Met] = field(default_factory=list)
+    met: list[Encounter] = field(default_factory=list)
     untrue: list[str] = field(default_factory=list)  # every expectation that was not met, in words
     reasons: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)  # messages of the commands
@@ -44,7 +44,7 @@ class Outcome:
 
     def __str__(self) -> str:
         return (
-            f"{self.seconds:.0f} s: {self.expected} points, {self.lost} lost, {self.lost_and_said} lost and said, "
+            f"{self.seconds:.0f} s: {self.expected} points, {self.lost} lost, {self.lost_and_tagged} lost and tagged, "
             f"{self.doubled} doubled, {self.different} different, {self.running} running, {len(self.untrue)} untrue"
         )
 

@@ -1,4 +1,4 @@
-"""Which faults meet which sweeps, decided by the seed alone."""
+"""Decide by the seed alone which faults meet which sweeps."""
 
 import random
 from collections.abc import Sequence
@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 
 from tests.chaos.faults import CATALOGUE, Fault
 
-TOGETHER = 5  # faults that one series of sweeps meets
+TOGETHER = 5  # faults in one series of sweeps
 ORDER = ("launch", "starting", "running", "judging", "closing")
 
 
 @dataclass(frozen=True)
 class Episode:
-    """Sweeps in one folder and on one store, and the faults they meet, in this order."""
+    """Sweeps in one folder and on one store, and the faults that they meet, in this order."""
 
     number: int
     store: str
     faults: tuple[str, ...]
     what: str  # sweep, reproduce, or endings
     seed: int
-    trained: bool = False  # half of the trials train a network, with checkpoints
+    trained: bool = False  # half of the trials train a network and save checkpoints
     asha: bool = False
-    one_at_a_time: bool = False  # one trial
+    one_at_a_time: bool = False  # whether trials run one after another
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -34,7 +34,7 @@ class Episode:
 
 
 def every_fault(stores: Sequence[str], number: int, draw: random.Random) -> list[tuple[Fault, str]]:
-    """Each fault on each kind of store once; beyond that, sampled by weight, and below it, sampled without."""
+    """Return each fault on each kind of store once and more sampled by weight; if `number` is too low, a sample."""
     each = [(fault, store) for fault in CATALOGUE.values() for store in stores if store in fault.stores]
     draw.shuffle(each)
     if number <= len(each):
@@ -44,7 +44,7 @@ def every_fault(stores: Sequence[str], number: int, draw: random.Random) -> list
 
 
 def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] = ()) -> list[Episode]:
-    """The episodes of a seed, the longest first."""
+    """Return the episodes of a seed."""
     draw = random.Random(seed)
     if only:
         drawn = [(CATALOGUE[name], store) for name in only for store in stores if store in CATALOGUE[name].stores]
@@ -52,12 +52,12 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
         drawn = every_fault(stores, number, draw)
     episodes: list[Episode] = []
     for store in stores:
-        here = [fault for fault, where in drawn if where == store]
-        trials = tuple(fault.name for fault in here if fault.moment == "trial")
+        on_store = [fault for fault, kind in drawn if kind == store]
+        trials = tuple(fault.name for fault in on_store if fault.moment == "trial")
         if trials:
             episodes.append(Episode(len(episodes), store, trials, "endings", draw.getrandbits(32)))
-        judging = [fault for fault in here if fault.moment == "judging"]
-        others = [fault for fault in here if fault.moment not in ("trial", "judging")]
+        judging = [fault for fault in on_store if fault.moment == "judging"]
+        others = [fault for fault in on_store if fault.moment not in ("trial", "judging")]
         for group in _groups(others):
             needs_a_sweep = any(fault.group == "rivals" or fault.environment for fault in group)
             what = "sweep" if needs_a_sweep or not judging else "reproduce"
@@ -69,14 +69,14 @@ def planned(seed: int, number: int, stores: Sequence[str], only: Sequence[str] =
 
 
 def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
-    """Faults that can meet one series of sweeps: those that need a disk of their own apart from those that must not."""
+    """Group faults into series: those that need their own disk apart from those that must not have it."""
     with_disk = [fault for fault in faults if fault.disk]
     rest = [fault for fault in faults if not fault.disk]
-    free = [place for place, fault in enumerate(rest) if fault.disk is None]
-    while free and len(with_disk) % TOGETHER:
-        with_disk.append(rest.pop(free.pop()))
-    cut = [with_disk[i : i + TOGETHER] for i in range(0, len(with_disk), TOGETHER)]
-    return cut + [rest[i : i + TOGETHER] for i in range(0, len(rest), TOGETHER)]
+    indifferent = [place for place, fault in enumerate(rest) if fault.disk is None]
+    while indifferent and len(with_disk) % TOGETHER:
+        with_disk.append(rest.pop(indifferent.pop()))
+    groups = [with_disk[i : i + TOGETHER] for i in range(0, len(with_disk), TOGETHER)]
+    return groups + [rest[i : i + TOGETHER] for i in range(0, len(rest), TOGETHER)]
 
 
 def _episode(number: int, store: str, faults: Sequence[Fault], what: str, draw: random.Random) -> Episode:

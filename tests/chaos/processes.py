@@ -1,4 +1,4 @@
-"""Processes that the harness has started, directly or not: found by the folder that their environment names."""
+"""Find and signal the processes that the harness started, by the folder that their environment names."""
 
 import os
 import signal
@@ -9,20 +9,20 @@ from pathlib import Path
 
 
 def started_in(folder: Path, name: str = "") -> list[int]:
-    """The processes whose environment names this folder, oldest first; `name` is how the name of each must begin."""
-    wanted = f"{folder}/".encode()
-    found = []
+    """Return the sorted ids of processes whose environment names the folder and whose names begin with `name`."""
+    marker = f"{folder}/".encode()
+    pids = []
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
-            if wanted in Path(entry.path, "environ").read_bytes() and named(int(entry.name)).startswith(name):
-                found.append(int(entry.name))
-    return sorted(found)
+            if marker in Path(entry.path, "environ").read_bytes() and name_of(int(entry.name)).startswith(name):
+                pids.append(int(entry.name))
+    return sorted(pids)
 
 
-def named(pid: int) -> str:
-    """The name of a process, or an empty text once it is gone."""
+def name_of(pid: int) -> str:
+    """Return the name of a process; an empty text if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -30,7 +30,7 @@ def named(pid: int) -> str:
 
 
 def command_of(pid: int) -> list[str]:
-    """The command line of a process, or an empty list once it is gone."""
+    """Return the command line of a process; an empty list if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -38,19 +38,19 @@ def command_of(pid: int) -> list[str]:
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> int:
-    """Send a signal to processes and return how many were still there."""
-    reached = 0
+    """Send a signal to processes and return how many were still running."""
+    n_running = 0
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-            reached += 1
-    return reached
+            n_running += 1
+    return n_running
 
 
 def end_all(folder: Path, patience: float = 0.0) -> int:
-    """Wait for the processes of a folder to end by themselves, then kill the others and return how many there were."""
+    """Wait up to `patience` seconds for the processes of a folder to end, kill the rest, and return their number."""
     deadline = time.monotonic() + patience
-    while (left := started_in(folder)) and time.monotonic() < deadline:
+    while (running := started_in(folder)) and time.monotonic() < deadline:
         time.sleep(0.3)
-    send(signal.SIGCONT, left)
-    return send(signal.SIGKILL, left)
+    send(signal.SIGCONT, running)
+    return send(signal.SIGKILL, running)

@@ -1,4 +1,4 @@
-"""A proxy in front of an MLflow server that gives answers of its own when it is told to."""
+"""A proxy in front of an MLflow server that answers some requests itself when told to."""
 
 import http.client
 import threading
@@ -13,7 +13,7 @@ NOT_PASSED_ON = ("transfer-encoding", "connection", "content-length", "keep-aliv
 
 
 class Quiet(ThreadingHTTPServer):
-    """Says nothing of clients that are killed while they ask."""
+    """Ignores clients that are killed during a request."""
 
     daemon_threads = True
 
@@ -22,12 +22,12 @@ class Quiet(ThreadingHTTPServer):
 
 
 class Proxy:
-    """Passes requests on to a server at a port of this machine. `disturb` makes it answer some itself."""
+    """Forwards requests to a server at a port of this machine. `disturb` makes it answer some itself."""
 
     def __init__(self, port: int) -> None:
         self.target = port
-        self._answer, self._left, self._until, self._writes_only = "", 0, 0.0, True
-        self.given = 0  # answers of its own since `disturb`
+        self._answer, self._remaining, self._until, self._writes_only = "", 0, 0.0, True
+        self.n_answered = 0  # requests that it answered itself since `disturb`
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -55,16 +55,16 @@ class Proxy:
         return int(self._server.server_port)
 
     def disturb(self, answer: str, times: int, seconds: float, writes_only: bool = True) -> None:
-        """Answer so at most this often and for at most this long."""
-        self._answer, self._left, self._until, self.given = answer, times, time.monotonic() + seconds, 0
+        """Give this answer at most `times` times, for at most `seconds`."""
+        self._answer, self._remaining, self._until, self.n_answered = answer, times, time.monotonic() + seconds, 0
         self._writes_only = writes_only
 
     def calm(self) -> None:
-        self._left = 0
+        self._remaining = 0
 
     @property
     def disturbed(self) -> bool:
-        return self._left > 0 and time.monotonic() < self._until
+        return self._remaining > 0 and time.monotonic() < self._until
 
     def close(self) -> None:
         self._server.shutdown()
@@ -73,8 +73,8 @@ class Proxy:
     def _own_answer(self, path: str) -> str:
         if not self.disturbed or (self._writes_only and not any(part in path for part in WRITES)):
             return ""
-        self._left -= 1
-        self.given += 1
+        self._remaining -= 1
+        self.n_answered += 1
         return self._answer
 
     def _answer_itself(self, request: BaseHTTPRequestHandler, answer: str) -> None:
@@ -97,7 +97,7 @@ class Proxy:
             connection.request(request.command, request.path, body, headers)
             answer = connection.getresponse()
             content = answer.read()
-        except (OSError, http.client.HTTPException):  # as if it were not there
+        except (OSError, http.client.HTTPException):  # as if there were no server
             request.close_connection = True
             return
         finally:

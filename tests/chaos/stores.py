@@ -1,4 +1,4 @@
-"""The three kinds of store that faults are tried on: an SQLite file, a server over one, a server over PostgreSQL."""
+"""The three kinds of store under test: a SQLite file, a server over one, a server over PostgreSQL."""
 
 import os
 import pwd
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class SqliteStore:
-    """The file `mlflow.db` in the folder of each sweep, which MLflow makes by default."""
+    """The file `mlflow.db` in the folder of each sweep, MLflow's default."""
 
     kind = "sqlite"
     proxy: Proxy | None = None
@@ -45,18 +45,18 @@ class SqliteStore:
         pass
 
     def ready_for(self, home: Path) -> dict[str, str]:
-        """Make an empty store for a sweep in this folder, and return the environment that it needs."""
+        """Create an empty store for a sweep in this folder, and return the environment variables that it needs."""
         self.file = home / "mlflow.db"
         shutil.copy(self.template, self.file)
         return {}
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """What a query finds; waits for a locked file."""
+        """Return the rows of a query. Waits for a locked file."""
         return read_sqlite(self.file, query)
 
 
 class ServerStore:
-    """An `mlflow server` over an SQLite file, behind a proxy."""
+    """An `mlflow server` over a SQLite file, behind a proxy."""
 
     kind = "server"
 
@@ -134,7 +134,7 @@ class ServerStore:
 
 
 class PostgresStore(ServerStore):
-    """An `mlflow server` over a PostgreSQL cluster of its own: in a folder, at a port of the loopback interface."""
+    """An `mlflow server` over its own PostgreSQL cluster: in a folder, at a port of this machine."""
 
     kind = "postgres"
 
@@ -151,7 +151,7 @@ class PostgresStore(ServerStore):
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         for folder in (self.home, *self.home.parents[:2]):
-            folder.chmod(0o755)  # it runs as a user who is not root
+            folder.chmod(0o755)  # PostgreSQL runs as another user
         self.data.mkdir()
         if self.user:
             shutil.chown(self.data, self.user)
@@ -182,14 +182,17 @@ class PostgresStore(ServerStore):
             return list(cursor.fetchall())
 
     def _run(self, program: str, *arguments: str) -> None:
-        # its output goes to a file: the server that pg_ctl starts would keep a pipe open
+        # to a file: the server that pg_ctl starts would keep a pipe open
         with open(self.home / "postgres.log", "ab") as log:
             command: Sequence[str] = [str(postgres_programs() / program), *arguments]
             subprocess.run(command, check=True, stdout=log, stderr=log, user=self.user, cwd="/", timeout=120)
 
 
 def read_sqlite(file: Path, query: str) -> list[tuple[Any, ...]]:
-    """What a query finds in an SQLite file that others write to; nothing while there is no file."""
+    """Return the rows of a query in a SQLite file that others write to; none if there is no file.
+
+    Raises TimeoutError after 20 s.
+    """
     for _ in range(40):
         if not file.exists():
             return []
@@ -202,31 +205,31 @@ def read_sqlite(file: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def postgres_programs() -> Path:
-    """The folder of PostgreSQL's programs; raises FileNotFoundError where it is not installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    """Return the folder of PostgreSQL's programs. Raises FileNotFoundError if it is not installed."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     on_path = shutil.which("initdb")
-    if not found and not on_path:
+    if not installed and not on_path:
         raise FileNotFoundError("initdb")
-    return found[-1].parent if found else Path(str(on_path)).parent
+    return installed[-1].parent if installed else Path(str(on_path)).parent
 
 
 def missing(kind: str) -> str:
-    """What to install for a kind of store, as one line; empty where nothing is missing."""
+    """Return one line that says what to install for a kind of store; an empty text if nothing is missing."""
     if kind != "postgres":
         return ""
     try:
         import psycopg2  # noqa: F401
     except ImportError:
-        return "without psycopg2 nothing is tried on PostgreSQL: pip install psycopg2-binary"
+        return "PostgreSQL is skipped without psycopg2: pip install psycopg2-binary"
     try:
         postgres_programs()
     except FileNotFoundError:
-        return "without PostgreSQL nothing is tried on it: apt-get install postgresql"
+        return "PostgreSQL is skipped because it is not installed: apt-get install postgresql"
     return ""
 
 
 def _unprivileged() -> str | None:
-    """Whom PostgreSQL shall run as; it refuses root."""
+    """Return the user to run PostgreSQL as, because it refuses root; None if we are not root."""
     if os.getuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

@@ -18,6 +18,7 @@ from mlflow_server import Server, free_port
 def installed(site: Path, name: str) -> None:
     """Install the file `<name>_lab.py` into a folder as a package of experiments: importable, with its entry point."""
     shutil.copy(Path(__file__).with_name(f"{name}_lab.py"), site)
+    shutil.copy(Path(__file__).with_name("known.toml"), site)
     facts = site / f"{name}_lab-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-lab\nVersion: 1.0\n")

@@ -10,13 +10,13 @@ from featurelab.pipelines.engine.sweep import conduct
 
 kept: "weakref.WeakSet[Any]" = weakref.WeakSet()
 counts = [0]
-tune = conduct.Conducted._tune
+run_trials = conduct.run_trials
 
 
 def counted(*arguments: Any) -> None:
     from ray.tune.experiment import Trial  # Ray reads its settings when it is imported: not before they are made
 
-    from featurelab.pipelines.engine.sweep.progress import SweepProgress
+    from featurelab.pipelines.engine.sweep.ray.progress import SweepProgress
 
     make, start = Trial.__init__, SweepProgress.on_trial_start
 
@@ -31,11 +31,11 @@ def counted(*arguments: Any) -> None:
         counts.append(len(kept))
 
     Trial.__init__, SweepProgress.on_trial_start = made, started  # type: ignore[method-assign]
-    tune(*arguments)
+    run_trials(*arguments)
 
 
 if __name__ == "__main__":
-    conduct.Conducted._tune = counted  # type: ignore[method-assign]
+    conduct.run_trials = counted
     try:
         main()
     finally:

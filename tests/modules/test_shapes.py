@@ -14,7 +14,7 @@ def test_an_array_of_another_shape_is_refused():
 
 def test_arrays_of_one_call_agree_on_their_shapes():
     with pytest.raises(TypeCheckError, match="diagonals"):
-        measures.diagonals(torch.ones(3, 2), torch.eye(4))
+        measures.ansatz_diagonals(torch.ones(3, 2), torch.eye(4))
 
 
 def test_an_array_of_another_dtype_is_refused():

@@ -1,4 +1,4 @@
-"""An MLflow server on the loopback that can be stopped and started."""
+"""An MLflow server on this machine that tests can stop and start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlflow_server import Server
 
 @pytest.fixture(scope="session")
 def server(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A running server; a test that stops it starts it again."""
+    """Return a running server. A test that stops it must start it again."""
     home = tmp_path_factory.mktemp("server")
     shutil.copy(template, home / "mlflow.db")
     running = Server(home)

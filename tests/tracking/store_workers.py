@@ -1,4 +1,4 @@
-"""What the processes of a test do. Apart from the tests, so that starting one imports little."""
+"""Functions that tests run in other processes. In a file of their own, so that a process imports little."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from featurelab.tracking.store.connect import attach, connect
 
 
 def ready() -> Any:
-    """Where processes begin that have loaded already what each would load for itself."""
+    """Return a multiprocessing context whose processes start with the slow imports already done."""
     context = multiprocessing.get_context("forkserver")
-    # the server that forks them does not see this directory
+    # not this file: the server that forks the processes does not have its directory on the path
     context.set_forkserver_preload(["featurelab.tracking.outbox.record", "mlflow.store.tracking.sqlalchemy_store"])
     return context
 
 
 def exit_code(work: Callable[..., None], *arguments: Any) -> int:
-    """How a process ended that did this."""
+    """Run `work` in a process and return its exit code."""
     process = ready().Process(target=work, args=arguments)
     process.start()
     process.join()
@@ -34,7 +34,7 @@ def exit_code(work: Callable[..., None], *arguments: Any) -> int:
 
 
 def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return what each gave."""
+    """Run `work(number, *arguments)` in `count` processes that begin at the same moment; return their results."""
     context = ready()
     barrier, answers = context.Barrier(count), context.Queue()
     processes = [
@@ -42,10 +42,10 @@ def at_once(count: int, work: Callable[..., Any], *arguments: Any) -> list[Any]:
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=100) for _ in processes]
+    results = [answers.get(timeout=100) for _ in processes]
     for process in processes:
         process.join()
-    return found
+    return results
 
 
 def _answer(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], barrier: Any, answers: Any) -> None:
@@ -57,12 +57,12 @@ def _answer(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], b
 
 
 def connect_and_name(number: int, uri: str) -> str:
-    """Make the store and an experiment, and return its id."""
+    """Create the store and an experiment, and return the experiment's id."""
     return connect(uri, timeout=90).experiment_id("system/figure")
 
 
 def write_points(number: int, uri: str) -> str:
-    """Write 20 metrics at 10 steps into a run of its own, and return its id."""
+    """Write 20 metrics at 10 steps to a new run, and return its id."""
     store = attach(uri)
     run_id = store.start_run("system/figure", f"writer {number}")
     for step in range(10):
@@ -72,7 +72,7 @@ def write_points(number: int, uri: str) -> str:
 
 
 def record_points(number: int, uri: str, outbox: str) -> str:
-    """Record 20 metrics at 40 steps in a run of its own, as trials do, and return its id."""
+    """Record 20 metrics at 40 steps in a new run, as trials do, and return its id."""
     store = attach(uri)
     run_id = store.start_run("system/figure", f"writer {number}")
     with Recorder(store, run_id, outbox=Path(outbox), flush_seconds=0.2) as recorder:
@@ -83,7 +83,7 @@ def record_points(number: int, uri: str, outbox: str) -> str:
 
 
 def record_and_die(uri: str, run_id: str, outbox: str, flush: str) -> None:
-    """Record 100 points, of which the store gets the first `half` or `none`."""
+    """Record 100 points and die, after the store received the first `half` or `none`."""
     recorder = Recorder(attach(uri), run_id, outbox=Path(outbox), flush_seconds=60, flush_points=10**9)
     for step in range(100):
         recorder.log({"loss/train": 1 / (step + 1)}, step)

@@ -1,4 +1,4 @@
-"""Names that become paths stay in their folder, texts that are shown do nothing else, and no file is run as code."""
+"""Names that become paths stay in their folder, shown texts are harmless, and no file is executed as code."""
 
 import ast
 import json
@@ -71,7 +71,7 @@ def test_no_artifact_leaves_its_folder(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "name", ["../x", "/tmp/x", "a/../../../x", "a\\..\\x", "C:x", "a\0b", "a" * 300, "a//b", "\u202ex"]
 )
-def test_a_recorder_refuses_names_that_lead_elsewhere(store: Store, tmp_path: Path, name: str) -> None:
+def test_a_recorder_refuses_names_outside_its_run(store: Store, tmp_path: Path, name: str) -> None:
     run_id = store.start_run("hostile", "names")
     with Recorder(store, run_id, outbox=tmp_path / "outbox") as recorder:
         before = below(tmp_path)
@@ -88,7 +88,7 @@ def test_a_recorder_refuses_names_that_lead_elsewhere(store: Store, tmp_path: Pa
 @given(texts)
 @example("../../x")
 @example("a" * 257)
-def test_what_is_no_run_id_is_no_run(store: Store, run_id: str) -> None:
+def test_an_arbitrary_text_is_not_a_run(store: Store, run_id: str) -> None:
     with pytest.raises(RunNotFound) as refusal:
         store.get_run(run_id)
     assert str(refusal.value).isprintable()
@@ -96,7 +96,7 @@ def test_what_is_no_run_id_is_no_run(store: Store, run_id: str) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../x", "/tmp/x", "", "a/b", "a\0", ".", "a.b"])
-def test_a_journal_cannot_be_anywhere_but_in_the_outbox(store: Store, tmp_path: Path, run_id: str) -> None:
+def test_a_journal_stays_in_the_outbox(store: Store, tmp_path: Path, run_id: str) -> None:
     with pytest.raises(ValueError, match="is not a run id"):
         Recorder(store, run_id, outbox=tmp_path / "outbox")
     assert not (tmp_path / "outbox").exists()
@@ -116,7 +116,7 @@ JOURNALS: list[Any] = [
 ]
 
 
-def test_broken_journals_are_left_where_they_are_and_named(tmp_path: Path) -> None:
+def test_broken_journals_are_reported_and_left_unchanged(tmp_path: Path) -> None:
     outbox = tmp_path / "outbox"
     outbox.mkdir()
     for number, entry in enumerate(JOURNALS):
@@ -132,7 +132,7 @@ def test_broken_journals_are_left_where_they_are_and_named(tmp_path: Path) -> No
 
 @often
 @given(texts)
-def test_a_line_is_one_line_that_a_terminal_only_shows(text: str) -> None:
+def test_a_line_is_printable_short_and_a_single_line(text: str) -> None:
     assert line(text).isprintable()
     assert len(line(text, 60)) <= 60
     assert escaped(text).isprintable()
@@ -145,13 +145,11 @@ word = st.text("abcdefghijklmnopqrstuvwxyz0123456789-_.~!$()*+,;=%", min_size=9,
 
 @often
 @given(word, word, st.sampled_from(["http", "https", "postgresql", "mysql+pymysql", "mssql"]), texts)
-def test_credentials_in_addresses_are_masked_wherever_they_stand(
-    user: str, password: str, scheme: str, text: str
-) -> None:
+def test_credentials_in_addresses_are_masked_in_any_text(user: str, password: str, scheme: str, text: str) -> None:
     password = f"Pass{password}"
     uri = f"{scheme}://{user}:{password}@host.example:5000/db?sslmode=on&password={password}"
-    for said in (masked(uri), masked(f"cannot reach '{uri}': {text}"), line(f"({uri})"), quoted(uri), quoted([uri])):
-        assert password not in said.replace(user, "") or password in text
+    for shown in (masked(uri), masked(f"cannot reach '{uri}': {text}"), line(f"({uri})"), quoted(uri), quoted([uri])):
+        assert password not in shown.replace(user, "") or password in text
     assert without_credentials(uri) == f"{scheme}://host.example:5000/db?sslmode=on&password="
     assert masked(f"{scheme}://{password}@host.example/") == f"{scheme}://***@host.example/"
 
@@ -159,14 +157,14 @@ def test_credentials_in_addresses_are_masked_wherever_they_stand(
 @pytest.mark.parametrize(
     "text", ["a@b.example", "sqlite:////home/me@work/x.db", "http://host:80/a@b", "key=value", "x: y@z"]
 )
-def test_what_holds_no_credentials_is_left_as_it_is(text: str) -> None:
+def test_texts_without_credentials_are_unchanged(text: str) -> None:
     assert masked(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["//:" * 30_000 + "@", "?token=" * 20_000, "@" * 100_000, "a:" * 50_000 + "@b", "?" * 100_000]
 )
-def test_long_texts_are_masked_at_once(text: str) -> None:
+def test_long_texts_are_masked_quickly(text: str) -> None:
     began = time.process_time()
     line(text)
     assert time.process_time() - began < 1
@@ -181,7 +179,7 @@ def test_secrets_of_the_environment_are_masked(name: str, monkeypatch: pytest.Mo
     assert masked("it is s3cret-s3cret, in /home/me/token") == "it is ***, in /home/me/token"
 
 
-def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environment(
+def test_a_journal_contains_no_credentials_and_is_sent_with_those_of_the_environment(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = "http://me:hunter2-hunter2@store.example:5000"
@@ -193,10 +191,10 @@ def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environmen
     assert "hunter2" not in text
     assert json.loads(text.splitlines()[0])["uri"] == "http://store.example:5000"
 
-    asked = []
+    connected = []
 
     def connect(uri: str, **options: Any) -> Store:
-        asked.append(uri)
+        connected.append(uri)
         raise StoreError("away")
 
     monkeypatch.setattr("featurelab.tracking.outbox.sync.connect", connect)
@@ -208,54 +206,54 @@ def test_a_journal_holds_no_credentials_and_is_sent_with_those_of_the_environmen
     assert sync(tmp_path / "outbox").failed == {
         journal.stem: f"the journal is for the store at http://store.example:5000: {advice}"
     }
-    assert asked == [address], "no other server is shown credentials, or even asked"
+    assert connected == [address], "no other server is contacted"
 
 
 def calls(tree: ast.AST) -> list[tuple[str, ast.Call]]:
-    """Every call with the name of what it calls, as far as it is written out: `torch.load`."""
+    """Return every call with the name that it calls, such as `torch.load`."""
     return [(ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def unsafe(tree: ast.AST) -> list[str]:
-    """What a source does that could run what it reads."""
-    found = []
+    """Return the imports and calls of a source file that could execute what it reads."""
+    findings = []
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         banned = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "cPickle", "tempfile.mktemp"}
-        found += [f"import {name}" for name in names if name.split(".")[0] in banned or name == "ray.cloudpickle"]
+        findings += [f"import {name}" for name in names if name.split(".")[0] in banned or name == "ray.cloudpickle"]
     for name, call in calls(tree):
-        given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        arguments = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
         last = name.rpartition(".")[2]
         if name in ("eval", "exec", "compile", "__import__", "os.system", "os.popen") or last in (
             "read_pickle",
             "mktemp",
         ):
-            found.append(name)
+            findings.append(name)
         if last in ("load", "load_from_checkpoint") and name.startswith(("torch", "np", "numpy", "pl.", "Learner")):
-            wanted = ("allow_pickle", "False") if name.startswith(("np", "numpy")) else ("weights_only", "True")
-            if given.get(wanted[0]) != wanted[1]:
-                found.append(f"{name} without {'='.join(wanted)}")
+            required = ("allow_pickle", "False") if name.startswith(("np", "numpy")) else ("weights_only", "True")
+            if arguments.get(required[0]) != required[1]:
+                findings.append(f"{name} without {'='.join(required)}")
         if name.startswith("yaml.") and last not in ("safe_load", "safe_dump", "scan", "compose"):  # nodes only
-            found.append(name)
-        if given.get("shell", "False") != "False" or given.get("verify") == "False":
-            found.append(f"{name} with {given}")
-        if given.get("trust_remote_code", "False") != "False" or given.get("allow_pickle", "False") != "False":
-            found.append(f"{name} with {given}")
+            findings.append(name)
+        if arguments.get("shell", "False") != "False" or arguments.get("verify") == "False":
+            findings.append(f"{name} with {arguments}")
+        if arguments.get("trust_remote_code", "False") != "False" or arguments.get("allow_pickle", "False") != "False":
+            findings.append(f"{name} with {arguments}")
         if last in ("Markup",) or "| safe" in ast.unparse(call):
-            found.append(name)
-    return found
+            findings.append(name)
+    return findings
 
 
-def test_no_source_runs_what_it_reads() -> None:
+def test_no_source_file_executes_what_it_reads() -> None:
     sources = [
         path
         for package in ("modules", "pipelines", "tracking", "benchmarks")
         for path in (ROOT / package).rglob("*.py")
     ]
     assert len(sources) > 50
-    found = {str(path.relative_to(ROOT)): unsafe(ast.parse(path.read_text(encoding="utf-8"))) for path in sources}
-    assert {path: what for path, what in found.items() if what} == {}
+    findings = {str(path.relative_to(ROOT)): unsafe(ast.parse(path.read_text(encoding="utf-8"))) for path in sources}
+    assert {path: unsafe_parts for path, unsafe_parts in findings.items() if unsafe_parts} == {}
     for template in ROOT.glob("tracking/templates/*"):
         assert "|safe" not in template.read_text().replace(" ", "")
 

@@ -1,4 +1,4 @@
-"""Links into MLflow's pages, what they show, and who serves them."""
+"""Links into MLflow's pages, saved views, and the server that serves them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_every_link_opens_the_pages_of_model_training():
         pages.compare_link(["a", "b"], ["1", "2"]),
     ]
     for link in links:
-        assert urlsplit(f"http://host{link}").query == "", "before the # it is not read"
+        assert urlsplit(f"http://host{link}").query == "", "MLflow reads only what follows the #"
         assert query_of(link)[1]["workflowType"] == "machine_learning"
-        assert masked(f"http://host{link}") == f"http://host{link}", "nothing in it is taken for a secret"
+        assert masked(f"http://host{link}") == f"http://host{link}", "nothing in it is masked as a secret"
 
 
 def test_a_link_to_charts_filters_by_the_sweep():
@@ -41,11 +41,11 @@ def test_a_link_to_charts_filters_by_the_sweep():
     assert len(pages.charts_link("3", "night-1.0")) < 130
 
 
-def test_a_filter_of_a_link_finds_the_runs_of_the_sweep(store):
+def test_the_filter_of_a_link_finds_the_runs_of_the_sweep(store):
     for sweep in ("night", "day"):
         store.start_run("system/figure", sweep, tags={"sweep": sweep})
-    wanted = query_of(pages.charts_link("1", "night"))[1]["searchFilter"]
-    (run,) = store.client.search_runs([store.find_experiment("system/figure")], wanted)
+    condition = query_of(pages.charts_link("1", "night"))[1]["searchFilter"]
+    (run,) = store.client.search_runs([store.find_experiment("system/figure")], condition)
     assert run.info.run_name == "night"
 
 
@@ -76,7 +76,7 @@ def test_a_view_has_the_axes_and_the_ranking_metric_first(store):
     )
 
 
-def test_only_the_newest_of_our_views_are_kept_and_none_of_others(store):
+def test_only_our_oldest_views_are_deleted(store):
     experiment = store.experiment_id("system/figure")
     mine = pages.VIEW + "0123456789abcdef"
     store.client.set_experiment_tag(experiment, mine, "{}")
@@ -92,27 +92,27 @@ def test_only_the_newest_of_our_views_are_kept_and_none_of_others(store):
     assert pages.VIEW + again in tags
 
 
-def test_a_table_has_the_columns_that_were_kept_until_others_are(store):
+def test_a_table_has_the_columns_that_were_saved_last(store):
     experiment = store.experiment_id("verdicts")
     assert pages.columns_of(store, experiment) == ""
     assert query_of(pages.table_link(experiment))[1]["startTime"] == "ALL"
 
-    def kept(*metrics):
+    def saved(*metrics):
         pages.keep_columns(store, experiment, "counts", metrics, ["scale"])
         return store.client.get_experiment(experiment).tags[pages.VIEW + pages.COLUMNS]
 
-    first = kept("claims/holds", "claims/fails")
+    first = saved("claims/holds", "claims/fails")
     assert len(first) < 20_000, "MLflow's bound"
     state = json.loads(json.loads(first)["state"])
     assert state["selectedColumns"] == ["metrics.`claims/holds`", "metrics.`claims/fails`", "params.`scale`"]
-    assert kept("claims/holds", "claims/fails") == first, "nothing is written where nothing is new"
-    assert kept("claims/holds") != first
+    assert saved("claims/holds", "claims/fails") == first, "an unchanged view is not written again"
+    assert saved("claims/holds") != first
     route, query = query_of(pages.table_link(experiment, pages.columns_of(store, experiment)))
     assert route == f"/experiments/{experiment}/runs"
     assert query == {"viewStateShareKey": pages.COLUMNS, "workflowType": "machine_learning"}
 
 
-def test_a_description_is_ours_until_somebody_writes_another(store):
+def test_a_description_is_replaced_unless_a_user_wrote_it(store):
     experiment = store.experiment_id("system/figure")
 
     def note():
@@ -126,7 +126,7 @@ def test_a_description_is_ours_until_somebody_writes_another(store):
     assert note() == "mine"
 
 
-def test_neighbouring_colours_are_apart():
+def test_neighbouring_colours_differ():
     colours = [pages.colour(index) for index in range(200)]
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
     assert len(set(colours)) == 200
@@ -140,21 +140,21 @@ def test_links_name_the_port_of_the_server_that_serves_this_store(server, store,
     served = attach(f"sqlite:///{server.home / 'mlflow.db'}")
     run_id = served.start_run("system/figure", "run")
     monkeypatch.setattr(pages, "PORT", 9)
-    assert pages.served(served, run_id) == "", "nothing is known of it"
+    assert pages.served(served, run_id) == "", "no port is noted"
     pages.serving(served, server.port)
     assert pages.served(served, run_id) == server.uri
-    assert pages.served(served, "0" * 32) == "", "it serves another store"
+    assert pages.served(served, "0" * 32) == "", "the run is not in the store that it serves"
     pages.serving(store, server.port)
     assert pages.served(store, store.start_run("system/figure", "run")) == ""
     pages.serving(served, None)
     assert pages.served(served, run_id) == ""
     monkeypatch.setattr(pages, "PORT", server.port)
-    assert pages.served(served, run_id) == server.uri, "MLflow's own port is tried too"
+    assert pages.served(served, run_id) == server.uri, "MLflow's default port is tried too"
     assert pages.served(attach(server.uri), run_id) == server.uri
 
 
 @pytest.mark.parametrize("note", ["", "x", "99999999", "-1", "\x00"])
-def test_a_note_of_a_port_that_is_none_is_passed_over(store, note):
+def test_an_invalid_note_of_a_port_is_ignored(store, note):
     pages.serving(store, 1)
     pages._note(store).write_text(note)
     assert pages.served(store, "0" * 32) == ""

@@ -24,17 +24,17 @@ CONFIGS = st.dictionaries(st.text(), JSON, max_size=5)
 
 
 def test_the_environment_names_software_and_hardware_and_survives_json():
-    found = environment(threads=2)
-    assert found["threads"] == 2
-    assert found["python"] == platform.python_version()
-    assert f"mlflow=={importlib.metadata.version('mlflow')}" in found["packages"]
-    assert found["packages"] == sorted(found["packages"])
-    assert " x " in found["cpu"]
-    assert json.loads(json.dumps(found)) == found
-    assert changes(found, json.loads(json.dumps(environment(threads=2)))) == []
+    recorded = environment(threads=2)
+    assert recorded["threads"] == 2
+    assert recorded["python"] == platform.python_version()
+    assert f"mlflow=={importlib.metadata.version('mlflow')}" in recorded["packages"]
+    assert recorded["packages"] == sorted(recorded["packages"])
+    assert " x " in recorded["cpu"]
+    assert json.loads(json.dumps(recorded)) == recorded
+    assert changes(recorded, json.loads(json.dumps(environment(threads=2)))) == []
 
 
-def test_no_environment_variable_and_no_host_name_is_read(monkeypatch):
+def test_environment_variables_and_the_host_name_are_not_recorded(monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2-hunter2")
     provenance._machine.cache_clear()
     text = json.dumps({**environment(), "git": None})
@@ -65,7 +65,7 @@ def _git(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_the_source_tree_is_named_by_commit_and_what_was_changed_since(tmp_path, monkeypatch):
+def test_source_is_described_by_commit_and_uncommitted_changes(tmp_path, monkeypatch):
     assert source(tmp_path) is None
     _git(tmp_path, "init", "-q")
     (tmp_path / "code.py").write_text("a = 1\n")
@@ -104,14 +104,14 @@ def test_different_configurations_have_different_hashes(one, other):
     assert (config_hash(one) == config_hash(other)) == (canonical(one) == canonical(other))
 
 
-def test_what_json_cannot_hold_has_no_hash():
+def test_values_that_json_cannot_hold_have_no_hash():
     assert config_hash({"lr": np.float64(0.1), "path": Path("/a")}) == config_hash({"lr": 0.1, "path": "/a"})
     for value, error in ((math.nan, ValueError), (math.inf, ValueError), (object(), TypeError)):
         with pytest.raises(error):
             config_hash({"lr": value})
 
 
-def test_copies_carried_inside_another_package_are_not_installed_packages(monkeypatch, tmp_path):
+def test_copies_inside_another_package_are_not_listed_as_installed(monkeypatch, tmp_path):
     site = tmp_path / "site-packages"
     for folder, name in ((site, "real"), (site / "carrier" / "thirdparty", "carried"), (tmp_path / "own", "mine")):
         info = folder / f"{name}-1.0.dist-info"

@@ -14,7 +14,7 @@ from featurelab.tracking.outbox.record import Diverged, Recorder  # noqa: E402
 
 
 class Line(pl.LightningModule):
-    """Fits a line to noise, so that its loss is some number at each step."""
+    """Fits a line to noise, so that the loss differs at each step."""
 
     def __init__(self, lr: float = 0.01):
         super().__init__()
@@ -62,7 +62,7 @@ def test_a_fit_is_recorded_step_by_step_without_epochs_or_hyperparameters(store,
     assert len(store.client.list_artifacts(run_id, "arrays/weights")) == 6
 
 
-def test_a_fit_that_diverges_stops_where_it_did():
+def test_a_fit_stops_at_the_step_at_which_it_diverges():
     module = Line(lr=1e30)
     with pytest.raises(Diverged) as caught:
         _fit(module, NullRecorder(), 50)

@@ -19,13 +19,13 @@ PNG = base64.b64decode(
 )
 
 
-def _claim(**given):
+def _claim(**fields):
     claim = {"id": "c", "statement": "it is so", "origin": "paper", "status": "holds", "documented": "holds"}
     rest = dict.fromkeys(["reason", "measured", "ci", "expected", "paper", "where", "seeds", "specific"])
-    return {**claim, **rest, **given}
+    return {**claim, **rest, **fields}
 
 
-def _entry(**given):
+def _entry(**fields):
     entry = {"name": "system/figure", "system": "system", "figure": "Fig. 2", "title": "A title", "scale": "laptop"}
     entry |= {"sweep_run_id": "s" * 32, "trial_run_ids": ["a" * 32, "b" * 32], "seconds": 75.0, "trials": 2}
     entry |= {
@@ -34,7 +34,7 @@ def _entry(**given):
         "png": PNG,
         "caption": "A caption",
     }
-    return {**entry, "claims": [_claim()], **given}
+    return {**entry, "claims": [_claim()], **fields}
 
 
 def _page(tmp_path, *entries):
@@ -44,7 +44,7 @@ def _page(tmp_path, *entries):
 
 
 class _Outline(html.parser.HTMLParser):
-    """Collects tags, what they point to, and that every opened tag is closed."""
+    """Collects tags, links, ids and texts, and checks that every opened tag is closed."""
 
     def __init__(self, page):
         super().__init__()
@@ -66,7 +66,7 @@ class _Outline(html.parser.HTMLParser):
         self.text += data
 
 
-def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
+def test_the_page_shows_everything_and_is_self_contained(tmp_path):
     claims = [
         _claim(
             id="first", measured=0.123456, ci=[0.1, 0.2], expected="at most 0.3", paper=0.1, where="Table 4", seeds=3
@@ -84,9 +84,9 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
     assert len(outline.ids) == len(set(outline.ids))
     assert f"data:image/png;base64,{base64.b64encode(PNG).decode()}" in outline.links
     text = re.sub(r"\s+", " ", outline.text)
-    for said in ("Fig. 2. A title", "A caption", "0.1235", "0.1 to 0.2", "at most 0.3", "Table 4", "3 seeds"):
-        assert said in text
-    for said in (
+    for text_part in ("Fig. 2. A title", "A caption", "0.1235", "0.1 to 0.2", "at most 0.3", "Table 4", "3 seeds"):
+        assert text_part in text
+    for text_part in (
         "saturated",
         "width 128 2.5",
         "a" * 32,
@@ -94,14 +94,14 @@ def test_the_page_says_everything_and_needs_nothing_else(tmp_path):
         "1 min 15 s",
         "no claims",
     ):
-        assert said in text
+        assert text_part in text
     assert "no claims" in text
     assert "1 replicated 2 failing 0 undecided 1 untested 0 of 0 identities hold 1 other than documented" in text
-    assert text.count("documented: holds") == 2  # once in the table of all, once beside its figure
+    assert text.count("documented: holds") == 2  # once in the table of all verdicts, once beside its figure
     assert text.count("as documented") == 2
 
 
-def test_whatever_is_written_in_an_entry_is_shown_and_never_run(tmp_path):
+def test_every_text_of_an_entry_is_shown_and_never_executed(tmp_path):
     evil = '<script>alert("x")</script><img src=x onerror=alert(1)>'
     claim = _claim(**dict.fromkeys(["id", "statement", "origin", "reason", "measured", "expected", "where"], evil))
     claim |= {"ci": [evil], "paper": {evil: evil}, "documented": evil, "seeds": evil, "status": evil, "kind": evil}
@@ -117,26 +117,26 @@ def test_whatever_is_written_in_an_entry_is_shown_and_never_run(tmp_path):
 
 
 class _Skeleton(html.parser.HTMLParser):
-    """Elements and the names of their attributes, in order: what a page is, apart from what it says."""
+    """Collects elements and the names of their attributes in order: the structure of a page without its texts."""
 
     def __init__(self, page):
         super().__init__()
-        self.found, self.values, self.meta = [], [], []
+        self.elements, self.values, self.meta = [], [], []
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, tuple(name for name, _ in attributes)))
+        self.elements.append((tag, tuple(name for name, _ in attributes)))
         self.values += [(tag, name, value) for name, value in attributes if name in ("href", "src", "class", "id")]
         self.meta += [dict(attributes)] if tag == "meta" else []
 
     def handle_endtag(self, tag):
-        self.found.append((tag, None))
+        self.elements.append((tag, None))
 
     def handle_comment(self, data):
-        self.found.append(("comment", data))
+        self.elements.append(("comment", data))
 
     def handle_decl(self, decl):
-        self.found.append(("declaration", decl))
+        self.elements.append(("declaration", decl))
 
 
 TEXTS = [
@@ -208,9 +208,9 @@ def _plain_page():
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVIL)
 def test_no_text_adds_an_element_or_an_attribute_to_the_page(tmp_path, text):
-    text = f"x{text}"  # what is empty is left out
+    text = f"x{text}"  # an empty text is left out
     page = _Skeleton(_page(tmp_path, _filled(text)))
-    assert page.found == _plain_page().found
+    assert page.elements == _plain_page().elements
     for tag, name, value in page.values:
         if name in ("href", "src"):
             assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value)
@@ -223,7 +223,7 @@ def test_no_text_adds_an_element_or_an_attribute_to_the_page(tmp_path, text):
 def test_an_address_is_linked_and_cannot_leave_its_attribute(tmp_path):
     evil = 'http://x/" onclick="alert(1)" \'><script>'
     page = _Skeleton(_page(tmp_path, _filled("plain", url=evil)))
-    assert page.found == _Skeleton(_page(tmp_path, _filled("plain", url="http://x/"))).found
+    assert page.elements == _Skeleton(_page(tmp_path, _filled("plain", url="http://x/"))).elements
     assert ("a", "href", evil) in page.values
 
 
@@ -243,7 +243,7 @@ def test_the_page_allows_its_own_style_script_and_pictures_and_nothing_else(tmp_
     assert not re.search("innerHTML|outerHTML|insertAdjacent|document.write|eval", script)
 
 
-def test_what_is_absent_is_shown_as_absent(tmp_path):
+def test_missing_values_are_shown_as_missing(tmp_path):
     text = _Outline(_page(tmp_path, {"name": "system/bare", "claims": [{"status": "untested"}]})).text
     assert "system/bare" in text
     assert "not measured" in text
@@ -253,28 +253,28 @@ def test_what_is_absent_is_shown_as_absent(tmp_path):
         _page(tmp_path, {"title": "nameless"})
 
 
-def test_runs_are_linked_where_an_address_is_given(tmp_path):
+def test_runs_are_linked_if_an_address_is_given(tmp_path):
     server, paper = "http://127.0.0.1:5000", "https://arxiv.org/abs/2402.05271"
     addresses = {"url": f"{server}/#/run", "charts_url": f"{server}/#/charts", "source_url": paper}
     claims = [_claim(id="a", where="Table 4"), _claim(id="b", where="Table 5")]
     links = _Outline(_page(tmp_path, _entry(**addresses, source="An author 2024", claims=claims))).links
     assert set(addresses.values()) <= set(links)
-    assert links.count(paper) == 3  # of the figure, and of the place of each claim
+    assert links.count(paper) == 3  # that of the figure and that of each claim
 
 
-def test_every_claim_has_one_address_which_the_table_links_to(tmp_path):
+def test_every_claim_has_its_own_address_and_the_table_links_to_it(tmp_path):
     claims = [_claim(id=id) for id in ("first", "second", "second", "a b", None)]
     other = _entry(name="system/other", claims=[_claim(id="first")])
     paper = _entry(scale="paper", claims=[_claim(id="first")])
     outline = _Outline(_page(tmp_path, _entry(claims=claims), other, paper))
     assert len(outline.ids) == len(set(outline.ids))
-    known = [f"system-figure--{id}" for id in ("first", "second", "second-2", "a-b", "claim")]
-    for anchor in (*known, "system-other--first", "system-figure-paper--first"):
+    anchors = [f"system-figure--{id}" for id in ("first", "second", "second-2", "a-b", "claim")]
+    for anchor in (*anchors, "system-other--first", "system-figure-paper--first"):
         assert outline.ids.count(anchor) == 1
-        assert outline.links.count(f"#{anchor}") == 2  # from the table of all, and from itself
+        assert outline.links.count(f"#{anchor}") == 2  # from the table of all verdicts, and from itself
 
 
-def test_identities_are_counted_apart_from_what_is_replicated(tmp_path):
+def test_identities_are_counted_separately(tmp_path):
     exact = {"kind": "identity", "named_controls": []}
     claims = [
         _claim(id="a", specific=True, controls={"untrained": {"status": "fails", "measured": 0.1}}),
@@ -294,7 +294,7 @@ def test_identities_are_counted_apart_from_what_is_replicated(tmp_path):
     assert "total 2 4 1 1 0 1 of 2 4 hold, 1 fail, 1 untested" in text
 
 
-def test_a_claim_says_what_came_of_it_under_its_controls(tmp_path):
+def test_a_claim_shows_its_status_under_its_controls(tmp_path):
     controls = {"untrained": {"status": "holds", "measured": 0.96949}, "permuted_labels": {"status": "fails"}}
     broken = _claim(
         id="a", expected="≥ 0.9695", controls=controls, specific=False, unspecific="features are aligned at first too"
@@ -305,8 +305,13 @@ def test_a_claim_says_what_came_of_it_under_its_controls(tmp_path):
     assert "under untrained it holds, measured 0.96949" in text
     assert "under permuted_labels it fails" in text
     assert "under untrained it is untested" in text
-    for said in ("unspecific features are aligned at first too", "not measured under controls", "no controls", "run"):
-        assert text.count(said) >= 2, said  # in the table of all, and beside its figure
+    for text_part in (
+        "unspecific features are aligned at first too",
+        "not measured under controls",
+        "no controls",
+        "run",
+    ):
+        assert text.count(text_part) >= 2, text_part  # in the table of all verdicts, and beside its figure
 
 
 def test_earlier_verdicts_of_a_claim_are_shown_newest_first_and_at_most_eight(tmp_path):
@@ -316,16 +321,16 @@ def test_earlier_verdicts_of_a_claim_are_shown_newest_first_and_at_most_eight(tm
     ]
     page = _page(tmp_path, _entry(claims=[_claim(history=history), _claim(id="new")]))
     shown = re.findall(r'<span class="dot (\w+)" role="img" aria-label="(\w+), ([\d-]+)" title="[^"]*, (\w+)">', page)
-    assert shown == [(one["status"], one["status"], one["date"], one["sweep_run_id"]) for one in history[:8]]
+    assert shown == [(old["status"], old["status"], old["date"], old["sweep_run_id"]) for old in history[:8]]
 
 
-def test_a_value_is_told_apart_from_its_interval_and_its_bounds(tmp_path):
+def test_a_value_is_distinguishable_from_its_interval_and_its_bounds(tmp_path):
     claim = _claim(measured=1.0, ci=[0.9999999995, 1.0], expected="> 0.999999999")
     text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=[claim]))).text)
     assert "1 0.9999999995 to 1 > 0.999999999" in text
 
 
-def test_values_are_written_as_people_read_them():
+def test_values_and_durations_are_readable():
     assert parts({"a": 1, "b": {"c": 0.5}}) == [("a", "1"), ("b", "c: 0.5")]
     assert parts("text") == [("", "text")]
     assert parts(None) == [("", "")]

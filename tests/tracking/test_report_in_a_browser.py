@@ -1,4 +1,4 @@
-"""The page in a browser, where there is one: what its script does, under the page's own policy."""
+"""The page in a browser, if one is installed: what the script does under the page's own security policy."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ALONE = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-fro
 HARNESS = """<iframe src="index.html" width="1000" height="800"></iframe><pre></pre><script>
 const frame = document.querySelector("iframe");
 frame.onload = () => {
-  const page = frame.contentDocument, said = {};
+  const page = frame.contentDocument, results = {};
   const controls = page.querySelector(".controls"), table = page.querySelector("table.verdicts");
   const [text, output] = [controls.querySelector("input"), controls.querySelector("output")];
   const rows = () => Array.from(table.tBodies[0].rows).filter((row) => !row.hidden);
@@ -28,32 +28,33 @@ frame.onload = () => {
     return shown();
   };
   const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); return shown(); };
-  said.begins = [controls.hidden, output.textContent, shown()];
-  said.measured = [sorted("Measured"), sorted("Measured")];
-  said.verdict = sorted("Verdict");
-  said.unsorted = header("Measured").ariaSort;
-  said.figure = sorted("Figure");
-  said.fails = choose("status", "fails");
-  said.counted = output.textContent;
-  said.all = choose("status", "");
-  said.system = choose("system", "b <i>");
+  results.begins = [controls.hidden, output.textContent, shown()];
+  results.measured = [sorted("Measured"), sorted("Measured")];
+  results.verdict = sorted("Verdict");
+  results.unsorted = header("Measured").ariaSort;
+  results.figure = sorted("Figure");
+  results.fails = choose("status", "fails");
+  results.counted = output.textContent;
+  results.all = choose("status", "");
+  results.system = choose("system", "b <i>");
   controls.querySelector("button").click();
-  said.identity = choose("kind", "identity");
+  results.identity = choose("kind", "identity");
   choose("kind", "");
-  said.specific = choose("specific", "specific");
+  results.specific = choose("specific", "specific");
   choose("specific", "");
-  said.words = search("THIRD a/figure");
-  document.querySelector("pre").textContent = JSON.stringify(said);
+  results.words = search("THIRD a/figure");
+  document.querySelector("pre").textContent = JSON.stringify(results);
 };
 </script>"""
 
 
-def claim(says, **given):
-    return {"id": says, "statement": says, "status": "holds", "documented": "holds", "paper": None} | given
+def claim(statement, **fields):
+    claim = {"id": statement, "statement": statement, "status": "holds", "documented": "holds", "paper": None}
+    return claim | fields
 
 
-@pytest.mark.skipif(not BROWSER, reason="no browser here")
-def test_the_page_as_a_browser_shows_it_leads_to_no_machine_of_the_author(tmp_path):
+@pytest.mark.skipif(not BROWSER, reason="no browser is installed")
+def test_the_page_in_a_browser_links_to_no_local_address(tmp_path):
     claims = [claim("first", measured=10.0)]
     damaged = {"name": "a/damaged", "left_out": "verdicts.json of run 0 is not JSON"}
     shown = {"name": "a/figure", "sweep_run_id": "5" * 32, "claims": claims, "not_drawn": "figure.png is a link"}
@@ -70,7 +71,7 @@ def test_the_page_as_a_browser_shows_it_leads_to_no_machine_of_the_author(tmp_pa
     assert "1 of 2 figures is left out" in page
 
 
-@pytest.mark.skipif(not BROWSER, reason="no browser here")
+@pytest.mark.skipif(not BROWSER, reason="no browser is installed")
 def test_the_table_sorts_filters_and_searches(tmp_path):
     claims = [
         claim("first", measured=10.0),
@@ -87,20 +88,20 @@ def test_the_table_sorts_filters_and_searches(tmp_path):
     (tmp_path / "harness.html").write_text(HARNESS)
     command = [BROWSER, *ALONE, f"--user-data-dir={tmp_path}/browser", "--dump-dom", f"file://{tmp_path}/harness.html"]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-    said = json.loads(re.search("<pre>(.*?)</pre>", shown)[1].replace("&lt;", "<").replace("&gt;", ">"))
-    whole = ["first", "second", "third", "fourth identity", "no claims"]
-    assert said["begins"] == [False, "5 of 5 shown", whole]
+    results = json.loads(re.search("<pre>(.*?)</pre>", shown)[1].replace("&lt;", "<").replace("&gt;", ">"))
+    all_claims = ["first", "second", "third", "fourth identity", "no claims"]
+    assert results["begins"] == [False, "5 of 5 shown", all_claims]
     upwards = ["fourth identity", "second", "first"]
-    assert said["measured"] == [
+    assert results["measured"] == [
         ["ascending", [*upwards, "third", "no claims"]],
         ["descending", [*upwards[::-1], "third", "no claims"]],
     ]
-    assert said["verdict"] == ["ascending", ["first", "third", "fourth identity", "second", "no claims"]]
-    assert said["unsorted"] is None
-    assert said["figure"] == ["ascending", whole]
-    assert (said["fails"], said["counted"]) == (["second"], "1 of 5 shown")
-    assert said["all"] == whole
-    assert said["system"] == ["fourth identity", "no claims"]
-    assert said["identity"] == ["fourth identity"]
-    assert said["specific"] == ["third"]
-    assert said["words"] == ["third"]
+    assert results["verdict"] == ["ascending", ["first", "third", "fourth identity", "second", "no claims"]]
+    assert results["unsorted"] is None
+    assert results["figure"] == ["ascending", all_claims]
+    assert (results["fails"], results["counted"]) == (["second"], "1 of 5 shown")
+    assert results["all"] == all_claims
+    assert results["system"] == ["fourth identity", "no claims"]
+    assert results["identity"] == ["fourth identity"]
+    assert results["specific"] == ["third"]
+    assert results["words"] == ["third"]

@@ -22,7 +22,7 @@ build-backend = "setuptools.build_meta"
 [project]
 name = "{system}"
 version = "0.1.0"
-dependencies = ["feature-learning-lab"]
+dependencies = ["feature-learning-lab[lab]"]
 
 [tool.setuptools]
 packages = ["{system}"]

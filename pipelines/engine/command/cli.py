@@ -1,6 +1,7 @@
 """The `featurelab` command: its name, its help, and the list of its subcommands."""
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from featurelab.pipelines.engine.command import (
     data,
     doctor,
     exits,
+    known,
     reproduce,
     run,
     stored,
@@ -26,7 +28,7 @@ app = typer.Typer(
 )
 
 # In the order in which the help shows them. To add a command, write its function and name it here.
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "list": catalogue.list_,
     "show": catalogue.show,
     "run": run.run,
@@ -41,6 +43,7 @@ COMMANDS = {
     "doctor": doctor.doctor,
     "new": authors.new,
     "check": authors.check,
+    "known": known.known,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

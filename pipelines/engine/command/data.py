@@ -24,7 +24,7 @@ def data_list(as_json: Json = False) -> None:
     from featurelab.modules import data
     from featurelab.pipelines.engine.command import terminal
 
-    rows = [_described(source) for source in data.available()]
+    rows = [_described(source) for source in data.available_datasets()]
     if as_json:
         terminal.emit(rows)
     else:
@@ -36,7 +36,7 @@ def data_fetch(name: str) -> None:
     """Download a public dataset into the cache."""
     from featurelab.modules import data
 
-    _on_dataset(data.fetch, name)
+    _on_dataset(data.fetch_dataset, name)
     tell(f"{name} is on this machine")
 
 
@@ -46,7 +46,7 @@ def data_check(name: str, as_json: Json = False) -> None:
     from featurelab.modules import data
     from featurelab.pipelines.engine.command import terminal
 
-    dataset = _on_dataset(data.check, name)
+    dataset = _on_dataset(data.check_dataset, name)
     if as_json:
         terminal.emit(dataset)
     for name_of_split, split in dataset["splits"].items():
@@ -60,7 +60,7 @@ def _on_dataset(action: Callable[[str], Any], name: str) -> Any:
     """Return `action(name)`; raise `RequestError` for an unknown dataset, and for one that is not on this machine."""
     from featurelab.modules import data
 
-    names = [source.name for source in data.available()]
+    names = [source.name for source in data.available_datasets()]
     if name not in names:
         raise unknown("dataset", name, names)
     try:
@@ -73,7 +73,7 @@ def _described(source: Any) -> dict[str, Any]:
     from featurelab.modules import data
 
     try:
-        data.require(source.name)
+        data.require_dataset(source.name)
         here = True
     except data.DatasetRefused as refused:
         tell(f"featurelab: {line(str(refused))}")

@@ -65,7 +65,7 @@ def _run_trial(experiment: Experiment, config: Config, scale: Scale, as_json: bo
     if not problem and (outbox / f"{outcome.run_id}.jsonl").exists():
         problem = "not everything that was recorded has reached the store"
     if as_json:
-        document = {"run_id": outcome.run_id, "experiment": experiment.name}
+        document: dict[str, Any] = {"run_id": outcome.run_id, "experiment": experiment.name}
         document |= {"config": config.model_dump(mode="json"), "metrics": metrics, "status": outcome.status}
         terminal.emit(document)
     else:

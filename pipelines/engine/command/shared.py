@@ -26,14 +26,14 @@ def runs_trials(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **options: Any) -> None:
         from featurelab.pipelines.engine.command.terminal import keeping_stdout
+        from featurelab.pipelines.engine.sweep.ray.cluster import shut_down
 
         with keeping_stdout():
             last_line.recorded = False
             try:
                 command(*args, **options)
             finally:
-                if "ray" in sys.modules:
-                    sys.modules["ray"].shutdown()
+                shut_down()
 
     return wrapped
 

@@ -47,7 +47,7 @@ def compare(
         terminal.emit(comparison)
         return
     rows = [[name, *values] for part in ("settings", "metrics") for name, values in comparison[part].items()]
-    terminal.console().print(terminal.pairs_table("", ["", *comparison["names"]], rows, whole=[""]))
+    terminal.console().print(terminal.pairs_table("", ["", *comparison["names"]], rows, unbroken=[""]))
     tell(f"in MLflow: {comparison['url']}")
 
 

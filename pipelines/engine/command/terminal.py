@@ -1,4 +1,4 @@
-"""Numbers, verdicts and runs as a person reads them in a terminal."""
+"""Experiments, verdicts and runs as tables on a terminal, or as one JSON document."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from featurelab.tracking.numbers import measurement, named, number
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.claims import Verdict
     from featurelab.pipelines.engine.experiment.experiment import Experiment
-    from featurelab.pipelines.engine.sweep.best import Ranked  # a listing shall not wait for pandas
+    from featurelab.pipelines.engine.sweep.best import Ranked  # imports pandas, for which a listing should not wait
 
 COLOURS = {
     "holds": "green",
@@ -31,32 +31,32 @@ COLOURS = {
     "diverged": "red",
 }
 
+# characters that JSON allows, but that change what a terminal shows, or that no encoding can write
+ESCAPED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
-# what JSON may hold as it is but a terminal would act on, or no encoding can write
-UNPRINTED = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
-
-_page: TextIO | None = None
+_stdout: TextIO | None = None  # what it was before `keeping_stdout`
 
 
 @contextmanager
 def keeping_stdout() -> Iterator[None]:
-    """Keep standard output for `emit` and `console`: what others print (Ray, a trial) goes to standard error."""
-    global _page
-    _page = sys.stdout
+    """Inside, standard output is for `emit` and `console` only: what Ray or a trial prints goes to standard error."""
+    global _stdout
+    _stdout = sys.stdout
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _page = None
+        _stdout = None
 
 
 def emit(document: Any) -> None:
-    """Exactly one JSON document on standard output; a number that is not finite becomes a string."""
+    """Print one JSON document on standard output; a number that is not finite becomes a string."""
     text = json.dumps(finite(document), ensure_ascii=False, indent=2, default=str, allow_nan=False)
-    (_page or sys.stdout).write(UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    (_stdout or sys.stdout).write(ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 def finite(value: Any) -> Any:
+    """Return a JSON value in which texts replace numbers that are not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -67,13 +67,13 @@ def finite(value: Any) -> Any:
 
 
 def console() -> Console:
-    """Standard output; as wide as its lines need where nobody looks at it as a terminal."""
-    out = Console(file=_page or sys.stdout)
+    """Return standard output as a console, which is 160 characters wide unless it is a terminal."""
+    out = Console(file=_stdout or sys.stdout)
     return out if out.is_terminal else Console(file=out.file, width=160)
 
 
 def list_experiments(experiments: "Sequence[Experiment]") -> None:
-    """A table on a terminal; else a line for each: name, figure, title, minutes, headline or nothing, by tabs."""
+    """Print a table on a terminal; otherwise a tab-separated line each: name, figure, title, minutes, headline."""
     out = console()
     if out.is_terminal:
         out.print(experiment_table(experiments))
@@ -94,12 +94,12 @@ def experiment_table(experiments: "Sequence[Experiment]") -> Table:
         for e in experiments
     ]
     return _table(
-        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, whole=["experiment (* headline)"]
+        "", ["experiment (* headline)", "figure", "minutes", "claims"], rows, unbroken=["experiment (* headline)"]
     )
 
 
 def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
-    """Claims as `show` lists them: what each says, expects and is documented as."""
+    """The claims of an experiment, as `show` prints them: statement, expected value, documented verdict."""
     rows = [
         [
             _cell(c["documented"]),
@@ -107,11 +107,11 @@ def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
         ]
         for c in claims
     ]
-    return _table("claims", ["documented", "claim"], rows, whole=["documented", "claim"])
+    return _table("claims", ["documented", "claim"], rows, unbroken=["documented", "claim"])
 
 
 def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
-    """Verdicts with what was measured: a claim never takes less than the width that its id needs."""
+    """Verdicts with the measured values."""
     rows = []
     for v in verdicts:
         origin = "" if v.origin == "paper" else f" [{v.origin}]"
@@ -126,11 +126,11 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
         reason = f"[dim]{_plain(v.reason)}[/dim]" if v.reason and v.status != "holds" else ""
         mark = f"[bold]otherwise than documented: {v.documented}[/bold]" if v.surprising else ""
         rows.append([_cell(v.status), _entry(v.id + origin, _plain(v.statement), _facts(facts), mark, reason)])
-    return _table(title, ["verdict", "claim"], rows, whole=["verdict", "claim"])
+    return _table(title, ["verdict", "claim"], rows, unbroken=["verdict", "claim"])
 
 
 def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
-    """The trials of a sweep, best first, `most` of them."""
+    """The best trials of a sweep, at most `most`, best first."""
     trials, metric = ranked.trials, ranked.metric
     title = f"{len(trials)} trials" + (f", the best {most}" if len(trials) > most else "")
     at = "" if ranked.step is None else f" at step {ranked.step}"
@@ -142,11 +142,11 @@ def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
         ]
         for trial in trials[:most]
     ]
-    return _table(title, ["status", f"{metric}{at}", "trial"], rows, whole=["status", "trial"])
+    return _table(title, ["status", f"{metric}{at}", "trial"], rows, unbroken=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:
-    """What `run --dry-run` says, with thousands and units."""
+    """The estimate of `run --dry-run`, with units."""
     rows = [["config", ", ".join(f"{name}={number(value)}" for name, value in needs["config"].items())]]
     rows += [[f"data: {name}", state] for name, state in needs["data"].items()] or [["data", "generated"]]
     if "parameters" in needs:
@@ -161,16 +161,18 @@ def plan_table(needs: Mapping[str, Any]) -> Table:
     return pairs_table(f"{needs['experiment']} at {needs['scale']} scale", ["needs", ""], rows)
 
 
-def pairs_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
-    """Any values in columns; no word is broken in the columns `whole`, of ids for one."""
-    return _table(title, columns, [[_cell(value) for value in row] for row in rows], whole)
+def pairs_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()
+) -> Table:
+    """A table of any values; words in the columns `unbroken`, such as ids, are not wrapped."""
+    return _table(title, columns, [[_cell(value) for value in row] for row in rows], unbroken)
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], whole: Sequence[str] = ()) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()) -> Table:
     table = Table(title=_plain(title), title_justify="left", pad_edge=False)
     for place, column in enumerate(columns):
         words = [word for row in rows for word in Text.from_markup(str(row[place])).plain.split()]
-        least = max(map(len, words), default=None) if column in whole else None
+        least = max(map(len, words), default=None) if column in unbroken else None
         table.add_column(_plain(column), overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*map(str, row))
@@ -178,7 +180,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], wh
 
 
 def _entry(name: str, *lines: str) -> str:
-    """What a name stands for, below it: the two side by side would leave neither enough room."""
+    """A name with its description below, since the two do not fit side by side."""
     return "\n".join([f"[bold]{_plain(name)}[/bold]", *filter(None, lines)])
 
 
@@ -193,5 +195,5 @@ def _cell(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that neither rich takes for markup nor the terminal for commands."""
+    """Escape a text so that rich finds no markup in it, and a terminal no commands."""
     return escape(escaped(text, keep="\n"))

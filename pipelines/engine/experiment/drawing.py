@@ -4,15 +4,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from featurelab.pipelines.engine.lazy import lazy
+from featurelab.pipelines.engine.libraries import mpl, np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from featurelab.pipelines.engine.experiment.results import Results
-else:
-    np = lazy("numpy")
-mpl = lazy("matplotlib")
 
 CATEGORIES = ["#3566a8", "#d1672c", "#3f8f5b", "#8a4f9e", "#b08d1e", "#5b6770"]  # colours of unordered series
 PAPER = "#222222"  # the paper's own numbers

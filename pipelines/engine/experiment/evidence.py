@@ -9,14 +9,9 @@ how often decisions are false, by simulation.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from featurelab.pipelines.engine.lazy import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = lazy("numpy")  # a listing of experiments does without
+from featurelab.pipelines.engine.libraries import np
 
 LOOKS = (6, 8, 12, 16, 24, 32, 48, 64)  # numbers of seeds after which a claim may be decided
 SHARES = (1, 2, 2, 2, 2, 2, 2, 2)  # in the allowed error; skewness is worst at the first

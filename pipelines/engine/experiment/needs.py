@@ -52,7 +52,7 @@ def _read(cost: Cost) -> Iterator[tuple[str, str]]:
     """The datasets and models that are read, and of each what is missing; empty where nothing is."""
     for name in cost.data:
         try:
-            data.require(name)
+            data.require_dataset(name)
             yield name, ""
         except data.DatasetMissing as missing:
             yield name, str(missing)

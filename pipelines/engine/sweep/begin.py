@@ -1,8 +1,8 @@
-"""Many trials of one experiment over Ray Tune, tied together in the store by one run in `verdicts`."""
+"""Begin, resume and extend sweeps: many trials of one experiment, tied together by one run in `verdicts`."""
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
-from featurelab.pipelines.engine.sweep.cluster import connect_ray, require_shared_store
-from featurelab.pipelines.engine.sweep.conduct import conduct
+from featurelab.pipelines.engine.sweep.conduct import OnSweepEnd, conduct
 from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
 from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
 from featurelab.pipelines.engine.sweep.plan import SWEEP_NAME, Finished, Opened, Plan, check_name
+from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray, require_shared_store
+from featurelab.pipelines.engine.sweep.ray.sharing import require
 from featurelab.pipelines.engine.sweep.records import (
     JUDGING,
     TRIALS_OF,
@@ -29,7 +30,6 @@ from featurelab.pipelines.engine.sweep.records import (
 )
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
-from featurelab.pipelines.engine.sweep.sharing import require
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source
@@ -38,9 +38,9 @@ from featurelab.tracking.store.connect import Store
 
 
 def prepare(resources: Resources, uri: str, address: str | None) -> None:
-    """Reach Ray and make sure that trials fit and that their workers can write to the store at `uri`.
+    """Connect to Ray; raise `RequestError` unless trials fit, and their workers can write to the store at `uri`.
 
-    Raises `RequestError`; writes nothing, so it is best called before a store is made.
+    Writes nothing, so call it before a store is created.
     """
     connect_ray(address)
     require(resources)
@@ -48,9 +48,9 @@ def prepare(resources: Resources, uri: str, address: str | None) -> None:
 
 
 def run_sweep(plan: Plan, store: Store, *, outbox: Path, address: str | None = None) -> Finished:
-    """Run every trial of the plan and wait for the last; a trial that fails, diverges or dies does not stop the others.
+    """Run all trials of the plan and wait for the last; a trial that fails, diverges or dies does not stop the others.
 
-    Raises `RequestError` before anything is written where the name is taken or the trials cannot fit the cluster.
+    Raises `RequestError`, before anything is written, if the name is taken or the trials do not fit the cluster.
     """
     (finished,) = run_sweeps([plan], store, outbox=outbox, address=address)
     return finished
@@ -63,15 +63,15 @@ def run_sweeps(
     outbox: Path,
     address: str | None = None,
     title: str = "",
-    ended: Callable[[Finished], Any] = lambda finished: None,
+    on_sweep_end: OnSweepEnd = lambda finished: None,
     resumed: Sequence[Opened] = (),
 ) -> list[Finished]:
-    """Several sweeps as `run_sweep` runs one, in the same workers; `ended` gets each as soon as it is over.
+    """Run several sweeps, as `run_sweep` runs one, in the same workers; `on_sweep_end` gets each when it has ended.
 
-    Those in `resumed` are there already, and go first; what is returned has the same order.
+    Sweeps in `resumed` are open already and run first. The sweeps are returned in the order in which they run.
     """
     stamp = _stamp()
-    names = [plan.name or _named(plan, stamp) for plan in plans]
+    names = [plan.name or _default_name(plan, stamp) for plan in plans]
     for name in names:
         check_name(name)
         if len(query.runs(store, VERDICTS, tags={"sweep": name})):
@@ -80,31 +80,31 @@ def run_sweeps(
             )
     prepare((resumed[0].plan if resumed else plans[0]).resources, store.uri, address)
 
-    def opening() -> list[Opened]:
+    def open_sweeps() -> list[Opened]:
         opened = [
             Opened(plan, name, open_sweep(plan, name, store), range(len(plan.configs)))
             for plan, name in zip(plans, names, strict=True)
         ]
         if opened:
-            last_line.resume_command = last_line.resume_command or _resuming(plans[0], names[0], address)
+            last_line.resume_command = last_line.resume_command or _resume_command(plans[0], names[0], address)
         return [*resumed, *opened]
 
-    return conduct(opening, store, outbox, title=title, ended=ended)
+    return conduct(open_sweeps, store, outbox, title=title, on_sweep_end=on_sweep_end)
 
 
-def _resuming(plan: Plan, name: str, address: str | None) -> str:
+def _resume_command(plan: Plan, name: str, address: str | None) -> str:
     """The command that resumes a sweep."""
     command = ["featurelab", "sweep", plan.experiment, "--resume", name]
     return shlex.join(command + (["--address", address] if address else []))
 
 
 def open_reading(plan: Plan, sweep_run_id: str, store: Store) -> str:
-    """Open the run of a sweep that has no trials of its own: it reads those of another sweep, which is over."""
+    """Open the run of a sweep that has no trials of its own, and reads those of an ended sweep; return its id."""
     tags = plan.tags | {TRIALS_OF: sweep_run_id, "status": JUDGING}
-    return open_sweep(plan.but(tags=tags), _named(plan, _stamp()), store)
+    return open_sweep(plan.but(tags=tags), _default_name(plan, _stamp()), store)
 
 
-def _named(plan: Plan, stamp: str) -> str:
+def _default_name(plan: Plan, stamp: str) -> str:
     return f"{plan.experiment.partition('/')[2]}-{stamp}"
 
 
@@ -117,26 +117,29 @@ def resume_sweep(
 ) -> Finished:
     """Run what is missing of the sweep called `name`.
 
-    Interrupted trials resume in their own runs, training from its last checkpoint. Those that failed by
-    themselves are run anew, and so are those that never began. A `metric` or `mode` takes the place of the plan's.
-    Raises `RequestError` for an unknown sweep, one of another experiment, and one that is still being run.
+    Interrupted trials resume in their own runs, from the last checkpoint of their training. Trials that failed, or that
+    never began, run from their beginning. A `metric` or `mode` replaces the plan's.
+    Raises `RequestError` for an unknown sweep, a sweep of another experiment, and one that is still running.
     """
-    found = query.runs(store, VERDICTS, tags={"sweep": name}) if SWEEP_NAME.fullmatch(name) else pd.DataFrame()
-    if found.empty:
+    runs = query.runs(store, VERDICTS, tags={"sweep": name}) if SWEEP_NAME.fullmatch(name) else pd.DataFrame()
+    if runs.empty:
         raise unknown("sweep", name, _names(store))
-    sweep_run_id = str(found.run_id.iloc[0])
+    sweep_run_id = str(runs.run_id.iloc[0])
     plan = read_stored_plan(store, sweep_run_id, experiment).completed()
-    plan = plan.but(**{name: value for name, value in ranking.items() if value})
+    plan = plan.but(**{key: value for key, value in ranking.items() if value})
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
-    last_line.recorded, last_line.resume_command = True, last_line.resume_command or _resuming(plan, name, address)
+    last_line.recorded, last_line.resume_command = (
+        True,
+        last_line.resume_command or _resume_command(plan, name, address),
+    )
     (finished,) = conduct(lambda: [reopened(plan, name, sweep_run_id, store, outbox)], store, outbox)
     return finished
 
 
 def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Path) -> Opened:
-    """A sweep that was begun before, with what is missing of it; raises `RequestError` while it is still being run."""
+    """Return an earlier sweep with the trials that it lacks; raise `RequestError` while it is still running."""
     trials = read_trials(store, plan.experiment, sweep_run_id)
     missing = {trial.index: trial for trial in trials if not (trial.went_well or trial.status == "diverged")}
     resumed = {index: trial.run_id for index, trial in missing.items() if trial.cut_short}
@@ -144,14 +147,14 @@ def reopened(plan: Plan, name: str, sweep_run_id: str, store: Store, outbox: Pat
     for trial in trials:
         if trial.index in missing and trial.run_id not in resumed.values():
             store.set_tags(trial.run_id, {"sweep_run_id": f"superseded in {sweep_run_id}"})
-    over = {trial.index for trial in trials} - missing.keys()
-    indices = [index for index in range(len(plan.configs)) if index not in over]
+    complete = {trial.index for trial in trials} - missing.keys()
+    indices = [index for index in range(len(plan.configs)) if index not in complete]
     seconds = schemas.seconds(store.get_run(sweep_run_id).data.tags.get("seconds"))
     return Opened(plan, name, sweep_run_id, indices, resumed, seconds)
 
 
 def extended(sweep_run_id: str, configs: Sequence[dict[str, Any]], store: Store) -> Opened:
-    """A sweep with further trials, which are to run; its stored plan has them from now on."""
+    """Add trials to the stored plan of a sweep, and return the sweep with these trials to run."""
     tags = store.get_run(sweep_run_id).data.tags
     plan = read_stored_plan(store, sweep_run_id, registry.find(tags["experiment"]))
     more = {as_text(config): config for config in configs if config not in plan.configs}
@@ -162,7 +165,7 @@ def extended(sweep_run_id: str, configs: Sequence[dict[str, Any]], store: Store)
 
 
 def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) -> None:
-    """Worker processes of a command that was killed need a moment to end."""
+    """Wait until no process records these runs: workers of a killed command need a moment to end."""
     deadline = time.monotonic() + LEAVING
     while any(in_use(outbox, run_id) for run_id in [sweep_run_id, *run_ids]):
         if in_use(outbox, sweep_run_id) or time.monotonic() > deadline:
@@ -171,12 +174,12 @@ def _wait_for(sweep_run_id: str, name: str, run_ids: list[str], outbox: Path) ->
 
 
 def _names(store: Store) -> list[str]:
-    found = query.runs(store, VERDICTS)
-    return list(found["tags.sweep"].dropna()) if "tags.sweep" in found else []
+    runs = query.runs(store, VERDICTS)
+    return list(runs["tags.sweep"].dropna()) if "tags.sweep" in runs else []
 
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:
-    """Open the run in `verdicts` that stands for the sweep, with all it takes to run it again."""
+    """Open the run in `verdicts` that represents the sweep, store its plan, and return the id of the run."""
     experiment = plan.declared
     describe(store, experiment)
     describe_verdicts(store)

@@ -1,4 +1,4 @@
-"""Which trial of a sweep is best: among those that came to their end, and else at a step that all recorded."""
+"""Rank the trials of a sweep: the finished ones, or without any, the stopped ones at a step that all recorded."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
-ENDS = ("finished", "stopped", "killed", "failed", "diverged")  # trials that are not ranked come in this order
+ENDS = ("finished", "stopped", "killed", "failed", "diverged")  # the order of trials that are not ranked
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The trials of a sweep, best first; those that cannot be compared with them come last.
+    """The trials of a sweep, best first; trials that cannot be ranked come last.
 
-    `values` are what the others were ranked by, best first, by run; `step` is where, None for their last values.
+    `values` has the values that rank the others, best first, by run id. They are of `step`, or with None the last ones.
     """
 
     trials: list[TrialRecord]
@@ -32,14 +32,15 @@ class Ranked:
         return self.trials[0] if self.values else None
 
     def as_dict(self) -> dict[str, Any] | None:
-        """The best trial as `featurelab sweep --json` prints it, with what it is best by; None where there is none."""
+        """The best trial as `featurelab sweep --json` prints it, with the value that ranks it; None without any."""
         if not self.best:
             return None
         value = self.values[self.best.run_id]
-        said = {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "among": self.among}
-        return self.best.as_dict() | {"ranked": said}
+        ranking = {"metric": self.metric, "mode": self.mode, "value": value, "step": self.step, "among": self.among}
+        return self.best.as_dict() | {"ranked": ranking}
 
     def line(self) -> str:
+        """The best trial in one line."""
         if not self.best:
             return f"no best trial by {self.metric}: {self.among}"
         at = "" if self.step is None else f" at step {self.step}"
@@ -47,12 +48,13 @@ class Ranked:
 
 
 def rank(trials: Sequence[TrialRecord], metric: str, mode: Mode, store: Store) -> Ranked:
-    """Rank trials by the last value of a metric, those alone that finished.
+    """Rank finished trials by the last value of a metric.
 
-    A trial that the scheduler stopped has its last value at another step. Where none finished, those that were stopped
-    are ranked at the last step that all of them recorded. One that diverged, failed or was killed is never ranked.
+    A trial that the scheduler stopped has its last value at another step, so it is not ranked with these. If no trial
+    finished, stopped trials are ranked at the last step that all of them recorded. Trials that diverged, failed or were
+    killed are never ranked.
     """
-    values = finished(trials, metric)
+    values = finished_values(trials, metric)
     step, among = None, _counted(len(values), "finished trial")
     if not values:
         stopped = [trial for trial in trials if trial.status == "stopped" and metric in trial.metrics]
@@ -69,14 +71,14 @@ def rank(trials: Sequence[TrialRecord], metric: str, mode: Mode, store: Store) -
     return Ranked([*ranked, *rest], ordered, metric, mode, among, step)
 
 
-def finished(trials: Sequence[TrialRecord], metric: str) -> dict[str, float]:
-    """The last values of a metric, by run, of the trials that came to their end with a finite one."""
-    found = {trial.run_id: trial.metrics.get(metric, math.nan) for trial in trials if trial.status == "finished"}
-    return {run_id: value for run_id, value in found.items() if math.isfinite(value)}
+def finished_values(trials: Sequence[TrialRecord], metric: str) -> dict[str, float]:
+    """The finite last values of a metric, by run id, of finished trials."""
+    last = {trial.run_id: trial.metrics.get(metric, math.nan) for trial in trials if trial.status == "finished"}
+    return {run_id: value for run_id, value in last.items() if math.isfinite(value)}
 
 
 def _at_equal_step(run_ids: Sequence[str], metric: str, store: Store) -> tuple[int | None, dict[str, float]]:
-    """The largest step at which all these runs recorded the metric, and its finite values there, by run."""
+    """The largest step at which all these runs recorded the metric, and its finite values there, by run id."""
     if not run_ids:
         return None, {}
     points = query.histories(store, run_ids, [metric])
@@ -84,8 +86,8 @@ def _at_equal_step(run_ids: Sequence[str], metric: str, store: Store) -> tuple[i
     common = runs.index[runs == len(run_ids)]
     if common.empty:
         return None, {}
-    there = points[points["step"] == common.max()].drop_duplicates("run_id", keep="last")
-    values = {str(row.run_id): float(row.value) for row in there.itertuples() if math.isfinite(row.value)}
+    at_step = points[points["step"] == common.max()].drop_duplicates("run_id", keep="last")
+    values = {str(row.run_id): float(row.value) for row in at_step.itertuples() if math.isfinite(row.value)}
     return int(common.max()), values
 
 

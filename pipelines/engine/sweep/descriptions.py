@@ -1,4 +1,4 @@
-"""What MLflow's pages say of figures and sweeps."""
+"""The descriptions of figures and sweeps on MLflow's pages."""
 
 import sys
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def describe(store: Store, experiment: Experiment) -> None:
     experiment_id = store.experiment_id(experiment.name)
     module = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")))
     parts = [
-        # the page shows one line of the first paragraph, and tables its first words
+        # the page shows one line of the first paragraph, and tables show its first words
         f"{_title(experiment)} [Charts](#{pages.charts_link(experiment_id)[2:]})",
         experiment.caption or (module and module.__doc__),
         papers.in_markdown(experiment),
@@ -28,17 +28,17 @@ def describe(store: Store, experiment: Experiment) -> None:
 
 
 def describe_verdicts(store: Store) -> None:
-    """Give the page of all sweeps a description, and a view that shows what came of their claims."""
+    """Give the page of all sweeps a description, and a view with the verdicts on their claims."""
     experiment_id = store.experiment_id(VERDICTS)
     counts = [f"claims/{status}" for status in (*STATUSES, "unexpected")]
     pages.keep_columns(store, experiment_id, "counts of claims", counts, ["scale"])
     link = f"[Counts of claims](#{pages.table_link(experiment_id, pages.COLUMNS)[2:]})"
     judge, report = "`featurelab judge SWEEP`", "`featurelab report`"
-    text = f"""One run for each sweep: its plan, its drawing, and the verdicts of a figure. {link}
+    text = f"""One run for each sweep, with its plan, its drawing, and the verdicts on a figure's claims. {link}
 
-Trials are in the experiments of their figures, and carry the tag `sweep`.
+Trials are in the experiments of their figures, with the tag `sweep`.
 
-{judge} judges and draws again from what is stored, {report} puts all figures on one page."""
+{judge} judges and draws a sweep again from what is stored. {report} puts all figures on one page."""
     pages.describe(store, experiment_id, text, mark=judge)
 
 
@@ -47,13 +47,13 @@ def sweep_note(experiment: Experiment, name: str, axes: Sequence[str], trials: i
     parts = [
         f"Sweep `{name}`: {trials} trials over {', '.join(axes)}, in the setting of {_title(experiment)}",
         papers.in_markdown(experiment),
-        f"`featurelab sweep {experiment.name} --resume {name}` runs what is missing of it.",
+        f"`featurelab sweep {experiment.name} --resume {name}` runs the trials that are missing.",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def reproduction_note(experiment: Experiment, verdicts: Sequence[Verdict], sweep_run_id: str) -> str:
-    """The description of a figure's own sweep: its verdicts as a table."""
+    """The description of a figure's own sweep: its verdicts in a table."""
     table = ["| claim | verdict | measured | expected | paper |", "|---|---|---|---|---|"]
     for v in verdicts:
         status = v.status + (" (unexpected)" if v.surprising else "")

@@ -1,4 +1,4 @@
-"""A sweep before it runs, while it does, and after."""
+"""A sweep before it runs, while it is open, and after it has ended."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -20,15 +20,15 @@ from featurelab.tracking.lines import quoted
 
 Mode = Literal["min", "max"]
 
-SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a folder, and part of links
+SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes part of folder names and links
 
-_find = cache(registry.find)  # looks through all installed packages, which a process need do once
+_find = cache(registry.find)  # it looks through all installed packages, which is needed once a process
 
 
 class Plan(BaseModel):
-    """All that it takes to run a sweep, again too: what `plan.json` holds.
+    """Everything that a sweep needs to run, and to run again: the content of `plan.json`.
 
-    `configs` are as JSON has them: a plan that another version stored can be read, judged and reported by any.
+    `configs` are plain JSON values, so that every version of an experiment can read, judge and report a stored plan.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -42,9 +42,9 @@ class Plan(BaseModel):
     mode: Mode = "min"
     resources: Resources = Resources()
     kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
-    # up to how many seeds are added until claims are decided
+    # with --decide: up to how many seeds to add
     most_seeds: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
-    # of this time only, and not stored: the name of the sweep, and tags for its run and those of its trials
+    # not stored: the name of the sweep, and tags for its run and the runs of its trials
     name: str = Field("", exclude=True)
     tags: dict[str, str] = Field(default_factory=dict, exclude=True)
 
@@ -52,16 +52,17 @@ class Plan(BaseModel):
     def of(
         cls, experiment: Experiment, configs: Sequence[Config], axes: Sequence[str], scale: Scale, **details: Any
     ) -> "Plan":
+        """Return the plan of a sweep with a trial for each config."""
         values = [config.model_dump(mode="json") for config in configs]
         return cls(experiment=experiment.name, configs=values, axes=list(axes), scale=scale, **details)
 
     @property
     def declared(self) -> Experiment:
-        """The experiment itself; raises `RequestError` where nothing of its name is installed."""
+        """The experiment; raises `RequestError` if none of its name is installed."""
         return _find(self.experiment)
 
     def config(self, index: int) -> Config:
-        """The settings of a trial; raises `RequestError` where they are not those of the experiment."""
+        """The config of a trial; raises `RequestError` if the experiment does not accept its values."""
         preset: Config = self.declared.preset(self.scale)
         return preset.read(self.configs[index])
 
@@ -70,12 +71,12 @@ class Plan(BaseModel):
         return Plan(**dict(self) | changes)
 
     def completed(self) -> "Plan":
-        """The plan with all settings that the experiment has by now; raises `RequestError` where one is unknown."""
+        """The plan with all settings that the experiment has now; raises `RequestError` for a setting that it lacks."""
         values = [self.config(index).model_dump(mode="json") for index in range(len(self.configs))]
         return self.but(configs=values)
 
     def label(self, index: int) -> str:
-        """The name of a trial: the axes on which the trials differ."""
+        """The name of a trial: its values on the axes on which trials differ."""
         return label(tupled(self.configs[index]), self._varied)
 
     @cached_property
@@ -83,16 +84,16 @@ class Plan(BaseModel):
         return [axis for axis in self.axes if len({str(config.get(axis)) for config in self.configs}) > 1] or self.axes
 
     def gpus_of(self, index: int) -> float:
-        """The GPUs that each worker of a trial asks for: none where it is told to compute on the CPU."""
+        """The GPUs that each worker of a trial requests: none if its config says `device=cpu`."""
         return 0 if self.configs[index].get("device") == "cpu" else self.resources.gpus
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A sweep whose run in `verdicts` is open: its plan, and which of its trials are to run.
+    """A sweep whose run in `verdicts` is open: its plan, and the `indices` of the trials to run.
 
-    `resumed` holds the runs, by index, of those that were cut short; `seconds` is what it took before, None for a new
-    sweep.
+    `resumed` has the run ids, by index, of trials that were cut short. `seconds` is the time that the sweep has taken
+    so far, None for a new sweep.
     """
 
     plan: Plan
@@ -105,17 +106,17 @@ class Opened:
 
 @dataclass(frozen=True)
 class Finished:
-    """A sweep after it ran."""
+    """A sweep that has ended."""
 
     sweep_run_id: str
     name: str
     trials: list[TrialRecord]
     seconds: float
-    metric: str = ""  # which ranks them; empty where the plan leaves that to the experiment
+    metric: str = ""  # ranks the trials; empty for the experiment's own
     mode: Mode = "min"
 
     def as_dict(self) -> dict[str, Any]:
-        """The sweep as `featurelab sweep --json` prints it, but for its best trial."""
+        """The sweep as `featurelab sweep --json` prints it, without its best trial."""
         return {
             "sweep_run_id": self.sweep_run_id,
             "name": self.name,
@@ -132,12 +133,12 @@ def plan_search(
     fixed: Collection[str] = (),
     **details: Any,
 ) -> Plan:
-    """The sweep over `axes`; every value is checked before anything runs.
+    """Return the plan of a sweep over `axes`, whose values are all checked.
 
-    Where no axis is given, it is over those that the experiment declares and that are not `fixed` in `base`.
+    Without axes, the sweep is over those that the experiment declares, except for settings that are `fixed` in `base`.
     """
     if samples < 1:
-        raise RequestError(f"--samples {samples}: needs at least 1")
+        raise RequestError(f"--samples {samples}: must be at least 1")
     axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
     if not axes:
         raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
@@ -149,6 +150,7 @@ def plan_search(
 
 
 def check_name(name: str) -> None:
+    """Raise `RequestError` for a name that a sweep cannot have."""
     if not SWEEP_NAME.fullmatch(name):
         raise RequestError(
             f"--name {quoted(name)}: letters, digits, '_', '-' and '.', at most 100, a letter or digit first"

@@ -1,4 +1,4 @@
-"""What trials are ranked by: looked for as soon as one has ended, not when the whole sweep has."""
+"""Check early, when a first trial has ended, that trials record the metric that ranks them."""
 
 from dataclasses import replace
 
@@ -10,20 +10,20 @@ from featurelab.tracking.store.connect import Store, StoreError
 
 
 class Ranking:
-    """Looks, once for each sweep, whether its trials record the metric that they shall be ranked by."""
+    """Checks once for each sweep that its trials record the metric that ranks them."""
 
     def __init__(self, store: Store) -> None:
         self._store = replace(store, patience=0.0)
-        self._seen: set[str] = set()
+        self._checked: set[str] = set()
 
     def check(self, sweep: Opened) -> None:
-        """Raise `Enough` where a trial that came to its end has not recorded a metric that was asked for.
+        """Raise `Enough` if a finished trial has not recorded the metric that the user has asked for.
 
-        The experiment's own metric, where nothing is decided by it while trials run, is only said to be missing. A
-        store that is away is asked again when the next trial has ended.
+        If the experiment's own metric is missing, and no scheduler needs it, only warn. If the store does not answer,
+        the next call checks again.
         """
         plan = sweep.plan
-        if plan.kind != "sweep" or sweep.run_id in self._seen:
+        if plan.kind != "sweep" or sweep.run_id in self._checked:
             return
         try:
             trials = read_trials(self._store, plan.experiment, sweep.run_id)
@@ -32,11 +32,11 @@ class Ranking:
         finished = [trial for trial in trials if trial.status == "finished"]
         if not finished:
             return
-        self._seen.add(sweep.run_id)
-        known = {metric for trial in finished for metric in trial.metrics}
-        if plan.metric in known:
+        self._checked.add(sweep.run_id)
+        recorded = {metric for trial in finished for metric in trial.metrics}
+        if plan.metric in recorded:
             return
-        instead = nearest(plan.metric, known, most=3)
+        instead = nearest(plan.metric, recorded, most=3)
         if plan.metric == plan.declared.metric and plan.scheduler == "fifo":
             tell(f"featurelab: trials do not record {plan.metric}: {instead}")
         else:

@@ -1,9 +1,12 @@
 """Trials and sweeps as the store holds them."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
+
+from mlflow.entities import Metric
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
@@ -17,54 +20,54 @@ from featurelab.tracking.store.connect import Store
 from featurelab.tracking.values import DERIVED
 
 VERDICTS = "verdicts"
-JUDGING = "judging"  # the status of a reproduction whose trials are over, until its verdicts and figure are stored
-TRIALS_OF = "trials_of"  # the tag of a sweep that has no trials of its own: the sweep whose trials it reads
+JUDGING = "judging"  # the status of a reproduction between the end of its trials and the storing of its verdicts
+TRIALS_OF = "trials_of"  # the tag of a sweep without trials of its own: the id of the sweep whose trials it reads
 TAGS = [field.alias or name for name, field in TrialRecord.model_fields.items() if name not in OF_THE_RUN]
 ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
 
 
 def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
-    """The trials of a sweep in the order of its plan; raises `RequestError` for one that is not as we record them."""
-    found = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
-    declared = cache(registry.find)  # asked only where there is a trial: who reads it may not have the experiment
-    return sorted((_record(row, declared(experiment)) for row in found), key=lambda record: record.index)
+    """The trials of a sweep in the order of its plan; raises `RequestError` for a run that we have not recorded so."""
+    rows = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
+    find = cache(registry.find)  # not called without trials, since the experiment may not be installed here
+    return sorted((_record(row, find(experiment)) for row in rows), key=lambda record: record.index)
 
 
 def read_trials_of(
     store: Store, experiment: Experiment, sweep_run_id: str, plan: Plan, tags: Mapping[str, Any]
 ) -> list[TrialRecord]:
-    """The trials that a sweep with this stored plan and these tags is judged by: its own, or those that it reads."""
-    of = tags.get(TRIALS_OF)
-    if not isinstance(of, str):
+    """The trials by which a sweep with this stored plan and these tags is judged: its own, or those that it reads."""
+    other_sweep = tags.get(TRIALS_OF)
+    if not isinstance(other_sweep, str):
         return read_trials(store, experiment.name, sweep_run_id)
-    if experiment.reads is None or not query.WHOLE_ID.fullmatch(of):
+    if experiment.reads is None or not query.WHOLE_ID.fullmatch(other_sweep):
         raise RequestError(
-            f"run {sweep_run_id} is not as featurelab records it: it can read no trials of {line(of, 80)}"
+            f"run {sweep_run_id} is not as featurelab records it: it can read no trials of {line(other_sweep, 80)}"
         )
-    theirs = {as_text(trial.config): trial for trial in read_trials(store, experiment.reads.name, of)}
+    others = {as_text(trial.config): trial for trial in read_trials(store, experiment.reads.name, other_sweep)}
     texts = enumerate(map(as_text, plan.configs))
-    return [theirs[text].model_copy(update={"index": index}) for index, text in texts if text in theirs]
+    return [others[text].model_copy(update={"index": index}) for index, text in texts if text in others]
 
 
 def as_text(config: Mapping[str, Any]) -> str:
-    """A stored config so that equal ones are equal texts."""
+    """A stored config as a text; equal configs give equal texts."""
     return json.dumps(config, sort_keys=True)
 
 
 def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, Plan, Mapping[str, str]]:
-    """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is no sweep."""
+    """The experiment, the plan and the tags of a sweep; raises `RequestError` for a run that is not a sweep."""
     tags = store.get_run(sweep_run_id).data.tags
-    if of := tags.get("sweep_run_id"):
-        sweep = f"of the sweep {quoted(tags.get('sweep', ''))}: featurelab judge {line(of, 80)}"
-        raise RequestError(f"{sweep_run_id} is a trial {sweep}")
+    if sweep_of_trial := tags.get("sweep_run_id"):
+        advice = f"featurelab judge {line(sweep_of_trial, 80)} judges its sweep"
+        raise RequestError(f"{sweep_run_id} is a trial of the sweep {quoted(tags.get('sweep', ''))}: {advice}")
     if not {"sweep", "experiment"} <= tags.keys():
-        raise RequestError(f"{sweep_run_id} is no sweep: their runs are in the MLflow experiment {VERDICTS}")
+        raise RequestError(f"{sweep_run_id} is not a sweep: their runs are in the MLflow experiment {VERDICTS}")
     experiment = registry.find(tags["experiment"])
     return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
 
 
 def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> Plan:
-    """The `plan.json` of a sweep; raises `RequestError` where it is not a plan, or not one of this experiment."""
+    """The `plan.json` of a sweep; raises `RequestError` if it is not a plan of this experiment."""
     what = f"plan.json of {sweep_run_id}"
     plan = schemas.checked(Plan, store.read_json(sweep_run_id, "plan.json"), what)
     if plan.experiment != experiment.name:
@@ -74,24 +77,30 @@ def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) ->
     return plan.but(name="", tags={})
 
 
+def log_values(store: Store, run_id: str, values: Mapping[str, float]) -> None:
+    """Record metrics that have no steps."""
+    now = time.time_ns() // 1_000_000
+    store.log_metrics(run_id, [Metric(name, float(value), now, 0) for name, value in values.items()])
+
+
 def how_trials_went(trials: Iterable[TrialRecord]) -> str:
     """The status of a sweep whose trials have all ended."""
     return "finished" if all(trial.went_well for trial in trials) else "incomplete"
 
 
 def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
-    """End the run of a sweep. Our own status comes last: with it, all else is stored."""
+    """End the run of a sweep. Our own status is set last: once it is there, everything else is stored."""
     store.end_run(sweep_run_id, ENDS[status])
     store.set_tags(sweep_run_id, {"status": status})
 
 
 def read_tags(run_id: str, tags: Mapping[str, str]) -> TrialRecord:
-    """The tags of a trial; raises `RequestError` where they are not as we record them."""
+    """The record in the tags of a trial; raises `RequestError` if we have not recorded them so."""
     return schemas.checked(TrialRecord, tags, f"run {run_id}")
 
 
 def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of a run without those derived from others, by name."""
+    """The metrics of a run by name, without derived metrics."""
     return {name: value for name, value in sorted(metrics.items()) if not name.startswith(DERIVED)}
 
 
@@ -99,7 +108,7 @@ def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
     texts = {name: row.get(f"tags.{name}") for name in TAGS}
     record = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
     if record.index == ALONE:
-        raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no place in its sweep")
+        raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no index in its sweep")
     schemas.require_settings(experiment, record.config, record.axes, f"run {row['run_id']}")
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
     of_the_run = {

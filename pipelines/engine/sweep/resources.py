@@ -1,4 +1,4 @@
-"""What each trial of a sweep may use of a cluster."""
+"""The resources of each trial of a sweep."""
 
 import math
 
@@ -10,7 +10,7 @@ from featurelab.tracking.lines import line
 
 
 class Resources(BaseModel):
-    """What each trial may use: CPUs and GPUs (fractions too) for each of its workers, and a time limit in seconds."""
+    """The resources of a trial: CPUs and GPUs (may be fractions) of each worker, and a time limit in seconds."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -23,10 +23,10 @@ class Resources(BaseModel):
     def of_trial(
         cls, cpus: float | None = None, gpus: float = 0, workers: int | None = None, timeout: float | None = None
     ) -> "Resources":
-        """What a whole trial gets, shared out to its workers: by default one for each GPU, with one CPU each.
+        """Divide the resources of a whole trial among its workers: by default one for each GPU, with one CPU each.
 
-        Raises `RequestError` for a number that is not above 0 (`gpus` may be 0), and where a worker would have more
-        than one GPU or several would share one.
+        Raises `RequestError` for a number that is not above 0 (`gpus` may be 0), and if a worker would have more than
+        one GPU, or several workers would share one.
         """
         bounds = (
             ("--cpus-per-trial", cpus, MOST_WORKERS),
@@ -41,6 +41,6 @@ class Resources(BaseModel):
         number = workers or max(1, math.floor(gpus))
         each = gpus / number
         if each > 1 or (number > 1 and 0 < each < 1):
-            whole = f"--gpus-per-trial {gpus:g}" + (f" --workers-per-trial {workers}" if workers else "")
-            raise RequestError(f"{whole}: a trial has a share of one GPU, or a worker on each of several")
+            given = f"--gpus-per-trial {gpus:g}" + (f" --workers-per-trial {workers}" if workers else "")
+            raise RequestError(f"{given}: a trial has a share of one GPU, or one worker on each of several GPUs")
         return cls(cpus=(cpus or number) / number, gpus=each, workers=number, timeout=timeout)

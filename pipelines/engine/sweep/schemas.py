@@ -1,4 +1,4 @@
-"""What a store says, checked before it is used: others may write to a store, so its texts are input like any other."""
+"""Check what a store says before it is used: others may write to a store, so its content is untrusted input."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def checked(model: type[Checked], values: Any, what: str) -> Checked:
-    """`values` as `model`; raises `RequestError` with one line that names `what` and the first thing wrong in it."""
+    """Return `values` as `model`; raise `RequestError` with the first error, of `what`, in one line."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -23,7 +23,7 @@ def checked(model: type[Checked], values: Any, what: str) -> Checked:
 
 
 def parsed(text: str, what: str) -> dict[str, Any]:
-    """The settings that a tag holds as JSON; raises `RequestError` where it holds none."""
+    """Return the settings that a tag holds as JSON; raise `RequestError` if it holds anything else."""
     try:
         return TypeAdapter(Json[dict[str, Any]]).validate_python(text)
     except ValidationError as error:
@@ -31,7 +31,7 @@ def parsed(text: str, what: str) -> dict[str, Any]:
 
 
 def verdicts(values: Any, what: str) -> list[Verdict]:
-    """The verdicts of a sweep, read from its `verdicts.json`; raises `RequestError` where they are none."""
+    """Return the verdicts in a `verdicts.json`; raise `RequestError` if it holds anything else."""
     try:
         return TypeAdapter(list[Verdict]).validate_python(values)
     except ValidationError as error:
@@ -39,21 +39,21 @@ def verdicts(values: Any, what: str) -> list[Verdict]:
 
 
 def require_settings(experiment: Experiment, config: Mapping[str, Any], axes: list[str], what: str) -> None:
-    """Raise `RequestError` unless all settings of the experiment that `config` and `axes` name can have these values.
+    """Raise `RequestError` unless the experiment accepts the values in `config`, and has all settings in `axes`.
 
-    A setting that `config` lacks, or has beyond those of the experiment, may stem from another version.
+    `config` may lack settings, or have others besides: it may be of another version of the experiment.
     """
-    known = type(experiment.laptop).model_fields
+    fields = type(experiment.laptop).model_fields
     try:
-        experiment.laptop.but(**{name: value for name, value in config.items() if name in known})
+        experiment.laptop.but(**{name: value for name, value in config.items() if name in fields})
     except RequestError as error:
         raise RequestError(f"{what} is not as featurelab records it: {error}") from None
-    if strange := [axis for axis in axes if axis not in known]:
-        raise RequestError(f"{what} is not as featurelab records it: no setting is called {quoted(strange[0])}")
+    if missing := [axis for axis in axes if axis not in fields]:
+        raise RequestError(f"{what} is not as featurelab records it: no setting is called {quoted(missing[0])}")
 
 
 def seconds(text: Any) -> float:
-    """How long a sweep took by its tag; 0 where it does not say."""
+    """The duration in the tag of a sweep; 0 for anything but a number of seconds."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -63,5 +63,5 @@ def seconds(text: Any) -> float:
 
 def _explained(error: ValidationError, what: str) -> str:
     first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "it"
-    return f"{what} is not as featurelab records it: {place}: {first['msg'][:1].lower() + first['msg'][1:]}"
+    field = ".".join(str(part) for part in first["loc"]) or "it"
+    return f"{what} is not as featurelab records it: {field}: {first['msg'][:1].lower() + first['msg'][1:]}"

@@ -1,4 +1,4 @@
-"""Columns of a bar that say which time is which."""
+"""Columns of a progress bar: the time elapsed, and the time left."""
 
 from datetime import timedelta
 
@@ -7,19 +7,19 @@ from rich.text import Text
 
 
 class Elapsed(ProgressColumn):
-    """`0:07 elapsed`, of the whole command even where the bar begins anew."""
+    """`0:07 elapsed`, since the first start of a bar that may be reset."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: dict[int, float] = {}
+        self._first_starts: dict[int, float] = {}
 
     def render(self, task: Task) -> Text:
-        first = self._before.setdefault(task.id, task.start_time or task.get_time())
+        first = self._first_starts.setdefault(task.id, task.start_time or task.get_time())
         return Text(f"{_shown(task.get_time() - first)} elapsed", style="progress.elapsed")
 
 
 class Left(ProgressColumn):
-    """`0:16 left`; nothing as long as that is unknown."""
+    """`0:16 left`; nothing while that is unknown."""
 
     max_refresh = 0.5
 

@@ -1,18 +1,18 @@
-"""Checkpoints of training that a trial can resume from after its process or its machine has died.
+"""Checkpoints of training, from which a trial resumes after its process or its machine has died.
 
-They are Lightning's own, with optimiser, callbacks and loops, and the states of the global random generators. One is
-taken when an epoch is over, at most every FEATURELAB_CHECKPOINT_SECONDS (30; `off` for none), and so that saving takes
-a twentieth of the time at most. They go to the artifact directory `training` of the run, the newest two in turn as
-`0.ckpt` and `1.ckpt`, each beside its digest in `.json`. So another machine can resume from one; one that a crash
-cut short is noticed, and the one before is used. While the store is away they wait in the outbox, where they are found
-too. When the trial is over they are deleted.
+They are Lightning's own, with optimiser, callbacks and loops, plus the states of the global random generators. A
+checkpoint is saved at the end of an epoch, at most every FEATURELAB_CHECKPOINT_SECONDS (30; `off` for none), and saving
+takes at most a twentieth of the time. The newest two are kept as `0.ckpt` and `1.ckpt` in the artifact directory
+`training` of the run, each with its digest in a `.json` beside it. So a trial can resume on another machine, and where
+a crash cut one checkpoint short, the other is used. While the store is away, checkpoints wait in the outbox, and trials
+resume from there. They are deleted when the trial has ended.
 
-A checkpoint belongs to the n-th fit of a trial. A resumed trial runs from its beginning: what comes before that
-fit is repeated, earlier fits too, which gives the same points again, and none is stored twice.
+A checkpoint belongs to the n-th fit of a trial. A resumed trial runs from its beginning: everything before that fit is
+repeated, earlier fits too. This gives the same points again, and no point is stored twice.
 
-Nothing is saved, and the tag `resumable` says why, where a fit could not resume exactly: where a callback or a module
-changes what it does not keep in its state, or a state holds anything but tensors and plain values, which loading would
-have to run code for. What a function that was given to a probe gathers elsewhere is not seen.
+A fit that cannot resume exactly saves nothing, and the tag `resumable` says why: a callback or a module changes
+something that is not in its state, or a state holds more than tensors and plain values, so that loading it would run
+code. What a function gathers elsewhere, when a probe calls it, goes unnoticed.
 """
 
 import hashlib
@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -35,10 +34,10 @@ from featurelab.tracking.store.store import Store
 
 @dataclass(frozen=True)
 class Label:
-    """What is written down beside a checkpoint.
+    """What the `.json` beside a checkpoint says.
 
-    `number` counts those of a run, `fit` the fits of the trial; `fitted` stands for what the fit was of; `time` is when
-    it was taken, in milliseconds since the epoch.
+    `number` counts the checkpoints of a run, and `fit` the fits of the trial. `fitted` identifies the data and the
+    length of the fit. `time` is in milliseconds since 1970.
     """
 
     number: int
@@ -51,27 +50,28 @@ class Label:
 
 
 class Keeper:
-    """Keeps the checkpoints of one trial; on the other ranks of a distributed one, without a recorder, takes part."""
+    """Keeps the checkpoints of one trial; the other ranks of a distributed trial have one without a recorder."""
 
-    def __init__(self, recorder: Recorder | None, found: "tuple[Label, bytes] | None" = None) -> None:
+    def __init__(self, recorder: Recorder | None, newest: "tuple[Label, bytes] | None" = None) -> None:
+        """`newest` is the checkpoint to resume from, None for a new trial."""
         self.recorder = recorder
-        self.number = found[0].number if found else 0
-        self.saved = found is not None
+        self.number = newest[0].number if newest else 0
+        self.saved = newest is not None
         self.fits = 0
-        self._found = found
+        self._newest = newest
 
     def begin(self, fitted: str) -> bytes | None:
-        """Count the next fit of the trial; returns the checkpoint to resume from, if there is one.
+        """Begin the next fit of the trial, and return the checkpoint that it resumes from, if there is one.
 
-        `fitted` stands for the data and the length of the fit: no fit resumes from a checkpoint of anything else.
+        `fitted` identifies the data and the length of the fit, which must be those of the checkpoint.
         """
         self.fits += 1
         content = None
-        if self._found and self._found[0].fit == self.fits:
-            label, content = self._found
-            self._found = None
+        if self._newest and self._newest[0].fit == self.fits:
+            label, content = self._newest
+            self._newest = None
             if label.fitted != fitted:
-                self.note(resumable="no: the data or the length of the fit are not what they were")
+                self.note(resumable="no: the data or the length of the fit have changed")
                 content = None
             elif self.recorder is not None:
                 self.recorder.pass_over(label.time)
@@ -79,6 +79,7 @@ class Keeper:
         return _from_first_rank(content)
 
     def note(self, **tags: str) -> None:
+        """Set tags of the trial's run."""
         if self.recorder is not None:
             self.recorder.tags(tags)
 
@@ -86,15 +87,15 @@ class Keeper:
 _keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 
-def keeper() -> Keeper | None:
-    """The keeper of the trial that runs here; None where a trial runs without a store."""
+def current_keeper() -> Keeper | None:
+    """The keeper of the trial that runs here; None for a trial without a store."""
     return _keeper.get()
 
 
 @contextmanager
-def kept_by(chosen: Keeper) -> Iterator[None]:
-    """Inside, the fits of a trial save their checkpoints with this keeper."""
-    token = _keeper.set(chosen)
+def keeping_with(keeper: Keeper) -> Iterator[None]:
+    """Inside, fits save their checkpoints with this keeper."""
+    token = _keeper.set(keeper)
     try:
         yield
     finally:
@@ -102,24 +103,24 @@ def kept_by(chosen: Keeper) -> Iterator[None]:
 
 
 def newest(store: Store, run_id: str, outbox: Path) -> tuple[Label, bytes] | None:
-    """The newest checkpoint of a run that is whole, from the store or from this machine's outbox; None without one.
+    """The newest complete checkpoint of a run, from the store or from this machine's outbox; None without one.
 
-    Raises StoreError where the store cannot be asked.
+    Raises StoreError where the store does not answer.
     """
     with tempfile.TemporaryDirectory() as folder:
-        found: list[tuple[Label, Any]] = []
+        checkpoints: list[tuple[Label, Path | str]] = []  # a path in the outbox, or the name of an artifact
         for path in (outbox / run_id).glob(f"*/{TRAINING}/*.json"):
-            found += [(label, path.with_suffix(".ckpt")) for label in _label(path)]
+            checkpoints += [(label, path.with_suffix(".ckpt")) for label in _label(path)]
         for name in store.artifact_paths(run_id, TRAINING):
             if name.endswith(".json"):
                 local = store.download(run_id, name, Path(folder))
-                found += [(label, name.removesuffix(".json") + ".ckpt") for label in _label(local)]
-        for label, place in sorted(found, key=lambda each: each[0].number, reverse=True):
+                checkpoints += [(label, name.removesuffix(".json") + ".ckpt") for label in _label(local)]
+        for label, place in sorted(checkpoints, key=lambda each: each[0].number, reverse=True):
             try:
                 path = place if isinstance(place, Path) else store.download(run_id, place, Path(folder))
                 content = path.read_bytes()
             except Exception:
-                continue  # cut short, or just being sent: the store then has it under the same number
+                continue  # cut short, or being sent right now: then the store has it under the same number
             if hashlib.sha256(content).hexdigest() == label.digest:
                 return label, content
     return None
@@ -138,7 +139,7 @@ def _label(path: Path) -> list[Label]:
 
 
 def _from_first_rank(content: bytes | None) -> bytes | None:
-    """All workers resume from what the first of them found."""
+    """Send the first worker's checkpoint to all workers of a trial."""
     if current().world_size == 1 or not torch.distributed.is_initialized():
         return content
     box = [content]

@@ -1,4 +1,4 @@
-"""The callback with which Lightning saves a fit, and what keeps a fit from being saved: see `checkpoint.py`."""
+"""The Lightning callback that saves checkpoints of a fit, if the fit can resume from them: see `checkpoint.py`."""
 
 import json
 import random
@@ -17,26 +17,26 @@ from featurelab.pipelines.engine.trial.place import checkpoint_seconds
 from featurelab.tracking.outbox.journal import GENERATIONS, TRAINING
 from featurelab.tracking.outbox.record import now
 
-OURS = "featurelab"  # our part of a checkpoint
-LEAST_SHARE = 20  # a save that takes s seconds is followed by at least 20 s without one
+OURS = "featurelab"  # the key of our part of a checkpoint
+LEAST_SHARE = 20  # after a save that took s seconds, none follows for at least 20 s
 
 
-def begin(owner: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
+def begin(keeper: Keeper, fitted: str) -> "tuple[Checkpointing | None, bytes | None]":
     """The callback for the next fit of the trial, and the checkpoint to resume from, if there is one."""
-    content = owner.begin(fitted)
+    content = keeper.begin(fitted)
     if content is None and checkpoint_seconds() == float("inf"):
         return None, None
-    return Checkpointing(owner, fitted), content
+    return Checkpointing(keeper, fitted), content
 
 
 class Checkpointing(pl.Callback):
-    """Saves a fit when an epoch is over; restored to that state, continues as if it had never stopped.
+    """Saves a fit at the end of an epoch. A fit restored from it continues as if it had never stopped.
 
-    Must be the first callback: it saves, and restores the random generators, before others begin the next epoch.
+    Must be the first callback: it saves, and restores the random generators, before other callbacks begin an epoch.
     """
 
-    def __init__(self, owner: Keeper, fitted: str) -> None:
-        self.owner, self.fit, self.fitted = owner, owner.fits, fitted
+    def __init__(self, keeper: Keeper, fitted: str) -> None:
+        self.keeper, self.fit, self.fitted = keeper, keeper.fits, fitted
         self._pause = checkpoint_seconds()
         self._saving = False
         self._refused = False
@@ -52,7 +52,7 @@ class Checkpointing(pl.Callback):
         if self._restored is not None:
             _restore_random(self._restored)
             self._restored = None
-            # the state is that of a whole epoch: for the loops, too, nothing is left to catch up with
+            # the checkpoint is of a complete epoch, so the loops have nothing to catch up with either
             for loop in (trainer.fit_loop, trainer.fit_loop.epoch_loop):
                 loop.on_iteration_done()
             return
@@ -67,7 +67,7 @@ class Checkpointing(pl.Callback):
         if not self._saving:
             return
         checkpoint[OURS] = {"random": _random_state()}
-        # taken where the next epoch has been announced: said to be over is only what is
+        # the next epoch has already been announced: count only what is complete
         loops = checkpoint["loops"]["fit_loop"]
         for counts in (loops["epoch_progress"]["total"], loops["epoch_progress"]["current"]):
             counts.update(dict.fromkeys(("ready", "started", "processed"), counts["completed"]))
@@ -82,66 +82,66 @@ class Checkpointing(pl.Callback):
         self._restored = checkpoint[OURS]["random"]
 
     def _exact(self, trainer: pl.Trainer, module: pl.LightningModule) -> bool:
-        """Whether all that changes is in the state; if not, it is said once."""
-        now_held = unsaved_state(trainer, module)
-        changed = [name for name, value in now_held.items() if self._beginning.get(name) != value]
+        """Whether everything that changes is in the state; if not, the run is tagged once."""
+        unsaved = unsaved_state(trainer, module)
+        changed = [name for name, value in unsaved.items() if self._beginning.get(name) != value]
         if changed:
             self._refuse(f"{changed[0]} changes and is in no state_dict")
         return not changed
 
     def _refuse(self, reason: str) -> None:
         self._refused = True
-        self.owner.note(resumable=f"no: {reason}"[:500])
+        self.keeper.note(resumable=f"no: {reason}"[:500])
 
     def _save(self, trainer: pl.Trainer) -> None:
-        began, taken, recorder = time.monotonic(), now(), self.owner.recorder
+        began, saved_at, recorder = time.monotonic(), now(), self.keeper.recorder
         self._saving = True
         try:
             if recorder is None:
-                trainer.save_checkpoint(Path(f"{TRAINING}.ckpt"))  # takes part; the first rank alone writes
+                trainer.save_checkpoint(Path(f"{TRAINING}.ckpt"))  # only the first rank writes, but all must call this
                 return
-            number = self.owner.number + 1
+            number = self.keeper.number + 1
             with recorder.files() as root:
                 path = root / TRAINING / f"{number % GENERATIONS}.ckpt"
                 path.parent.mkdir()
                 trainer.save_checkpoint(path)
                 torch.load(path, weights_only=True, mmap=True)
                 label = Label(
-                    number, self.fit, self.fitted, taken, trainer.current_epoch, trainer.global_step, digest(path)
+                    number, self.fit, self.fitted, saved_at, trainer.current_epoch, trainer.global_step, digest(path)
                 )
                 path.with_suffix(".json").write_text(json.dumps(asdict(label)))
-            self.owner.number, self.owner.saved = number, True
-        except OSError:  # a full disk: the fit continues, and so do the others, which wait for this one
+            self.keeper.number, self.keeper.saved = number, True
+        except OSError:  # a full disk: the fit continues; the other ranks wait for this one
             if trainer.world_size > 1:
                 trainer.strategy.barrier()
         except Exception as error:
-            odd = re.search(r"(?:GLOBAL|type) `?(\S+?)`? was not an allowed", str(error))
-            reason = f"its state holds a {odd[1]}" if odd else str(error).splitlines()[0]
+            refused = re.search(r"(?:GLOBAL|type) `?(\S+?)`? was not an allowed", str(error))
+            reason = f"its state holds a {refused[1]}" if refused else str(error).splitlines()[0]
             self._refuse(f"{reason}; only tensors and plain values are kept")
         finally:
             self._saving = False
             self._last = time.monotonic()
             self._pause = max(self._pause, LEAST_SHARE * (self._last - began))
-            while now() <= taken:  # so that what is recorded from here on is later than the checkpoint
+            while now() <= saved_at:  # so that whatever is recorded from here on is later than the checkpoint
                 time.sleep(0.001)
 
 
 def unsaved_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-    """A glance at what callbacks and the module hold beside the state that they keep in checkpoints."""
-    held: dict[str, Any] = {}
+    """A summary of the attributes of callbacks and the module that checkpoints do not contain."""
+    unsaved: dict[str, Any] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        kept = _overrides(callback, pl.Callback, "state_dict", "on_save_checkpoint")
-        if not kept and not isinstance(callback, Checkpointing):
-            held |= {f"{type(callback).__name__}.{name}": _glance(value) for name, value in vars(callback).items()}
+        saves_itself = _overrides(callback, pl.Callback, "state_dict", "on_save_checkpoint")
+        if not saves_itself and not isinstance(callback, Checkpointing):
+            unsaved |= {f"{type(callback).__name__}.{name}": _summary(value) for name, value in vars(callback).items()}
     if not _overrides(module, pl.LightningModule, "on_save_checkpoint", "on_load_checkpoint"):
-        lightnings = vars(pl.LightningModule())
-        own = {name: value for name, value in vars(module).items() if name not in lightnings}
-        held |= {f"{type(module).__name__}.{name}": _glance(value) for name, value in own.items()}
-    return held
+        of_lightning = vars(pl.LightningModule())
+        own = {name: value for name, value in vars(module).items() if name not in of_lightning}
+        unsaved |= {f"{type(module).__name__}.{name}": _summary(value) for name, value in own.items()}
+    return unsaved
 
 
-def _glance(value: Any) -> Any:
-    """What of a value shows that it has changed: numbers and texts themselves, of what gathers things its length."""
+def _summary(value: Any) -> Any:
+    """What shows that a value has changed: a number or text itself, the length of a collection, a tensor's version."""
     if isinstance(value, torch.Tensor):
         return id(value), value._version
     if isinstance(value, list | tuple | dict | set):
@@ -155,7 +155,7 @@ def _overrides(obj: Any, base: type, *methods: str) -> bool:
 
 def _random_state() -> dict[str, Any]:
     """The states of the global generators, in tensors and plain values."""
-    name, keys, *rest = cast(tuple[Any, ...], np.random.get_state())  # noqa: NPY002 - what others may use
+    name, keys, *rest = cast(tuple[Any, ...], np.random.get_state())  # noqa: NPY002 - which others may use
     version, internal, gauss = random.getstate()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {

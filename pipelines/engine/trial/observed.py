@@ -1,4 +1,4 @@
-"""Another experiment's trial as material: its network, data and training, with further probes on the fit."""
+"""The trial of another experiment, run with further probes on its fit."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,39 +17,41 @@ _further: "ContextVar[tuple[Callback, ...]]" = ContextVar("further", default=())
 
 
 def further() -> "tuple[Callback, ...]":
-    """Callbacks that `Observed` adds to every fit of the trial that it runs."""
+    """The callbacks that `Observed` adds to every fit of its trial."""
     return _further.get()
 
 
 class Observed:
-    """The trial of experiment `name`, its laptop preset with some settings changed; those that it has not are ignored.
+    """The trial of experiment `name`: its laptop preset with `changes`, except for settings that it does not have.
 
-    With `small` it is of the sizes with which the experiment is checked.
+    With `small`, the sizes are those at which `featurelab check` runs the experiment.
 
-    Raises RequestError for an unknown experiment, and for values that its settings do not take.
+    Raises RequestError for an unknown experiment, and for values that a setting does not accept.
     """
 
     def __init__(self, name: str, *, small: bool = False, **changes: Any) -> None:
         self.experiment = find(name)
         preset = self.experiment.small_configs()[0] if small else self.experiment.laptop
-        known = type(preset).model_fields
-        self.config = preset.but(**{key: value for key, value in changes.items() if key in known})
+        fields = type(preset).model_fields
+        self.config = preset.but(**{name: value for name, value in changes.items() if name in fields})
 
     def run(self, probes: "Sequence[Callback]", recorder: "Recorder") -> None:
-        """Run it with `probes` on its fit.
+        """Run the trial with `probes` on its fit.
 
-        What the trial measures itself is not recorded; its datasets are, and probes keep what they measure in
-        `history`. Raises TypeError for an experiment without a trial.
+        The recorder gets the trial's datasets, but not its measurements; what the probes measure is in their `history`.
+        Raises TypeError for an experiment without a trial.
         """
         if self.experiment.run_trial is None:
             raise TypeError(f"{self.experiment.name} declares no trial")
-        from featurelab.tracking.outbox.null import NamingRecorder  # imports MLflow, which a declaration must not
+        from featurelab.tracking.outbox.null import (
+            NamingRecorder,  # imports MLflow, which the declaration of a figure must not
+        )
 
         with _attached(tuple(probes)):
             self.experiment.run_trial(self.config, NamingRecorder(recorder))
 
     def cost(self) -> Cost:
-        """What it takes; raises TypeError for an experiment that declares no estimate."""
+        """The cost of the trial; raises TypeError for an experiment that declares none."""
         if self.experiment.estimate is None:
             raise TypeError(f"{self.experiment.name} declares no cost")
         return self.experiment.estimate(self.config)

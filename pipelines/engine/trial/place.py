@@ -13,7 +13,7 @@ from featurelab.pipelines.engine.errors import RequestError
 CHECKPOINT_SECONDS = "FEATURELAB_CHECKPOINT_SECONDS"
 OUTBOX_LIMIT = "FEATURELAB_OUTBOX_LIMIT"
 UMASK = "FEATURELAB_UMASK"  # of the process that started Ray, for its workers
-SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that trials elsewhere shall have too
+SETTINGS = (CHECKPOINT_SECONDS, OUTBOX_LIMIT)  # environment variables that workers on other machines get too
 
 
 OnStep = Callable[[int, int], None]  # called with the step and the number of steps
@@ -21,7 +21,7 @@ OnStep = Callable[[int, int], None]  # called with the step and the number of st
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a Lightning `Trainer` must be told of the place it runs in; the default is one process on its own."""
+    """What a Lightning `Trainer` needs to know about its process; the default is a single process."""
 
     rank: int = 0
     world_size: int = 1
@@ -35,11 +35,13 @@ _current: ContextVar[Runtime] = ContextVar("runtime", default=Runtime())  # noqa
 
 
 def current() -> Runtime:
+    """Return the runtime of this trial."""
     return _current.get()
 
 
 @contextmanager
 def running_in(runtime: Runtime) -> Iterator[None]:
+    """Inside, `current()` is this runtime."""
     token = _current.set(runtime)
     try:
         yield
@@ -48,12 +50,12 @@ def running_in(runtime: Runtime) -> Iterator[None]:
 
 
 def checkpoint_seconds() -> float:
-    """Seconds between two checkpoints of training, infinite for none; raises `RequestError` for a bad setting."""
+    """Seconds between two checkpoints of training, infinite for none; raises `RequestError` for a wrong setting."""
     text = os.environ.get(CHECKPOINT_SECONDS, "30")
     try:
         seconds = math.inf if text == "off" else float(text)
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:
-        raise RequestError(f"{CHECKPOINT_SECONDS}={text[:40]!r}: write seconds, or off")
+        raise RequestError(f"{CHECKPOINT_SECONDS}={text[:40]!r} must be a number of seconds, at least 0, or off")
     return seconds

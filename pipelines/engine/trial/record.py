@@ -1,16 +1,26 @@
-"""A trial as its MLflow run holds it."""
+"""A trial as its MLflow run holds it: opened, reopened, read."""
 
 import json
-from typing import Annotated, Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
-from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.experiment.config import Config, Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.tracking.lines import line
+from featurelab.tracking.provenance import config_hash
+
+if TYPE_CHECKING:  # plans and resources need the record alone, and no MLflow
+    from featurelab.tracking.outbox.record import Recorder
+    from featurelab.tracking.store.store import Store
 
 MOST_WORKERS = 100_000
-ALONE = -1  # in place of the index of a trial that is in no sweep
+STOPPED = "stopped early by the scheduler"  # the reason of a trial with that status
+ALONE = -1  # the index of a trial that is in no sweep
 
 Parsed = BeforeValidator(lambda value: from_json(value) if isinstance(value, str) else value)
 Flag = BeforeValidator(lambda value: value in (True, "true"))
@@ -18,11 +28,11 @@ OF_THE_RUN = {"run_id", "name", "mlflow_status", "metrics"}
 
 
 class TrialRecord(BaseModel):
-    """One trial; `index` is its place in the plan of its sweep, `ALONE` where it was run by itself.
+    """One trial: read from the tags of its run, where all values are texts, or made from the values themselves.
 
-    `status` is ours (finished, stopped, diverged, failed, killed, running); `metrics` are the last values, without the
-    derived ones; `died` says that its process ended without the trial's own doing. Read from tags with what they say as
-    text, made with the values themselves.
+    `index` is its place in the plan of its sweep, `ALONE` without one. `status` is ours: finished, stopped, diverged,
+    failed, killed or running. `died` says that its process ended without the trial's doing. `metrics` are the last
+    values, without derived metrics.
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
@@ -37,20 +47,20 @@ class TrialRecord(BaseModel):
     status: str = Field(pattern="^[a-z]{1,20}$")
     reason: str = ""
     died: Annotated[bool, Flag] = Field(False, alias="cut_short")
-    # of the run itself
+    # read from the run itself, not from its tags
     run_id: str = ""
     name: str = ""
     mlflow_status: str = ""
     metrics: dict[str, float] = Field(default_factory=dict)
 
     def tags(self) -> dict[str, str]:
-        """The tags that say this of a run: what was given, as text."""
-        said = self.model_dump(by_alias=True, exclude_unset=True, exclude=OF_THE_RUN)
-        return {name: _text(value) for name, value in said.items()}
+        """The fields that were given, as tags of a run."""
+        fields = self.model_dump(by_alias=True, exclude_unset=True, exclude=OF_THE_RUN)
+        return {name: _text(value) for name, value in fields.items()}
 
     @property
     def cut_short(self) -> bool:
-        """Whether it did not come to an end, so that it can be resumed."""
+        """Whether the trial was interrupted, so that it can be resumed."""
         return self.died or self.status in ("killed", "running")
 
     @property
@@ -58,7 +68,7 @@ class TrialRecord(BaseModel):
         return self.status in ("finished", "stopped")
 
     def as_dict(self) -> dict[str, Any]:
-        """The trial as `--json` prints it; `run_id` is None where it never opened a run."""
+        """The trial as `--json` prints it; `run_id` is None if it never opened a run."""
         return {"run_id": self.run_id or None, "config": self.config, "status": self.status, "metrics": self.metrics}
 
 
@@ -66,3 +76,47 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def params_of(experiment: Experiment, config: Config, scale: Scale, axes: Sequence[str]) -> dict[str, str]:
+    """The MLflow params of a trial: the axes, and the settings that differ from the preset."""
+    values = config.model_dump(mode="json")
+    names = dict.fromkeys([*axes, *config.differences(experiment.preset(scale))])
+    return {name: json.dumps(values[name]) if isinstance(values[name], list) else str(values[name]) for name in names}
+
+
+def open_run(
+    experiment: Experiment,
+    config: Config,
+    store: "Store",
+    *,
+    scale: Scale,
+    name: str,
+    axes: Sequence[str],
+    tags: Mapping[str, str],
+    place: Mapping[str, Any] | None = None,
+) -> str:
+    """Open the MLflow run of a trial and return its id.
+
+    `place` has further fields of its `TrialRecord`, such as its index in a sweep.
+    """
+    values = config.model_dump(mode="json")
+    fields = {"experiment": experiment.name, "config": values, "scale": scale, "axes": list(axes), "status": "running"}
+    record = TrialRecord(**fields | dict(place or {}))
+    facts = {"system": experiment.system, "figure": experiment.figure, "config_hash": config_hash(values)}
+    return store.start_run(experiment.name, name, tags={**facts, **record.tags(), **tags})
+
+
+def reopen_run(store: "Store", run_id: str, attempt: int, recorder: "Recorder") -> float:
+    """Reopen a run that was cut short, and return the seconds that it has taken so far, 0 where they are unknown.
+
+    Raises StoreError, after it has closed the recorder.
+    """
+    try:
+        seconds = store.get_run(run_id).data.tags.get("seconds", "")
+        store.set_tags(run_id, {"attempt": attempt, "status": "running", "reason": "", "cut_short": ""})
+        store.reopen_run(run_id)
+    except Exception as error:
+        recorder.close("KILLED", tags={"status": "killed", "reason": f"could not be resumed: {line(str(error))}"})
+        raise
+    return float(seconds) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", seconds) else 0.0

@@ -1,4 +1,4 @@
-"""Signals that end a process: as exceptions where something has to be closed first, and else at once."""
+"""Signals that end a process: as exceptions where something must be closed first, otherwise at once."""
 
 import os
 import signal
@@ -12,22 +12,22 @@ from types import FrameType
 from typing import Any, NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SAME = 1.0  # seconds within which a second signal is the first again: a closed terminal sends SIGHUP more than once
+SAME = 1.0  # seconds within which a second signal counts as the first: a closed terminal sends SIGHUP more than once
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(BaseException):
-    """A signal told this process to end; not an `Exception`, so that nothing on the way takes it for a failure."""
+    """A signal asks this process to end. Not an `Exception`, so that nobody handles it as a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
-        self.status = 128 + number  # the exit status that shells give a process which the signal ended
+        self.status = 128 + number  # the exit status that shells report for this signal
 
 
 class Enough(Exception):
-    """What runs shall be ended, for this reason; `advice` says what to do about it."""
+    """The reason to end a sweep early; `advice` says what the user can do."""
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(reason)
@@ -65,11 +65,11 @@ def as_exception(number: int) -> BaseException:
 
 @contextmanager
 def at_once(leave: Callable[[int], NoReturn]) -> Iterator[None]:
-    """Inside, signals to end call `leave(number)`, which ends this process.
+    """Inside, a signal to end calls `leave(number)`, which ends this process.
 
-    An exception would not do: raised in a callback of a weak reference, as imports and Ray have them, it is ignored.
-    What was started to ignore a signal (nohup) still ignores it. Like `raised` and `held_back`, this changes nothing
-    outside the main thread.
+    An exception is not enough: Python ignores one that is raised in a callback of a weak reference, and imports and Ray
+    have such callbacks. A process started to ignore a signal (nohup) still ignores it. Outside the main thread, this
+    does nothing, and neither do `raised` and `held_back`.
     """
     global _leave
     _leave = leave
@@ -82,53 +82,54 @@ def at_once(leave: Callable[[int], NoReturn]) -> Iterator[None]:
 
 @contextmanager
 def raised(error: Callable[[int], BaseException] = as_exception) -> Iterator[list[int]]:
-    """Inside, signals to end raise `error` of their number. Gives the list of those that came.
+    """Inside, a signal to end raises `error(number)`. Yields the list of signals that were received.
 
     A second signal ends the process at once: whoever sends it does not want to wait.
     """
-    came: list[int] = []
+    received: list[int] = []
     since = 0.0
 
     def handler(number: signal.Signals, before: Any) -> Handler:
         def end(_: int, frame: FrameType | None) -> None:
             nonlocal since
-            if came:
+            if received:
                 if time.monotonic() - since > SAME:
                     _leave(number) if _leave else _as_before(number, before)
                 return
             since = time.monotonic()
-            came.append(number)
+            received.append(number)
             raise error(number)
 
         return end
 
-    def unheard(ignored: Any) -> None:
-        """Python has ignored our exception, raised where none can be: send the signal again."""
-        if came and isinstance(ignored.exc_value, (KeyboardInterrupt, Terminated)):
-            number = came.pop()
+    def send_again(ignored: Any) -> None:
+        """Send the signal again: our exception was raised where Python ignores exceptions."""
+        if received and isinstance(ignored.exc_value, (KeyboardInterrupt, Terminated)):
+            number = received.pop()
             threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
         else:
-            known(ignored)
+            previous_hook(ignored)
 
-    known = sys.unraisablehook
-    sys.unraisablehook = unheard
+    previous_hook = sys.unraisablehook
+    sys.unraisablehook = send_again
     try:
         with _handled(ENDING, handler):
-            yield came
+            yield received
     finally:
-        sys.unraisablehook = known
+        sys.unraisablehook = previous_hook
 
 
-class Held:
-    """Signals that wait, except while they are let through."""
+class HeldSignals:
+    """Signals that wait, except inside `let_through`."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], Any]] = []
         self._through = False
-        self.passed = False  # whether one has got through
+        self.passed = False  # whether a signal has been passed on
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
+        """Inside, signals act at once, those first that have waited."""
         self._through = True
         try:
             self.pass_on()
@@ -153,35 +154,35 @@ class Held:
 
 
 @contextmanager
-def held_back() -> Iterator[Held]:
-    """Inside, the first signal to end waits until what must not be cut in two is done; a second one does not."""
-    held = Held()
-    with _handled(ENDING, held.handler):
-        yield held
-    held.pass_on()
+def held_back() -> Iterator[HeldSignals]:
+    """Inside, the first signal to end waits until the block is done; a second one does not wait."""
+    signals = HeldSignals()
+    with _handled(ENDING, signals.handler):
+        yield signals
+    signals.pass_on()
 
 
 def kill_descendants() -> None:
-    """Kill all processes that this one has started, and those that they have."""
-    found: set[int] = set()
-    while fresh := _descendants() - found:
-        for pid in fresh:  # one that is stopped starts no further ones
+    """Kill the child processes of this process, and their children, and so on."""
+    stopped: set[int] = set()
+    while running := _descendants() - stopped:
+        for pid in running:  # a stopped process starts no further ones
             _send(pid, signal.SIGSTOP)
-        found |= fresh
-    for pid in found:
+        stopped |= running
+    for pid in stopped:
         _send(pid, signal.SIGKILL)
 
 
 def _descendants() -> set[int]:
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):  # it may end meanwhile
+        with suppress(OSError, ValueError, IndexError):  # the process may have ended
             parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(path.parent.name))
-    found = [os.getpid()]
-    for pid in found:
-        found += children.get(pid, [])
-    return set(found[1:])
+    pids = [os.getpid()]
+    for pid in pids:
+        pids += children.get(pid, [])
+    return set(pids[1:])
 
 
 def _send(pid: int, number: signal.Signals) -> None:

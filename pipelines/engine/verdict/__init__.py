@@ -1,1 +1,1 @@
-"""What came of a sweep: judged, drawn, compared, repeated."""
+"""The results of a sweep: judged, drawn, compared, repeated."""

@@ -1,4 +1,4 @@
-"""Run a figure whole at its small sizes, in this process and without a store, and say what is missing of it."""
+"""Run a whole figure at its small sizes, in this process and without a store, and name what is missing."""
 
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,22 +19,23 @@ from featurelab.pipelines.engine.experiment.config import SCALES, Config
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
-from featurelab.pipelines.engine.trial.mistakes import mistake
+from featurelab.pipelines.engine.trial.ending import mistake
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.outbox.record import Diverged as NotFinite
 
 
 class Broken(RunError):
-    """A function of the figure raised an error: one line that says where, and its traceback."""
+    """A function of the figure raised an error: its message in one line, with the place, and its traceback."""
 
-    def __init__(self, said: str, traceback: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
         self.traceback = traceback
 
 
 @contextmanager
 def _running(part: str, function: Callable[..., Any] | None) -> Iterator[None]:
+    """Inside, an error becomes `Broken`, which names this part of the figure."""
     try:
         yield
     except Missing:
@@ -44,9 +45,9 @@ def _running(part: str, function: Callable[..., Any] | None) -> Iterator[None]:
 
 
 class MemoryRecorder(NullRecorder):
-    """Keeps in memory what a trial records.
+    """Keeps what a trial records in memory.
 
-    `curves[metric][step]`, `arrays[name][part]`, `entries` as a journal has them, `weights` of the checkpoint.
+    It has `curves[metric][step]`, `arrays[name][part]`, the `entries` of a journal, and the `weights` of a checkpoint.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class MemoryRecorder(NullRecorder):
 
     @property
     def digest(self) -> str:
-        """The digests of the datasets that the trial named."""
+        """The digests of the datasets that the trial recorded."""
         return " ".join(sorted({str(entry["dataset"]["digest"]) for entry in self.entries if "dataset" in entry}))
 
     def array(self, name: str, **arrays: Any) -> None:
@@ -79,7 +80,7 @@ class MemoryRecorder(NullRecorder):
 
 @dataclass(frozen=True)
 class Table:
-    """What trials recorded, one value a row (`run_id`, `metric`, `step`, `value`), as `Results` reads it."""
+    """The recorded values of trials, one a row (`run_id`, `metric`, `step`, `value`), as `Results` reads them."""
 
     points: pd.DataFrame
 
@@ -88,7 +89,7 @@ class Table:
 
 
 def performed(experiment: Experiment, configs: Iterable[Config]) -> Results:
-    """Run these trials one after another, and see their results as claims and drawings would."""
+    """Run these trials one after another, and return their results, as claims and drawings read them."""
     rows: list[dict[str, Any]] = []
     points: list[tuple[str, str, int, float]] = []
     arrays: dict[str, dict[str, dict[str, np.ndarray]]] = {}
@@ -109,13 +110,13 @@ def performed(experiment: Experiment, configs: Iterable[Config]) -> Results:
 
 
 def recorded(results: Results) -> pd.DataFrame:
-    """Everything that trials of `performed` recorded: `run_id`, `metric`, `step`, `value`."""
+    """Everything that the trials of `performed` recorded: `run_id`, `metric`, `step`, `value`."""
     assert isinstance(results.read, Table)
     return results.read.points
 
 
 def shuffled(results: Results, seed: int = 0) -> Results:
-    """The same trials with random numbers in place of everything measured."""
+    """The same trials with random numbers instead of measured values."""
     rng = np.random.default_rng(seed)
 
     def load(run_id: str, name: str) -> Mapping[str, np.ndarray]:
@@ -129,7 +130,7 @@ def shuffled(results: Results, seed: int = 0) -> Results:
 
 
 def drawn(experiment: Experiment, results: Results) -> Figure:
-    """The figure, as `reproduce` would draw it."""
+    """The figure, drawn as `reproduce` draws it."""
     drawing = experiment.drawing
     assert drawing is not None
     with style():
@@ -141,9 +142,9 @@ def drawn(experiment: Experiment, results: Results) -> Figure:
 
 
 def missing(experiment: Experiment) -> Iterator[str]:
-    """Run the figure at its small sizes; yields what is missing of it, one line each, and nothing for a whole one.
+    """Run a figure at its small sizes, and yield a line for each thing that is missing.
 
-    Raises `Broken` where its trial, a claim, its cost or its drawing raises an error.
+    Raises `Broken` if its trial, a claim, its cost or its drawing raises an error.
     """
     if experiment.run_trial is None:
         yield "no trial is declared: @figure.trial"
@@ -158,7 +159,8 @@ def missing(experiment: Experiment) -> Iterator[str]:
     for status, number in results.trials.status.value_counts().items():
         if status != "finished":
             yield f"{number} of {len(results.trials)} small trials {status}"
-    others = [shuffled(results, seed) for seed in range(3)]  # a measure of few values may meet its own by chance
+    # three, since a measure of few possible values may agree by chance
+    others = [shuffled(results, seed) for seed in range(3)]
     for claim in experiment.claims:
         with _running(f"claim {claim.id}", claim.measure):
             verdict = claim.judge(results)

@@ -1,4 +1,4 @@
-"""Runs side by side: what differs in their settings, and their last values."""
+"""Compare runs side by side: the settings that differ, and the last values of metrics."""
 
 import json
 from collections.abc import Sequence
@@ -13,18 +13,20 @@ from featurelab.tracking.store.connect import Store
 
 
 def compare(run_ids: Sequence[str], store: Store) -> dict[str, Any]:
-    """The settings that differ, the last value of every metric, and where MLflow shows the runs side by side.
+    """Return the settings that differ, the last value of every metric, and a link to the comparison in MLflow.
 
-    Ids may be cut short where they are still those of one run. Raises `RequestError` for fewer than two runs.
+    An id may be an unambiguous prefix. Raises `RequestError` for fewer than two runs.
     """
     runs = query.named(store, list(dict.fromkeys(query.whole_id(store, run_id) for run_id in run_ids)))
     if len(runs) < 2:
-        raise RequestError("compare needs two different runs")
+        raise RequestError(f"compare needs at least two different runs, got {len(runs)}")
     configs = [parsed(run.data.tags.get("config", "{}"), f"the config of run {run.info.run_id}") for run in runs]
     fields = list(dict.fromkeys(name for config in configs for name in config))
-    differing = {f: [c.get(f) for c in configs] for f in fields if len({json.dumps(c.get(f)) for c in configs}) > 1}
-    if len({run.data.tags.get("experiment") for run in runs}) > 1:
-        differing = {"experiment": [run.data.tags.get("experiment") for run in runs], **differing}
+    values = {field: [config.get(field) for config in configs] for field in fields}
+    differing = {field: row for field, row in values.items() if len(set(map(json.dumps, row))) > 1}
+    experiments = [run.data.tags.get("experiment") for run in runs]
+    if len(set(experiments)) > 1:
+        differing = {"experiment": experiments, **differing}
     metrics = {name for run in runs for name in last_values(run.data.metrics)}
     ids = [run.info.run_id for run in runs]
     return {

@@ -1,4 +1,4 @@
-"""Which trials would decide the claims that the seeds so far do not."""
+"""Which further trials could decide the claims that are still undecided."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,10 +14,10 @@ from featurelab.pipelines.engine.sweep.plan import Plan
 
 
 def seed_limit(decide: bool, most_seeds: int | None) -> int | None:
-    """Up to how many seeds are added, None for not at all; raises `RequestError` for a number that cannot be."""
+    """Return how many seeds a claim may get, None without --decide; raise `RequestError` for an invalid number."""
     if not decide:
         if most_seeds is not None:
-            raise RequestError("--most-seeds says how far --decide goes: give both")
+            raise RequestError("--most-seeds limits --decide: give both, or neither")
         return None
     limit = MOST_SEEDS if most_seeds is None else most_seeds
     if not LOOKS[0] <= limit <= LOOKS[-1]:
@@ -28,10 +28,10 @@ def seed_limit(decide: bool, most_seeds: int | None) -> int | None:
 def further_trials(
     experiment: Experiment, plan: Plan, verdicts: Sequence[Verdict], results: Results
 ) -> list[dict[str, Any]]:
-    """The configs, as JSON has them, of trials with further seeds that the undecided claims look at.
+    """Return the configs, as plain JSON values, of further trials that undecided claims need.
 
-    Each such claim gets seeds up to its next look, none beyond the first `plan.most_seeds`. They follow those that are
-    there, so that earlier looks stay as they were. Seeds on which it could not be measured are not made up for.
+    Every undecided claim gets seeds up to its next look, and at most `plan.most_seeds`. New seeds follow the present
+    ones, so that earlier looks stay the same. Seeds on which a claim could not be measured are not replaced.
     """
     if plan.most_seeds is None:
         return []
@@ -48,17 +48,17 @@ def further_trials(
 
 
 def looked_at(claim: Claim, results: Results, configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of `configs`, of one seed, whose trials the claim needs to measure that seed.
+    """Return the configs, among those of one seed, whose trials the claim needs to measure that seed.
 
-    These are the trials that it reads; all of them, where it measures otherwise without those that it does not read, as
-    where it counts them.
+    These are the trials that it reads, or all trials of the seed, if it measures something else without the others: it
+    may count them.
     """
     for seed, runs in results.by_seed():
-        found: set[str] = set()
+        read: set[str] = set()  # the ids of the runs that the claim reads
         measured = None
         with suppress(Missing):
-            measured = claim.measure(replace(runs, looked_at=found))
-        chosen = runs.trials[runs.trials.run_id.isin(found)]
+            measured = claim.measure(replace(runs, looked_at=read))
+        chosen = runs.trials[runs.trials.run_id.isin(read)]
         if len(chosen):
             if not _suffice(claim, replace(runs, trials=chosen), measured):
                 chosen = runs.trials
@@ -74,7 +74,7 @@ def _suffice(claim: Claim, runs: Results, measured: Any) -> bool:
         return bool(claim.measure(runs) == measured)
     except Missing:
         return measured is None
-    except Exception:  # a claim may index or divide as it likes, as long as all of a seed's trials are there
+    except Exception:  # without some trials of a seed, a claim may fail to index or divide
         return False
 
 

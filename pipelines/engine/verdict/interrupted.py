@@ -1,4 +1,4 @@
-"""Reproductions that were interrupted, so that the same command resumes them instead of beginning anew."""
+"""Find reproductions that were interrupted, so that the same command resumes them."""
 
 import hashlib
 import json
@@ -18,14 +18,14 @@ from featurelab.pipelines.engine.sweep.records import JUDGING, VERDICTS, read_st
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
-CUT = ("running", "killed")  # the status of a sweep that did not come to its end
+INTERRUPTED = ("running", "killed")  # the status of a sweep that has not ended by itself
 
 
 @dataclass(frozen=True)
-class Found:
-    """What of some plans is there: sweeps to resume, ids of those that are complete, and plans of neither.
+class Earlier:
+    """What an earlier command has done of some plans: sweeps to resume, ids of complete sweeps, and missing plans.
 
-    `command` ties together the sweeps that one command began.
+    `command` is the tag that the sweeps of one command have in common.
     """
 
     resumed: list[Opened]
@@ -34,37 +34,40 @@ class Found:
     command: str = ""
 
 
-def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Found:
-    """Look for the newest sweep of each plan, made by the same source, and take those that were interrupted.
+def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Earlier:
+    """Find the newest sweep of each plan, run by the same source, and take those that were interrupted.
 
-    What the interrupted command had completed before is taken too; everything else is to be run. It says in one line
+    Sweeps that the interrupted command had completed are taken as well; all other plans are missing. Prints in one line
     what it resumes.
     """
-    found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
-    if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(found.columns):
-        return Found([], [], list(plans))
-    newest = [_newest(found[found["tags.plan_digest"] == digest(plan)]) for plan in plans]
-    left = {row["run_id"] for row in newest if row["tags.status"] in (*CUT, JUDGING) and not _runs(row, store, outbox)}
-    cut = {row["run_id"] for row in newest if row["run_id"] in left and row["tags.status"] in CUT}
-    commands = {row["tags.command"] for row in newest if row["run_id"] in left}
+    sweeps = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
+    if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(sweeps.columns):
+        return Earlier([], [], list(plans))
+    newest = [_newest(sweeps[sweeps["tags.plan_digest"] == digest(plan)]) for plan in plans]
+    begun = [row for row in newest if row["tags.status"] in (*INTERRUPTED, JUDGING)]
+    unfinished = {row["run_id"]: row["tags.command"] for row in begun if not _is_running(row, store, outbox)}
+    commands = set(unfinished.values())
     resumed: list[Opened] = []
     complete: list[str] = []
     missing: list[Plan] = []
     for plan, row in zip(plans, newest, strict=True):
-        if row["run_id"] in cut:
-            begun = read_stored_plan(store, row["run_id"], plan.declared)  # which may have got further seeds
-            resumed.append(reopened(begun, row["tags.sweep"], row["run_id"], store, outbox))
-        elif row["run_id"] in left or (row["tags.command"] in commands and row["tags.status"] not in (*CUT, JUDGING)):
+        status = row["tags.status"]
+        if row["run_id"] in unfinished and status in INTERRUPTED:
+            stored = read_stored_plan(store, row["run_id"], plan.declared)  # it may have got further seeds
+            resumed.append(reopened(stored, row["tags.sweep"], row["run_id"], store, outbox))
+        elif row["run_id"] in unfinished:
+            complete.append(row["run_id"])  # its trials have ended, and it is to be judged
+        elif row["tags.command"] in commands and status not in (*INTERRUPTED, JUDGING):
             complete.append(row["run_id"])
         else:
             missing.append(plan)
     if resumed or complete:
-        _say(resumed, complete)
-    return Found(resumed, complete, missing, max(commands, default=""))
+        _tell(resumed, complete)
+    return Earlier(resumed, complete, missing, max(commands, default=""))
 
 
 def digest(plan: Plan) -> str:
-    """Stands for all that decides what the trials of a plan record: its settings and the source that runs them."""
+    """Return a digest of everything that decides what trials of a plan record: its settings, and the source code."""
     total = hashlib.sha256(json.dumps(plan.model_dump(), sort_keys=True).encode())
     for path in sorted(_sources(plan.declared.run_trial)):
         total.update(f"\n{path.name}\n".encode())
@@ -73,9 +76,9 @@ def digest(plan: Plan) -> str:
 
 
 def _sources(trial: Any) -> set[Path]:
-    """The files of what experiments share, and of the package that the trial is from, or of its module alone."""
+    """The source files that experiments share, and those of the package (or else the module) of the trial."""
     engine = Path(__file__).resolve().parents[1]
-    # not below the folder that links to them: Python 3.11 does not follow links
+    # these folders, not the links to them below featurelab/, which rglob of Python 3.11 does not follow
     shared = [engine, engine.parents[1] / "modules", engine.parents[1] / "tracking"]
     files = {path for folder in shared for path in folder.rglob("*.py") if engine / "command" not in path.parents}
     name = str(getattr(trial, "__module__", ""))
@@ -91,28 +94,28 @@ def _sources(trial: Any) -> set[Path]:
 
 
 def _newest(rows: pd.DataFrame) -> Mapping[Any, Any]:
-    """The last one, since runs come oldest first; without any, one that is nowhere."""
+    """The last row, since runs are sorted by age; without any, a row of empty texts."""
     return rows.iloc[-1].to_dict() if len(rows) else dict.fromkeys(("run_id", "tags.status", "tags.command"), "")
 
 
-def _runs(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
-    """Whether a sweep is being run right now, which is said."""
+def _is_running(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
+    """Whether a process runs this sweep now; if so, print where."""
     tags = {name: row.get(f"tags.{name}") for name in ("driver", "status")}
     if where := where_run(row["run_id"], tags, store, outbox):
         tell(f"{row['tags.experiment']} is being run {where}: this command runs it too")
     return bool(where)
 
 
-def _say(resumed: Sequence[Opened], complete: Sequence[str]) -> None:
+def _tell(resumed: Sequence[Opened], complete: Sequence[str]) -> None:
     if not resumed:
         plural = "s" * (len(complete) > 1)
         tell(f"the trials of {len(complete)} figure{plural} are there: judging without training (--fresh begins anew)")
         return
     trials = sum(len(sweep.plan.configs) for sweep in resumed)
     done = trials - sum(len(sweep.indices) for sweep in resumed)
-    cut = sum(len(sweep.resumed) for sweep in resumed)
-    whole = f", {len(complete)} more figure{'s' * (len(complete) > 1)} complete" if complete else ""
+    cut_short = sum(len(sweep.resumed) for sweep in resumed)
+    others = f", {len(complete)} more figure{'s' * (len(complete) > 1)} complete" if complete else ""
     tell(
-        f"resuming an interrupted reproduction: {done} of {trials} trials done, {cut} cut short{whole}"
+        f"resuming an interrupted reproduction: {done} of {trials} trials done, {cut_short} cut short{others}"
         " (--fresh begins anew)"
     )

@@ -1,4 +1,4 @@
-"""Judge the claims of a figure and draw it, from the store alone."""
+"""Judge the claims of a figure, and draw it, from the store alone."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,6 @@ from featurelab.pipelines.engine.experiment.config import tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep import schemas
-from featurelab.pipelines.engine.sweep.conduct import keep_metrics
 from featurelab.pipelines.engine.sweep.descriptions import describe_verdicts, reproduction_note, sweep_note
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import (
@@ -23,6 +22,7 @@ from featurelab.pipelines.engine.sweep.records import (
     as_text,
     end_sweep,
     how_trials_went,
+    log_values,
     read_sweep,
     read_trials_of,
 )
@@ -36,7 +36,7 @@ from featurelab.tracking.store.connect import Store
 
 @dataclass(frozen=True)
 class Judged:
-    """A sweep with its drawing and, where its trials are those of the figure, the verdicts on the figure's claims."""
+    """A sweep with its drawing, and if its trials make the figure, the verdicts on the figure's claims."""
 
     experiment: Experiment
     sweep: str
@@ -46,14 +46,15 @@ class Judged:
     figure: str
     verdicts: list[Verdict]
     is_the_figure: bool = True
-    trials_of: str | None = None  # the sweep whose trials it reads, where it has none of its own
-    further: list[dict[str, Any]] = field(default_factory=list)  # trials that its undecided claims need
+    trials_of: str | None = None  # the id of the sweep whose trials it reads, if it has none of its own
+    further: list[dict[str, Any]] = field(default_factory=list)  # configs of trials that its undecided claims need
 
     @property
     def as_documented(self) -> bool:
         return not any(verdict.surprising for verdict in self.verdicts)
 
     def as_dict(self) -> dict[str, Any]:
+        """The sweep as `--json` prints it."""
         return {
             "name": self.experiment.name,
             "sweep_run_id": self.sweep_run_id,
@@ -65,10 +66,10 @@ class Judged:
 
 
 def judge(sweep_run_id: str, store: Store) -> Judged:
-    """Judge and draw from the store alone; verdicts and figure replace the earlier ones of this sweep.
+    """Judge and draw a sweep; the verdicts and the figure replace earlier ones of the same sweep.
 
-    The claims of a figure are about its own grid: a sweep over anything else is drawn against its axes instead. Raises
-    `RequestError` for a run that is not a sweep of ours.
+    Claims are about the figure's own grid, so any other sweep is only drawn, against its axes. Raises `RequestError`
+    for a run that is not a sweep of ours.
     """
     experiment, plan, tags = read_sweep(store, sweep_run_id)
     trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
@@ -76,22 +77,22 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     if not is_the_figure(experiment, plan):
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
-    everything = collect(trials, store)
-    results, looks = everything.under("none"), plan.most_seeds is not None
+    all_results = collect(trials, store)
+    results, looks = all_results.under("none"), plan.most_seeds is not None
     verdicts = [
-        claim.against(claim.judge(results, plan.scale, looks=looks), everything, plan.scale)
+        claim.against(claim.judge(results, plan.scale, looks=looks), all_results, plan.scale)
         for claim in experiment.claims
     ]
     further = further_trials(experiment, plan, verdicts, results)
-    own = _of_the_grid(experiment, plan, results)
-    figure = draw(experiment, own, sweep_run_id, store) if experiment.drawing else ""
+    of_grid = _of_the_grid(experiment, plan, results)
+    figure = draw(experiment, of_grid, sweep_run_id, store) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
     if verdicts:
         store.log_mlflow_table(sweep_run_id, pd.DataFrame(map(_flat, verdicts)), "verdicts_table.json")
-    describe_verdicts(store)  # a store of an earlier version lacks what this one shows there
-    keep_metrics(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
+    describe_verdicts(store)  # a store of an earlier version may lack this description
+    log_values(store, sweep_run_id, {f"claims/{s}": n for s, n in counts.items()} | {"claims/unexpected": unexpected})
     store.set_tags(
         sweep_run_id,
         {
@@ -101,14 +102,21 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     )
     if tags.get("status") == JUDGING and not further:
         end_sweep(store, sweep_run_id, how_trials_went(trials))
-    of = tags.get(TRIALS_OF)
     return Judged(
-        experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, verdicts, trials_of=of, further=further
+        experiment,
+        tags["sweep"],
+        sweep_run_id,
+        trials,
+        seconds,
+        figure,
+        verdicts,
+        trials_of=tags.get(TRIALS_OF),
+        further=further,
     )
 
 
 def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Results:
-    """The trials that the figure shows: those with the seeds of its grid."""
+    """Return the trials that the figure shows: those with the seeds of its grid."""
     if "seed" not in results.trials:
         return results
     seeds = {config.seed for config in experiment.configs(plan.scale)}
@@ -116,7 +124,7 @@ def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Result
 
 
 def is_the_figure(experiment: Experiment, plan: Plan) -> bool:
-    """Whether the trials of a stored plan are those that make the figure, so that its claims are about them."""
+    """Whether the trials of a stored plan make the figure, so that its claims are about them."""
     if plan.kind == "reproduce":
         return True
     grid = [config.model_dump(mode="json") for config in experiment.configs(plan.scale)]
@@ -131,7 +139,7 @@ def draw_overview(
     sweep_run_id: str,
     store: Store,
 ) -> str:
-    """Draw the metric that ranks a sweep against each of its axes, and describe the sweep on its page."""
+    """Draw the metric that ranks a sweep against each of its axes, and describe the sweep on its MLflow page."""
     from featurelab.pipelines.engine.experiment.drawing import style
 
     store.set_tags(sweep_run_id, {NOTE: sweep_note(experiment, name, plan.axes, len(trials))})
@@ -142,9 +150,9 @@ def draw_overview(
 
 
 def collect(trials: list[TrialRecord], store: Store) -> Results:
-    """The results of these trials: a metric of all of them at once, and arrays, each when first asked for."""
+    """Return the results of these trials; each metric and each array is read from the store at its first use."""
     rows = [{"run_id": t.run_id, "status": t.status, **tupled(t.config)} for t in trials]
-    frame = pd.DataFrame(rows, dtype=object)  # so that none stays None, and a number the number it was
+    frame = pd.DataFrame(rows, dtype=object)  # pandas would turn None into NaN, and integers into floats
 
     @cache
     def read(metric: str) -> pd.DataFrame:
@@ -159,9 +167,9 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
-    """Draw the figure and keep it as PNG and SVG; returns the path of the PNG among the run's artifacts.
+    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts.
 
-    A drawing that lacks trials says so in its place: the verdicts are worth having without it.
+    If trials are missing, the picture says so: the verdicts are useful without it.
     """
     from matplotlib.figure import Figure
 
@@ -184,7 +192,7 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
 
 
 def _flat(verdict: Verdict) -> dict[str, Any]:
-    """A verdict whose cells are text or numbers, as a table wants them."""
+    """A verdict as a row of a table, whose cells are texts and numbers."""
     return {
         key: json.dumps(value) if isinstance(value, dict | list) else value
         for key, value in verdict.model_dump().items()

@@ -1,4 +1,4 @@
-"""What a person finds in MLflow's pages: links to a sweep, and descriptions of figures and sweeps."""
+"""Links to MLflow's pages: the charts of a sweep, its trials in parallel coordinates, its verdicts."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,16 @@ from featurelab.tracking.lines import quoted
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
-START = "nothing serves MLflow's pages here: featurelab ui does"
+START = "its pages are not served on this machine: run featurelab ui"
 LONGEST_ADDRESS = 500
-SHOWN = 5  # of the newest sweeps
-
-
+SHOWN = 5  # sweeps, the newest ones
 DEFAULT = f"http://127.0.0.1:{pages.PORT}"
 
 
 def of_sweep(
     store: Store, experiment: Experiment, sweep: str, sweep_run_id: str, trials: Sequence[TrialRecord]
 ) -> Iterator[tuple[str, str]]:
-    """What to tell of where a sweep is shown: its charts, and those with its trials in parallel coordinates."""
+    """Yield titles and links of a sweep: its charts, and its trials in parallel coordinates."""
     experiment_id = store.find_experiment(experiment.name)
     if experiment_id is None or not SWEEP_NAME.fullmatch(sweep):
         return
@@ -45,7 +43,7 @@ def keep_view(
     sweep_run_id: str,
     trials: Sequence[TrialRecord],
 ) -> str:
-    """Lay out the charts of a sweep whose trials have something to be compared by; returns the key of the view."""
+    """Store a view of a sweep's charts, and return its key; empty if the trials do not differ or lack the metric."""
     plan = read_stored_plan(store, sweep_run_id, experiment)
     metric = plan.metric or experiment.metric
     metrics = {name for trial in trials for name in trial.metrics}
@@ -65,68 +63,69 @@ def keep_view(
 
 
 def of_runs(store: Store, run_ids: Sequence[str], experiment_ids: Sequence[str]) -> str:
+    """Return the link to the page that compares these runs."""
     return address_of(store, run_ids[0]) + pages.compare_link(run_ids, experiment_ids)
 
 
 def address_of(store: Store, run_id: str) -> str:
-    """Where the pages of a store are that has this run, or would be if `featurelab ui` served them."""
+    """Return the address of the MLflow pages that show this run, or at which `featurelab ui` would serve them."""
     return pages.served(store, run_id) or DEFAULT
 
 
 def base_of(url: str) -> str:
-    """The address of MLflow's pages that a user gives; raises `RequestError` for what cannot be one.
+    """Return the address of MLflow's pages that a user gives; raise `RequestError` for an invalid one.
 
-    It is published, so it may hold no credentials.
+    The address is published in the report, so it must not contain credentials.
     """
     try:
         parts = urlsplit(url)
-        port_or_none = parts.port  # raises ValueError for one that is no number
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and port_or_none != 0
+        port_or_none = parts.port  # raises ValueError for anything but a number
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and port_or_none != 0
     except ValueError:
-        sound = False
+        valid = False
     spaced = not url.isascii() or not url.isprintable() or re.search(r"[\s\"'<>\\]", url)
-    if not sound or spaced or parts.query or parts.fragment or len(url) > LONGEST_ADDRESS:
-        form = "give the address of MLflow's pages, such as https://mlflow.example.org"
-        raise RequestError(f"--store-url {quoted(url)} is no such address: {form}")
+    if not valid or spaced or parts.query or parts.fragment or len(url) > LONGEST_ADDRESS:
+        form = "give one such as https://mlflow.example.org"
+        raise RequestError(f"--store-url {quoted(url)} is not an address of MLflow's pages: {form}")
     if parts.username is not None or parts.password is not None:
-        raise RequestError(f"--store-url {quoted(url)} holds credentials, which everybody could read in the report")
+        raise RequestError(f"--store-url {quoted(url)} has credentials in it, which the report would show")
     return url.rstrip("/")
 
 
 def of_verdicts(store: Store, base: str, sweep_run_id: str) -> str:
-    """The page of a sweep's own run, with its drawing and verdicts; empty in a store without sweeps."""
+    """Return the link to a sweep's own run, with its drawing and verdicts; empty in a store without sweeps."""
     experiment_id = store.find_experiment(VERDICTS)
     return base + pages.run_link(experiment_id, sweep_run_id) if experiment_id else ""
 
 
 def of_all_verdicts(store: Store, sweep_run_id: str) -> str:
-    """The page that lists all sweeps, this one among them, with the counts of their claims."""
+    """Return the link to the list of all sweeps with the counts of their claims, in the store that has this sweep."""
     experiment_id = store.experiment_id(VERDICTS)
     base = address_of(store, sweep_run_id)
     return base + pages.table_link(experiment_id, pages.columns_of(store, experiment_id))
 
 
 def of_charts(store: Store, base: str, experiment: str, sweep: str) -> str:
-    """The page with the curves of a sweep's trials; empty where there are none, or no sweep can be called so."""
+    """Return the link to the curves of a sweep's trials; empty if there are none, or the name is not a sweep's."""
     experiment_id = store.find_experiment(experiment) if SWEEP_NAME.fullmatch(sweep) else None
     return base + pages.charts_link(experiment_id, sweep) if experiment_id else ""
 
 
 def of_store(store: Store, port: int) -> Iterator[tuple[str, str]]:
-    """Where the pages that are about to be served at this port show the verdicts and the newest sweeps."""
+    """Yield titles and links of the verdicts and of the newest sweeps, on pages that will be served at this port."""
     base = f"http://127.0.0.1:{port}"
-    found = query.runs(store, VERDICTS)
+    sweeps = query.runs(store, VERDICTS)
     verdicts = store.find_experiment(VERDICTS)
-    if found.empty or verdicts is None:
+    if sweeps.empty or verdicts is None:
         yield "MLflow", f"{base}/#/experiments?{pages.MODEL_TRAINING}"
         return
     yield "verdicts", base + pages.table_link(verdicts, pages.columns_of(store, verdicts))
-    for row in found.sort_values("start", ascending=False).head(SHOWN).to_dict("records"):
+    for row in sweeps.sort_values("start", ascending=False).head(SHOWN).to_dict("records"):
         name = str(row.get("tags.experiment"))
         experiment_id = store.find_experiment(name)
         try:
             trials = read_trials(store, name, row["run_id"]) if experiment_id else []
-        except RequestError:  # an experiment of a package that is not here, or a run that is not ours
+        except RequestError:  # the package of the experiment is not installed, or the run is not ours
             continue
         sweep = str(row.get("tags.sweep"))
         if len(trials) > 1 and experiment_id and SWEEP_NAME.fullmatch(sweep):

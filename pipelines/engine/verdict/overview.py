@@ -1,26 +1,26 @@
-"""The drawing of a sweep that is not a figure's grid: what its trials came to against each of its axes."""
+"""The drawing of a sweep that is not a figure's grid: the metric that ranks it, against each of its axes."""
 
 import math
 from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from featurelab.pipelines.engine.sweep.best import finished
+from featurelab.pipelines.engine.sweep.best import finished_values
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = 3
-FEW = 8  # values of an axis that stand side by side, whatever lies between them
-WIDE = 20.0  # an axis or metric whose positive values span more than this factor is drawn in logarithms
+FEW = 8  # an axis with at most this many values shows them evenly spaced
+WIDE = 20.0  # positive values that span more than this factor are drawn on a logarithmic scale
 
 
 def overview(title: str, trials: Sequence[TrialRecord], axes: Sequence[str], metric: str, mode: str) -> "Figure":
     """The last value of the metric against each axis.
 
-    Every trial is a point, hollow where it was stopped early; a bar marks the median of those that share a value, a
-    ring the best of those that finished. Trials without a finite value are counted below.
+    Every trial is a point, hollow if it was stopped early. A bar marks the median of the trials with the same value,
+    and a ring the best finished trial. Trials without a finite value are counted below.
     """
     from matplotlib.figure import Figure
 
@@ -29,7 +29,7 @@ def overview(title: str, trials: Sequence[TrialRecord], axes: Sequence[str], met
     rows, cols = math.ceil(len(varied) / COLUMNS), min(COLUMNS, len(varied))
     figure = Figure(figsize=(0.8 + 3.2 * max(cols, 2), 0.9 + 2.9 * rows), layout="constrained")
     panels = figure.subplots(rows, cols, squeeze=False, sharey=True)
-    values = finished(measured, metric)
+    values = finished_values(measured, metric)
     first = (min if mode == "min" else max)(values, key=lambda run_id: values[run_id], default=None)
     best = next((trial for trial in measured if trial.run_id == first), None)
     for place, axis in enumerate(varied):
@@ -61,16 +61,16 @@ def _panel(panel: Any, trials: Sequence[TrialRecord], axis: str, metric: str, be
         panel.set_xscale("log")
     for stopped in (False, True):
         some = [trial for trial in trials if (trial.status == "stopped") is stopped]
-        face, label = ("none", "stopped early") if stopped else ("C0", "to its end")
+        face, label = ("none", "stopped early") if stopped else ("C0", "finished")
         if some:
             x, y = [places[t.run_id] for t in some], [t.metrics[metric] for t in some]
             look = {"facecolors": face, "edgecolors": "C0", "linewidths": 0.9, "alpha": 0.75, "zorder": 3}
             panel.scatter(x, y, s=16, label=label, **look)
     if listed:
-        of = {place: [t.metrics[metric] for t in trials if places[t.run_id] == place] for place in places.values()}
-        middles = [median(found) for found in of.values()]
+        by_place = {x: [t.metrics[metric] for t in trials if places[t.run_id] == x] for x in places.values()}
+        middles = [median(values) for values in by_place.values()]
         look = {"markersize": 18, "markeredgewidth": 1.6, "color": "black", "zorder": 2}
-        panel.plot(list(of), middles, "_", label="median", **look)
+        panel.plot(list(by_place), middles, "_", label="median", **look)
     if best is not None:
         where = [places[best.run_id]], [best.metrics[metric]]
         panel.scatter(*where, s=90, facecolors="none", edgecolors="C1", linewidths=1.4, zorder=4, label="best")

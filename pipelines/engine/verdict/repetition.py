@@ -1,4 +1,4 @@
-"""Hold what was recorded of a trial against its repetition, and against itself."""
+"""Compare the record of a trial with the record of its repetition, and check that the old record is consistent."""
 
 import json
 import math
@@ -19,9 +19,10 @@ WENT_WELL = ("finished", "stopped")
 
 @dataclass
 class Repetition:
-    """What came of a repetition: `max_abs_diff` is that of points which both have.
+    """The result of a repetition.
 
-    Of `points_recorded` by the old run and `points_repeated` by the new one, `points_compared` are in both.
+    The old run has `points_recorded` points, and the new one `points_repeated`; `points_compared` are in both, and
+    `max_abs_diff` is the largest difference between those.
     """
 
     run_id: str
@@ -40,16 +41,17 @@ class Repetition:
 
     @property
     def points(self) -> str:
-        """How many points were compared, of how many where one of the runs has more."""
+        """How many points were compared, and of how many, if one of the runs has more."""
         most = max(self.points_recorded, self.points_repeated)
         return f"{self.points_compared} of {most} points" if most != self.points_compared else f"{most} points"
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A trial as the store holds it; `points` has metric, step, value, timestamp, of derived metrics too.
+    """A trial as the store holds it.
 
-    `document` is what the artifact config.json holds, None where it could not be read.
+    `points` has metric, step, value and timestamp, also of derived metrics. `document` is the content of the artifact
+    config.json, None if it could not be read.
     """
 
     run: Run
@@ -67,14 +69,14 @@ class Recorded:
     @property
     def config(self) -> dict[str, Any]:
         try:
-            said = json.loads(self.run.data.tags.get("config", ""))
+            config = json.loads(self.run.data.tags.get("config", ""))
         except ValueError:
             return {}
-        return said if isinstance(said, dict) else {}
+        return config if isinstance(config, dict) else {}
 
     @property
     def measured(self) -> pd.DataFrame:
-        """The points without derived metrics, with a place for each of those that have metric and step in common."""
+        """The points without derived metrics; `place` counts those with the same metric and step."""
         points = self.points[~self.points.metric.str.startswith(DERIVED)]
         points = points.astype({"step": "int64", "value": "float64", "timestamp": "int64"})
         points = points.sort_values(["metric", "step", "value"])
@@ -82,18 +84,18 @@ class Recorded:
 
 
 def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition:
-    """Hold a trial against its repetition: every point, status, settings; and the old record against itself.
+    """Compare a trial with its repetition: every point, status and setting; and check the old record.
 
     Args:
-        stoppable: the old trial ran under a scheduler that stops trials early, which a repetition is not. If it was
-            stopped, it is identical as long as it lacks nothing that the new one recorded up to then.
+        stoppable: the old trial ran under a scheduler that stops trials early; a repetition does not. If the old trial
+            was stopped, the two are identical if it has everything that the new one recorded up to that point.
     """
-    cut = stoppable and old.status == "stopped" and new.status == "finished"
+    stopped = stoppable and old.status == "stopped" and new.status == "finished"
     recorded, repeated = old.measured, new.measured
-    few = len(recorded) < len(repeated) and not cut
+    few = len(recorded) < len(repeated) and not stopped
     differences = [f"{len(recorded)} of {len(repeated)} points were recorded"] if few else []
     differences += contradictions(old)
-    if old.status != new.status and not cut:
+    if old.status != new.status and not stopped:
         differences.append(f"status was {old.status}, is now {new.status}")
     before, after = old.config, new.config
     differences += [
@@ -112,15 +114,18 @@ def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition
     gaps = (was - now).abs()[~same]
     lost = both[both._merge == "left_only"]
     more = both[both._merge == "right_only"]
-    if cut:  # what the new one recorded after all that the old one has is no difference
+    if stopped:  # what the new trial recorded after the end of the old one is not a difference
         more = more[more.timestamp_new < matched.timestamp_new.max()]
     differences += [
         f"{row.metric} at step {row.step}: {row.value_old!r} became {row.value_new!r}"
         for row in matched[~same].head(SHOWN).itertuples()
     ]
-    for extra, said, again in ((lost, "is missing", "was recorded twice"), (more, "is new", "is now recorded twice")):
-        rows = extra.head(SHOWN).itertuples()
-        differences += [f"{row.metric} at step {row.step} {again if row.place else said}" for row in rows]
+    for unmatched, once, twice in (
+        (lost, "is missing", "was recorded twice"),
+        (more, "is new", "is now recorded twice"),
+    ):
+        rows = unmatched.head(SHOWN).itertuples()
+        differences += [f"{row.metric} at step {row.step} {twice if row.place else once}" for row in rows]
     if not len(matched):
         differences = differences or ["no metric was recorded by both"]
     return Repetition(
@@ -137,34 +142,35 @@ def hold(old: Recorded, new: Recorded, *, stoppable: bool = False) -> Repetition
 
 
 def contradictions(recorded: Recorded) -> list[str]:
-    """What a record says in two places, and not the same: status, settings and their hash, params, last values."""
-    tags, config, found = recorded.run.data.tags, recorded.config, []
+    """Return where a record contradicts itself: status, settings and their hash, params, last values."""
+    tags, config = recorded.run.data.tags, recorded.config
+    contradictory = []
     ended = recorded.run.info.status
     if (ended == "FINISHED") != (recorded.status in WENT_WELL):
-        found.append(f"status is {quoted(recorded.status)}, MLflow's is {ended}")
+        contradictory.append(f"status is {quoted(recorded.status)}, MLflow's is {ended}")
     try:
         digest = config_hash(config)
     except (TypeError, ValueError):
         digest = "none"
     if digest != tags.get("config_hash"):
-        found.append(f"config_hash is {quoted(tags.get('config_hash'))}, that of the config is {digest}")
+        contradictory.append(f"config_hash is {quoted(tags.get('config_hash'))}, that of the config is {digest}")
     if recorded.document is not None and recorded.document != config:
-        found.append("config.json is not the config of the tags")
-    found += [*_params(recorded, config), *_last_values(recorded)]
-    return [f"the record was changed: {said}" for said in found]
+        contradictory.append("config.json is not the config of the tags")
+    contradictory += [*_params(recorded, config), *_last_values(recorded)]
+    return [f"the record was changed: {fact}" for fact in contradictory]
 
 
 def _params(recorded: Recorded, config: dict[str, Any]) -> list[str]:
     params = recorded.run.data.params
-    found = []
+    contradictory = []
     for name, text in sorted(params.items()):
         value = config.get(name)
-        whole = json.dumps(value) if isinstance(value, list) else str(value)
+        full = json.dumps(value) if isinstance(value, list) else str(value)
         if name not in config:
-            found.append(f"param {quoted(name)} is no setting of the config")
-        elif text != whole and not (len(text) >= 500 and whole.startswith(text)):  # MLflow may cut a long one
-            found.append(f"param {name} is {quoted(text)}, the config's is {quoted(whole)}")
-    return found
+            contradictory.append(f"param {quoted(name)} is not a setting of the config")
+        elif text != full and not (len(text) >= 500 and full.startswith(text)):  # MLflow may cut a long one
+            contradictory.append(f"param {name} is {quoted(text)}, the config's is {quoted(full)}")
+    return contradictory
 
 
 def _last_values(recorded: Recorded) -> list[str]:
@@ -175,12 +181,12 @@ def _last_values(recorded: Recorded) -> list[str]:
         final = points.groupby("metric")[["step", "timestamp"]].transform("last")
         for row in points[(points[["step", "timestamp"]] == final).all(axis=1)].itertuples():
             ends.setdefault(row.metric, []).append(float(row.value))
-    found = []
+    contradictory = []
     for metric in sorted(last.keys() | ends.keys()):
         if metric not in ends:
-            found.append(f"the last value of {metric} has no point")
+            contradictory.append(f"the last value of {metric} has no point")
         elif metric not in last:
-            found.append(f"{metric} has points and no last value")
+            contradictory.append(f"{metric} has points and no last value")
         elif not any(value == last[metric] or value != value != last[metric] for value in ends[metric]):
-            found.append(f"the last value of {metric} is {last[metric]!r}, its last point {ends[metric][-1]!r}")
-    return found
+            contradictory.append(f"the last value of {metric} is {last[metric]!r}, its last point {ends[metric][-1]!r}")
+    return contradictory

@@ -1,4 +1,4 @@
-"""What the report shows: the newest judged sweep of each figure, and what came of its claims in earlier ones."""
+"""The content of the report: the newest judged sweep of each figure, and earlier verdicts on its claims."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,23 +17,23 @@ from featurelab.tracking.lines import line
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
-PNG = b"\x89PNG\r\n\x1a\n"  # how such a file begins
+PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a PNG file
 MOST_EARLIER = 8  # sweeps of a figure whose verdicts are read beside those of the newest
 
 Row = Mapping[Any, Any]
 
 
 def report_entries(store: Store, scale: Scale | None = None, *, base: str = "") -> Iterator[dict[str, Any]]:
-    """What the report shows: the newest judged sweep of each experiment, in the order of the registry.
+    """Yield an entry of the report for the newest judged sweep of each experiment, in the order of the registry.
 
-    A figure whose record is damaged comes with `left_out`, which says why, and without anything that was read; one
-    whose drawing alone is damaged with `not_drawn`. With `base`, the address of MLflow's pages, figures have links.
+    For a figure whose record is damaged, `left_out` says why, and nothing else of the record is there. If only the
+    drawing is damaged, `not_drawn` says why. With `base`, the address of MLflow's pages, entries have links.
     """
-    found = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
-    if not {"tags.verdict", "tags.experiment", "tags.scale"} <= set(found.columns):
+    runs = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
+    if not {"tags.verdict", "tags.experiment", "tags.scale"} <= set(runs.columns):
         return
-    found = found[found["tags.verdict"].notna()].sort_values("start", ascending=False)
-    rows = found.to_dict("records")
+    judged = runs[runs["tags.verdict"].notna()].sort_values("start", ascending=False)
+    rows = judged.to_dict("records")
     sweeps: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         sweeps[row["tags.experiment"], row["tags.scale"]].append(row)
@@ -84,7 +84,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
 
 
 def _drawing(store: Store, sweep_run_id: str) -> dict[str, Any]:
-    """The picture of a figure, or why it is not shown."""
+    """Return the picture of a figure, or why it cannot be shown."""
     try:
         png = store.read_bytes(sweep_run_id, "figure.png")
         if not png.startswith(PNG):
@@ -95,10 +95,12 @@ def _drawing(store: Store, sweep_run_id: str) -> dict[str, Any]:
 
 
 def _links(experiment: Experiment, row: Row, names: Mapping[str, str], store: Store, base: str) -> dict[str, str]:
-    """Where MLflow shows the run of a figure's verdicts, and the curves of the trials that it was judged by."""
-    of = row.get(f"tags.{TRIALS_OF}")
-    read = experiment.reads if isinstance(of, str) else None
-    ran, sweep = (read.name, names.get(str(of), "")) if read else (experiment.name, names[row["run_id"]])
+    """Return links to the run with a figure's verdicts, and to the curves of the trials by which it was judged."""
+    other_sweep = row.get(f"tags.{TRIALS_OF}")
+    if experiment.reads and isinstance(other_sweep, str):
+        ran, sweep = experiment.reads.name, names.get(other_sweep, "")
+    else:
+        ran, sweep = experiment.name, names[row["run_id"]]
     return {
         "url": links.of_verdicts(store, base, row["run_id"]),
         "charts_url": links.of_charts(store, base, ran, sweep),
@@ -106,7 +108,7 @@ def _links(experiment: Experiment, row: Row, names: Mapping[str, str], store: St
 
 
 def _history(store: Store, earlier: Sequence[Row]) -> dict[str, list[dict[str, str]]]:
-    """What came of each claim in earlier sweeps, newest first; a sweep that cannot be read is left out."""
+    """Return the earlier verdicts on each claim, newest first; a sweep that cannot be read is left out."""
     past: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in earlier:
         try:

@@ -1,4 +1,4 @@
-"""A figure again: run its grid, judge and draw it as its last trial ends, and add seeds while claims are undecided."""
+"""Reproduce figures: run their grids, judge and draw each when its last trial ends, and add seeds if asked to."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.sweep.begin import extended, open_reading, run_sweeps
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.verdict.interrupted import Found, digest, find_interrupted
+from featurelab.pipelines.engine.verdict.interrupted import Earlier, digest, find_interrupted
 from featurelab.pipelines.engine.verdict.judge import Judged, judge
 from featurelab.tracking.store.connect import Store
 
@@ -30,85 +30,99 @@ def reproduce(
     most_seeds: int | None = None,
     controls: bool = False,
 ) -> list[Judged]:
-    """Run the grids of these figures; judge, draw and `show` each as soon as its trials are over.
+    """Run the grids of these figures; judge, draw and `show` each as soon as its trials have ended.
 
-    Where the same was begun before and interrupted, only what is missing of it is run, unless `fresh`. A figure that
-    reads the trials of another of them is judged by those. With `most_seeds`, seeds beyond the grid are added in the
-    same sweeps, only to trials that undecided claims look at, until all are decided or have so many. With `controls`,
-    the grids are run under the controls that claims name too.
+    An earlier reproduction that was interrupted is resumed, unless `fresh`. A figure that reads the trials of another
+    one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
+    undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
+    under the controls that claims name.
     """
-    plans = []
-    for experiment in experiments:
-        configs: list[Config] = experiment.configs(scale)
-        under = experiment.controlled(scale) if controls else []
-        require_data(experiment, configs)
-        details: dict[str, Any] = {"metric": experiment.metric, "mode": experiment.mode, "kind": "reproduce"}
-        details |= {"resources": resources or Resources(), "most_seeds": most_seeds}
-        axes = [*experiment.varied(scale), *(["control"] if under else [])]
-        plans.append(Plan.of(experiment, [*configs, *under], axes, scale, **details))
-    found = Found([], [], plans) if fresh else find_interrupted(plans, store, outbox)
-    command = found.command or uuid4().hex
-    plans = [plan.but(tags={"command": command, "plan_digest": digest(plan)}) for plan in found.missing]
-    reading = [plan for plan in plans if plan.declared.reads in experiments]
-    plans = [plan for plan in plans if plan not in reading]
-    judging = Judging(store, reading, show)
-    options: dict[str, Any] = {"outbox": outbox, "address": address, "ended": judging.ended}
+    plans = [_plan(experiment, scale, resources, most_seeds, controls) for experiment in experiments]
+    earlier = Earlier([], [], plans) if fresh else find_interrupted(plans, store, outbox)
+    command = earlier.command or uuid4().hex
+    plans = [plan.but(tags={"command": command, "plan_digest": digest(plan)}) for plan in earlier.missing]
+    readers = [plan for plan in plans if plan.declared.reads in experiments]
+    plans = [plan for plan in plans if plan not in readers]
+    judging = Judging(store, readers, show)
+    options: dict[str, Any] = {"outbox": outbox, "address": address, "on_sweep_end": judging.on_sweep_end}
     options["title"] = "" if len(experiments) == 1 else f"{len(experiments)} figures"
-    for sweep_run_id in found.complete:
-        judging.over(sweep_run_id)
-    if plans or found.resumed:
-        run_sweeps(plans, store, resumed=found.resumed, **options)
+    for sweep_run_id in earlier.complete:
+        judging.judge_sweep(sweep_run_id)
+    if plans or earlier.resumed:
+        run_sweeps(plans, store, resumed=earlier.resumed, **options)
     while judging.further:
-        more = judging.extend()
-        tell(f"{sum(len(sweep.indices) for sweep in more)} trials with further seeds for undecided claims")
-        run_sweeps([], store, resumed=more, **options)
+        extended_sweeps = judging.extend_sweeps()
+        trials = sum(len(sweep.indices) for sweep in extended_sweeps)
+        tell(f"{trials} trials with further seeds for undecided claims")
+        run_sweeps([], store, resumed=extended_sweeps, **options)
     order = [experiment.name for experiment in experiments]
-    return sorted(judging.judged.values(), key=lambda one: order.index(one.experiment.name))
+    return sorted(judging.judged.values(), key=lambda judged: order.index(judged.experiment.name))
 
 
-Configs = Sequence[dict[str, Any]]  # of trials, as JSON has them
+def _plan(
+    experiment: Experiment, scale: Scale, resources: Resources | None, most_seeds: int | None, controls: bool
+) -> Plan:
+    """The plan of a figure's grid, and of the same grid under controls; raises `RequestError` for missing data."""
+    configs: list[Config] = experiment.configs(scale)
+    controlled = experiment.controlled(scale) if controls else []
+    require_data(experiment, configs)
+    return Plan.of(
+        experiment,
+        [*configs, *controlled],
+        [*experiment.varied(scale), *(["control"] if controlled else [])],
+        scale,
+        metric=experiment.metric,
+        mode=experiment.mode,
+        kind="reproduce",
+        resources=resources or Resources(),
+        most_seeds=most_seeds,
+    )
+
+
+Configs = Sequence[dict[str, Any]]  # of trials, as plain JSON values
 
 
 class Judging:
-    """Judges sweeps as they end, those that read their trials too, and gathers what they need to be decided."""
+    """Judges sweeps when they end, and the figures that read their trials; collects the trials still needed."""
 
-    def __init__(self, store: Store, reading: Sequence[Plan], show: Callable[[Judged], None]) -> None:
-        """`reading` are the plans of figures that read the trials of another one."""
+    def __init__(self, store: Store, readers: Sequence[Plan], show: Callable[[Judged], None]) -> None:
+        """`readers` are the plans of figures that read the trials of another one."""
         self.judged: dict[str, Judged] = {}
-        self.further: dict[str, dict[str, Configs]] = {}  # trials to add to a sweep, by who needs them: it, or a reader
+        # trials to add to a sweep, which is the first key; the second is the sweep that needs them: itself, or a reader
+        self.further: dict[str, dict[str, Configs]] = {}
         self._store, self._show = store, show
-        self._unopened = list(reading)
-        self._readers: dict[str, list[str]] = {}  # sweeps that read the trials of one, by that
+        self._unopened_readers = list(readers)
+        self._readers: dict[str, list[str]] = {}  # by sweep, the sweeps that read its trials
 
-    def ended(self, finished: Finished) -> None:
-        self.over(finished.sweep_run_id)
+    def on_sweep_end(self, finished: Finished) -> None:
+        self.judge_sweep(finished.sweep_run_id)
 
-    def over(self, sweep_run_id: str) -> None:
-        """The trials of a sweep are over: judge it, and those that read it; show them once nothing is to be added."""
+    def judge_sweep(self, sweep_run_id: str) -> None:
+        """Judge an ended sweep, and those that read its trials; show them unless they need further trials."""
         one = judge(sweep_run_id, self._store)
-        if one.trials_of and one.further:  # of an interrupted command: its trials are another sweep's to run
+        if one.trials_of and one.further:  # a reader of an interrupted command: the other sweep must run the trials
             self._readers.setdefault(one.trials_of, []).append(sweep_run_id)
             self.further.setdefault(one.trials_of, {})[sweep_run_id] = one.further
             return
         readers = self._readers.setdefault(sweep_run_id, [])
-        for plan in [plan for plan in self._unopened if plan.declared.reads is one.experiment]:
-            self._unopened.remove(plan)
+        for plan in [plan for plan in self._unopened_readers if plan.declared.reads is one.experiment]:
+            self._unopened_readers.remove(plan)
             readers.append(open_reading(plan, sweep_run_id, self._store))
-        together = [one, *(judge(reader, self._store) for reader in readers)]
-        self.judged |= {each.sweep_run_id: each for each in together}
-        self.further[sweep_run_id] = {each.sweep_run_id: each.further for each in together if each.further}
+        judged = [one, *(judge(reader, self._store) for reader in readers)]
+        self.judged |= {each.sweep_run_id: each for each in judged}
+        self.further[sweep_run_id] = {each.sweep_run_id: each.further for each in judged if each.further}
         if not self.further[sweep_run_id]:
             del self.further[sweep_run_id]
-            for each in together:
+            for each in judged:
                 self._show(each)
 
-    def extend(self) -> list[Opened]:
-        """Add the trials that are needed, to the sweeps that run them and to those that read them; these are to run."""
-        more = []
+    def extend_sweeps(self) -> list[Opened]:
+        """Add the further trials to the plans of sweeps and of their readers; return the sweeps that must run them."""
+        sweeps = []
         for sweep_run_id, needed in self.further.items():
             for reader in needed.keys() - {sweep_run_id}:
                 extended(reader, needed[reader], self._store)
-            configs = [config for wanted in needed.values() for config in wanted]
-            more.append(extended(sweep_run_id, configs, self._store))
+            configs = [config for configs in needed.values() for config in configs]
+            sweeps.append(extended(sweep_run_id, configs, self._store))
         self.further.clear()
-        return more
+        return sweeps

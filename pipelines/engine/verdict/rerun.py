@@ -1,4 +1,4 @@
-"""Repeat a run from its id alone, and say whether it came out the same."""
+"""Repeat a run, or a sweep, from its id alone, and compare the results."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from featurelab.tracking.store.connect import Store, StoreError
 def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None) -> Repetition:
     """Repeat a trial, or a whole sweep given the id of its run in `verdicts`.
 
-    Raises `RequestError` for a run that is not ours or that recorded no config.
+    Raises `RequestError` for a run that is not ours, or that has no config.
     """
     run = store.get_run(run_id)
     tags = run.data.tags
@@ -31,24 +31,25 @@ def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None
         return _rerun_trial(run_id, tags, store, outbox, address)
     if "sweep" in tags:
         return _rerun_sweep(run_id, store, outbox, address)
-    raise RequestError(f"{run_id} was not recorded by featurelab: it names no experiment and no config")
+    raise RequestError(f"{run_id} was not recorded by featurelab, so it cannot be repeated: it names no experiment")
 
 
 def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, address: str | None) -> Repetition:
     experiment = registry.find(tags["experiment"])
-    known = read_tags(run_id, tags)
-    config = type(experiment.laptop).read(known.config)
-    require_settings(experiment, known.config, known.axes, f"run {run_id}")
-    axes, workers, scale = known.axes, known.workers, known.scale
+    record = read_tags(run_id, tags)
+    config = type(experiment.laptop).read(record.config)
+    require_settings(experiment, record.config, record.axes, f"run {run_id}")
+    axes, workers, scale = record.axes, record.workers, record.scale
     again = {"rerun_of": run_id}
     if workers > 1:
-        resources = Resources(workers=workers, gpus=known.gpus)
+        resources = Resources(workers=workers, gpus=record.gpus)
         plan = Plan.of(experiment, [config], axes, scale, resources=resources, kind="rerun", tags=again)
         new_id = run_sweep(plan, store, outbox=outbox, address=address).trials[0].run_id
     else:
-        from featurelab.pipelines.engine.trial.run import run_trial  # the comparison alone needs no torch
+        # imports torch, which data-parallel repetitions need in workers only
+        from featurelab.pipelines.engine.trial.run import run_trial
 
-        place = {"workers": workers, "gpus": known.gpus}
+        place = {"workers": workers, "gpus": record.gpus}
         details: dict[str, Any] = {"scale": scale, "axes": axes, "tags": again, "place": place}
         new_id = run_trial(experiment, config, store, outbox=outbox, **details).run_id
     old, new = _recorded(store, [run_id, new_id])
@@ -87,7 +88,7 @@ def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -
 
 
 def _recorded(store: Store, run_ids: list[str]) -> list[Recorded]:
-    """These runs as the store holds them, in this order."""
+    """Return these runs as the store holds them, in this order."""
     points = dict(list(query.histories(store, run_ids, derived=True).groupby("run_id")))
     none = pd.DataFrame(columns=query.HISTORY)
     return [
@@ -99,12 +100,12 @@ def _recorded(store: Store, run_ids: list[str]) -> list[Recorded]:
 def _document(store: Store, run_id: str) -> Any:
     try:
         return store.read_json(run_id, "config.json")
-    except (StoreError, ValueError):  # it may be on a machine that is gone
+    except (StoreError, ValueError):  # the artifact may be on a machine that is gone
         return None
 
 
 def _stoppable(store: Store, tags: Mapping[str, str]) -> bool:
-    """Whether a scheduler could stop the trial of these tags early."""
+    """Whether the trial with these tags ran under a scheduler that stops trials early."""
     if "sweep_run_id" not in tags:
         return False
     try:
@@ -122,5 +123,5 @@ def _shown(differences: list[str]) -> list[str]:
 def _environment_changes(store: Store, run_id: str, new_id: str) -> list[str]:
     try:
         return changes(store.read_json(run_id, "environment.json"), store.read_json(new_id, "environment.json"))
-    except (StoreError, AttributeError, TypeError, ValueError) as error:  # the comparison itself is worth having
+    except (StoreError, AttributeError, TypeError, ValueError) as error:  # the points can be compared without this
         return [f"cannot be compared: {error}"]

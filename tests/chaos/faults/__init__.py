@@ -1,8 +1,8 @@
-"""The faults, by what they hit."""
+"""The faults, grouped by what they hit."""
 
 from tests.chaos.faults import answers, disks, journals, machinery, rivals, signals, stored, trials
 from tests.chaos.faults.catalogue import CATALOGUE, Fault, Impossible, Victim
 
 __all__ = ["CATALOGUE", "Fault", "Impossible", "Victim"]
 
-_ = (answers, disks, journals, machinery, rivals, signals, stored, trials)  # each lists its own
+_ = (answers, disks, journals, machinery, rivals, signals, stored, trials)  # importing a file lists its faults

@@ -1,11 +1,11 @@
-"""Answers that are not those of the MLflow server: of a proxy in front of it."""
+"""Answers of a proxy in place of the MLflow server."""
 
 import time
 
 from tests.chaos.faults.catalogue import Impossible, Victim, fault
 from tests.chaos.proxy import ANSWERS
 
-SECONDS = 12.0  # for which the proxy waits for requests to answer
+SECONDS = 12.0  # in which the proxy answers requests
 
 
 def _answer(victim: Victim, kind: str) -> None:
@@ -15,8 +15,8 @@ def _answer(victim: Victim, kind: str) -> None:
     while proxy.disturbed and victim.driver.runs:
         time.sleep(0.2)
     proxy.calm()
-    if not proxy.given:
-        raise Impossible("nothing was asked of the server")
+    if not proxy.n_answered:
+        raise Impossible("the server got no request")
 
 
 for _kind in ANSWERS:

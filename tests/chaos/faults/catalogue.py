@@ -1,4 +1,4 @@
-"""What a fault is, and the list of all of them."""
+"""The declaration of a fault, and the list of all faults."""
 
 import random
 import re
@@ -19,13 +19,13 @@ class Victim(Protocol):
     random: random.Random
 
     def arguments(self) -> list[str]:
-        """The request that began the sweep."""
+        """Return the command-line arguments that started the sweep."""
 
     def name(self) -> str:
-        """The sweep's name."""
+        """Return the name of the sweep."""
 
     def notice(self, what: str) -> None:
-        """Add something untrue or wrong that the fault itself has seen."""
+        """Report something wrong that the fault itself observed."""
 
 
 class Impossible(Exception):
@@ -37,11 +37,11 @@ Act = Callable[[Victim], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault and what is expected of it: which statuses the command may end with, which reasons its trials may state.
+    """A fault and its expected effects: `codes` that the command may return and `reasons` that its trials may give.
 
-    `said` is promised as the command's only message of its own. `destroys` is for a fault that itself destroys recorded
-    points: their run must be tagged as damaged. One that `spoils` writes to a journal that a trial holds, which counts
-    as damage though nothing is lost.
+    `message` is a pattern of the command's last line; "promised" means that it writes exactly one line. A fault that
+    `destroys` recorded points must leave their run tagged as damaged. A fault that `spoils` writes to the journal of a
+    running trial, which counts as damage although nothing is lost.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Fault:
     moment: str = "running"  # or launch, starting, closing, judging, settled (the driver is dead), trial
     codes: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
-    said: str = ""
+    message: str = ""
     destroys: bool = False
     spoils: bool = False
-    replaces: bool = False  # runs of a trial may be begun anew
-    disk: bool | None = None  # the outbox must be on a disk of its own, or must not
+    replaces: bool = False  # runs of a trial may be started again
+    disk: bool | None = None  # True: the outbox needs its own disk; False: it must not have one
     weight: int = 1
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -67,12 +67,12 @@ CATALOGUE: dict[str, Fault] = {}
 
 
 def fault(group: str, name: str = "", **expected: object) -> Callable[[Act], Act]:
-    """List a function as a fault, under its own name unless told otherwise."""
+    """List a function as a fault, under `name` or its own."""
 
     def listed(act: Act) -> Act:
-        known_as = name or act.__name__
-        assert known_as not in CATALOGUE, known_as
-        CATALOGUE[known_as] = Fault(known_as, group, act, **expected)  # type: ignore[arg-type]
+        fault_name = name or act.__name__
+        assert fault_name not in CATALOGUE, fault_name
+        CATALOGUE[fault_name] = Fault(fault_name, group, act, **expected)  # type: ignore[arg-type]
         return act
 
     return listed

@@ -1,4 +1,4 @@
-"""The disk below the outbox, and the outbox itself."""
+"""Faults of the outbox and of its disk."""
 
 import shutil
 import subprocess
@@ -27,9 +27,9 @@ def outbox_disk_full(victim: Victim) -> None:
 @fault("outbox", codes=(1,), reasons=READ_ONLY, disk=True, weight=2)
 def outbox_disk_read_only(victim: Victim) -> None:
     deadline = time.monotonic() + 10
-    while not victim.home.remount("ro"):  # refused while a journal is open: it takes a moment between two trials
+    while not victim.home.remount("ro"):  # refused while a journal is open, so wait for a moment between two trials
         if time.monotonic() > deadline:
-            raise Impossible("a journal was open all the time, and the kernel refused")
+            raise Impossible("the kernel refused because a journal was always open")
         time.sleep(0.02)
     time.sleep(2)
     victim.home.remount("rw")
@@ -42,7 +42,7 @@ def outbox_removed(victim: Victim) -> None:
 
 @fault("outbox", codes=(1,), reasons=(r"[Oo]peration not permitted", r"[Pp]ermission denied"), disk=False)
 def journals_immutable(victim: Victim) -> None:
-    """Nothing can be added to the journals that are there, nor can they be deleted."""
+    """Make the existing journals immutable: nothing can be appended, and they cannot be deleted."""
     journals = [str(path) for path in victim.home.journals()]
     if not journals or subprocess.run(["chattr", "+i", *journals], capture_output=True).returncode:
         raise Impossible("chattr is not permitted here")
@@ -52,4 +52,4 @@ def journals_immutable(victim: Victim) -> None:
 
 @fault("outbox", moment="launch", environment={"FEATURELAB_OUTBOX_LIMIT": "30K"})
 def outbox_bound_reached(victim: Victim) -> None:
-    """Artifacts and checkpoints are left out, points are kept: the bound is a setting."""
+    """Do nothing: the environment sets a low bound. Artifacts and checkpoints are dropped, points are kept."""

@@ -1,4 +1,4 @@
-"""Journals that are damaged while they are written, or before they are sent."""
+"""Damage journals while they are written or before they are sent."""
 
 import json
 import os
@@ -9,21 +9,21 @@ from pathlib import Path
 from tests.chaos import processes
 from tests.chaos.faults.catalogue import Impossible, Victim, fault
 
-DAMAGED = (r"damaged", r"journal", r"no recorder's", r"^its worker process died$")
+DAMAGED = (r"damaged", r"journal", r"^its worker process died$")
 
 
 def _live(victim: Victim) -> Path:
-    """A journal with points in it."""
+    """Return a journal that contains points."""
     for _ in range(50):
         large = [path for path in victim.home.journals() if path.exists() and path.stat().st_size > 800]
         if large:
             return victim.random.choice(large)
         time.sleep(0.1)
-    raise Impossible("no journal with points was there")
+    raise Impossible("there was no journal with points")
 
 
 def _add(path: Path, content: bytes) -> None:
-    """Add to a journal with one write, as its recorder does."""
+    """Append to a journal with one write, as its recorder does."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         os.write(file, content)
@@ -79,7 +79,7 @@ def journal_gets_an_impossible_step(victim: Victim) -> None:
 
 
 def _kill_all(victim: Victim) -> None:
-    """The driver and then its workers, so that nobody writes any more."""
+    """Kill the driver and its workers, so that nothing is written any more."""
     victim.driver.process.send_signal(signal.SIGKILL)
     victim.driver.process.wait()
     processes.send(signal.SIGKILL, processes.started_in(victim.home.folder, "ray::"))

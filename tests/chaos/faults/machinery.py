@@ -1,4 +1,4 @@
-"""What Ray runs for a sweep: workers, raylet, GCS server, the folder of its session."""
+"""Faults of Ray: its workers, raylet, GCS server and session folder."""
 
 import shutil
 import signal
@@ -12,16 +12,16 @@ from tests.chaos.faults.catalogue import Impossible, Victim, fault
 
 DIED = (r"^its worker process died$",)
 AGENTS = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")  # of Ray itself
-BROKEN = (r"^Ray's \w+ died", r"^Ray's session folder .* was removed", r"^Ray broke off: ", *DIED)
+BROKEN = (r"^Ray's \w+ died", r"^Ray's session folder .* was removed", r"^Ray failed: ", *DIED)
 
 
 def _of_ray(victim: Victim, name: str) -> list[int]:
     for _ in range(50):
-        found = processes.started_in(victim.home.folder, name)
-        if found := [pid for pid in found if not processes.named(pid).startswith(AGENTS)]:
-            return found
+        started = processes.started_in(victim.home.folder, name)
+        if pids := [pid for pid in started if not processes.name_of(pid).startswith(AGENTS)]:
+            return pids
         time.sleep(0.2)
-    raise Impossible(f"no process {name} was there")
+    raise Impossible(f"there was no process {name}")
 
 
 @fault("Ray", codes=(1,), reasons=DIED, weight=3)
@@ -42,13 +42,13 @@ def worker_stopped_for_seconds(victim: Victim) -> None:
     processes.send(signal.SIGCONT, [worker])
 
 
-@fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray's raylet died")
+@fault("Ray", codes=(1,), reasons=BROKEN, message=r"Ray's raylet died")
 def raylet_killed(victim: Victim) -> None:
     processes.send(signal.SIGKILL, _of_ray(victim, "raylet"))
     _wait_for_the_end(victim)
 
 
-@fault("Ray", codes=(1,), reasons=BROKEN, said=r"Ray")
+@fault("Ray", codes=(1,), reasons=BROKEN, message=r"Ray")
 def gcs_server_killed(victim: Victim) -> None:
     processes.send(signal.SIGKILL, _of_ray(victim, "gcs_server"))
     _wait_for_the_end(victim)
@@ -56,16 +56,16 @@ def gcs_server_killed(victim: Victim) -> None:
 
 @fault("Ray", codes=(1,), reasons=BROKEN)
 def session_folder_removed(victim: Victim) -> None:
-    named = [part for pid in _of_ray(victim, "raylet") for part in processes.command_of(pid)]
-    folders = {Path(part.partition("=")[2]) for part in named if part.startswith("--session_dir=")}
+    arguments = [part for pid in _of_ray(victim, "raylet") for part in processes.command_of(pid)]
+    folders = {Path(part.partition("=")[2]) for part in arguments if part.startswith("--session_dir=")}
     if not folders:
-        raise Impossible("the folder of Ray's session is not known")
+        raise Impossible("the raylet does not name its session folder")
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     _wait_for_the_end(victim)
 
 
 def _wait_for_the_end(victim: Victim) -> None:
-    """So that no other fault comes before Ray has noticed this one."""
+    """Wait until the driver ends, so that no other fault comes before Ray has noticed this one."""
     with suppress(subprocess.TimeoutExpired):
         victim.driver.process.wait(60)

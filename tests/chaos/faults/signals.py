@@ -1,4 +1,4 @@
-"""Signals to the process that drives a sweep."""
+"""Send signals to the process that drives a sweep, and move its clock."""
 
 import signal
 import time
@@ -12,12 +12,12 @@ ENDING = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 def _send(victim: Victim, number: signal.Signals) -> None:
     if not victim.driver.runs:
-        raise Impossible("the sweep was over")
+        raise Impossible("the sweep had ended")
     victim.driver.process.send_signal(number)
 
 
 def _while_ray_starts(victim: Victim) -> None:
-    """Wait until one of Ray's servers is there, and a little more."""
+    """Wait until one of Ray's servers has started, and a little longer."""
     name = victim.random.choice(["gcs_server", "raylet"])
     deadline = time.monotonic() + 60
     while victim.driver.runs and time.monotonic() < deadline:
@@ -30,7 +30,7 @@ def _while_ray_starts(victim: Victim) -> None:
 def _list_signals() -> None:
     for number, code in ENDING.items():
         name = number.name.lower()
-        expected = {"codes": (code,), "reasons": INTERRUPTED, "said": "promised"}
+        expected = {"codes": (code,), "reasons": INTERRUPTED, "message": "promised"}
         fault("driver", f"driver_{name}", weight=2, **expected)(lambda victim, n=number: _send(victim, n))
 
         def starting(victim: Victim, number: signal.Signals = number) -> None:

@@ -1,4 +1,4 @@
-"""The store: locked, stopped, killed, started again, replaced."""
+"""Faults of the store: locked, stopped, killed, restarted, replaced."""
 
 import shutil
 import signal
@@ -30,14 +30,14 @@ def sqlite_locked_for_seconds(victim: Victim) -> None:
         try:
             database.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:
-            raise Impossible("the file was locked all the time") from None
+            raise Impossible("the file was always locked") from None
         time.sleep(victim.random.uniform(2, 6))
         database.execute("ROLLBACK")
 
 
 @fault("store", stores=("sqlite",), weight=2)
 def sqlite_immutable_for_seconds(victim: Victim) -> None:
-    # not mlflow.db-shm: SQLite maps it into memory, and the kernel ends whoever writes to it then (SIGBUS)
+    # not mlflow.db-shm: SQLite maps it into memory, and the kernel kills a process that writes to it then (SIGBUS)
     files = [str(path) for path in victim.home.folder.glob("mlflow.db*") if not path.name.endswith("-shm")]
     if subprocess.run(["chattr", "+i", *files], capture_output=True).returncode:
         raise Impossible("chattr is not permitted here")

@@ -1,10 +1,10 @@
-"""Trials that end in every way, each a trial of one sweep."""
+"""Trials that end in every possible way, all in one sweep."""
 
 from tests.chaos.faults.catalogue import Victim, fault
 
 DIED = r"^its worker process died$"
 TRIAL_TIMEOUT = 20
-ENDINGS = {  # what the run of such a trial may say: status and reason
+ENDINGS = {  # the expected status of the run, and a pattern of its reason
     "raise": ("failed", r"^ZeroDivisionError: the trial broke"),
     "nan": ("diverged", r"^loss/val is nan at step 6$"),
     "infinity": ("diverged", r"^loss/val is inf at step 6$"),
@@ -23,7 +23,7 @@ ENDINGS = {  # what the run of such a trial may say: status and reason
 
 
 def _happens_inside(victim: Victim) -> None:
-    """The trial does it itself."""
+    """Do nothing: the trial causes the fault itself."""
 
 
 for _ending, (_status, _reason) in ENDINGS.items():

@@ -18,11 +18,11 @@ from featurelab.modules.data import (
     DatasetMissing,
     DatasetRefused,
     PublicImages,
-    check,
-    load,
+    check_dataset,
+    dataset_source,
+    load_split,
     public_rows,
     public_texts,
-    source,
     text_rows,
 )
 
@@ -47,7 +47,7 @@ def alone(monkeypatch, tmp_path):
 
 
 def read(name):
-    entry = source(name)
+    entry = dataset_source(name)
     if not entry.texts:
         return PublicImages(name, None, None, seed=0)
     return public_texts(name, "train") if entry.label else text_rows(name, next(iter(entry.splits)))
@@ -62,7 +62,7 @@ def test_a_hostile_table_is_refused_in_one_line_and_nothing_in_it_is_run(wrong, 
     make, said = TABLES[wrong]
     name = make(tmp_path)
     first = said.split()[0] if said else ""
-    looks = [(read, first)] if wrong in DECODED else [(check, said), (read, first)]
+    looks = [(read, first)] if wrong in DECODED else [(check_dataset, said), (read, first)]
     for look, expected in looks:
         with pytest.raises(DatasetRefused, match=expected) as caught:
             look(name)
@@ -73,10 +73,10 @@ def test_a_hostile_table_is_refused_in_one_line_and_nothing_in_it_is_run(wrong, 
 
 def test_the_file_and_what_is_allowed_are_named(tmp_path):
     with pytest.raises(DatasetRefused, match=r"is -3 in row 19, labels must be whole numbers from 0 to 9"):
-        load(pictures(tmp_path, labels=numbers(-3)), "train")
+        load_split(pictures(tmp_path, labels=numbers(-3)), "train")
     name = pictures(tmp_path / "large", [bomb(30_000)] * 2, pa.array([0, 1]))
     with pytest.raises(DatasetRefused, match="mnist, train, row 0: a picture has too many pixels, at most 89,478,485"):
-        check(name, root=tmp_path / "large")
+        check_dataset(name, root=tmp_path / "large")
 
 
 def test_pictures_in_rows_are_refused_with_what_is_allowed(tmp_path):
@@ -116,7 +116,7 @@ def test_a_folder_of_the_hub_s_name_here_does_not_stand_for_the_cached_copy(tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEATURELAB_DATA")
     with pytest.raises(DatasetMissing, match="is not on this machine"):
-        load("ag_news", "train")
+        load_split("ag_news", "train")
 
 
 def test_labels_that_are_not_public_are_read_of_no_training_or_test_split(tmp_path):
@@ -126,9 +126,9 @@ def test_labels_that_are_not_public_are_read_of_no_training_or_test_split(tmp_pa
     (tmp_path / "sst2").mkdir()
     for split in ("train", "test"):
         write_table(hidden, tmp_path / "sst2" / f"{split}-0.parquet")
-    assert len(load("sst2", "test")) == 4
+    assert len(load_split("sst2", "test")) == 4
     with pytest.raises(DatasetRefused, match="is -1 in row 0"):
-        load("sst2", "train")
+        load_split("sst2", "train")
 
 
 def test_lines_and_texts_are_read_as_before(tmp_path):
@@ -153,10 +153,14 @@ except data.DatasetRefused:
 """
 
 
-@pytest.mark.parametrize(("call", "make"), [
-    ("data.check('ag_news')", lambda root: same_text(root, 64, 100_000)),
-    ("data.PublicImages('mnist', None, seed=0)", lambda root: pictures(root, [bomb(13_000)] * 20)),
-], ids=["one text in every row", "20 pictures of 169 megapixels"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "make"),
+    [
+        ("data.check_dataset('ag_news')", lambda root: same_text(root, 64, 100_000)),
+        ("data.PublicImages('mnist', None, seed=0)", lambda root: pictures(root, [bomb(13_000)] * 20)),
+    ],
+    ids=["one text in every row", "20 pictures of 169 megapixels"],
+)
 def test_bombs_cost_less_than_half_a_gigabyte(call, make, tmp_path):
     make(tmp_path)
     code = SPENT.format(call=call)
@@ -169,13 +173,30 @@ def test_the_size_on_disk_of_a_bomb_is_small(tmp_path):
     assert (tmp_path / "ag_news" / "train-0.parquet").stat().st_size < 1 << 16
 
 
-KINDS = st.sampled_from([pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.string(), pa.bool_(), pa.binary(),
-    pa.decimal128(9, 2), pa.date32(), pa.list_(pa.int64())])  # fmt: skip
+KINDS = st.sampled_from(
+    [
+        pa.int64(),
+        pa.int8(),
+        pa.float64(),
+        pa.float32(),
+        pa.string(),
+        pa.bool_(),
+        pa.binary(),
+        pa.decimal128(9, 2),
+        pa.date32(),
+        pa.list_(pa.int64()),
+    ]
+)
 CELLS = st.one_of(st.none(), st.integers(-3, 12), st.floats(), st.text(max_size=3), st.booleans())
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(CELLS, min_size=20, max_size=20), KINDS)
 def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kind):
     try:
@@ -192,8 +213,13 @@ def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kin
     assert found.tolist() == [int(cell) for cell in labels.to_pylist()]
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_a_parquet_file_with_other_bytes_is_read_or_refused(tmp_path, data):
     root = tmp_path / str(len(list(tmp_path.iterdir())))

@@ -113,7 +113,9 @@ def test_the_models_setting_comes_back_also_after_a_failure(attention):
 
 def test_a_choice_that_asks_for_a_choice():
     model, ids = tiny(), prompts()
-    decoder = decoding.given(model, lambda row: decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0])
+    decoder = decoding.given_tokens(
+        model, lambda row: decoding.chosen_tokens(model, row[None], filter_layer=2, keep=5)[0]
+    )
     found = decoder.generate(ids, max_new_tokens=4).tokens
     assert torch.equal(found, decoding.gemfilter(model, 2, 5).generate(ids, max_new_tokens=4).tokens)
     assert model.config._attn_implementation == "sdpa"
@@ -174,14 +176,20 @@ def small(kind, **sizes):
     return getattr(transformers, name)(config(**(common | sizes)))
 
 
-@pytest.mark.parametrize(("model", "message"), [
-    (lambda: small("T5", d_model=16, d_ff=16, num_layers=2, num_heads=2, d_kv=8), "encoder or cross-attention"),
-    (lambda: small("Mamba", state_size=4), "state-space layers"),
-    (lambda: small("Bloom", n_layer=2, n_head=2), "attention interface"),
-    (lambda: tiny("qwen3", layer_types=["full_attention", "chunked_attention", "full_attention"]), "chunked_attention"),
-    (lambda: small("Jamba", num_experts=2, mamba_d_state=4, intermediate_size=16), "state-space layers"),
-    (lambda: torch.nn.Linear(2, 2), "Linear is no causal language model"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: small("T5", d_model=16, d_ff=16, num_layers=2, num_heads=2, d_kv=8), "encoder or cross-attention"),
+        (lambda: small("Mamba", state_size=4), "state-space layers"),
+        (lambda: small("Bloom", n_layer=2, n_head=2), "attention interface"),
+        (
+            lambda: tiny("qwen3", layer_types=["full_attention", "chunked_attention", "full_attention"]),
+            "chunked_attention",
+        ),
+        (lambda: small("Jamba", num_experts=2, mamba_d_state=4, intermediate_size=16), "state-space layers"),
+        (lambda: torch.nn.Linear(2, 2), "Linear is no causal language model"),
+    ],
+)
 def test_models_without_such_layers_are_refused(model, message):
     with pytest.raises(ValueError, match=message):
         decoding.full(model())
@@ -201,7 +209,7 @@ def test_the_package_can_be_imported_without_transformers():
         "util.find_spec = lambda name, *rest: None if name.startswith('transformers') else known(name, *rest)",
         "sys.modules['transformers'] = None",
         "from featurelab.modules import decoding",
-        "print(decoding.choose.__name__)",
+        "print(decoding.choose_tokens.__name__)",
         "try: decoding.full(None)",
         "except Exception as error: print(type(error).__name__, error)",
     ]

@@ -14,14 +14,21 @@ ALL = {
     "last layer": lambda model: decoding.gemfilter(model, model.config.num_hidden_layers, keep=64),
     "snapkv": lambda model: decoding.snapkv(model, 64, window=4),
     "h2o": lambda model: decoding.h2o(model, 64, window=4),
-    "given": lambda model: decoding.given(model, lambda ids: torch.arange(len(ids)).flip(0)),
+    "given": lambda model: decoding.given_tokens(model, lambda ids: torch.arange(len(ids)).flip(0)),
 }
 
 
 def own(model, ids, mask):
     """Tokens and logits of the model's own generation."""
-    found = model.generate(ids, attention_mask=mask, max_new_tokens=NEW, do_sample=False, eos_token_id=None,
-        output_logits=True, return_dict_in_generate=True)  # fmt: skip
+    found = model.generate(
+        ids,
+        attention_mask=mask,
+        max_new_tokens=NEW,
+        do_sample=False,
+        eos_token_id=None,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
     return found.sequences[:, ids.shape[1] :], torch.stack(found.logits, 1)
 
 
@@ -64,7 +71,7 @@ def cutting(model, keep, layer=2):
         "one run": decoding.gemfilter(model, layer, keep, runs=1),
         "snapkv": decoding.snapkv(model, keep, window=3),
         "h2o": decoding.h2o(model, keep, window=3),
-        "given": decoding.given(model, lambda ids: torch.arange(len(ids))[-keep:]),
+        "given": decoding.given_tokens(model, lambda ids: torch.arange(len(ids))[-keep:]),
     }
 
 

@@ -9,13 +9,13 @@ import torch
 from featurelab.modules.data import SENTIMENT_WORDS
 from featurelab.modules.language import (
     NEWLINES,
+    BinaryTexts,
     FewShotPrompts,
-    Labels,
     Template,
     WordModel,
-    area,
     inverted_labels,
     ranked_first,
+    roc_area,
 )
 from featurelab.modules.nets import decoder
 
@@ -31,7 +31,7 @@ def model():
 
 def labelled(n, kind):
     texts = [f"{kind}_{i % 12} neutral_{i // 12}" for i in range(n)]
-    return Labels(texts, np.arange(n) % 2)
+    return BinaryTexts(texts, np.arange(n) % 2)
 
 
 def made(model, **options):
@@ -93,13 +93,20 @@ def test_labels_at_random_are_others_each_time_and_texts_stay(model):
 
 
 def test_prompts_that_are_too_long_are_left_out_whatever_their_labels(model):
-    queries = Labels(["positive_1", "positive_1 " * 60, "positive_2"], np.array([0, 1, 1]))
+    queries = BinaryTexts(["positive_1", "positive_1 " * 60, "positive_2"], np.array([0, 1, 1]))
     found = FewShotPrompts(model, labelled(40, "positive"), queries, WORDS, exemplars=2, seed=0, template=MADE_UP)
     assert (len(found.prompts), found.left_out, found.targets.tolist()) == (2, 1, [0, 1])
     assert found.describe()["left_out"] == 1
     with pytest.raises(ValueError, match="all 1 prompts are longer than the 64 tokens"):
-        FewShotPrompts(model, labelled(40, "positive"), Labels(["positive_1 " * 70], np.array([1])), WORDS,
-            exemplars=1, seed=0, template=MADE_UP)  # fmt: skip
+        FewShotPrompts(
+            model,
+            labelled(40, "positive"),
+            BinaryTexts(["positive_1 " * 70], np.array([1])),
+            WORDS,
+            exemplars=1,
+            seed=0,
+            template=MADE_UP,
+        )
 
 
 def test_the_digest_is_of_what_is_asked(model):
@@ -122,13 +129,20 @@ def test_the_area_is_the_share_of_pairs_in_order_whichever_word_is_preferred():
     gaps = (scores[:, 1] - scores[:, 0]).tolist()
     positive, negative = ([g for g, y in zip(gaps, targets.tolist(), strict=True) if y == c] for c in (1, 0))
     share = np.mean([(a > b) + (a == b) / 2 for a in positive for b in negative])
-    assert area(scores, targets) == pytest.approx(share)
-    assert area(scores + torch.tensor([7.0, 0.0]), targets) == pytest.approx(share)
+    assert roc_area(scores, targets) == pytest.approx(share)
+    assert roc_area(scores + torch.tensor([7.0, 0.0]), targets) == pytest.approx(share)
 
 
 def test_other_labels_and_too_few_texts_are_refused(model):
     with pytest.raises(ValueError, match="labels must be 0 and 1"):
-        FewShotPrompts(model, Labels(["positive_1"] * 3, np.array([0, 1, 2])), labelled(3, "negative"), WORDS,
-            exemplars=1, seed=0, template=MADE_UP)  # fmt: skip
+        FewShotPrompts(
+            model,
+            BinaryTexts(["positive_1"] * 3, np.array([0, 1, 2])),
+            labelled(3, "negative"),
+            WORDS,
+            exemplars=1,
+            seed=0,
+            template=MADE_UP,
+        )
     with pytest.raises(ValueError, match="40 texts for 41 exemplars"):
         made(model, exemplars=41)

@@ -16,10 +16,10 @@ from featurelab.modules.language import (
     label_logits,
     load_model,
     model_digests,
-    padded,
+    pad_left,
     word_scores,
 )
-from featurelab.modules.measures import span_norms
+from featurelab.modules.measures import attention_span_norms
 
 transformers = pytest.importorskip("transformers")
 
@@ -87,7 +87,7 @@ def test_a_word_that_the_tokenizer_joins_with_the_end_of_the_prompt_counts_from_
 
 def test_padding_on_the_left_changes_nothing(model, in_full):
     ids = [encoded.ids for encoded in model.encode(PROMPTS)]
-    together, mask = padded(ids)
+    together, mask = pad_left(ids)
     assert not mask.all()
     with torch.no_grad():
         logits, rows = model.logits(together, mask, 2), model.last_row(together, mask)
@@ -120,17 +120,17 @@ def test_norms_of_attention_are_those_of_loops(model, in_full):
                     count += 1
             assert count > 0
             np.testing.assert_allclose(found[name][index], [total**0.5, (total / count) ** 0.5], rtol=1e-5)
-    with pytest.raises(ValueError, match="holds no token"):
+    with pytest.raises(ValueError, match="at least one token"):
         attention_norms(model, ["a"], {"none": [(5, 6)]})
 
 
 def test_norms_of_all_columns_are_those_of_the_whole_row():
     rows = torch.rand(3, 2, 5, dtype=torch.float64).softmax(-1)
-    found = span_norms(rows, torch.ones(3, 5, dtype=torch.bool))
+    found = attention_span_norms(rows, torch.ones(3, 5, dtype=torch.bool))
     torch.testing.assert_close(found.norm, rows.flatten(1).norm(dim=1))
     left, right = torch.zeros(3, 5, dtype=torch.bool), torch.ones(3, 5, dtype=torch.bool)
     left[:, :2], right[:, :2] = True, False
-    parts = span_norms(rows, left).norm ** 2 + span_norms(rows, right).norm ** 2
+    parts = attention_span_norms(rows, left).norm ** 2 + attention_span_norms(rows, right).norm ** 2
     torch.testing.assert_close(parts.sqrt(), found.norm)
     torch.testing.assert_close(found.per_token * 5**0.5, found.norm)
 
@@ -243,6 +243,11 @@ def test_nothing_else_imports_transformers():
     code = "from featurelab.modules import data, language, nets; language.ModelMissing; language.WordModel; import sys"
     import subprocess
 
-    done = subprocess.run([sys.executable, "-c", f"{code}; print('transformers' in sys.modules)"], capture_output=True,
-        text=True, check=True, env={**os.environ})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print('transformers' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
+    )
     assert done.stdout.strip() == "False"

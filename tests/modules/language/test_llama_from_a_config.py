@@ -10,7 +10,7 @@ from featurelab.modules import language
 
 def drawn(**changes):
     options = {"width": 32, "hidden": 48, "layers": 2, "heads": 4, "kv_heads": 2, "seed": 3} | changes
-    return language.llama(30, **options)
+    return language.untrained_llama(30, **options)
 
 
 def test_weights_are_those_of_the_seed_whatever_torch_drew_before():

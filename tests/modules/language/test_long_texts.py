@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from featurelab.modules.data import available
+from featurelab.modules.data import available_datasets
 from featurelab.modules.language import (
     DOLORES_PARK,
     LONGBENCH,
     Needle,
-    answered,
-    hidden,
+    decoded_answer,
+    hide_needle,
     load_model,
     long_prompt,
     long_score,
@@ -32,7 +32,7 @@ def model(request, llama, chat_llama):
 @pytest.mark.parametrize("length", [120, 300])
 @pytest.mark.parametrize("depth", [0, 0.25, 0.5, 0.77, 1])
 def test_a_needle_stands_between_two_sentences_at_its_depth(model, length, depth):
-    found = hidden(model, FILLER, NEEDLE, length=length, depth=depth)
+    found = hide_needle(model, FILLER, NEEDLE, length=length, depth=depth)
     assert length - 12 <= len(found.ids) <= length, "filler takes what is left"
     assert found.ids == model.encode([found.text])[0].ids
     before, _, after = found.text.partition(NEEDLE.sentence)
@@ -53,7 +53,7 @@ def test_a_needle_stands_between_two_sentences_at_its_depth(model, length, depth
 
 
 def test_filler_that_is_short_is_repeated_and_none_is_refused(model):
-    found = hidden(model, "One good film.", NEEDLE, length=150, depth=0.5)
+    found = hide_needle(model, "One good film.", NEEDLE, length=150, depth=0.5)
     assert found.text.count("One good film.") > 3
     for filler, options, said in (
         ("  ", {"length": 100, "depth": 0.5}, "there is no filler"),
@@ -61,7 +61,7 @@ def test_filler_that_is_short_is_repeated_and_none_is_refused(model):
         (FILLER, {"length": 40, "depth": 0.5}, "leaves no room"),
     ):
         with pytest.raises(ValueError, match=said):
-            hidden(model, filler, NEEDLE, **options)
+            hide_needle(model, filler, NEEDLE, **options)
 
 
 def test_an_answer_is_what_the_decoder_writes(model):
@@ -71,7 +71,7 @@ def test_an_answer_is_what_the_decoder_writes(model):
         asked.update(ids=ids, tokens=max_new_tokens, stop=stop)
         return SimpleNamespace(tokens=torch.tensor([[*model.tokenizer("a good film")["input_ids"], stop]]))
 
-    said = answered(model, SimpleNamespace(generate=generate), "a dull film", tokens=9)
+    said = decoded_answer(model, SimpleNamespace(generate=generate), "a dull film", tokens=9)
     assert said == "a good film"
     assert asked["ids"].tolist() == [model.encode(["a dull film"])[0].ids]
     assert (asked["tokens"], asked["stop"]) == (9, model.tokenizer.eos_token_id)
@@ -87,9 +87,13 @@ def test_there_are_the_fourteen_english_tasks_and_each_has_a_source():
     assert len(LONGBENCH) == 14
     kinds = [task.kind for task in LONGBENCH.values()]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "one document": 3, "several documents": 3, "summary": 3, "examples": 3, "synthetic": 2
-    }  # fmt: skip
-    names = {entry.name for entry in available()}
+        "one document": 3,
+        "several documents": 3,
+        "summary": 3,
+        "examples": 3,
+        "synthetic": 2,
+    }
+    names = {entry.name for entry in available_datasets()}
     assert {task.source for task in LONGBENCH.values()} <= names
     assert all("{context}" in task.asked for task in LONGBENCH.values())
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from featurelab.modules.data import stream
-from featurelab.modules.language import load_model, sampled
+from featurelab.modules.language import load_model, sampled_texts
 
 pytest.importorskip("transformers")
 
@@ -31,17 +31,17 @@ def slow(model, length, uniform, temperature, never):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_tokens_are_those_of_a_slow_version(model, temperature):
-    found = sampled(model, 3, 12, seed=5, temperature=temperature)
+    found = sampled_texts(model, 3, 12, seed=5, temperature=temperature)
     uniform = stream(5, "sampled texts").random((12, 3))
     for row in range(3):
         assert found[row].tolist() == slow(model, 12, uniform[:, row], temperature, {0, 1})
-    assert torch.equal(found, sampled(model, 3, 12, seed=5, temperature=temperature))
-    assert not torch.equal(found, sampled(model, 3, 12, seed=6, temperature=temperature))
+    assert torch.equal(found, sampled_texts(model, 3, 12, seed=5, temperature=temperature))
+    assert not torch.equal(found, sampled_texts(model, 3, 12, seed=6, temperature=temperature))
 
 
 def test_tokens_are_as_frequent_as_the_model_says(model):
     n = 4000
-    found = sampled(model, n, 2, seed=0, never=[3])[:, 1]
+    found = sampled_texts(model, n, 2, seed=0, never=[3])[:, 1]
     with torch.no_grad():
         p = model.net(input_ids=torch.tensor([[model.tokenizer.bos_token_id]])).logits[0, -1].double()
     p[3] = -torch.inf
@@ -52,7 +52,7 @@ def test_tokens_are_as_frequent_as_the_model_says(model):
 
 
 def test_what_begins_or_ends_a_text_stands_at_its_beginning_alone(model):
-    found = sampled(model, 20, 30, seed=1)
+    found = sampled_texts(model, 20, 30, seed=1)
     assert (found[:, 0] == model.tokenizer.bos_token_id).all()
     assert not torch.isin(found[:, 1:], torch.tensor([0, 1])).any()
 
@@ -61,4 +61,4 @@ def test_what_begins_or_ends_a_text_stands_at_its_beginning_alone(model):
 def test_what_cannot_be_is_refused(model, wrong):
     options = {"length": 5, "temperature": 1.0} | wrong
     with pytest.raises(ValueError, match="the model reads 128 tokens"):
-        sampled(model, 2, options["length"], seed=0, temperature=options["temperature"])
+        sampled_texts(model, 2, options["length"], seed=0, temperature=options["temperature"])

@@ -23,7 +23,7 @@ from featurelab.modules.probes import (
     GramProbe,
 )
 
-X, TARGETS = Digits("all", n_train=128, seed=0, dtype="float32").train
+X, TARGETS = Digits(128, seed=0, dtype="float32").train
 X = X.reshape(-1, 1, 8, 8)
 Y = TARGETS.argmax(1)
 COARSE = torch.arange(10) % 5  # the label of each digit

@@ -43,7 +43,7 @@ def test_ten_steps_and_short_measurements_are_not_worth_a_word():
 
 def test_a_language_model_is_told_of_before_its_measurement(monkeypatch):
     monkeypatch.setattr("featurelab.modules.probes.cost.SECONDS", 0.0)
-    monkeypatch.setattr("featurelab.modules.measures.passes.budget", lambda device: 2**14)
+    monkeypatch.setattr("featurelab.modules.measures.core.passes.budget", lambda device: 2**14)
     told = []
 
     class Watched(probes.AnsatzProbe):

@@ -6,7 +6,14 @@ from torch import nn
 
 from featurelab.modules.data import TensorData
 from featurelab.modules.learners import Supervised, sgd
-from featurelab.modules.measures import agop, class_moments, decomposition, effective_rank, nc1, tangent_covariance
+from featurelab.modules.measures import (
+    agop,
+    ansatz_decomposition,
+    class_moments,
+    effective_rank,
+    nc1,
+    tangent_covariance,
+)
 from featurelab.modules.nets import mlp
 from featurelab.modules.probes import InstrumentsProbe
 from featurelab.pipelines.engine.experiment.config import Config
@@ -35,8 +42,8 @@ def test_numbers_are_those_of_each_measure_alone():
     centred = features - features.mean(0)
     assert after["feature_rank"] == pytest.approx(effective_rank(centred).item() / 8)
     now, start = (tangent_covariance(module, X)["1"] for module in (learner, first))
-    assert after["nfa"] == pytest.approx(decomposition(now.W, start.W, now.K)["nfa"])
-    assert after["cnfa"] == pytest.approx(decomposition(now.W, start.W, now.K)["cnfa"])
+    assert after["nfa"] == pytest.approx(ansatz_decomposition(now.W, start.W, now.K)["nfa"])
+    assert after["cnfa"] == pytest.approx(ansatz_decomposition(now.W, start.W, now.K)["cnfa"])
     assert after["weight_rank"] == pytest.approx(effective_rank(now.W).item() / 8)
     assert after["input_agop_rank"] == pytest.approx(effective_rank(agop(net, X)).item() / 6)
     assert "cnfa" not in before
@@ -65,9 +72,14 @@ def test_what_a_network_does_not_have_is_named_with_the_reason():
 
 def test_outputs_can_be_the_features_and_the_view_be_another():
     learner, probe = fitted(
-        mlp(3, 8, 1, outputs=3, seed=1, dtype="float64"), X.view(60, 2, 3)[:, 0], Y, readout="", hidden="0",
-        view=lambda x: 2 * x, quantities=["nc1", "nfa"],
-    )  # fmt: skip
+        mlp(3, 8, 1, outputs=3, seed=1, dtype="float64"),
+        X.view(60, 2, 3)[:, 0],
+        Y,
+        readout="",
+        hidden="0",
+        view=lambda x: 2 * x,
+        quantities=["nc1", "nfa"],
+    )
     outputs = learner.net(2 * X.view(60, 2, 3)[:, 0]).detach()
     assert probe.latest()["nc1"] == pytest.approx(nc1(class_moments(outputs, Y)).item())
     assert set(probe.latest()) == {"nc1", "nfa"}

@@ -55,7 +55,7 @@ def test_values_are_those_of_the_weights_in_float32(precision):
     module, start = module.float().eval(), start.float().eval()
     for layer, now in measures.tangent_covariance(module, X, reference=start).items():
         W0 = measures.layer_names(start)[layer].weight.detach()
-        for name, value in measures.decomposition(now.W, W0, now.K, now.Kbar).items():
+        for name, value in measures.ansatz_decomposition(now.W, W0, now.K, now.Kbar).items():
             if f"{name}/{layer}" not in ansatz.skipped:
                 assert ansatz.latest()[f"{name}/{layer}"] == pytest.approx(value, rel=1e-5)
         dispersion = measures.eigenvalue_dispersion(now.K).item()
@@ -74,8 +74,10 @@ def test_training_in_half_precision_is_the_same_with_and_without_probes(precisio
     for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
         assert a.dtype == b.dtype
         assert torch.equal(a, b)
-    tied = [fine_tune(network("llama", tie_word_embeddings=True), batch("llama"), *some, precision=precision)
-            for some in ([], [probes.AnsatzProbe(quantities=["nfa"])])]  # fmt: skip
+    tied = [
+        fine_tune(network("llama", tie_word_embeddings=True), batch("llama"), *some, precision=precision)
+        for some in ([], [probes.AnsatzProbe(quantities=["nfa"])])
+    ]
     for a, b in zip(*[each.parameters() for each in tied], strict=True):
         assert torch.equal(a, b)
     assert tied[1].model.lm_head.weight is tied[1].model.model.embed_tokens.weight

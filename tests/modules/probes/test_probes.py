@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from featurelab.modules.data import ChainMonomials, Digits
 from featurelab.modules.learners import Supervised, gd, mse
 from featurelab.modules.measures import (
-    decomposition,
+    ansatz_decomposition,
     effective_rank,
     eigenvalue_dispersion,
     stable_rank,
@@ -70,7 +70,7 @@ class Stranger(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
     def train_dataloader(self):
-        x, y = Digits("all", n_train=96, seed=0, dtype="float32").train
+        x, y = Digits(96, seed=0, dtype="float32").train
         return DataLoader(TensorDataset(x.reshape(-1, 1, 8, 8), y.argmax(1)), batch_size=32, shuffle=True)
 
 
@@ -126,7 +126,7 @@ def test_ansatz_probe_reports_the_decomposition_against_the_network_at_the_start
     found = tangent_covariance(module.net, DATA.train[0], reference=initial)
     expected = {}
     for index, (layer, now) in enumerate(found.items()):
-        scores = decomposition(now.W, initial.layers[index].weight.detach(), now.K, now.Kbar)
+        scores = ansatz_decomposition(now.W, initial.layers[index].weight.detach(), now.K, now.Kbar)
         # at the readout, a number, an alignment is 1 whatever was learned
         expected |= {f"{name}/{layer}": value for name, value in scores.items() if layer != "2" or "ratio" in name}
     assert len(expected) == 14
@@ -337,7 +337,7 @@ def test_loss_probe_gives_balanced_accuracies_where_asked():
 
 
 def test_loss_probe_needs_a_loss_for_a_stranger_and_then_gives_accuracy_too():
-    x, y = Digits("all", n_train=60, seed=1, dtype="float32").train
+    x, y = Digits(60, seed=1, dtype="float32").train
     sets = {"held": (x.reshape(-1, 1, 8, 8), y.argmax(1))}
     with pytest.raises(ValueError, match="does not know the loss of Stranger"):
         trainer(LossProbe(sets), max_steps=1).fit(Stranger())

@@ -16,7 +16,7 @@ SMALL = {"per_class": 12, "unseen": 4, "seed": 0}
 
 
 def network(dim=16, width=24):
-    trunk = nets.TrunkHead(nets.conv_trunk(1, (4, 8), seed=0), nets.drawn(lambda: nn.Linear(8, dim), seed=0))
+    trunk = nets.TrunkHead(nets.conv_trunk(1, (4, 8), seed=0), nets.initialised(lambda: nn.Linear(8, dim), seed=0))
     return nets.TrunkFeature(trunk, dim, width, seed=0)
 
 
@@ -25,9 +25,15 @@ def trained(task, steps=6, **options):
     start = copy.deepcopy(learner.net).eval()
     probe = probes.UnseenClassProbe(task.train, task.evaluation, permutations=3, seed=1, **options)
     trainer = pl.Trainer(
-        max_steps=steps, callbacks=[probe], accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
-    )  # fmt: skip
+        max_steps=steps,
+        callbacks=[probe],
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
     trainer.fit(learner, datamodule=task)
     return learner, start, probe
 
@@ -114,9 +120,15 @@ def test_training_is_the_same_without_the_probe_and_stays_in_training_mode(fitte
             modes.append(module.training)
 
     trainer = pl.Trainer(
-        max_steps=6, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, limit_val_batches=0, callbacks=[Modes()],
-    )  # fmt: skip
+        max_steps=6,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        callbacks=[Modes()],
+    )
     trainer.fit(alone, datamodule=data.TwoClasses(POOLS, "digits", **SMALL))
     assert all(modes)
     for name, value in alone.net.state_dict().items():
@@ -167,7 +179,7 @@ def test_retrieval_is_measured_class_by_class_by_hand():
     assert found["alignment/unseen"] == pytest.approx(np.mean(alignment), rel=1e-4)
     assert found["pearson/recall_alignment"] == pytest.approx(np.corrcoef(recall, alignment)[0, 1], abs=1e-5)
     assert found["pearson_p/recall_alignment"] == pytest.approx(
-        float(measures.pearson_p(found["pearson/recall_alignment"], 12))
+        float(measures.pearson_p_value(found["pearson/recall_alignment"], 12))
     )
     np.testing.assert_allclose(probe.by_class["recall"], recall)
 

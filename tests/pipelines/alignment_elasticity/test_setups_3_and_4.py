@@ -92,7 +92,7 @@ def test_metric_learning_records_what_its_figure_is_about(stand_ins):
         assert kept["recall"].shape == kept["alignment"].shape == (40,)
         r = chosen.final("pearson/recall_alignment")
         assert np.corrcoef(kept["recall"], kept["alignment"])[0, 1] == pytest.approx(r, abs=1e-5)
-        assert chosen.final("pearson_p/recall_alignment") == pytest.approx(float(measures.pearson_p(r, 40)))
+        assert chosen.final("pearson_p/recall_alignment") == pytest.approx(float(measures.pearson_p_value(r, 40)))
 
 
 def test_seeds_share_their_classes_as_the_paper_s_do():
@@ -131,10 +131,12 @@ def test_the_paper_s_numbers_are_held_against_the_paper_s_data():
 
     printed = {
         name: {
-            "pearson/recall_alignment": v["r"], "recall_at_1/unseen": v["recall"], "alignment/unseen": v["alignment"],
+            "pearson/recall_alignment": v["r"],
+            "recall_at_1/unseen": v["recall"],
+            "alignment/unseen": v["alignment"],
         }
         for name, v in metric_learning.PRINTED.items()
-    }  # fmt: skip
+    }
     made_up = results(
         [config.model_dump() for config in metric_learning.figure.configs("paper")],
         lambda config: {metric: {0: 0.0, 30: value} for metric, value in printed[config["dataset"]].items()},

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from featurelab.modules import measures
+from featurelab.modules import theory
 from featurelab.pipelines.contrastive_tradeoff import (
     invariant_features,
     label_efficiency,
@@ -62,11 +62,11 @@ def test_risks_of_ideal_weights_are_those_of_a_bare_loop():
     goal = torch.full((2 * s,), (1 / (2 * s)) ** 0.5, dtype=torch.float64)
     z = torch.randn(5 * m, 2 * s, dtype=torch.float64)
     y = z @ goal
-    radius = float(measures.predictor_norm_in_theory(0.5, 0.5, 1, 1 / tasks))
+    radius = float(theory.contrastive_tradeoff.predicted_predictor_norm(0.5, 0.5, 1, 1 / tasks))
     total = 0.0
     for part in range(5):
         rows = slice(part * m, part * m + m)
-        u = measures.least_squares_in_ball(z[rows] @ F, y[rows], radius)
+        u = theory.contrastive_tradeoff.least_squares_in_ball(z[rows] @ F, y[rows], radius)
         total += (F @ u - goal).square().sum().item() / 5
     assert label_efficiency.risk(z @ F, y, F, goal, m, m).item() == pytest.approx(total, abs=1e-9)
 

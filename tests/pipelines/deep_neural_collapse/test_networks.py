@@ -116,7 +116,7 @@ def test_scores_of_the_head_are_those_of_the_whole_network_s_linear_layers(trunk
         score = measures.nfa_pearson(W.T @ W, W.T @ K @ W).item()
         assert found[f"nfa_pearson/{index}"] == pytest.approx(score, abs=1e-6)
         assert found[f"stable_rank/{index}"] == pytest.approx(measures.stable_rank(W).item())
-        assert found[f"nfa/{index}"] == pytest.approx(measures.rho(W.T @ W, W.T @ K @ W).item(), abs=1e-9)
+        assert found[f"nfa/{index}"] == pytest.approx(measures.matrix_cosine(W.T @ W, W.T @ K @ W).item(), abs=1e-9)
         total = np.log(found[f"nc1/{index}"] / found[f"nc1/{index + 1}"])
         assert found[f"nc1_drop/{index}"] == pytest.approx(total, abs=1e-9)
         parts = found[f"nc1_drop_right/{index}"] + found[f"nc1_drop_activation/{index}"]

@@ -47,7 +47,7 @@ def test_clusters_do_not_reach_the_loss():
     tasks[1].clusters = (tasks[1].clusters + 4) % 8
     weights = []
     for task in tasks:
-        net = nets.Stack(nets.perceptron([6, 5, 4], seed=2), 1)
+        net = nets.PerceptronStack(nets.perceptron([6, 5, 4], seed=2), 1)
         optimiser = learners.gd(0.1)(net)
         for batch in task.train_dataloader():
             learners.stacked_cross_entropy(net, batch).backward()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from madeup import results
 
-from featurelab.modules import measures, nets
+from featurelab.modules import measures, nets, theory
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.fourier_circuits import addition, grokking, max_margin, spectra
@@ -34,9 +34,19 @@ def test_widths_of_the_paper_are_the_theorem_s(modulus, terms):
 def test_the_network_of_the_largest_margin_is_the_best_by_every_measure():
     net = nets.max_margin_net(5, 3)
     found = addition.structure(net)
-    ones = {"max_power/all", "max_power/weighted", "frequency_agreement", "phase_alignment", "amplitude_ratio",
-        "coverage/active", "uniformity/active", "single_frequency_share", "coverage/clean", "uniformity/clean",
-        "margin_by_frequency/least_over_greatest"}  # fmt: skip
+    ones = {
+        "max_power/all",
+        "max_power/weighted",
+        "frequency_agreement",
+        "phase_alignment",
+        "amplitude_ratio",
+        "coverage/active",
+        "uniformity/active",
+        "single_frequency_share",
+        "coverage/clean",
+        "uniformity/clean",
+        "margin_by_frequency/least_over_greatest",
+    }
     assert set(found) == ones
     assert all(value == pytest.approx(1, abs=1e-9) for value in found.values()), found
     x, y = addition.whole(TINY.but(terms=3))
@@ -50,7 +60,7 @@ def test_margins_are_of_the_whole_set_and_do_not_depend_on_the_chunks(monkeypatc
     assert len(x) == 125
     at_once = addition.margins(net, x, y)
     g = measures.class_margins(net.double()(x), y)
-    scale = measures.group_norm(net.neurons, 4).item() ** 4 * measures.modular_max_margin(5, 3)
+    scale = measures.group_norm(net.neurons, 4).item() ** 4 * theory.fourier_circuits.max_margin(5, 3)
     assert at_once["margin_ratio/worst"] == pytest.approx(g.worst.min().item() / scale)
     assert at_once["margin_ratio/mean"] == pytest.approx(g.mean.mean().item() / scale)
     monkeypatch.setattr(addition, "CHUNK", 16)
@@ -108,8 +118,10 @@ def curves(train, test):
 
     def measured(config):
         k = config["terms"]
-        return {f"accuracy/{part}": {10 * (i + 1): v for i, v in enumerate(by_k[k])}
-            for part, by_k in {"train": train, "test": test}.items()}  # fmt: skip
+        return {
+            f"accuracy/{part}": {10 * (i + 1): v for i, v in enumerate(by_k[k])}
+            for part, by_k in {"train": train, "test": test}.items()
+        }
 
     configs = [
         grokking.figure.laptop.but(terms=k, modulus=p, seed=0).model_dump() for k, p in grokking.SETTINGS.items()

@@ -12,7 +12,7 @@ from featurelab.modules import data, language
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.needs import require_data
-from featurelab.pipelines.engine.trial.inputs import digests
+from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.gemfilter import continuation, longbench, printed
 from featurelab.tracking.provenance import changes, environment
@@ -24,9 +24,15 @@ GOES_ON = CONTINUATION.paper.but(
     n_prompt=90, n_after=6, n_test=4, n_needles_test=2, keeps=[40, 64], keep_last=8, window=8, depths=[0.0, 1.0]
 )
 SOME = LONG.paper.but(
-    model="tiny", tasks=["hotpotqa", "trec"], n_test=2, keeps=[24, 48], methods=["full", "gemfilter"], window=8,
-    filter_layer=1, longest=200,
-)  # fmt: skip
+    model="tiny",
+    tasks=["hotpotqa", "trec"],
+    n_test=2,
+    keeps=[24, 48],
+    methods=["full", "gemfilter"],
+    window=8,
+    filter_layer=1,
+    longest=200,
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +73,7 @@ def test_a_model_goes_on_with_its_own_texts_and_a_run_is_repeated_exactly():
 def test_the_loss_is_that_of_the_tokens_that_follow():
     """Of the text itself, token after token."""
     model = language.load_model("stories260K", chat=False)
-    texts = language.sampled(model, 4 + 2 * 2 * 2, 96, seed=GOES_ON.streams.data)[:4]
+    texts = language.sampled_texts(model, 4 + 2 * 2 * 2, 96, seed=GOES_ON.streams.data)[:4]
     with torch.no_grad():
         shares = model.net(texts[:, :-1]).logits.double().log_softmax(-1)
     slow = -shares[:, 89:].gather(2, texts[:, 90:, None]).mean()
@@ -103,18 +109,21 @@ def test_tasks_are_scored_on_rows_of_their_own_and_templates_come_by_demand():
 
 
 def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypatch):
-    found = digests(CONTINUATION, CONTINUATION.paper)
+    found = input_digests(CONTINUATION, CONTINUATION.paper)
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K"}
-    assert digests(CONTINUATION, CONTINUATION.laptop) == digests(LONG, LONG.laptop) == {}
-    assert set(digests(LONG, SOME)) == {
-        "weights of tiny", "tokenizer of tiny", "longbench_hotpotqa, test", "longbench_trec, test"
-    }  # fmt: skip
+    assert input_digests(CONTINUATION, CONTINUATION.laptop) == input_digests(LONG, LONG.laptop) == {}
+    assert set(input_digests(LONG, SOME)) == {
+        "weights of tiny",
+        "tokenizer of tiny",
+        "longbench_hotpotqa, test",
+        "longbench_trec, test",
+    }
     copy = tmp_path / "other"
     shutil.copytree(at_hand, copy)
     path = copy / "models" / "stories260K" / "tokenizer_config.json"
     path.write_text(path.read_text() + "\n")
     monkeypatch.setenv("FEATURELAB_DATA", str(copy))
-    now = digests(CONTINUATION, CONTINUATION.paper)
+    now = input_digests(CONTINUATION, CONTINUATION.paper)
     (line,) = changes(environment(threads=1, read=found), environment(threads=1, read=now))
     assert line.startswith("tokenizer of stories260K: ")
 
@@ -139,4 +148,4 @@ def test_printed_averages_are_in_the_order_that_the_claims_take_them_for():
     assert max(layers[1:-1]) > max(layers[0], layers[-1])
     assert set(printed.TABLE_9_1) == set(printed.FILTER_LAYERS) == set(printed.SHORT)
     assert set(longbench.TASKS) == set(language.LONGBENCH)
-    assert {data.source(task.source).name for task in language.LONGBENCH.values()} == set(LONG.needs)
+    assert {data.dataset_source(task.source).name for task in language.LONGBENCH.values()} == set(LONG.needs)

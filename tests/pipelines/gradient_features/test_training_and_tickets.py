@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from featurelab.modules import data, measures
+from featurelab.modules import data, theory
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 from featurelab.pipelines.gradient_features import (
@@ -39,11 +39,11 @@ def test_after_the_first_step_half_of_the_neurons_are_as_long_as_the_threshold(p
     net = training.initial(config, unit)
     batch = training.first_batch(config, task)
     rate = training.first_rate(config, net, batch, unit)
-    G = measures.simplified_gradient(*batch, net.hidden.weight.detach(), net.thresholds)
+    G = theory.gradient_features.simplified_gradient(*batch, net.hidden.weight.detach(), net.thresholds)
     assert torch.allclose(directions.norm(dim=1), torch.ones(len(directions), dtype=torch.float64))
     assert net(task.train[0]).abs().max() < 1e-5
     if problem == "uniform":
-        assert rate == pytest.approx(1 / (2 * abs(measures.majority_coefficient(9, 1))))
+        assert rate == pytest.approx(1 / (2 * abs(theory.gradient_features.majority_coefficient(9, 1))))
         assert set(net.thresholds.tolist()) <= {-0.5, 0.0, 0.5}
     else:
         assert (rate * G.norm(dim=1)).median().item() == pytest.approx(0.5 * unit, rel=1e-5)
@@ -75,7 +75,7 @@ def test_frozen_neurons_stay_where_the_first_step_left_them():
 def data_neurons(config):
     from featurelab.modules import nets
 
-    return nets.drawn_neurons(config.dim, config.width // 4, seed=config.streams.init)
+    return nets.random_neurons(config.dim, config.width // 4, seed=config.streams.init)
 
 
 def test_fixed_features_are_measured_at_the_best_of_the_ridges():

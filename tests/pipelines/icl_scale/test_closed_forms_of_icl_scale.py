@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from featurelab.modules import data, measures, nets
+from featurelab.modules import data, nets, theory
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 from featurelab.pipelines.icl_scale import parity_noise, regression
@@ -25,7 +25,7 @@ def test_errors_of_ranks_are_those_of_the_network_on_whole_prompts():
     E = torch.cat([X.mT, y[:, None]], 1)
     E[:, -1, -1] = 0
     for rank in (1, 2, 5):
-        net = nets.whole_attention_of_product(measures.optimal_product(torch.diag(values), 20, rank))
+        net = nets.whole_attention_of_product(theory.icl_scale.optimal_product(torch.diag(values), 20, rank))
         with torch.no_grad():
             errors = (net(E)[:, 0] - X[:, -1] @ w) ** 2
         assert abs(errors.mean() - found[rank]) < 5 * errors.std() / 100

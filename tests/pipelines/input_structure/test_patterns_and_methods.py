@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from featurelab.modules import measures
+from featurelab.modules import theory
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.input_structure import (
     comparison,
@@ -87,8 +87,10 @@ def test_rows_have_every_method_once_at_a_rate():
 
 
 def test_tuned_is_the_best_rate_and_the_own_rate_the_network_s():
-    configs = [SMALL.but(method=method, lr=lr, steps=6) for method, lr in
-        (("network", 0.02), ("rf", 0.02), ("rf", 1e-5), ("rf", 0.1))]  # fmt: skip
+    configs = [
+        SMALL.but(method=method, lr=lr, steps=6)
+        for method, lr in (("network", 0.02), ("rf", 0.02), ("rf", 1e-5), ("rf", 0.1))
+    ]
     runs = performed(six_methods.figure, configs)
     values = [runs.final("accuracy/test", method="rf", lr=lr) for lr in (0.02, 1e-5, 0.1)]
     assert comparison.tuned(runs, "rf") == max(values)
@@ -108,7 +110,7 @@ def test_the_interval_is_the_paper_s():
 
 def test_the_prediction_is_that_of_the_config():
     runs = performed(predicted_cosine.figure, predicted_cosine.figure.small_configs()[:1])
-    expected = measures.predicted_cosine(100, patterns=12, size=3, gamma=0.25)
+    expected = theory.input_structure.predicted_cosine(100, patterns=12, size=3, gamma=0.25)
     assert predicted_cosine.predicted(runs, 100) == pytest.approx(expected)
 
 

@@ -12,9 +12,7 @@ from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.nuclear_norm_dg import held_out, picture_tables, pictures
 
-TINY = pictures.LAPTOP.but(
-    steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0
-)  # fmt: skip
+TINY = pictures.LAPTOP.but(steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0)
 
 
 def made_up(values):
@@ -151,7 +149,7 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
     assert {c.dataset for c in pictures.office_home.configs("paper")} == {"office_home"}
     for name, benchmark in held_out.BENCHMARKS.items():
         if name != "digits":
-            source = data.source(name)
+            source = data.dataset_source(name)
             assert (source.classes, len(source.domains)) == (benchmark.classes, len(benchmark.domains))
             assert sum(source.splits.values()) == benchmark.pictures
 

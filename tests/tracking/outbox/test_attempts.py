@@ -1,4 +1,4 @@
-"""A run that several processes record one after another: each point is stored once, whatever became of them."""
+"""Several processes record a run one after another: each point is stored once, however they end."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def resumed(store, run_id, outbox, attempt=2, **options):
 
 
 def die(store, run_id, outbox, flush="half"):
-    """A process that records 100 points, of which the store has 50 or none, and is killed."""
+    """Record 100 points in a process that is killed, after the store received 50 of them or none."""
     assert exit_code(record_and_die, store.uri, run_id, str(outbox), flush) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("flush", ["half", "none"])
-def test_what_is_recorded_again_is_stored_once_and_what_was_not_sent_is_not_lost(store, run_id, outbox, flush):
+def test_repeated_points_are_stored_once_and_unsent_ones_are_not_lost(store, run_id, outbox, flush):
     die(store, run_id, outbox, flush)
     with resumed(store, run_id, outbox) as recorder:
         record(recorder, 150)
@@ -64,7 +64,7 @@ def test_what_is_recorded_again_is_stored_once_and_what_was_not_sent_is_not_lost
     assert os.listdir(outbox) == []
 
 
-def test_an_attempt_after_the_run_was_ended_by_a_sync_ends_it_again(store, run_id, outbox):
+def test_an_attempt_after_sync_ended_the_run_ends_it_again(store, run_id, outbox):
     die(store, run_id, outbox)
     assert sync(outbox).sent == [run_id]
     assert store.get_run(run_id).info.status == "KILLED"
@@ -79,7 +79,7 @@ def test_an_attempt_after_the_run_was_ended_by_a_sync_ends_it_again(store, run_i
     assert store.get_run(run_id).info.status == "FINISHED"
 
 
-def test_a_value_that_differs_is_said_and_the_first_one_stays(store, run_id, outbox):
+def test_a_different_value_is_tagged_and_the_first_one_stays(store, run_id, outbox):
     die(store, run_id, outbox)
     with resumed(store, run_id, outbox) as recorder:
         recorder.log({"loss/train": 7.0}, 3)
@@ -88,7 +88,7 @@ def test_a_value_that_differs_is_said_and_the_first_one_stays(store, run_id, out
     assert store.get_run(run_id).data.tags["differs/loss/train"] == "step 3: 0.25 became 7.0"
 
 
-def test_values_that_are_not_finite_repeat_one_another(store, run_id, outbox):
+def test_nonfinite_values_count_as_equal(store, run_id, outbox):
     for attempt in (1, 2):
         recorder = resumed(store, run_id, outbox, attempt)
         recorder.log({"nfa/0": math.inf}, 3)
@@ -100,7 +100,7 @@ def test_values_that_are_not_finite_repeat_one_another(store, run_id, outbox):
     assert "differs/nfa/0" not in tags
 
 
-def test_two_points_of_one_step_are_both_kept_and_both_recognised(store, run_id, outbox):
+def test_two_points_at_one_step_are_both_stored_and_both_recognised(store, run_id, outbox):
     for attempt in (1, 2):
         recorder = resumed(store, run_id, outbox, attempt)
         for value in (1.0, 2.0):
@@ -111,7 +111,7 @@ def test_two_points_of_one_step_are_both_kept_and_both_recognised(store, run_id,
     assert "differs/nfa/0" not in store.get_run(run_id).data.tags
 
 
-def test_what_lies_before_a_checkpoint_is_passed_over_and_listeners_hear_of_it(store, run_id, outbox):
+def test_points_before_a_checkpoint_are_passed_over_and_listeners_hear_them(store, run_id, outbox):
     recorder = Recorder(store, run_id, outbox=outbox)
     record(recorder, 20)
     taken = now()
@@ -123,7 +123,7 @@ def test_what_lies_before_a_checkpoint_is_passed_over_and_listeners_hear_of_it(s
     recorder.pass_over(taken)
     assert heard == [(step, ("loss/train", value)) for step, value in curve(20)]
     record(recorder, 40, start=20)
-    recorder.log({"loss/train": 0.5}, 3)  # after the checkpoint: nothing that was recorded before
+    recorder.log({"loss/train": 0.5}, 3)  # a new point, not one from before the checkpoint
     recorder.close()
     assert points(store, run_id) == sorted([*curve(40), (3, 0.5)], key=lambda point: point[0])
     assert len(heard) == 41
@@ -134,7 +134,7 @@ def test_the_journal_of_a_machine_that_comes_back_adds_what_is_missing_and_nothi
 ):
     die(store, run_id, outbox)
     recorder = resumed(store, run_id, tmp_path / "elsewhere")
-    assert sync(outbox).busy == [run_id]  # the attempt that goes on may still record the same
+    assert sync(outbox).busy == [run_id]  # the running attempt may still record the same points
     record(recorder, 80)
     recorder.close("FAILED", tags={"status": "failed"})
     assert sync(outbox).sent == [run_id]
@@ -155,7 +155,7 @@ def test_a_third_attempt_on_the_first_machine_stores_nothing_twice(store, run_id
     assert store.get_run(run_id).info.status == "FINISHED"
 
 
-def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over(store, run_id, outbox, monkeypatch):
+def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_has_ended(store, run_id, outbox, monkeypatch):
     def saved(recorder, number):
         with recorder.files() as root:
             (root / "training").mkdir()
@@ -180,7 +180,7 @@ def test_only_the_newest_two_checkpoints_are_sent_and_none_of_a_run_that_is_over
     assert store.artifact_paths(run_id, "training") == []
 
 
-def test_points_are_in_the_store_before_the_checkpoint_that_stands_for_them(store, run_id, outbox, monkeypatch):
+def test_points_are_in_the_store_before_the_checkpoint_that_implies_them(store, run_id, outbox, monkeypatch):
     send, seen = Store.log_tree, []
 
     def watched(*arguments):
@@ -197,7 +197,7 @@ def test_points_are_in_the_store_before_the_checkpoint_that_stands_for_them(stor
     assert all(points >= 10 * (number + 1) for number, points in enumerate(seen))
 
 
-def test_a_run_that_another_process_records_cannot_be_gone_on_with(store, run_id, outbox, monkeypatch):
+def test_a_run_that_another_process_records_cannot_be_resumed(store, run_id, outbox, monkeypatch):
     monkeypatch.setattr("featurelab.tracking.outbox.record.PATIENCE", 0.2)
     with Recorder(store, run_id, outbox=outbox), pytest.raises(Busy):
         Recorder(store, run_id, outbox=outbox, attempt=2)

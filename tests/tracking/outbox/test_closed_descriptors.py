@@ -1,4 +1,4 @@
-"""A trial that closes file descriptors that are not its own closes those of the journal and of the store."""
+"""A trial closes file descriptors that are not its own, among them those of the journal and of the store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ try:
     recorder.check()
 except OSError as error:
     print(error)
-print(recorder.close("FAILED", tags={"reason": "told"}))
+print(recorder.close("FAILED", tags={"reason": "closed"}))
 """
 
 
-def test_what_was_recorded_before_is_sent_and_the_reason_is_told(store, tmp_path):
+def test_earlier_points_are_sent_and_the_reason_is_reported(store, tmp_path):
     run_id, outbox = store.start_run("system/figure", "run"), tmp_path / "outbox"
     command = [sys.executable, "-c", CLOSING, store.uri, run_id, str(outbox)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout.splitlines() == ["the trial closed file descriptors that it had not opened", "True"], done.stderr
     run = store.get_run(run_id)
-    assert (run.info.status, run.data.tags["reason"]) == ("FAILED", "told")
+    assert (run.info.status, run.data.tags["reason"]) == ("FAILED", "closed")
     assert len(store.client.get_metric_history(run_id, "loss")) == 5
     assert list(outbox.iterdir()) == []

@@ -1,4 +1,4 @@
-"""A journal that somebody cut or wrote to: what is left arrives, the run says so, and the journal is kept."""
+"""Somebody cut or wrote to a journal: the readable lines arrive, the run is tagged, and the journal is kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_id(store):
 
 @pytest.fixture
 def journal(store, run_id, outbox):
-    """What a process left that recorded ten steps and ended well."""
+    """Write the journal of a process that recorded ten steps and finished."""
     path = outbox / f"{run_id}.jsonl"
     lines = [{"uri": store.uri, "run_id": run_id, "experiment": ""}]
     lines += [{"t": 1 + step, "s": step, "m": {"loss": 0.5}} for step in range(10)]
@@ -43,12 +43,11 @@ def steps(store, run_id):
 @pytest.mark.parametrize(
     "line", ["#garbage", "[]", "1", '{"s": 3, "m', "[" * 100_000, '{"sent": 1000000000}', '{"sent": 7}', '{"sent": -1}']
 )
-def test_a_line_that_cannot_be_read_is_told_and_all_others_are_sent(store, run_id, outbox, journal, line):
-    whole = journal.read_text().splitlines()
-    journal.write_text("\n".join([*whole[:4], line, *whole[5:]]) + "\n")
-    for _ in range(2):  # until somebody lets go of it
-        done = sync(outbox, known=store.uri)
-        assert f"--discard {run_id}" in done.failed[run_id]
+def test_an_unreadable_line_is_reported_and_all_others_are_sent(store, run_id, outbox, journal, line):
+    lines = journal.read_text().splitlines()
+    journal.write_text("\n".join([*lines[:4], line, *lines[5:]]) + "\n")
+    for _ in range(2):  # reported until it is discarded
+        assert f"--discard {run_id}" in sync(outbox, known=store.uri).failed[run_id]
     assert steps(store, run_id) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     run = store.get_run(run_id)
     assert run.data.tags["damaged"].startswith("1 line of the journal")
@@ -113,17 +112,17 @@ def test_a_journal_without_a_header_is_sent_to_the_store_that_has_its_run(store,
     assert "there is no run" in sync(outbox, known=store.uri).failed["0" * 32]
 
 
-def test_a_header_for_which_there_is_no_room_leaves_no_journal(outbox, monkeypatch):
+def test_a_header_that_does_not_fit_on_the_disk_leaves_no_journal(outbox, monkeypatch):
     monkeypatch.setattr("os.write", lambda *args: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
         Journal(outbox / "r.jsonl", header={"uri": "sqlite:///x.db"})
     assert list(outbox.iterdir()) == []
 
 
-@pytest.mark.parametrize("wrong", ["x" * 300, "x" * 256, "a/b", "../x", "a\0b", "", "\ud800", "*", "é" * 200])
-def test_whatever_is_to_be_let_go_of_gets_one_line(outbox, wrong):
+@pytest.mark.parametrize("wrong_id", ["x" * 300, "x" * 256, "a/b", "../x", "a\0b", "", "\ud800", "*", "é" * 200])
+def test_discarding_anything_invalid_is_refused_in_one_line(outbox, wrong_id):
     with pytest.raises(StoreError) as caught:
-        discard(outbox, wrong)
+        discard(outbox, wrong_id)
     assert "\n" not in str(caught.value)
     assert str(caught.value).isprintable()
 

@@ -1,4 +1,4 @@
-"""A disk that takes no more: the kernel refuses to let a process's files grow, as it does when a disk is full."""
+"""A full disk, simulated by a limit on the size of files: the kernel then refuses to let them grow."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ while recorded(step):
     step += 1
 if room == "again":
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-recorded(step + 1)  # whoever passes over a failure does not get a gap
-whole = recorder.close("FINISHED", tags={"status": "failed", "reason": "x" * 300}, timeout=float(patience))
-print(json.dumps([step, failures, whole]))
+recorded(step + 1)  # a trial that ignores the failure does not leave a gap
+finished = recorder.close("FINISHED", tags={"status": "failed", "reason": "x" * 300}, timeout=float(patience))
+print(json.dumps([step, failures, finished]))
 """
 
 
@@ -49,7 +49,7 @@ def outbox(tmp_path):
 
 @pytest.fixture
 def run(server) -> tuple[Store, str]:
-    """A run on a server: its files grow in another process."""
+    """Start a run on a server, whose files grow in another process."""
     store = attach(server.uri)
     return store, store.start_run("system/full", "run")
 
@@ -68,13 +68,13 @@ def stored(store, run_id):
 @pytest.mark.parametrize("room", ["never", "again"])
 def test_what_was_recorded_before_the_disk_was_full_arrives_and_nothing_after_a_gap(run, outbox, room):
     store, run_id = run
-    number, failures, whole = record(store.uri, run_id, outbox, room)
+    number, failures, finished = record(store.uri, run_id, outbox, room)
     assert number > 100
     assert (
         failures == [[errno.EFBIG, str(outbox / f"{run_id}.jsonl")]] * 2
         or failures == [[errno.ENOSPC, str(outbox / f"{run_id}.jsonl")]] * 2
     )
-    assert whole
+    assert finished
     assert stored(store, run_id) == [(step, 1 / (step + 1)) for step in range(number)]
     ended = store.get_run(run_id)
     assert (ended.info.status, ended.data.tags["status"]) == ("FAILED", "failed")
@@ -82,11 +82,11 @@ def test_what_was_recorded_before_the_disk_was_full_arrives_and_nothing_after_a_
     assert list(outbox.iterdir()) == []
 
 
-def test_without_room_and_without_a_store_the_journal_keeps_every_whole_line_for_sync(run, outbox):
+def test_with_a_full_disk_and_no_store_the_journal_keeps_every_whole_line_for_sync(run, outbox):
     store, run_id = run
-    number, _, whole = record("http://127.0.0.1:9", run_id, outbox, "never", patience=0.5)
+    number, _, finished = record("http://127.0.0.1:9", run_id, outbox, "never", patience=0.5)
     journal = outbox / f"{run_id}.jsonl"
-    assert not whole
+    assert not finished
     assert LIMIT - 200 < journal.stat().st_size <= LIMIT
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     assert [line["s"] for line in lines if "s" in line] == list(range(number))
@@ -96,7 +96,7 @@ def test_without_room_and_without_a_store_the_journal_keeps_every_whole_line_for
     assert list(outbox.iterdir()) == []
 
 
-def test_one_line_says_which_disk_is_full():
+def test_a_full_disk_is_reported_in_one_line():
     assert disk_full(OSError(errno.ENOSPC, "No space left on device", "/data/x")) == "the disk is full: /data/x"
     assert disk_full(OSError(errno.EDQUOT, "Disk quota exceeded")) == "the disk is full"
     assert disk_full(OSError(errno.EACCES, "Permission denied", "/data/x")) == disk_full(ValueError()) == ""
@@ -116,11 +116,11 @@ except StoreError as error:
 """
 
 
-def test_artifacts_that_do_not_fit_on_the_disk_of_the_store_are_a_store_error(store, tmp_path):
+def test_artifacts_that_do_not_fit_on_the_disk_of_the_store_raise_a_store_error(store, tmp_path):
     run_id = store.start_run("system/full", "run")
     (tmp_path / "long").mkdir()
     (tmp_path / "long" / "long.txt").write_text("x" * 100_000)
     command = [sys.executable, "-c", LIMITED, store.uri, run_id, str(tmp_path / "long")]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "the disk is full" in said.stdout, said.stderr
-    assert said.stdout.count("\n") == 1
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "the disk is full" in process.stdout, process.stderr
+    assert process.stdout.count("\n") == 1

@@ -30,7 +30,7 @@ ENTRIES = st.lists(
 
 
 class Sink:
-    """Stands for a server: keeps each point under what makes it one, as MLflow does."""
+    """Stands in for a server: stores each distinct point once, as MLflow does."""
 
     def __init__(self):
         self.points, self.tags, self.params, self.requests = {}, {}, {}, []
@@ -78,7 +78,7 @@ def test_a_journal_is_read_as_it_was_written(entries):
 
 @settings(deadline=None)
 @given(ENTRIES, st.data())
-def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_go_on(entries, data):
+def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_be_continued(entries, data):
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "r.jsonl"
         _write(path, entries)
@@ -115,7 +115,7 @@ def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
         journal.close()
 
 
-def test_a_long_journal_is_sent_in_requests_that_mlflow_takes(tmp_path):
+def test_a_long_journal_is_sent_in_requests_within_mlflow_s_bounds(tmp_path):
     sink = Sink()
     journal = Journal(tmp_path / "r.jsonl", header=HEADER)
     for step in range(500):
@@ -158,14 +158,14 @@ def test_a_journal_belongs_to_one_holder_at_a_time(tmp_path):
     with pytest.raises(Busy):
         Journal(tmp_path / "r.jsonl")
     journal.close()
-    journal.delete()  # closed: it is another's now
+    journal.delete()  # does nothing: the journal is closed
     assert (tmp_path / "r.jsonl").exists()
     second = Journal(tmp_path / "r.jsonl")
     second.delete()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_that_a_signal_interrupted_after_it_was_written_is_no_damage(tmp_path, monkeypatch):
+def test_a_line_interrupted_by_a_signal_after_it_was_written_is_not_damaged(tmp_path, monkeypatch):
     journal, write = Journal(tmp_path / "r.jsonl", header=HEADER), os.write
 
     def interrupted(handle, content):

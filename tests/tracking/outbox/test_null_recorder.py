@@ -11,12 +11,12 @@ from featurelab.tracking.outbox.record import Diverged
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "/a", "a/", "../a", "a/./b", "a=b", "a\n", "x" * 231, 3])
-def test_a_name_that_mlflow_would_refuse_is_refused_at_once(name):
+def test_a_name_that_mlflow_would_refuse_is_refused_when_recorded(name):
     with pytest.raises(ValueError, match="cannot be the name"):
         NullRecorder().log({name: 1.0}, 0)
 
 
-def test_the_null_recorder_checks_the_same_and_keeps_nothing(tmp_path, monkeypatch):
+def test_the_null_recorder_checks_everything_and_stores_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with NullRecorder() as recorder:
         recorder.log({"nfa/0": math.inf}, 0)

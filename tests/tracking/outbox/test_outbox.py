@@ -1,4 +1,4 @@
-"""The outbox does not outgrow its bound, which costs artifacts and never a point; and who uses it is known."""
+"""The outbox stays within its bound, at the cost of artifacts and never of points; and its locks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_id(store):
 
 @pytest.fixture
 def away(store):
-    """The same store at an address where nobody listens."""
+    """Return the store at an address where no server listens."""
     return replace(attach("http://127.0.0.1:9"), patience=0.0)
 
 
@@ -44,7 +44,7 @@ def test_a_size_is_read_as_it_is_written(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1M", "many", "1X", "1e9", "nan", "9" * 40, "1M; rm -rf /"])
-def test_what_is_no_size_is_refused_in_one_line(text):
+def test_an_invalid_size_is_refused_in_one_line(text):
     with pytest.raises(ValueError, match="FEATURELAB_OUTBOX_LIMIT") as caught:
         limit_from(text)
     assert "\n" not in str(caught.value)
@@ -63,9 +63,7 @@ def test_the_bound_is_a_share_of_the_disk_unless_it_is_set(outbox, monkeypatch):
     assert Bound(outbox, 5).limit == 5
 
 
-def test_a_full_outbox_takes_points_and_no_artifacts_and_says_so_twice(
-    store, away, run_id, outbox, monkeypatch, caplog
-):
+def test_a_full_outbox_takes_points_but_no_artifacts_and_warns_twice(store, away, run_id, outbox, monkeypatch, caplog):
     monkeypatch.setenv("FEATURELAB_OUTBOX_LIMIT", "4M")
     monkeypatch.setattr("featurelab.tracking.outbox.bound.MEASURED_FOR", 0.0)
     recorder = Recorder(away, run_id, outbox=outbox)
@@ -78,18 +76,18 @@ def test_a_full_outbox_takes_points_and_no_artifacts_and_says_so_twice(
         for step in range(10, 3000):
             recorder.log({"loss/train": 1 / (step + 1)}, step)
         assert not recorder.close(timeout=0.5)
-    said = [
+    warnings = [
         record.message for record in caplog.records if "outbox" in record.message and "at most 4 MiB" in record.message
     ]
-    assert len(said) == 2
-    assert said[0].endswith("that the store has not received; once the outbox is full, artifacts are dropped")
-    assert said[1].endswith("artifacts and checkpoints are dropped, metrics are still recorded")
+    assert len(warnings) == 2
+    assert warnings[0].endswith("that the store has not received; once the outbox is full, artifacts are dropped")
+    assert warnings[1].endswith("artifacts and checkpoints are dropped, metrics are still recorded")
 
     assert sync(outbox, store.uri).sent == [run_id]
     history = store.client.get_metric_history(run_id, "loss/train")
     assert sorted((m.step, m.value) for m in history) == [(step, 1 / (step + 1)) for step in range(3000)]
-    kept = {path for path in store.artifact_paths(run_id, "") if path.endswith(".bin")}
-    assert kept == {"0.bin", "1.bin", "2.bin", "3.bin"}
+    sent = {path for path in store.artifact_paths(run_id, "") if path.endswith(".bin")}
+    assert sent == {"0.bin", "1.bin", "2.bin", "3.bin"}
     assert store.get_run(run_id).data.tags["not_kept"] == ", ".join(f"{number}.bin" for number in range(4, 10))
     assert list(outbox.iterdir()) == []
 
@@ -106,7 +104,7 @@ def test_checkpoints_of_a_store_that_is_away_do_not_fill_the_outbox(away, run_id
     recorder.close("KILLED", timeout=0.2)
 
 
-def test_what_one_process_does_alone_no_other_does(outbox):
+def test_a_lock_excludes_other_processes(outbox):
     with exclusive_lock(outbox, "sweep"):
         assert in_use(outbox, "sweep")
         (refused,) = at_once(1, lock, str(outbox))
@@ -117,7 +115,7 @@ def test_what_one_process_does_alone_no_other_does(outbox):
     assert list(outbox.iterdir()) == []
 
 
-def test_what_a_killed_process_held_is_free(outbox):
+def test_the_lock_of_a_killed_process_is_free(outbox):
     assert exit_code(lock_and_die, str(outbox)) == -9
     assert [path.name for path in outbox.iterdir()] == ["sweep.lock"]
     assert not in_use(outbox, "sweep")

@@ -27,7 +27,7 @@ def _points(store, run_id, metric):
     return sorted((m.step, m.value) for m in store.client.get_metric_history(run_id, metric))
 
 
-def test_what_is_recorded_is_in_the_store_with_best_values(store, run_id, outbox):
+def test_recorded_points_are_in_the_store_with_best_values(store, run_id, outbox):
     with Recorder(store, run_id, outbox=outbox) as recorder:
         for step, value in enumerate([0.5, 0.2, 0.9, 0.4]):
             recorder.log({"loss/val": value, "accuracy/test": value, "nfa/0": value}, step)
@@ -48,7 +48,7 @@ def test_what_is_recorded_is_in_the_store_with_best_values(store, run_id, outbox
     assert list(outbox.iterdir()) == []
 
 
-def test_points_arrive_while_the_run_goes_on(store, run_id, outbox):
+def test_points_arrive_during_the_run(store, run_id, outbox):
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60, flush_points=10)
     time.sleep(0.2)  # the sender now waits for a minute, or for ten points
     for step in range(10):
@@ -82,14 +82,14 @@ def test_requests_are_full_while_more_is_being_recorded(store, run_id, outbox, m
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.int64(3), np.array(2.0), 7])
-def test_numbers_of_every_kind_are_recorded(store, run_id, outbox, value):
+def test_numbers_of_every_type_are_recorded(store, run_id, outbox, value):
     with Recorder(store, run_id, outbox=outbox) as recorder:
         recorder.log({"nfa/0": value}, np.int32(1))
     assert _points(store, run_id, "nfa/0") == [(1, float(value))]
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True), np.array(False), "0.5", None, [0.5], np.ones(2), 1j])
-def test_what_is_not_a_number_is_refused_by_name_and_nothing_is_recorded(store, run_id, outbox, value):
+def test_anything_but_a_number_is_refused_by_name_and_nothing_is_recorded(store, run_id, outbox, value):
     with Recorder(store, run_id, outbox=outbox) as recorder:
         with pytest.raises(TypeError, match="nfa/bad"):
             recorder.log({"nfa/good": 0.5, "nfa/bad": value}, 0)
@@ -167,7 +167,7 @@ def test_an_artifact_that_cannot_be_written_leaves_nothing_behind(store, run_id,
 @pytest.mark.parametrize(
     ("error", "status"), [(None, "FINISHED"), (RuntimeError(), "FAILED"), (KeyboardInterrupt(), "KILLED")]
 )
-def test_the_run_ends_as_the_block_ends(store, run_id, outbox, error, status):
+def test_the_status_of_the_run_follows_how_the_block_ends(store, run_id, outbox, error, status):
     try:
         with Recorder(store, run_id, outbox=outbox):
             if error:
@@ -177,7 +177,7 @@ def test_the_run_ends_as_the_block_ends(store, run_id, outbox, error, status):
     assert store.get_run(run_id).info.status == status
 
 
-def test_a_closed_recorder_takes_nothing_and_closes_again_quietly(store, run_id, outbox):
+def test_a_closed_recorder_takes_nothing_and_may_be_closed_again(store, run_id, outbox):
     recorder = Recorder(store, run_id, outbox=outbox)
     with pytest.raises(ValueError, match="not 'DONE'"):
         recorder.close("DONE")
@@ -191,7 +191,7 @@ def test_a_closed_recorder_takes_nothing_and_closes_again_quietly(store, run_id,
     assert store.get_run(run_id).data.tags["verdict"] == "holds"
 
 
-def test_what_a_listener_raises_reaches_the_trial(store, run_id, outbox):
+def test_the_exception_of_a_listener_reaches_the_trial(store, run_id, outbox):
     def stop(metrics, step):
         raise StopIteration
 
@@ -200,7 +200,7 @@ def test_what_a_listener_raises_reaches_the_trial(store, run_id, outbox):
     assert _points(store, run_id, "a") == [(0, 1.0)]
 
 
-def test_a_run_id_is_no_path(store, outbox):
+def test_a_path_is_not_a_run_id(store, outbox):
     with pytest.raises(ValueError, match="not a run id"):
         Recorder(store, "../escape", outbox=outbox)
     assert not outbox.exists()

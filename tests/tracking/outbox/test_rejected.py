@@ -1,4 +1,4 @@
-"""What a store refuses for good is set aside and named; all else of the run arrives."""
+"""Data that a store refuses for good is set aside and reported; everything else of the run arrives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEYOND = 2**63
 
 @pytest.fixture(params=["file", "server"])
 def place(request):
-    """A store, on SQLite and through a server."""
+    """Return a store in a SQLite file and one on a server."""
     return (
         request.getfixturevalue("store") if request.param == "file" else attach(request.getfixturevalue("server").uri)
     )
@@ -29,7 +29,7 @@ def outbox(tmp_path):
 
 
 @pytest.mark.parametrize("step", [2**70, BEYOND, -BEYOND - 1])
-def test_a_step_beyond_64_bits_is_refused_with_metric_and_step(store, outbox, step):
+def test_a_step_beyond_64_bits_is_refused_naming_metric_and_step(store, outbox, step):
     recorder = Recorder(store, store.start_run("system/figure", "run"), outbox=outbox)
     with pytest.raises(ValueError, match=rf"step {step} of 'm' is out of range"):
         recorder.log({"m": 1.0}, step)
@@ -64,7 +64,7 @@ def test_one_impossible_line_is_set_aside_and_the_rest_is_sent(place, outbox, ki
     assert len(run.data.tags["rejected"]) < 500
     assert [m.step for m in place.client.get_metric_history(run_id, "loss")] == list(range(10))
     assert place.artifact_paths(run_id, "") == ["rejected.jsonl"]
-    kept = json.loads(place.download(run_id, "rejected.jsonl").read_text().splitlines()[0])
-    assert kept == IMPOSSIBLE[kind]
+    rejected = json.loads(place.download(run_id, "rejected.jsonl").read_text().splitlines()[0])
+    assert rejected == IMPOSSIBLE[kind]
     assert list(outbox.iterdir()) == []
     assert sync(outbox, known=place.uri).failed == {}

@@ -1,7 +1,8 @@
-"""What a run is recorded into goes away while it is recorded: its journal, its run, the store's file."""
+"""The journal, the run or the file of the store is removed while a trial records."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import sqlite3
 import subprocess
@@ -56,7 +57,7 @@ def replaced(outbox):
 
 
 @pytest.mark.parametrize("gone", [removed, moved, replaced])
-def test_a_journal_that_is_gone_is_noticed_at_the_next_point_and_what_it_held_is_stored(store, run_id, outbox, gone):
+def test_a_removed_journal_is_noticed_at_the_next_point_and_its_lines_are_stored(store, run_id, outbox, gone):
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60)
     for step in range(490):
         recorder.log({"loss/train": float(step)}, step)
@@ -70,11 +71,11 @@ def test_a_journal_that_is_gone_is_noticed_at_the_next_point_and_what_it_held_is
     assert points(store, run_id) == [(step, float(step)) for step in range(490)]
     run = store.get_run(run_id)
     assert (run.info.status, run.data.tags["status"]) == ("FAILED", "failed")
-    left = outbox / f"{run_id}.jsonl"
-    assert not left.exists() or left.read_text() == "mine\n", "what another put there is not ours to remove"
+    path = outbox / f"{run_id}.jsonl"
+    assert not path.exists() or path.read_text() == "mine\n", "the file of somebody else is not deleted"
 
 
-def test_artifacts_that_are_removed_before_they_were_sent_are_counted(store, run_id, outbox, monkeypatch):
+def test_artifacts_removed_before_they_were_sent_are_counted(store, run_id, outbox, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Sender, "_drain", lambda self, everything: None)
         recorder = Recorder(store, run_id, outbox=outbox)
@@ -86,13 +87,13 @@ def test_artifacts_that_are_removed_before_they_were_sent_are_counted(store, run
     assert set(store.artifact_paths(run_id, "")) == {"part0.json", "part2.json"}
 
 
-def test_of_a_run_that_lost_nothing_nothing_is_said(store, run_id, outbox):
+def test_a_run_that_lost_nothing_has_no_tag_about_losses(store, run_id, outbox):
     with Recorder(store, run_id, outbox=outbox) as recorder:
         recorder.json("part", {})
     assert "artifacts_lost" not in store.get_run(run_id).data.tags
 
 
-def test_a_run_that_is_deleted_is_not_recorded_any_further_and_its_journal_is_kept_until_told(store, run_id, outbox):
+def test_a_deleted_run_is_not_recorded_further_and_its_journal_is_kept(store, run_id, outbox):
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=0.05)
     recorder.log({"loss/train": 0.0}, 0)
     assert recorder.flush(20)
@@ -101,16 +102,16 @@ def test_a_run_that_is_deleted_is_not_recorded_any_further_and_its_journal_is_ke
     assert until(lambda: recorder.broken)
     with pytest.raises(RunGone, match=f"run {run_id} was deleted from the store"):
         recorder.log({"loss/train": 2.0}, 2)
-    assert not recorder.close(timeout=3600)  # what will not come is not waited for
+    assert not recorder.close(timeout=math.inf), "nothing will arrive, so closing does not wait"
 
-    said = sync(outbox, known=store.uri).failed[run_id]
-    assert said.startswith(f"run {run_id} was deleted from the store")
+    reason = sync(outbox, known=store.uri).failed[run_id]
+    assert reason.startswith(f"run {run_id} was deleted from the store")
     store.client.restore_run(run_id)
     assert sync(outbox, known=store.uri).sent == [run_id]
     assert points(store, run_id) == [(0, 0.0), (1, 1.0)]
 
 
-def test_what_nobody_will_take_can_be_let_go_of(store, run_id, outbox):
+def test_undeliverable_data_can_be_discarded(store, run_id, outbox):
     recorder = Recorder(store, run_id, outbox=outbox)
     recorder.log({"loss/train": 0.0}, 0)
     with pytest.raises(StoreError, match="in use by another process"):
@@ -118,9 +119,9 @@ def test_what_nobody_will_take_can_be_let_go_of(store, run_id, outbox):
     store.client.delete_run(run_id)
     assert not recorder.close(timeout=1)
     assert f"featurelab sync --discard {run_id}" in sync(outbox, known=store.uri).failed[run_id]
-    for wrong in ("x", f"../outbox/{run_id}", ""):
+    for wrong_id in ("x", f"../outbox/{run_id}", ""):
         with pytest.raises(StoreError, match=r"has no journal of run|is not the id of a run"):
-            discard(outbox, wrong)
+            discard(outbox, wrong_id)
     discard(outbox, run_id)
     assert list(outbox.iterdir()) == []
     assert sync(outbox, known=store.uri).failed == {}
@@ -131,7 +132,7 @@ def rows(path: Path) -> int:
         return database.execute("SELECT count(*) FROM metrics WHERE key = 'loss/train'").fetchone()[0]
 
 
-def test_a_process_that_starts_after_the_file_was_replaced_records_nothing_into_the_new_one(template, tmp_path):
+def test_a_process_that_starts_after_the_file_was_replaced_refuses_the_new_one(template, tmp_path):
     path = Path(shutil.copy(template, tmp_path / "mlflow.db"))
     store = attach(f"sqlite:///{path}")
     store.start_run("system/figure", "run")
@@ -143,28 +144,28 @@ store = attach({store.uri!r})
 store.expect({store.file!r})
 store.start_run("system/figure", "late")
 """
-    said = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
-    assert said.stderr.splitlines()[-1].endswith("was removed or replaced while it was in use")
+    process = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True)
+    assert process.stderr.splitlines()[-1].endswith("was removed or replaced while it was in use")
 
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])
-def test_no_journal_is_let_go_of_into_a_file_that_nobody_finds_again(template, tmp_path, outbox, way):
+def test_no_journal_is_deleted_after_the_file_of_the_store_was_removed_or_replaced(template, tmp_path, outbox, way):
     path = Path(shutil.copy(template, tmp_path / "mlflow.db"))
     store = attach(f"sqlite:///{path}")
     run_id = store.start_run("system/figure", "run")
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60)
     for step in range(200):
         recorder.log({"loss/train": float(step)}, step)
-    kept = path.rename(tmp_path / "kept.db")
+    moved_file = path.rename(tmp_path / "kept.db")
     for suffix in ("-wal", "-shm"):
         if Path(f"{path}{suffix}").exists():
-            Path(f"{path}{suffix}").rename(f"{kept}{suffix}")
+            Path(f"{path}{suffix}").rename(f"{moved_file}{suffix}")
     if way == "replaced":
         shutil.copy(template, path)
-    assert not recorder.close(timeout=3600)  # as above
+    assert not recorder.close(timeout=math.inf)
     assert isinstance(recorder.broken, StoreGone)
     with pytest.raises(StoreGone, match="was removed or replaced while it was in use"):
         store.start_run("system/figure", "another")
     journal = outbox / f"{run_id}.jsonl"
-    assert len(journal.read_text().splitlines()) >= 200, "all of it is still there"
-    assert rows(kept) == 0
+    assert len(journal.read_text().splitlines()) >= 200, "every line is still there"
+    assert rows(moved_file) == 0

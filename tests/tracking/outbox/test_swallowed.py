@@ -1,4 +1,4 @@
-"""A proxy answers a write as MLflow would, and drops it: what it swallowed is noticed and sent again."""
+"""A proxy answers a write as MLflow would and drops it: the loss is noticed and the write is sent again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def between(server) -> Iterator[Between]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch) -> None:
-    """What is asked again is asked again soon."""
+    """Repeat requests without long pauses."""
     monkeypatch.setattr(
         "featurelab.tracking.store.connection.wait_exponential_jitter", lambda **waits: wait_fixed(0.01)
     )
@@ -42,7 +42,7 @@ def downwards(part: int) -> range:
 
 @pytest.mark.parametrize("order", [upwards, downwards])
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_swallowed_batch_is_sent_again_whatever_came_before_and_after(between, tmp_path, lost, order):
+def test_a_dropped_batch_is_sent_again_whatever_came_before_and_after(between, tmp_path, lost, order):
     store = attach(between.uri)
     run_id = store.start_run("system/swallowed", f"{lost} {order.__name__}")
     recorder = Recorder(store, run_id, outbox=tmp_path, flush_seconds=60)
@@ -60,7 +60,7 @@ def test_a_swallowed_batch_is_sent_again_whatever_came_before_and_after(between,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_swallowed_batch_is_noticed_though_reading_back_failed_and_the_next_batch_arrived(between, tmp_path):
+def test_a_dropped_batch_is_noticed_even_if_reading_back_failed_and_the_next_batch_arrived(between, tmp_path):
     store = attach(between.uri)
     run_id = store.start_run("system/swallowed", "not read back")
     recorder = Recorder(store, run_id, outbox=tmp_path, flush_seconds=60)
@@ -75,7 +75,7 @@ def test_a_swallowed_batch_is_noticed_though_reading_back_failed_and_the_next_ba
     assert len(store.client.get_metric_history(run_id, "loss/train")) == 2 * PART
 
 
-def test_one_point_that_a_resumed_run_fills_in_is_sent_again(between, tmp_path):
+def test_a_dropped_point_of_a_resumed_run_is_sent_again(between, tmp_path):
     store = attach(between.uri)
     run_id = store.start_run("system/swallowed", "resumed")
     for attempt, missing in ((1, {4}), (2, set())):
@@ -89,7 +89,7 @@ def test_one_point_that_a_resumed_run_fills_in_is_sent_again(between, tmp_path):
     assert sorted(m.step for m in store.client.get_metric_history(run_id, "norm")) == list(range(10))
 
 
-def test_swallowed_tags_and_data_are_sent_again(between, tmp_path):
+def test_dropped_tags_and_datasets_are_sent_again(between, tmp_path):
     store = attach(between.uri)
     run_id = store.start_run("system/swallowed", "tags", tags={"status": "running"})
     recorder = Recorder(store, run_id, outbox=tmp_path)
@@ -99,10 +99,10 @@ def test_swallowed_tags_and_data_are_sent_again(between, tmp_path):
     assert between.garbled == []
     run = store.get_run(run_id)
     assert (run.info.status, run.data.tags["status"]) == ("FINISHED", "finished")
-    assert [one.dataset.digest for one in run.inputs.dataset_inputs] == ["1234"]
+    assert [each.dataset.digest for each in run.inputs.dataset_inputs] == ["1234"]
 
 
-def test_a_proxy_that_swallows_everything_holds_the_end_up_for_a_while_only(between, tmp_path):
+def test_a_proxy_that_drops_everything_delays_the_end_only_for_a_while(between, tmp_path):
     store = attach(between.uri)
     run_id = store.start_run("system/swallowed", "everything")
     recorder = Recorder(store, run_id, outbox=tmp_path)

@@ -46,7 +46,7 @@ def test_the_default_store_is_the_one_that_mlflow_ui_shows(directory, tmp_path, 
     assert set(os.listdir()) <= {"mlflow.db", "mlflow.db-wal", "mlflow.db-shm"}
 
 
-def test_the_environment_names_the_store_and_an_argument_overrules_it(tmp_path, monkeypatch):
+def test_the_environment_names_the_store_and_an_argument_overrides_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///from_environment.db")
     assert resolve() == f"sqlite:///{tmp_path}/from_environment.db"
@@ -54,9 +54,9 @@ def test_the_environment_names_the_store_and_an_argument_overrules_it(tmp_path, 
     assert resolve("http://host:5000/") == "http://host:5000"
 
 
-def test_eight_processes_make_one_store_and_one_experiment(tmp_path):
-    found = set(at_once(8, connect_and_name, f"sqlite:///{tmp_path}/mlflow.db"))
-    assert found == {"1"}
+def test_eight_processes_create_one_store_and_one_experiment(tmp_path):
+    experiment_ids = set(at_once(8, connect_and_name, f"sqlite:///{tmp_path}/mlflow.db"))
+    assert experiment_ids == {"1"}
     assert {path.name for path in tmp_path.iterdir()} <= {"mlflow.db", "mlflow.db-wal", "mlflow.db-shm"}
     assert attach(f"sqlite:///{tmp_path}/mlflow.db").client.get_experiment("1").name == "system/figure"
 
@@ -68,7 +68,7 @@ def _foreign(path: Path) -> None:
 
 
 def _other_tracker(path: Path) -> None:
-    """A database of another program that calls things as MLflow does."""
+    """Create a database of another program with tables named like those of MLflow."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE experiments (name TEXT)")
         database.execute("CREATE TABLE alembic_version (version_num TEXT)")
@@ -108,7 +108,7 @@ def test_an_unusable_store_is_refused_in_one_line_and_nothing_is_created_or_chan
 
 @contextlib.contextmanager
 def _as_nobody():
-    """Without the rights of root, which no file mode stops."""
+    """Run without the rights of root, for whom file modes do not count."""
     if os.getuid() == 0:
         os.setresuid(65534, 65534, 0)
     try:
@@ -119,7 +119,7 @@ def _as_nobody():
 
 
 @pytest.mark.parametrize("name", ["mlflow.db", "new.db"])
-def test_a_store_that_may_only_be_read_is_refused(template, name):
+def test_a_read_only_store_is_refused(template, name):
     with tempfile.TemporaryDirectory() as directory:
         shutil.copy(template, Path(directory) / "mlflow.db")
         os.chmod(Path(directory) / "mlflow.db", 0o444)
@@ -141,9 +141,9 @@ def test_an_empty_file_becomes_a_store(tmp_path):
     assert connect(f"sqlite:///{tmp_path}/mlflow.db", timeout=60).experiment_id("a/b") == "1"
 
 
-def test_a_silent_server_is_given_up_after_the_timeout():
-    refused = pytest.raises(StoreError, match=r"timed out|did not answer")
-    with socket.create_server(("127.0.0.1", 0)) as silent, refused:
+def test_connecting_to_a_silent_server_fails_after_the_timeout():
+    silent = socket.create_server(("127.0.0.1", 0))
+    with silent, pytest.raises(StoreError, match=r"timed out|did not answer"):
         connect(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
 
 
@@ -176,12 +176,12 @@ def test_a_locked_database_is_waited_for_until_the_timeout(template, tmp_path):
 
 
 @pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
-def test_a_store_of_another_mlflow_is_refused_with_the_remedy_and_not_migrated(template, tmp_path, create):
+def test_a_store_of_another_mlflow_version_is_refused_with_advice_and_not_migrated(template, tmp_path, create):
     path = Path(shutil.copy(template, tmp_path / "mlflow.db"))
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA journal_mode = DELETE")
         database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-        database.execute("DROP TABLE issues")  # as one that this version has not got yet: MLflow would add it
+        database.execute("DROP TABLE issues")  # as in an older version: MLflow would add the table
     database.close()
     before = path.read_bytes()
     with pytest.raises(StoreError, match=re.escape(f"mlflow db upgrade sqlite:///{tmp_path}/mlflow.db")):
@@ -197,7 +197,7 @@ def test_an_empty_file_is_left_empty_when_only_reading(tmp_path):
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("mlflow.db", 0)]
 
 
-def test_a_copied_store_is_known_by_the_places_of_its_artifacts(template, tmp_path):
+def test_a_copied_store_is_recognised_by_its_artifact_locations(template, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     path = Path(shutil.copy(template, here / "mlflow.db"))

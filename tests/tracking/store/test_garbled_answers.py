@@ -1,4 +1,4 @@
-"""Something between us and the server answers in its place: a login page, half an answer, nothing."""
+"""Something between us and the server answers in its place: with a login page, half an answer or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def between(server) -> Iterator[Between]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch) -> None:
-    """What is asked again is asked again soon."""
+    """Repeat requests without long pauses."""
     monkeypatch.setattr(
         "featurelab.tracking.store.connection.wait_exponential_jitter", lambda **waits: wait_fixed(0.01)
     )
@@ -48,7 +48,7 @@ def soon(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("kind", GARBLED)
-def test_what_another_answers_in_the_servers_place_is_asked_again(between, tmp_path, kind):
+def test_a_request_is_repeated_if_something_else_answers_for_the_server(between, tmp_path, kind):
     store = attach(between.uri)
     run_id = store.start_run("system/garbled", kind)
     recorder = Recorder(store, run_id, outbox=tmp_path)
@@ -62,7 +62,7 @@ def test_what_another_answers_in_the_servers_place_is_asked_again(between, tmp_p
     assert len(store.client.get_metric_history(run_id, "loss/train")) == 300
 
 
-def test_a_batch_that_a_proxy_swallows_with_the_right_answer_is_sent_again(between, tmp_path):
+def test_a_batch_that_a_proxy_drops_with_a_valid_answer_is_sent_again(between, tmp_path):
     store = attach(between.uri)
     run_id = store.start_run("system/garbled", "swallowed")
     recorder = Recorder(store, run_id, outbox=tmp_path, flush_seconds=0.05)
@@ -78,7 +78,7 @@ def test_a_batch_that_a_proxy_swallows_with_the_right_answer_is_sent_again(betwe
 
 
 @pytest.mark.parametrize("kind", GARBLED)
-def test_every_kind_of_request_is_asked_again(between, kind):
+def test_every_kind_of_request_is_repeated(between, kind):
     store = attach(between.uri)
 
     def garble() -> None:
@@ -100,7 +100,7 @@ def test_every_kind_of_request_is_asked_again(between, kind):
 
 
 @pytest.mark.parametrize("kind", GARBLED)
-def test_once_patience_ends_it_is_said_in_one_line(between, kind):
+def test_the_error_after_patience_ends_is_one_line(between, kind):
     between.garbled = [GARBLED[kind]] * 1000
     with pytest.raises(StoreError, match="cannot be reached") as caught:
         replace(attach(between.uri), patience=0.1).set_tags("0" * 32, {"a": "b"})

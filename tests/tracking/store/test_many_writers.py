@@ -1,4 +1,4 @@
-"""Many recorders at once: every point is in the SQLite file once, and none waits long."""
+"""Many recorders write to one SQLite file at once: it has every point exactly once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 from store_workers import at_once, record_points
 
 
-# as many as a workstation has cores
+# 32: the cores of a workstation
 @pytest.mark.parametrize("count", [8, pytest.param(32, marks=pytest.mark.heavy)])
 def test_processes_record_in_one_database_and_each_point_is_stored_once(store, tmp_path, count):
     outbox = tmp_path / "outbox"
     run_ids = at_once(count, record_points, store.uri, str(outbox))
     with sqlite3.connect(tmp_path / "store" / "mlflow.db") as database:
-        points = "SELECT run_uuid, key, step, value FROM metrics"
-        rows = database.execute(points).fetchall()
+        rows = database.execute("SELECT run_uuid, key, step, value FROM metrics").fetchall()
         names = dict(database.execute("SELECT run_uuid, name FROM runs WHERE status = 'FINISHED'").fetchall())
     assert set(run_ids) == set(names)
     expected = {

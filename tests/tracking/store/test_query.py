@@ -16,7 +16,7 @@ from featurelab.tracking.store.connect import attach
 
 @pytest.fixture(scope="module")
 def both(server):
-    """The same runs, read from the database and through the server."""
+    """Return two stores of the same runs: the database, and the server over it."""
     database = attach(f"sqlite:///{server.home / 'mlflow.db'}")
     order = random.Random(0)
     for number in range(12):
@@ -68,20 +68,24 @@ def test_runs_are_chosen_by_experiment_tag_and_status(both, side):
 
 
 def test_runs_beyond_one_page_are_all_read(both, monkeypatch):
-    asked = []
+    requested = []
     send = query.http_request_safe
-    monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+    monkeypatch.setattr(
+        query, "http_request_safe", lambda *args, **kwargs: requested.append(1) or send(*args, **kwargs)
+    )
     at_once = query.runs(both[1], ["query/a", "query/b"], status="FINISHED")
-    assert len(asked) == 1
+    assert len(requested) == 1
     monkeypatch.setattr(query, "RUNS_PER_PAGE", 1)
     pd.testing.assert_frame_equal(query.runs(both[1], ["query/a", "query/b"], status="FINISHED"), at_once)
-    assert len(asked) > 10
+    assert len(requested) > 10
 
 
 @pytest.mark.parametrize("metrics", [None, ["loss/train"], ["nfa/0", "only"], ["absent"], []])
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.parametrize("points_per_answer", [25_000, 20, 7])
-def test_histories_are_what_was_recorded_from_both_sides(both, metrics, derived, points_per_answer, monkeypatch):
+def test_histories_from_database_and_server_are_what_was_recorded(
+    both, metrics, derived, points_per_answer, monkeypatch
+):
     monkeypatch.setattr(query, "POINTS_PER_ANSWER", points_per_answer)  # answers that are cut
     monkeypatch.setattr(query, "RUNS_PER_REQUEST", 5)
     monkeypatch.setattr(query, "RUNS_PER_QUERY", 5)
@@ -92,14 +96,14 @@ def test_histories_are_what_was_recorded_from_both_sides(both, metrics, derived,
     expected = set()
     for run_id in ids:
         for name in database.get_run(run_id).data.metrics:
-            wanted = name in metrics if metrics is not None else derived or not name.startswith(("final/", "best."))
-            for m in database.client.get_metric_history(run_id, name) if wanted else ():
+            selected = name in metrics if metrics is not None else derived or not name.startswith(("final/", "best."))
+            for m in database.client.get_metric_history(run_id, name) if selected else ():
                 expected.add((run_id, name, m.step, repr(m.value), m.timestamp))
-    got = [(r.run_id, r.metric, r.step, repr(float(r.value)), r.timestamp) for r in read.itertuples()]
-    assert set(got) == expected
-    assert len(got) == len(expected)
+    points = [(r.run_id, r.metric, r.step, repr(float(r.value)), r.timestamp) for r in read.itertuples()]
+    assert set(points) == expected
+    assert len(points) == len(expected)
     assert list(read.columns) == query.HISTORY
-    assert got == sorted(got, key=lambda row: (row[0], row[1], row[2], row[4]))
+    assert points == sorted(points, key=lambda row: (row[0], row[1], row[2], row[4]))
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -109,20 +113,22 @@ def test_runs_are_found_by_their_ids_in_the_order_asked_for(both, side, monkeypa
     runs = query.named(both[side], [*ids, ids[3]])
     assert [run.info.run_id for run in runs] == [*ids, ids[3]]
     assert runs[0].data.metrics == both[side].get_run(ids[0]).data.metrics
-    for strange in ("0" * 32, "it's", ""):
+    for unknown in ("0" * 32, "it's", ""):
         with pytest.raises(RunNotFound):
-            query.named(both[side], [ids[0], strange])
+            query.named(both[side], [ids[0], unknown])
 
 
 def test_histories_take_few_requests(both, monkeypatch):
-    ids, asked = _ids(both[1]), []
+    ids, requested = _ids(both[1]), []
     send = query.http_request_safe
-    monkeypatch.setattr(query, "http_request_safe", lambda *args, **kwargs: asked.append(1) or send(*args, **kwargs))
+    monkeypatch.setattr(
+        query, "http_request_safe", lambda *args, **kwargs: requested.append(1) or send(*args, **kwargs)
+    )
     query.histories(both[1], ids, ["loss/train", "nfa/0"])
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(both, monkeypatch):
+def test_a_request_to_a_busy_server_is_repeated(both, monkeypatch):
     send, refused = query.http_request_safe, set()
 
     def busy(credentials, endpoint, *args, **kwargs):
@@ -145,19 +151,19 @@ def test_no_runs_give_an_empty_table_with_the_right_types(both):
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["database", "server"])
-def test_a_run_is_found_by_as_much_of_its_id_as_is_unique(both, kind):
+def test_a_run_is_found_by_a_unique_prefix_of_its_id(both, kind):
     store = both[kind]
     ids = sorted(run.run_id for run in query.runs(store, ["query/a", "query/b"]).itertuples())
     for run_id in ids:
         assert query.whole_id(store, run_id) == run_id
         unique = next(n for n in range(1, 33) if sum(other.startswith(run_id[:n]) for other in ids) == 1)
         assert query.whole_id(store, run_id[: max(unique, 8)]) == run_id
-    for none in ("zzzz", "_" * 8, "%", "", "0" * 32, "x" * 500, ids[0][:4] + "_" + ids[0][5:8]):
+    for unknown in ("zzzz", "_" * 8, "%", "", "0" * 32, "x" * 500, ids[0][:4] + "_" + ids[0][5:8]):
         with pytest.raises(RunNotFound):
-            query.whole_id(store, none)
+            query.whole_id(store, unknown)
 
 
-def test_a_beginning_of_several_ids_names_them(store):
+def test_an_ambiguous_prefix_is_refused_with_the_matching_ids(store):
     runs = [store.start_run("system/figure", str(number)) for number in range(40)]
     letter = next(run_id[0] for run_id in runs if sum(other[0] == run_id[0] for other in runs) > 1)
     with pytest.raises(StoreError, match=f"several runs begin with {letter}: {letter}") as caught:

@@ -21,13 +21,13 @@ from featurelab.tracking.store.connect import attach
 
 @pytest.fixture(params=["sqlite", "server"])
 def any_store(request):
-    """Both kinds of store, since they keep artifacts in different ways."""
+    """Return a store of each kind, because they keep artifacts in different ways."""
     return (
         request.getfixturevalue("store") if request.param == "sqlite" else attach(request.getfixturevalue("server").uri)
     )
 
 
-def test_an_experiment_is_made_once_marked_for_model_training_and_restored(store):
+def test_an_experiment_is_created_once_tagged_and_restored(store):
     first = store.experiment_id("system/figure")
     assert store.experiment_id("system/figure") == first
     assert store.client.get_experiment(first).tags["mlflow.experimentKind"] == "custom_model_development"
@@ -45,7 +45,7 @@ def test_a_run_is_started_in_an_experiment_that_was_deleted_since_the_last_one(s
     assert store.client.get_experiment(experiment_id).lifecycle_stage == "active"
 
 
-def test_an_experiment_that_others_made_gets_the_mark(store):
+def test_an_experiment_created_elsewhere_gets_the_tag(store):
     made = store.client.create_experiment("system/figure")
     assert store.experiment_id("system/figure") == made
     assert store.client.get_experiment(made).tags["mlflow.experimentKind"] == "custom_model_development"
@@ -71,7 +71,7 @@ def test_an_unknown_or_impossible_run_id_is_not_found_in_one_line(any_store, run
     assert "\n" not in str(caught.value)
 
 
-def test_a_lost_answer_does_not_make_a_second_run(store, monkeypatch):
+def test_a_lost_answer_does_not_create_a_second_run(store, monkeypatch):
     create, calls = store.client.create_run, []
 
     def create_but_lose_the_answer(*args, **kwargs):
@@ -114,7 +114,7 @@ def test_a_full_disk_is_not_waited_for():
     assert not is_transient(full)
 
 
-def test_a_tag_that_two_commands_put_on_an_experiment_at_once_is_put_again(store):
+def test_an_experiment_tag_set_by_two_processes_at_once_is_set_again(store):
     experiment = store.client.create_experiment("at once")
     tags, again = [], store.client.set_experiment_tag
 
@@ -163,7 +163,7 @@ def test_artifacts_are_read_back_as_they_were_stored(any_store, tmp_path):
 
 
 def test_an_mlflow_table_is_read_by_mlflow_and_replaced_when_logged_again(any_store, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", any_store.uri)  # MLflow's reader knows no other way
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", any_store.uri)  # the only way to tell MLflow's reader
     run_id = any_store.start_run("system/tables", "table")
     for value in (1.5, 2.5):
         any_store.log_mlflow_table(run_id, pd.DataFrame({"claim": ["a", "b"], "value": [value, 0.0]}), "verdicts.json")
@@ -171,7 +171,7 @@ def test_an_mlflow_table_is_read_by_mlflow_and_replaced_when_logged_again(any_st
     assert read.to_dict("list") == {"claim": ["a", "b"], "value": [2.5, 0.0]}
 
 
-def test_artifacts_that_cannot_be_are_refused(store, tmp_path):
+def test_impossible_artifacts_are_refused(store, tmp_path):
     run_id = store.start_run("system/figure", "run")
     with pytest.raises(StoreError, match=r"no artifact 'absent\.json'"):
         store.read_json(run_id, "absent.json")
@@ -202,13 +202,13 @@ def test_artifacts_lie_beside_the_database_wherever_the_process_runs(store, tmp_
 def test_the_dataset_of_a_run_is_named_with_digest_and_profile(any_store):
     run_id = any_store.start_run("system/data", "data")
     any_store.log_dataset(run_id, "chain", "abc123", {"n": np.int64(7)}, context="test")
-    (given,) = any_store.get_run(run_id).inputs.dataset_inputs
-    assert (given.dataset.name, given.dataset.digest, json.loads(given.dataset.profile)) == (
+    (dataset_input,) = any_store.get_run(run_id).inputs.dataset_inputs
+    assert (dataset_input.dataset.name, dataset_input.dataset.digest, json.loads(dataset_input.dataset.profile)) == (
         "chain",
         "abc123",
         {"n": 7},
     )
-    assert [(tag.key, tag.value) for tag in given.tags] == [("mlflow.data.context", "test")]
+    assert [(tag.key, tag.value) for tag in dataset_input.tags] == [("mlflow.data.context", "test")]
 
 
 def test_eight_processes_write_to_one_store_and_lose_nothing(store, tmp_path):

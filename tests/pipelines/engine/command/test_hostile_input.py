@@ -161,7 +161,7 @@ def test_numbers_of_options(commands: Commands) -> None:
 def test_addresses_of_clusters(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    from featurelab.pipelines.engine.sweep.cluster import connect_ray
+    from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray
 
     def prepare(resources: object, uri: str, address: str) -> None:
         connect_ray(address)

@@ -17,7 +17,8 @@ from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.sweep.settle import Told, settle
+from featurelab.pipelines.engine.sweep.reports import Reports
+from featurelab.pipelines.engine.sweep.settle import settle
 from featurelab.pipelines.engine.trial import run as trial
 from featurelab.tracking import report
 from featurelab.tracking.store.connect import Store, attach, connect
@@ -163,7 +164,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
             tags = {"sweep": "shared", "sweep_run_id": sweep, "kind": "reproduce", "trial": str(index)}
             options: dict[str, Any] = {"scale": "laptop", "outbox": home / "outbox", "axes": ["slope", "seed"]}
             ids.append(trial.run_trial(lines, config, store, tags=tags, **options).run_id)
-        settle(plan, sweep, store, home / "outbox", Told())
+        settle(plan, sweep, store, home / "outbox", Reports())
         commands = Commands(home)
         assert commands("judge", sweep).code == 0
         patch.setattr("featurelab.pipelines.engine.trial.run.run_trial", accept)

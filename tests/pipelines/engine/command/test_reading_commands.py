@@ -11,7 +11,7 @@ from hostile import Commands, check_line
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.trial.run import start
+from featurelab.pipelines.engine.trial.record import open_run
 from featurelab.tracking.store.connect import attach
 
 NAME = "neural_feature_ansatz/init_scale"
@@ -70,7 +70,7 @@ def test_comparing_reporting_and_being_refused_change_nothing_in_a_store(command
     sweep = open_sweep(plan, "night", store)
     tags = {"sweep": "night", "sweep_run_id": sweep, "trial": "0", "status": "finished"}
     options = {"scale": "laptop", "name": "", "axes": plan.axes}
-    runs = [start(experiment, plan.config(index), store, tags=tags, **options) for index in range(2)]
+    runs = [open_run(experiment, plan.config(index), store, tags=tags, **options) for index in range(2)]
     store.client.set_experiment_tag(store.experiment_id(NAME), "mlflow.experimentKind", "mine")
     before = content(path)
     assert commands("compare", *runs).code == 0

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from featurelab.pipelines.engine.sweep import progress
-from featurelab.pipelines.engine.sweep.progress import SweepProgress
-from featurelab.pipelines.engine.sweep.settle import Told
+from featurelab.pipelines.engine.sweep.ray import progress
+from featurelab.pipelines.engine.sweep.ray.progress import SweepProgress
+from featurelab.pipelines.engine.sweep.reports import Reports
 
 
 @pytest.fixture
@@ -20,15 +20,15 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def conducted():
+def listener():
     calls = []
     return SimpleNamespace(
-        told=[Told()],
+        reports=[Reports()],
         calls=calls,
-        start=lambda part: calls.append(("start", part)),
-        over=lambda part: calls.append(("over", part)),
-        trial_ended=lambda part: calls.append(("ended", part)),
-        look_after_ray=lambda: None,
+        on_step=lambda: None,
+        on_sweep_start=lambda number: calls.append(("sweep starts", number)),
+        on_trial_end=lambda number: calls.append(("trial ends", number)),
+        on_last_trial_end=lambda number: calls.append(("last trial ends", number)),
     )
 
 
@@ -36,8 +36,8 @@ def trial(index, **result):
     return SimpleNamespace(trial_id=str(index), config={"trial": (0, index)}, last_result=result, error_file=None)
 
 
-def test_away_from_a_terminal_a_line_is_said_every_thirty_seconds(clock, conducted, capsys):
-    with SweepProgress("night", [(0, i) for i in range(8)], conducted) as shown:
+def test_away_from_a_terminal_a_line_is_said_every_thirty_seconds(clock, listener, capsys):
+    with SweepProgress("night", [(0, i) for i in range(8)], listener) as shown:
         shown.on_step_end(0, [])
         for index in range(2):
             shown.on_trial_start(0, [], trial(index))
@@ -59,8 +59,8 @@ def test_away_from_a_terminal_a_line_is_said_every_thirty_seconds(clock, conduct
         assert "2 h 1 min, about 6 h 3 min left" in capsys.readouterr().err
 
 
-def test_what_became_of_each_trial_is_told_apart(clock, conducted):
-    with SweepProgress("night", [(0, i) for i in range(4)], conducted) as shown:
+def test_what_became_of_each_trial_is_told_apart(clock, listener):
+    with SweepProgress("night", [(0, i) for i in range(4)], listener) as shown:
         for index in range(4):
             shown.on_trial_start(0, [], trial(index))
         shown.on_trial_complete(0, [], trial(0, status="finished"))
@@ -68,11 +68,11 @@ def test_what_became_of_each_trial_is_told_apart(clock, conducted):
         shown.on_trial_complete(0, [], trial(2, status="failed", reason="KeyError: 'x'"))
         shown.on_step_end(0, [])
         shown.on_trial_error(0, [], trial(3))
-    assert (conducted.told[0].stopped, conducted.told[0].reasons) == ({1}, {2: "KeyError: 'x'"})
-    assert conducted.calls == [("start", 0), ("ended", 0), ("over", 0)]
+    assert (listener.reports[0].stopped, listener.reports[0].reasons) == ({1}, {2: "KeyError: 'x'"})
+    assert listener.calls == [("sweep starts", 0), ("trial ends", 0), ("last trial ends", 0)]
 
 
-def test_on_a_terminal_the_bar_says_which_time_is_elapsed_and_which_is_left(conducted, monkeypatch):
+def test_on_a_terminal_the_bar_says_which_time_is_elapsed_and_which_is_left(listener, monkeypatch):
     now = [50.0]
     options = {"get_time": lambda: now[0]}
     bar = progress.Progress
@@ -84,7 +84,7 @@ def test_on_a_terminal_the_bar_says_which_time_is_elapsed_and_which_is_left(cond
         page.print(shown._bar.get_renderable())
         return " ".join(re.sub(r"[━╸╺]", "", page.file.getvalue()).split())
 
-    with SweepProgress("night", [(0, i) for i in range(4)], conducted) as shown:
+    with SweepProgress("night", [(0, i) for i in range(4)], listener) as shown:
         now[0] += 5
         shown.on_trial_start(0, [], trial(0))
         assert frame(shown) == "night 0/4 1 running, 0 failed 0:05 elapsed"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from featurelab.pipelines.engine.sweep.reasons import cause
+from featurelab.pipelines.engine.sweep.ray.reasons import cause
 
 REMOVED = """Traceback (most recent call last):
   File "/ray/air/execution/_internal/event_manager.py", line 110, in resolve_future

@@ -8,9 +8,10 @@ import torch
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.sweep.ray.sharing import requests
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.sweep.sharing import requests
-from featurelab.pipelines.engine.trial.run import out_of_gpu_memory, sharing_memory
+from featurelab.pipelines.engine.trial.ending import out_of_gpu_memory
+from featurelab.pipelines.engine.trial.process import sharing_memory
 
 SAID = (
     "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 5.25 GiB is "
@@ -38,7 +39,7 @@ def test_what_a_trial_gets_is_shared_out_to_its_workers(asked, shared):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"gpus": 1.5}, "--gpus-per-trial 1.5: a trial has a share of one GPU, or a worker on each of several"),
+        ({"gpus": 1.5}, "--gpus-per-trial 1.5: a trial has a share of one GPU, or one worker on each of several GPUs"),
         ({"gpus": 4, "workers": 2}, "--gpus-per-trial 4 --workers-per-trial 2: a trial has a share of one GPU"),
         ({"gpus": 1, "workers": 2}, "--gpus-per-trial 1 --workers-per-trial 2: a trial has a share of one GPU"),
         ({"gpus": -1}, "--gpus-per-trial -1 must not be below 0"),

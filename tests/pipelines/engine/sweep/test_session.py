@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.sweep import session
-from featurelab.pipelines.engine.sweep.session import session_folder
+from featurelab.pipelines.engine.sweep.ray import session
+from featurelab.pipelines.engine.sweep.ray.session import session_folder
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ def test_a_link_or_a_file_in_its_place_is_refused_and_left_as_it_is(ours, tmp_pa
     target = tmp_path / "target"
     target.mkdir(mode=0o755)
     ours.symlink_to(target)
-    with pytest.raises(RequestError, match="is no folder: set RAY_TMPDIR to a folder of your own"):
+    with pytest.raises(RequestError, match="is not a folder: set RAY_TMPDIR to a folder of your own"):
         session_folder()
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
     ours.unlink()
     ours.write_text("mine")
-    with pytest.raises(RequestError, match="is no folder"):
+    with pytest.raises(RequestError, match="is not a folder"):
         session_folder()
 
 

@@ -10,9 +10,10 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan
-from featurelab.pipelines.engine.sweep.settle import DELETED, STOPPED, Told, settle
-from featurelab.pipelines.engine.sweep.workarounds import NO_MEMORY
-from featurelab.pipelines.engine.trial.run import start
+from featurelab.pipelines.engine.sweep.ray.workarounds import NO_MEMORY
+from featurelab.pipelines.engine.sweep.reports import Reports
+from featurelab.pipelines.engine.sweep.settle import DELETED, STOPPED, settle
+from featurelab.pipelines.engine.trial.record import open_run
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.store.connect import attach
 
@@ -40,7 +41,7 @@ def sweep(store):
     runs = []
     for index in range(2):
         details = {"tags": {"sweep": "cut", "sweep_run_id": sweep_run_id}, "place": {"index": index}, "name": ""}
-        runs.append(start(experiment, plan.config(index), store, scale="laptop", axes=plan.axes, **details))
+        runs.append(open_run(experiment, plan.config(index), store, scale="laptop", axes=plan.axes, **details))
     return plan, sweep_run_id, runs
 
 
@@ -56,7 +57,7 @@ def sweep(store):
 )
 def test_a_trial_ends_with_the_reason_that_ray_gives(store, sweep, tmp_path, error, reason):
     plan, sweep_run_id, runs = sweep
-    trials = settle(plan, sweep_run_id, store, tmp_path, Told(errors={0: error, 2: error}))
+    trials = settle(plan, sweep_run_id, store, tmp_path, Reports(errors={0: error, 2: error}))
     assert [(t.run_id, t.status, t.reason) for t in trials] == [
         (runs[0], "failed", reason),
         (runs[1], "failed", "its worker process died"),
@@ -71,7 +72,7 @@ def test_a_run_whose_points_wait_for_a_store_that_has_moved_says_so(store, sweep
     recorder = Recorder(replace(attach("http://127.0.0.1:9"), patience=0.0), runs[0], outbox=tmp_path / "outbox")
     recorder.log({"loss/train": 0.5}, 0)
     assert not recorder.close(tags={"status": "finished"}, timeout=0.1)
-    trials = settle(plan, sweep_run_id, store, tmp_path / "outbox", Told())
+    trials = settle(plan, sweep_run_id, store, tmp_path / "outbox", Reports())
     assert trials[0].reason.startswith("what it recorded could not be sent: ")
     assert "is for the store at http://127.0.0.1:9" in trials[0].reason
     assert (trials[0].cut_short, trials[1].reason) == (True, "its worker process died")
@@ -100,10 +101,10 @@ def test_a_trial_that_the_scheduler_stopped_is_not_blamed_on_its_worker(store, s
     recorder = Recorder(store, runs[0], outbox=tmp_path, flush_seconds=60)
     for step in range(50):
         recorder.log({"loss/test": 1 / (step + 1)}, step)
-    atexit.unregister(recorder._leave)  # as when the process is ended while the trial closes its run
+    atexit.unregister(recorder._close_at_exit)  # as when the process is ended while the trial closes its run
     recorder._sender._stop.set()
     recorder._journal.close()
-    trials = settle(plan, sweep_run_id, store, tmp_path, Told(stopped={0}))
+    trials = settle(plan, sweep_run_id, store, tmp_path, Reports(stopped={0}))
     assert (trials[0].status, trials[0].reason, trials[0].cut_short) == ("stopped", STOPPED, False)
     assert store.get_run(runs[0]).info.status == "FINISHED"
     assert len(store.client.get_metric_history(runs[0], "loss/test")) == 50
@@ -112,20 +113,20 @@ def test_a_trial_that_the_scheduler_stopped_is_not_blamed_on_its_worker(store, s
 
 def test_what_a_trial_said_of_its_end_is_believed(store, sweep, tmp_path):
     plan, sweep_run_id, _ = sweep
-    trials = settle(plan, sweep_run_id, store, tmp_path, Told(reasons={0: "the journal was removed", 2: "no GPU"}))
+    trials = settle(plan, sweep_run_id, store, tmp_path, Reports(reasons={0: "the journal was removed", 2: "no GPU"}))
     assert [trial.reason for trial in trials] == ["the journal was removed", "its worker process died", "no GPU"]
 
 
 def test_a_trial_whose_run_was_deleted_is_not_blamed_on_its_worker(store, sweep, tmp_path):
     plan, sweep_run_id, runs = sweep
     store.client.delete_run(runs[0])
-    trials = settle(plan, sweep_run_id, store, tmp_path, Told())
+    trials = settle(plan, sweep_run_id, store, tmp_path, Reports())
     assert (trials[0].status, trials[0].reason, trials[0].run_id) == ("failed", DELETED, "")
 
 
-def test_a_sweep_that_is_broken_off_says_why_of_each_trial(store, sweep, tmp_path):
+def test_a_sweep_that_ends_early_says_why_of_each_trial(store, sweep, tmp_path):
     plan, sweep_run_id, runs = sweep
-    trials = settle(plan, sweep_run_id, store, tmp_path, Told(), broken_off="Ray's raylet died")
+    trials = settle(plan, sweep_run_id, store, tmp_path, Reports(), ended_early="Ray's raylet died")
     assert [(trial.status, trial.reason) for trial in trials] == [
         ("killed", "Ray's raylet died"),
         ("killed", "Ray's raylet died"),

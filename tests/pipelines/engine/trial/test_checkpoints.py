@@ -53,7 +53,9 @@ def full_batch(config):
 def minibatches(config):
     chain = task(config, batch_size=5, order_seed=config.streams.order)
     learner = learners.Supervised(
-        nets.mlp(6, 8, 1, seed=0), optimizer=learners.sgd(0.05, momentum=0.9), schedule=learners.milestones([2, 5])
+        nets.mlp(6, 8, 1, seed=0),
+        optimizer=learners.sgd(0.05, momentum=0.9),
+        schedule=learners.milestone_schedule([2, 5]),
     )
     watching = [probes.AlignmentProbe(every=3, inputs=(chain.train[0], (chain.train[1][:, 0] > 0).long()))]
     return learner, chain, [*watching, probes.SpectrumProbe(every=1, on="epoch")], {"epochs": EPOCHS}
@@ -341,7 +343,7 @@ def test_other_data_are_not_gone_on_with(store, outbox):
     disturbed.run(store, outbox, run_id=run_id, attempt=2)
     assert disturbed.epochs[began:] == list(range(EPOCHS))
     tags = store.get_run(run_id).data.tags
-    assert tags["resumable"] == "no: the data or the length of the fit are not what they were"
+    assert tags["resumable"] == "no: the data or the length of the fit have changed"
     assert {name for name in tags if name.startswith("differs/")} > {"differs/alignment/0"}
 
 

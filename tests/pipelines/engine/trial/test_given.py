@@ -10,8 +10,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.experiment.config import Config, TrainedConfig
 from featurelab.pipelines.engine.trial import checkpoint_callback
+from featurelab.pipelines.engine.trial.controls import controlled
 from featurelab.pipelines.engine.trial.fit import evaluate, fit
-from featurelab.pipelines.engine.trial.run import controlled, deterministic
+from featurelab.pipelines.engine.trial.process import deterministic
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 
 RNG = np.random.default_rng(0)

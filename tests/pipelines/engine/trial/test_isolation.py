@@ -11,7 +11,7 @@ from featurelab.pipelines.engine.trial.run import run_trial
 from featurelab.tracking.provenance import changes, environment
 
 CODE = (
-    "import json, numpy; from featurelab.pipelines.engine.trial.isolation import dispatch; "
+    "import json, numpy; from featurelab.pipelines.engine.trial.environment import dispatch; "
     "print(json.dumps(dispatch()))"
 )
 

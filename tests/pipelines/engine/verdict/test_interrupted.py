@@ -7,7 +7,7 @@ import pytest
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.trial.run import start
+from featurelab.pipelines.engine.trial.record import open_run
 from featurelab.pipelines.engine.verdict import interrupted
 from featurelab.pipelines.engine.verdict.interrupted import digest, find_interrupted
 from featurelab.tracking.outbox.locks import exclusive_lock
@@ -30,7 +30,7 @@ def opened(plan, store, status, command="c1", done=0):
     for index in range(done + 1):
         details = {"tags": {"sweep": name, "sweep_run_id": run_id}, "scale": "laptop", "name": "", "axes": plan.axes}
         place = {"index": index, "status": "finished" if index < done else "killed"}
-        start(plan.declared, plan.config(index), store, place=place, **details)
+        open_run(plan.declared, plan.config(index), store, place=place, **details)
     return run_id
 
 

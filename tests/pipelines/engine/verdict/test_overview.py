@@ -25,10 +25,10 @@ def test_every_trial_is_a_point_at_its_value_of_each_axis():
     found = [trial(i, 1.0 + i, lr=10.0**-i, width=(16, 32)[i % 2]) for i in range(10)]
     figure = overview("mine", found, ["lr", "width"], "loss/test", "min")
     lr, width = figure.axes
-    assert sorted(points(lr)["to its end"]) == sorted((10.0**-i, 1.0 + i) for i in range(10))
+    assert sorted(points(lr)["finished"]) == sorted((10.0**-i, 1.0 + i) for i in range(10))
     assert lr.get_xscale() == "log"
     assert [label.get_text() for label in width.get_xticklabels()] == ["16", "32"]
-    assert sorted(points(width)["to its end"]) == sorted((i % 2, 1.0 + i) for i in range(10))
+    assert sorted(points(width)["finished"]) == sorted((i % 2, 1.0 + i) for i in range(10))
     assert points(lr)["best"] == [(1.0, 1.0)]
     (medians,) = width.lines
     assert dict(zip(medians.get_xdata(), medians.get_ydata(), strict=True)) == {0: 5.0, 1: 6.0}
@@ -47,7 +47,7 @@ def test_stopped_trials_are_told_apart_and_those_without_a_value_counted():
     figure = overview("mine", found, ["seed"], "loss/test", "max")
     (panel,) = [axes for axes in figure.axes if axes.axison]
     assert {label: len(places) for label, places in points(panel).items()} == {
-        "to its end": 1,
+        "finished": 1,
         "stopped early": 1,
         "best": 1,
     }

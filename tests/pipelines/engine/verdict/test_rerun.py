@@ -82,7 +82,7 @@ TAMPERED = {
     "a last value added": ({"last": {"a": 39.5, "b": 39.5, "c": 1.0}}, "the last value of c has no point"),
     "a param": ({"params": PARAMS | {"lr": "99"}}, "param lr is '99', the config's is '0.1'"),
     "a param removed": ({"params": {"lr": "0.1"}}, "param 'widths' is missing"),
-    "a param added": ({"params": PARAMS | {"more": "1"}}, "param 'more' is no setting of the config"),
+    "a param added": ({"params": PARAMS | {"more": "1"}}, "param 'more' is not a setting of the config"),
     "the hash": ({"tags": TAGS | {"config_hash": "0" * 16}}, f"config_hash is '{'0' * 16}', that of the config is "),
     "the config": ({"tags": TAGS | {"config": json.dumps(CONFIG | {"seed": 5})}}, "setting seed was 5, is now 0"),
     "config.json": ({"document": CONFIG | {"seed": 5}}, "config.json is not the config of the tags"),

@@ -1,0 +1,1 @@
+from featurelab.modules.theory import *

@@ -1,0 +1,17 @@
+from .augment import Augmentation as Augmentation
+from .augment import CropAndFlip as CropAndFlip
+from .augment import CropAndJitter as CropAndJitter
+from .augment import crop_and_flip as crop_and_flip
+from .augment import crop_and_jitter as crop_and_jitter
+from .loaders import LoaderData as LoaderData
+from .loaders import digest_of as digest_of
+from .permuted import label_order as label_order
+from .permuted import permuted_labels as permuted_labels
+from .relabel import Relabelled as Relabelled
+from .relabel import coarse_groups as coarse_groups
+from .relabel import fine_labels as fine_labels
+from .relabel import groups_from_pairs as groups_from_pairs
+from .relabel import random_groups as random_groups
+from .tensors import Batches as Batches
+from .tensors import TensorData as TensorData
+from .tensors import stream as stream

@@ -1,0 +1,5 @@
+"""Small pictures, pictures of several domains, and random views of pictures."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,276 @@
+"""Pictures of several domains, one of which is held out: the protocol of DomainBed."""
+
+from __future__ import annotations
+
+import colorsys
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float, Int64, UInt8
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from torch import Tensor
+
+from featurelab.modules.dtypes import Dtype, dtype_name
+
+from ..core.augment import Augmentation
+from ..core.permuted import label_order
+from ..core.tensors import Pair, stream
+from ..public.images import images
+from ..public.sources import dataset_source, labels, load_split
+from ..public.sources import domains as places
+from ..public.streaming import IMAGENET_MEAN, IMAGENET_STD, BalancedBatches, ShuffledBatches
+
+Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+ALL = slice(None)
+
+
+class HeldOutDomain(pl.LightningDataModule):
+    """Train on pictures of all domains but one, with a share of each set apart for validation, and test on the other.
+
+    `domains` maps a name to pictures (n, 3, size, size), uint8, and labels (n,); they stay where they are, in memory or
+    in a file. `pictures` returns those of a part, "train", "validation" or "test", domain by domain; their labels are
+    `labels[part]`. Loaders and `inputs` return pictures standardised as for ImageNet. A training batch has `batch_size`
+    pictures of each training domain, drawn afresh for every batch and changed by `augment`; an epoch has as many
+    batches as all training pictures fill. `seed` draws the split. Within `permuted_labels` the training labels are
+    permuted.
+
+    I. Gulrajani, D. Lopez-Paz, "In Search of Lost Domain Generalization", arXiv:2007.01434: 20% for validation, whose
+    accuracy selects the model. They test on 80% of the held-out domain, we on all of it.
+
+    Raises ValueError for an unknown domain, fewer than two, or a share that leaves a domain without either part.
+    """
+
+    def __init__(
+        self,
+        domains: Mapping[str, Pair],
+        held_out: str,
+        *,
+        share: float = 0.2,
+        batch_size: int,
+        augment: Augmentation | None = None,
+        seed: int,
+        order_seed: int = 0,
+        dtype: Dtype = "float32",
+        name: str = "domains",
+    ) -> None:
+        super().__init__()
+        if held_out not in domains or len(domains) < 2:
+            raise ValueError(f"held_out must be one of at least two domains {list(domains)}, got {held_out!r}")
+        self.held_out, self.training = held_out, tuple(known for known in domains if known != held_out)
+        self.share, self.batch_size, self.augment = share, batch_size, augment
+        self.order_seed, self.name, self.floating = order_seed, name, getattr(torch, dtype_name(dtype))
+        self._pools = [x for x, _ in domains.values()]
+        rows: dict[Part, list[NDArray[np.int64]]] = {"train": [], "validation": [], "test": []}
+        for place, known in enumerate(domains):
+            n = len(self._pools[place])
+            order = stream(seed, f"split of {known}").permutation(n)
+            kept = n - round(share * n)
+            if known == held_out:
+                rows["test"].append(np.stack([np.full(n, place), np.arange(n)]))
+                continue
+            if not 0 < kept < n:
+                raise ValueError(f"a validation share of {share} leaves one part of the {n} pictures of {known} empty")
+            for part, own in (("train", order[:kept]), ("validation", order[kept:])):
+                rows[cast(Part, part)].append(np.stack([np.full(len(own), place), own]))
+        self._rows = {part: np.concatenate(found, axis=1) for part, found in rows.items()}  # domain and row in it
+        targets = [y.numpy() for _, y in domains.values()]
+        self.labels: dict[Part, Int64[Tensor, " n"]] = {
+            part: torch.from_numpy(np.array([targets[place][row] for place, row in found.T]))
+            for part, found in self._rows.items()
+        }
+        permuted = label_order(len(self.labels["train"]))
+        if permuted is not None:
+            self.labels["train"] = self.labels["train"][torch.from_numpy(permuted)]
+
+    def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> UInt8[Tensor, "n 3 size size"]:
+        """The pictures of a part, all or those at `index`."""
+        places, rows = self._rows[part][:, index]
+        found = torch.empty(len(rows), *self._pools[0].shape[1:], dtype=torch.uint8)
+        for place in np.unique(places):
+            own = np.flatnonzero(places == place)
+            found[torch.from_numpy(own)] = self._pools[place][torch.from_numpy(rows[own])]
+        return found
+
+    def inputs(self, x: UInt8[Tensor, "n 3 *size"]) -> Float[Tensor, "n 3 *size"]:
+        """Pictures as a network sees them, without augmentation."""
+        return self._standardised(x.to(self.floating) / 255)
+
+    def train_dataloader(self) -> Any:
+        trainer = self.trainer
+        rank, world_size = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+        batches = BalancedBatches(
+            self._rows["train"][0],
+            len(self.training),
+            self.batch_size,
+            order_seed=self.order_seed,
+            rank=rank,
+            world_size=world_size,
+        )
+        return _Shown(self, "train", batches, augment=self.augment)
+
+    def val_dataloader(self) -> Any:
+        """The held-out domain in its own order; every worker evaluates all of it."""
+        return _Shown(self, "test", ShuffledBatches(len(self.labels["test"]), self.batch_size, order_seed=None))
+
+    def test_dataloader(self) -> Any:
+        return self.val_dataloader()
+
+    def digest(self, chunk: int = 1000) -> str:
+        """SHA-256 (hex) of pictures and labels of the training and test set, as in `TensorData.digest`."""
+        total = hashlib.sha256()
+        for part in PARTS[::2]:
+            y = self.labels[part]
+            shape = (len(y), *self._pools[0].shape[1:])
+            total.update(f"{shape}{torch.uint8}".encode())
+            for start in range(0, len(y), chunk):
+                total.update(self.pictures(part, slice(start, start + chunk)).numpy().tobytes())
+            total.update(f"{tuple(y.shape)}{y.dtype}".encode())
+            total.update(y.numpy().tobytes())
+        return total.hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        shape = tuple(self._pools[0].shape[1:])
+        return {
+            "name": self.name,
+            "n_train": len(self.labels["train"]),
+            "n_test": len(self.labels["test"]),
+            "dim": int(np.prod(shape)),
+            "outputs": int(self.labels["train"].max()) + 1,
+            "dtype": "uint8",
+            "held_out": self.held_out,
+            "n_validation": len(self.labels["validation"]),
+            "image_shape": shape,
+        }
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        mean, std = (torch.tensor(values).to(x)[:, None, None] for values in (IMAGENET_MEAN, IMAGENET_STD))
+        return (x - mean) / std
+
+
+class _Shown:
+    """Standardised batches of pictures, by the rows that a sampler yields, with optional augmentation."""
+
+    def __init__(
+        self,
+        task: HeldOutDomain,
+        part: Part,
+        batches: BalancedBatches | ShuffledBatches,
+        *,
+        augment: Augmentation | None = None,
+    ) -> None:
+        self.task, self.part, self.batches, self.augment = task, part, batches, augment
+        self.sampler, self.batch_sampler = batches, None  # where Lightning looks for `set_epoch`
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Pair]:
+        device = self.task.trainer.strategy.root_device if self.task.trainer else torch.device("cpu")
+        y = self.task.labels[self.part]
+        for keys in self.batches:
+            rows = np.array([row for row, _, _ in keys])
+            # moved before they become numbers: a quarter of the bytes
+            shown = self.task.pictures(self.part, rows).to(device).to(self.task.floating) / 255
+            if self.augment is not None:
+                # for each picture by its place in the epoch: the same on any number of workers
+                drawn = [
+                    np.random.default_rng([self.task.order_seed, epoch, place, *b"augment"]).random(
+                        self.augment.numbers
+                    )
+                    for _, epoch, place in keys
+                ]
+                shown = self.augment(shown, torch.from_numpy(np.stack(drawn)).to(device))
+            yield self.task._standardised(shown), y[torch.from_numpy(rows)].to(device)
+
+
+def public_domains(
+    name: str, size: int, *, root: str | Path | None = None, most: int = 4_000_000_000
+) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
+    """All pictures of a public dataset by domain, with their labels: decoded and resized once, kept as bytes.
+
+    Pictures of more than `most` bytes are kept in files in the cache of `datasets`; these are written once and read
+    page by page, by all trials of a machine together. Raises DatasetMissing; ValueError if the dataset has no domains.
+    """
+    entry = dataset_source(name)
+    if entry.domain is None:
+        raise ValueError(f"{name} has no domains")
+    tables = [load_split(name, split, root=root) for split in entry.splits]
+    y = [labels(table, entry.label) for table in tables]
+    owners = [places(table, entry) for table in tables]
+    in_files = 3 * size * size * sum(map(len, tables)) > most
+    found: dict[str, Pair] = {}
+    for place, domain in enumerate(entry.domains):
+        rows = [np.flatnonzero(own == place) for own in owners]
+        parts = [(table, chosen) for table, chosen in zip(tables, rows, strict=True) if len(chosen)]
+        keep = _in_file if in_files else _in_memory
+        kept = keep(f"{name}-{place}", parts, size)
+        found[domain] = kept, torch.from_numpy(np.concatenate([u[chosen] for u, chosen in zip(y, rows, strict=True)]))
+    return found
+
+
+def _in_memory(name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int) -> UInt8[Tensor, "n 3 side side"]:
+    shown = [images(table.select(rows), size) for table, rows in parts]
+    return torch.cat(shown) if shown else torch.empty(0, 3, size, size, dtype=torch.uint8)
+
+
+def _in_file(
+    name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int, chunk: int = 5000
+) -> UInt8[Tensor, "n 3 side side"]:
+    """Pictures of these rows, in a file that is written unless it exists."""
+    import datasets
+
+    told = hashlib.sha256(f"{size}".encode())
+    for table, rows in parts:
+        told.update(table._fingerprint.encode())
+        told.update(rows.tobytes())
+    folder = Path(datasets.config.HF_DATASETS_CACHE, "featurelab")
+    path, n = folder / f"{name}-{size}-{told.hexdigest()[:16]}.npy", sum(len(rows) for _, rows in parts)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        own = path.with_suffix(f".{os.getpid()}.part")  # others may be writing theirs: the last one to end stays
+        written = np.lib.format.open_memmap(own, mode="w+", dtype=np.uint8, shape=(n, 3, size, size))
+        start = 0
+        for table, rows in parts:
+            for begin in range(0, len(rows), chunk):
+                shown = images(table.select(rows[begin : begin + chunk]), size)
+                written[start : start + len(shown)] = shown.numpy()
+                start += len(shown)
+        written.flush()
+        own.replace(path)
+    # copied where it is written to, which nobody does: the file stays as it is
+    return torch.from_numpy(np.lib.format.open_memmap(path, mode="c"))
+
+
+def painted_digits(
+    agreements: Mapping[str, float], size: int = 16, *, noise: float = 0.1, seed: int
+) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
+    """Handwritten digits (pictures, labels) painted in a colour that agrees with the label as often as the domain says.
+
+    The 1797 digits of 8 x 8 pixels are divided among the domains of `agreements` and enlarged (bilinear). In a domain
+    with agreement a the hue is that of the label, one of ten, with probability a, else uniform among the ten; every
+    channel gets noise N(0, noise^2). A small stand-in, ours, for a benchmark of pictures. Raises ValueError for no
+    domain or an agreement outside [0, 1].
+    """
+    if not agreements or not all(0 <= a <= 1 for a in agreements.values()):
+        raise ValueError(f"agreements must be probabilities of at least one domain, got {dict(agreements)}")
+    pixels, y = load_digits(return_X_y=True)
+    hues = np.array([colorsys.hsv_to_rgb(place / 10, 1.0, 1.0) for place in range(10)])
+    parts = np.array_split(stream(seed, "digits").permutation(len(y)), len(agreements))
+    found = {}
+    for (name, agreement), rows in zip(agreements.items(), parts, strict=True):
+        chance = stream(seed, f"domain {name}")
+        colour = np.where(chance.random(len(rows)) < agreement, y[rows], chance.integers(0, 10, len(rows)))
+        strokes = torch.from_numpy(pixels[rows].reshape(-1, 1, 8, 8) / 16)
+        strokes = torch.nn.functional.interpolate(strokes, size=(size, size), mode="bilinear", align_corners=False)
+        shown = strokes * torch.from_numpy(hues[colour])[:, :, None, None]
+        shown = shown + noise * torch.from_numpy(chance.standard_normal(shown.shape))
+        found[name] = ((255 * shown.clamp(0, 1)).round().to(torch.uint8), torch.from_numpy(y[rows]).long())
+    return found

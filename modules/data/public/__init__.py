@@ -1,0 +1,5 @@
+"""Public datasets: which there are, their files, and their rows in memory or streamed."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,16 @@
+from .concordance import concordance_test as concordance_test
+from .concordance import fisher_combine as fisher_combine
+from .concordance import pearson_p_value as pearson_p_value
+from .concordance import shared_class_false_positives as shared_class_false_positives
+from .concordance import spearman as spearman
+from .margins import Margins as Margins
+from .margins import class_margins as class_margins
+from .margins import group_norm as group_norm
+from .token_selection import needle_distance as needle_distance
+from .token_selection import needle_share as needle_share
+from .token_selection import position_spread as position_spread
+from .token_selection import share_near_needle as share_near_needle
+from .work import MeasuredCost as MeasuredCost
+from .work import Work as Work
+from .work import counted_work as counted_work
+from .work import measured_cost as measured_cost

@@ -1,0 +1,5 @@
+"""Standard architectures, drawn from a seed: perceptrons, convolutional networks, a decoder."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from . import alignment_elasticity as alignment_elasticity
+from . import contrastive_tradeoff as contrastive_tradeoff
+from . import deep_neural_collapse as deep_neural_collapse
+from . import fine_grained_structure as fine_grained_structure
+from . import fourier_circuits as fourier_circuits
+from . import gradient_features as gradient_features
+from . import icl_scale as icl_scale
+from . import input_structure as input_structure
+from . import looped_transformer as looped_transformer
+from . import neural_feature_ansatz as neural_feature_ansatz
+from . import nuclear_norm_dg as nuclear_norm_dg

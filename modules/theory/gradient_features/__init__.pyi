@@ -1,0 +1,13 @@
+from .fixed_kernels import arc_cosine_ntk as arc_cosine_ntk
+from .fixed_kernels import linearised_kernel as linearised_kernel
+from .fixed_kernels import median_distance as median_distance
+from .fixed_kernels import ridge_accuracies as ridge_accuracies
+from .parity import majority_coefficient as majority_coefficient
+from .parity import sign_vectors as sign_vectors
+from .parity import uniform_parity_gradient as uniform_parity_gradient
+from .simplified import hit_probability as hit_probability
+from .simplified import mixture_gradient as mixture_gradient
+from .simplified import nice_neurons as nice_neurons
+from .simplified import quadratic_gradient as quadratic_gradient
+from .simplified import simplified_gradient as simplified_gradient
+from .simplified import sure_neurons as sure_neurons

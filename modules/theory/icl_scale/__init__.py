@@ -1,0 +1,5 @@
+"""In-context learning by linear attention: regression at each rank, and sparse parities."""
+
+import lazy_loader as lazy
+
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

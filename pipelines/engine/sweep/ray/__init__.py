@@ -1,0 +1,1 @@
+"""Trials on Ray: the cluster, its workers, Tune's trials and progress. Nothing else in featurelab imports Ray."""

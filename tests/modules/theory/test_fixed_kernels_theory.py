@@ -1,0 +1,51 @@
+"""Kernels of fixed features against Monte Carlo and tangent features, and ridge regression with them."""
+
+import pytest
+import torch
+
+from featurelab.modules import nets, theory
+
+
+def points(n, dim, seed):
+    return torch.randn(n, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_the_arc_cosine_kernel_is_the_mean_of_wide_networks():
+    x, z = points(4, 3, 0), points(5, 3, 1)
+    W, _ = nets.random_neurons(3, 400_000, seed=2)
+    hx, hz = x @ W.T, z @ W.T
+    both = ((hx > 0).double() @ (hz > 0).double().T) * (x @ z.T) + hx.relu() @ hz.relu().T
+    assert torch.allclose(theory.gradient_features.arc_cosine_ntk(x, z), both / len(W), atol=0.03)
+    own = theory.gradient_features.arc_cosine_ntk(x, x)
+    assert torch.allclose(own.diagonal(), x.square().sum(1), atol=1e-6)
+
+
+def test_the_linearised_kernel_is_that_of_its_tangent_features():
+    W, a = nets.random_neurons(3, 6, seed=3)
+    net = nets.thresholded_net(W, a, torch.linspace(-1, 1, 6))
+    x, z = points(4, 3, 4), points(5, 3, 5)
+
+    def tangents(point):
+        return torch.cat(
+            [g.flatten() for g in torch.autograd.grad(net(point[None]).sum(), [net.hidden.weight, net.head.weight])]
+        )
+
+    slow = torch.stack([tangents(p) for p in x]) @ torch.stack([tangents(p) for p in z]).T
+    assert torch.allclose(theory.gradient_features.linearised_kernel(net, x, z), slow, atol=1e-13)
+
+
+def test_ridge_regression_is_that_of_the_normal_equations():
+    x, z = points(30, 4, 6), points(50, 4, 7)
+    y, t = x[:, :1].sign(), z[:, :1].sign()
+    unit = x.square().sum(1).mean()
+    found = theory.gradient_features.ridge_accuracies(x @ x.T, y, z @ x.T, t, [0.01, 1.0])
+    for ridge, share in zip((0.01, 1.0), found, strict=True):
+        beta = torch.linalg.solve(x.T @ x + ridge * unit * torch.eye(4, dtype=torch.float64), x.T @ y)
+        assert share == pytest.approx(((z @ beta) * t > 0).double().mean().item())
+        assert share > 0.8
+
+
+def test_the_median_distance_is_the_median_over_pairs():
+    x = points(9, 3, 8)
+    pairs = sorted((a - b).norm().item() for i, a in enumerate(x) for b in x[i + 1 :])
+    assert theory.gradient_features.median_distance(x) == pytest.approx(pairs[(len(pairs) - 1) // 2])

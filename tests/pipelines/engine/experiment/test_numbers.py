@@ -1,0 +1,79 @@
+"""Figures by their numbers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment import numbers, registry
+
+kinds = st.sampled_from([*numbers.KINDS])
+values = st.one_of(
+    st.integers(1, 99).map(str),
+    st.tuples(st.sampled_from("ABCN"), st.integers(1, 40)).map(lambda pair: f"{pair[0]}.{pair[1]}"),
+    st.tuples(st.integers(1, 9), st.integers(1, 40), st.sampled_from(["", "a", "c"])).map(
+        lambda p: f"{p[0]}.{p[1]}{p[2]}"
+    ),
+)
+
+
+@given(kinds, values)
+def test_an_entry_is_found_by_its_number_with_or_without_its_kind(kind, value):
+    entry = f"{kind} {value}"
+    for text in (value, entry, entry.lower().replace(value.lower(), value), f" {entry} "):
+        wanted = numbers.wanted(text)
+        assert wanted is not None
+        assert numbers.matches(entry, *wanted)
+
+
+@pytest.mark.parametrize(
+    ("entries", "label"),
+    [
+        (("Fig. 2",), "Fig. 2"),
+        (("Fig. 32", "Fig. 33", "Fig. 34"), "Figs. 32-34"),
+        (("Fig. 4.1", "Fig. 4.2"), "Figs. 4.1, 4.2"),
+        (("Fig. 4", "Fig. N.1", "Fig. N.2", "Fig. N.3"), "Figs. 4, N.1-N.3"),
+        (("Fig. 9.5", "Table 9.2"), "Fig. 9.5, Table 9.2"),
+        (("App. H",), "App. H"),
+        ((), ""),
+    ],
+)
+def test_neighbours_are_joined_in_a_label(entries, label):
+    assert numbers.label(entries) == label
+
+
+@pytest.mark.parametrize("text", ["", "scores", "gemfilter/layers", "Fig.", "9.5.", "N", "system 2"])
+def test_other_texts_are_no_numbers(text):
+    assert numbers.wanted(text) is None
+
+
+@pytest.mark.parametrize("entry", ["9.5", "figure 9.5", "Figs. 9.5", "Fig. 9.5, 9.6", "Fig 9.5"])
+def test_an_entry_of_another_form_is_refused(entry):
+    with pytest.raises(ValueError, match="is not a number such as"):
+        numbers.parts(entry)
+
+
+@pytest.mark.parametrize("text", ["9.5", "Fig. 9.5", "figure 9.5", "fig9.5"])
+def test_an_experiment_is_found_by_its_figure(text):
+    assert registry.find(text).name == "gemfilter/layers"
+
+
+def test_a_figure_finds_its_panels_and_a_panel_only_itself():
+    names = [experiment.name for experiment in registry.with_figure("Fig. 2", "deep_neural_collapse")]
+    assert names == ["deep_neural_collapse/mlp", "deep_neural_collapse/resnet"]
+    assert registry.find("Fig. 2b").name == "deep_neural_collapse/resnet"
+
+
+def test_a_shared_number_names_all_that_make_it():
+    with pytest.raises(RequestError, match=r"Table 9\.2 is in 2 experiments; .*gemfilter/layers, gemfilter/longbench"):
+        registry.find("Table 9.2")
+
+
+def test_an_unknown_number_names_the_nearest_ones():
+    with pytest.raises(RequestError, match=r"no experiment of gemfilter makes 'Fig. 9.7': did you mean .*Fig. 9\.\d"):
+        registry.with_figure("Fig. 9.7", "gemfilter")
+
+
+def test_figures_come_in_the_order_of_their_numbers():
+    entries = ["Fig. F.1", "Table 1", "Fig. 10", "Fig. 2b", "Fig. 2", "Fig. 2a"]
+    assert sorted(entries, key=numbers.order) == ["Fig. 2", "Fig. 2a", "Fig. 2b", "Fig. 10", "Fig. F.1", "Table 1"]
