@@ -31,9 +31,15 @@ class Watched:
     def __init__(self, build, cut_in=4):
         self.build, self.cut, self.weights, self.epochs = build, Cut(cut_in), {}, []
         self.experiment = Experiment(
-            name="tests/cut", figures=("Fig. 0",), title="t", laptop=Config(), paper=Config(), grid={"seed": [0]},
-            minutes=1, run_trial=self.trial,
-        )  # fmt: skip
+            name="tests/cut",
+            figures=("Fig. 0",),
+            title="t",
+            laptop=Config(),
+            paper=Config(),
+            grid={"seed": [0]},
+            minutes=1,
+            run_trial=self.trial,
+        )
 
     def trial(self, config, recorder):
         recorder.log({"before": 0.5}, step=0)

@@ -16,9 +16,19 @@ from PIL import Image
 from featurelab.modules.data import CIFAR100_TO_COARSE, dataset_source
 
 # Rows a class in (train, test), and sides of the pictures where they are larger than what is read.
-ROWS = {"cars196": (3, 2), "celeba": (20, 8), "cifar100": (2, 1), "cub200": (3, 2), "domain_net": (6, 1),
-    "facescrub": (1, 1), "gtsrb": (2, 1), "imagenet": (1, 1), "imagenet32": (1, 1), "office_home": (4, 4),
-    "tiny_imagenet": (1, 1)}  # fmt: skip
+ROWS = {
+    "cars196": (3, 2),
+    "celeba": (20, 8),
+    "cifar100": (2, 1),
+    "cub200": (3, 2),
+    "domain_net": (6, 1),
+    "facescrub": (1, 1),
+    "gtsrb": (2, 1),
+    "imagenet": (1, 1),
+    "imagenet32": (1, 1),
+    "office_home": (4, 4),
+    "tiny_imagenet": (1, 1),
+}
 SIDES = {"cars196": (40, 60), "celeba": (218, 178), "cub200": (50, 40)}
 SIDES |= dict.fromkeys(("domain_net", "imagenet", "office_home", "pacs", "terra_incognita", "vlcs"), (20, 30))
 

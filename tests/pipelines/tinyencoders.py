@@ -19,8 +19,18 @@ def save_clip(folder: Path, *, seed: int = 0, edge: int = EDGE) -> None:
     seen = {**SIZES, "image_size": edge, "patch_size": PATCH, "projection_dim": 12}
     said = {**SIZES, "vocab_size": 30, "projection_dim": 12, "bos_token_id": 0, "eos_token_id": 1}
     CLIPModel(CLIPConfig(text_config=said, vision_config=seen, projection_dim=12)).save_pretrained(folder)
-    _pictures(folder, {"feature_extractor_type": "CLIPFeatureExtractor", "size": edge, "crop_size": edge,
-        "do_center_crop": True, "resample": 3}, [0.48, 0.46, 0.41], [0.27, 0.26, 0.28])  # fmt: skip
+    _pictures(
+        folder,
+        {
+            "feature_extractor_type": "CLIPFeatureExtractor",
+            "size": edge,
+            "crop_size": edge,
+            "do_center_crop": True,
+            "resample": 3,
+        },
+        [0.48, 0.46, 0.41],
+        [0.27, 0.26, 0.28],
+    )
 
 
 def save_vit(folder: Path, *, seed: int = 0) -> Any:
@@ -29,8 +39,12 @@ def save_vit(folder: Path, *, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     net = ViTModel(ViTConfig(**SIZES, image_size=EDGE, patch_size=PATCH, layer_norm_eps=1e-6), add_pooling_layer=False)
     net.save_pretrained(folder)
-    _pictures(folder, {"image_processor_type": "ViTImageProcessor", "size": {"height": EDGE, "width": EDGE},
-        "resample": 2}, [0.5] * 3, [0.5] * 3)  # fmt: skip
+    _pictures(
+        folder,
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": EDGE, "width": EDGE}, "resample": 2},
+        [0.5] * 3,
+        [0.5] * 3,
+    )
     return net
 
 
@@ -41,12 +55,25 @@ def save_moco(folder: Path, *, seed: int = 0, **sizes: int) -> dict[str, torch.T
     made = {"width": 16, "depth": 2, "inner": 24, "heads": 2, "edge": EDGE, "patch": PATCH} | sizes
     chance = torch.Generator().manual_seed(seed)
     width, inner = made["width"], made["inner"]
-    shapes = {"cls_token": (1, 1, width), "pos_embed": (1, 1 + (made["edge"] // made["patch"]) ** 2, width),
-        "patch_embed.proj.weight": (width, 3, made["patch"], made["patch"]), "patch_embed.proj.bias": (width,),
-        "norm.weight": (width,), "norm.bias": (width,), "head.weight": (7, width), "head.bias": (7,)}  # fmt: skip
+    shapes = {
+        "cls_token": (1, 1, width),
+        "pos_embed": (1, 1 + (made["edge"] // made["patch"]) ** 2, width),
+        "patch_embed.proj.weight": (width, 3, made["patch"], made["patch"]),
+        "patch_embed.proj.bias": (width,),
+        "norm.weight": (width,),
+        "norm.bias": (width,),
+        "head.weight": (7, width),
+        "head.bias": (7,),
+    }
     for layer in range(made["depth"]):
-        parts = {"norm1": (), "attn.qkv": (3 * width, width), "attn.proj": (width, width), "norm2": (),
-            "mlp.fc1": (inner, width), "mlp.fc2": (width, inner)}  # fmt: skip
+        parts = {
+            "norm1": (),
+            "attn.qkv": (3 * width, width),
+            "attn.proj": (width, width),
+            "norm2": (),
+            "mlp.fc1": (inner, width),
+            "mlp.fc2": (width, inner),
+        }
         for part, shape in parts.items():
             shapes[f"blocks.{layer}.{part}.weight"] = shape or (width,)
             shapes[f"blocks.{layer}.{part}.bias"] = shape[:1] or (width,)

@@ -5,8 +5,11 @@ from typing import Any
 
 import torch
 
-SENTENCES = [f"sentence: a {word} film number {n}\nThe answer is {label}.\n\n" for n in range(30)
-    for word, label in (("good", "positive"), ("dull", "negative"))]  # fmt: skip
+SENTENCES = [
+    f"sentence: a {word} film number {n}\nThe answer is {label}.\n\n"
+    for n in range(30)
+    for word, label in (("good", "positive"), ("dull", "negative"))
+]
 CHAT = (
     "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
@@ -39,8 +42,15 @@ def save_llama(folder: Path, *, seed: int = 0, chat: bool = False, **sizes: Any)
     if chat:
         tokenizer.chat_template = CHAT
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "max_position_embeddings": 128, "initializer_range": 0.5} | sizes  # fmt: skip
+    sizes = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "initializer_range": 0.5,
+    } | sizes
     net = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=1, **sizes))
     net.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

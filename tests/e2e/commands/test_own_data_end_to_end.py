@@ -88,17 +88,23 @@ def test_a_mistake_in_a_trial_is_one_line_with_the_authors_own_place(mistaken: C
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("order_seed=order, dtype=config.dtype)", "order_seed=order)",
-         r"a trial: TypeError: .*write dtype=config\.dtype .*\(my_lab/noise_levels\.py:\d+ in train\)"),
-        ('final("accuracy/test", n_train=32)', 'final("accuracy/tset", n_train=32)',
-         r"no accuracy/tset with n_train = 32: did you mean accuracy/test or accuracy/train\?"),
+        (
+            "order_seed=order, dtype=config.dtype)",
+            "order_seed=order)",
+            r"a trial: TypeError: .*write dtype=config\.dtype .*\(my_lab/noise_levels\.py:\d+ in train\)",
+        ),
+        (
+            'final("accuracy/test", n_train=32)',
+            'final("accuracy/tset", n_train=32)',
+            r"no accuracy/tset with n_train = 32: did you mean accuracy/test or accuracy/train\?",
+        ),
         ("fit(learner, task,", "fit(learner, (x, 3),", r"a trial: TypeError: data must be a data module, a DataLoader"),
         ("alignment.set(", "alignment.sett(", r"the drawing: AttributeError: .*\(my_lab/.*\.py:\d+ in panels\)"),
         ("**sizes, ", "**sizes, wrong=1, ", r"the cost: TypeError: .*\(my_lab/noise_levels\.py:\d+ in cost\)"),
         ("return runs.final(", "return runs.ending(", r"claim more_samples_help: AttributeError: .* in more_sa.*\)"),
     ],
     ids=["types", "metric", "data", "drawing", "cost", "claim"],
-)  # fmt: skip
+)
 def test_check_tells_each_mistake_of_an_author_in_one_line(written: CommandLine, old: str, new: str, says: str) -> None:
     here = installed(written)
     source = here.home / "my_lab" / "noise_levels.py"

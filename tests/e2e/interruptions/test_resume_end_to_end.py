@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -128,7 +127,7 @@ def test_an_interrupted_reproduction_goes_on_with_what_is_missing(home: CommandL
     figures = ["patient/others", "patient/curves"]
     process = here.start("reproduce", *figures, "--json")
     here.wait_for_point("patient/curves", "best.loss.val", runs=2)
-    time.sleep(1)
+    here.wait_for_point("patient/curves", "loss/val", runs=3)
     process.send_signal(signal.SIGINT)
     assert ended(process).code == 130
     runs = {run.info.run_id: run for name in figures for run in here.runs(name)}

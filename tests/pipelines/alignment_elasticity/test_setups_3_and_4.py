@@ -131,10 +131,12 @@ def test_the_paper_s_numbers_are_held_against_the_paper_s_data():
 
     printed = {
         name: {
-            "pearson/recall_alignment": v["r"], "recall_at_1/unseen": v["recall"], "alignment/unseen": v["alignment"],
+            "pearson/recall_alignment": v["r"],
+            "recall_at_1/unseen": v["recall"],
+            "alignment/unseen": v["alignment"],
         }
         for name, v in metric_learning.PRINTED.items()
-    }  # fmt: skip
+    }
     made_up = results(
         [config.model_dump() for config in metric_learning.figure.configs("paper")],
         lambda config: {metric: {0: 0.0, 30: value} for metric, value in printed[config["dataset"]].items()},

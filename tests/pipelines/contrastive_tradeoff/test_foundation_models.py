@@ -80,8 +80,9 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     from featurelab.tracking.outbox.null import NullRecorder
 
     encoder.train()
-    foundation.fine_tuned(config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE,
-        learners.adamw(0.1), 1.0)  # fmt: skip
+    foundation.fine_tuned(
+        config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE, learners.adamw(0.1), 1.0
+    )
     same = {name for name, p in encoder.named_parameters() if torch.equal(p, before[name])}
     assert len(same) < len(before) / 5
 
@@ -91,13 +92,26 @@ def _values(measured):
 
 
 def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path):
-    small = ["n_train=30", "n_test=12", "shares=[1.0]", "epochs=1", "stored=[1,2]", "width=4", "batch_size=16",
-        "device=cpu", "tasks=svhn", "others=gtsrb"]  # fmt: skip
+    small = [
+        "n_train=30",
+        "n_test=12",
+        "shares=[1.0]",
+        "epochs=1",
+        "stored=[1,2]",
+        "width=4",
+        "batch_size=16",
+        "device=cpu",
+        "tasks=svhn",
+        "others=gtsrb",
+    ]
     command = "from featurelab.pipelines.engine.command.cli import script; script()"
     done = subprocess.run(
         [sys.executable, "-c", command, "run", PICTURES.name, "--scale", "paper", "--json", *small],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["status"] == "finished"
@@ -136,23 +150,38 @@ def test_labelled_rows_are_in_turn_of_each_class_and_nested():
 def test_the_paper_s_numbers_of_labels_views_and_updates_are_in_the_preset():
     config = PICTURES.paper
     assert (config.lr, config.probe_lr, config.weight_decay, config.batch_size, config.epochs) == (
-        0.06, 5.0, 5e-4, 256, 200,
-    )  # fmt: skip
+        0.06,
+        5.0,
+        5e-4,
+        256,
+        200,
+    )
     assert (config.strength, config.width, config.stored) == (1.0, 1024, (1, 10, 100))
     assert config.shares == (0.01, 0.05, 0.1, 0.2, 1.0)
     texts = TEXTS.paper
     assert (texts.lr, texts.probe_lr, texts.weight_decay, texts.batch_size, texts.epochs) == (5e-5, 5e-3, 0.01, 16, 3)
     assert {(c.family, c.tasks) for c in PICTURES.configs("paper")} == {
-        ("CLIP", "imagenet"), ("CLIP", "svhn"), ("CLIP", "gtsrb"), ("MoCo v3", "cifar10"), ("MoCo v3", "svhn"),
+        ("CLIP", "imagenet"),
+        ("CLIP", "svhn"),
+        ("CLIP", "gtsrb"),
+        ("MoCo v3", "cifar10"),
+        ("MoCo v3", "svhn"),
         ("MoCo v3", "gtsrb"),
-    }  # fmt: skip
+    }
 
 
 def test_methods_are_compared_cell_by_cell():
     rows = []
     for tasks, extra in (("imagenet", 0.0), ("svhn", 0.1)):
-        values = {"lp": 0.5, "ft_1": 0.55, "ft_10": 0.6 + extra, "ft_100": 0.62, "cr_10": 0.63 + extra, "cr_100": 0.66,
-            "cr_others_10": 0.61 + extra}  # fmt: skip
+        values = {
+            "lp": 0.5,
+            "ft_1": 0.55,
+            "ft_10": 0.6 + extra,
+            "ft_100": 0.62,
+            "cr_10": 0.63 + extra,
+            "cr_100": 0.66,
+            "cr_others_10": 0.61 + extra,
+        }
         same = {"family": "CLIP", "tasks": tasks, "shares": (0.01, 1.0), "stored": (1, 10, 100)}
         rows.append((same, {f"{tasks}/{name}": value for name, value in values.items()}))
     runs = made_up(rows, step=(1, 100))

@@ -32,8 +32,9 @@ def made_up(rows, arrays=None, step=(0,)):
     """Results of trials, each a dict of settings with a dict of values, the same at each step."""
     same = {"length": "own", "repeat": 0, "seed": 0, "labels": (20, 1000), "tune": True, "tune_labels": (50, 200)}
     trials = [{"run_id": str(i), "status": "finished", **same, **settings} for i, (settings, _) in enumerate(rows)]
-    points = [(str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items()
-        for at in step]  # fmt: skip
+    points = [
+        (str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items() for at in step
+    ]
     table = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
     return Results(
         pd.DataFrame(trials, dtype=object),
@@ -105,12 +106,24 @@ def test_a_set_that_is_no_task_stands_in_for_the_first_one():
     assert pretraining.updates(config, 0) == 800 * math.ceil((10_000 + others) / 512)
     cells = dict.fromkeys((c.union, c.length) for c in diversity.nearest.configs("paper"))
     assert list(cells)[-3:] == [
-        ("cifar10+noise", "own"), ("cifar10", "longest"), ("cifar10+svhn+gtsrb+imagenet32", "shortest"),
-    ]  # fmt: skip
+        ("cifar10+noise", "own"),
+        ("cifar10", "longest"),
+        ("cifar10+svhn+gtsrb+imagenet32", "shortest"),
+    ]
 
 
-@pytest.mark.parametrize("figure", [diversity.share, diversity.nearest, methods.figure, real_pictures.mnist,
-    real_pictures.fer2013, real_pictures.real, unions.figure])  # fmt: skip
+@pytest.mark.parametrize(
+    "figure",
+    [
+        diversity.share,
+        diversity.nearest,
+        methods.figure,
+        real_pictures.mnist,
+        real_pictures.fer2013,
+        real_pictures.real,
+        unions.figure,
+    ],
+)
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
 def test_every_trade_off_stands_beside_equal_updates_and_as_much_noise(figure, scale):
     found = {(c.target, c.method, c.share, c.union, c.length) for c in figure.configs(scale)}
@@ -194,8 +207,9 @@ def test_fine_tuning_leaves_the_network_alone_and_is_that_of_its_way():
     assert (plain.strength, plain.shown) == (0.0, "clean")
     assert (with_contrast.strength, with_contrast.shown) == (0.1, "both")
     assert with_contrast.contrast.temperature == 0.5
-    assert isinstance(transfer.classifier(unions.PAPER, pretraining.siamese(unions.PAPER), 500, 0.1, "views").contrast,
-        learners.MoCo)  # fmt: skip
+    assert isinstance(
+        transfer.classifier(unions.PAPER, pretraining.siamese(unions.PAPER), 500, 0.1, "views").contrast, learners.MoCo
+    )
     assert transfer.tune_steps(unions.PAPER, 50_000) == 200 * 196
 
 
@@ -222,11 +236,15 @@ def by(setting, figure, few):
     """Made-up results of a figure: 0.9 less the places of the union and of the setting's value, in hundredths."""
     values = list(dict.fromkeys(getattr(c, setting) for c in figure.configs("laptop")))
     cells = dict.fromkeys((c.union, c.length, getattr(c, setting)) for c in figure.configs("laptop"))
-    return made_up([
-        ({"union": union, "length": length, setting: value},
-         {few: 0.9 - 0.01 * n * (1 + values.index(value)), "target/1000": 0.95, "average": 0.5 + 0.01 * n})
-        for n, (union, length, value) in enumerate(cells)
-    ])  # fmt: skip
+    return made_up(
+        [
+            (
+                {"union": union, "length": length, setting: value},
+                {few: 0.9 - 0.01 * n * (1 + values.index(value)), "target/1000": 0.95, "average": 0.5 + 0.01 * n},
+            )
+            for n, (union, length, value) in enumerate(cells)
+        ]
+    )
 
 
 def test_a_share_of_the_nearest_set_is_judged_within_its_own_trials():
@@ -264,9 +282,18 @@ def test_networks_are_compared_by_the_features_of_the_same_pictures():
 
 
 def test_ways_of_fine_tuning_are_compared_cell_by_cell():
-    values = {f"tuned/{way}/{n}": v for n, extra in ((50, 0.0), (200, 0.1))
-        for way, v in {"lp": 0.7 + extra, "ft": 0.8 + extra, "cr": 0.82 + extra, "cr_others": 0.81 + extra,
-            "ft_views": 0.85 + extra, "cr_views": 0.84 + extra}.items()}  # fmt: skip
+    values = {
+        f"tuned/{way}/{n}": v
+        for n, extra in ((50, 0.0), (200, 0.1))
+        for way, v in {
+            "lp": 0.7 + extra,
+            "ft": 0.8 + extra,
+            "cr": 0.82 + extra,
+            "cr_others": 0.81 + extra,
+            "ft_views": 0.85 + extra,
+            "cr_views": 0.84 + extra,
+        }.items()
+    }
     runs = made_up([({"union": union}, values) for union in (unions.FIRST, unions.WHOLE)])
     assert regularised.over_ft(runs) == pytest.approx(0.02)
     assert regularised.over_ft_on_views(runs) == pytest.approx(-0.01)
@@ -319,9 +346,22 @@ def test_real_pictures_are_trained_on_and_judged(figure, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     for name in figure.needs:
         write_public(tmp_path, name)
-    small = {"edge": 8, "n_train": 20, "n_test": 20, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
-        "draws": 1, "few": 10, "device": "cpu", "net": "small", "method": "nt_xent", "probe": "logistic", "tune": False,
-    }  # fmt: skip
+    small = {
+        "edge": 8,
+        "n_train": 20,
+        "n_test": 20,
+        "epochs": 1,
+        "width": 4,
+        "batch_size": 10,
+        "labels": (10, 20),
+        "draws": 1,
+        "few": 10,
+        "device": "cpu",
+        "net": "small",
+        "method": "nt_xent",
+        "probe": "logistic",
+        "tune": False,
+    }
     configs = [config.but(**small) for config in figure.configs("paper") if config.seed == 0]
     found = performed(figure, configs)
     for claim in figure.claims:

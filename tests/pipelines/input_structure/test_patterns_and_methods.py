@@ -87,8 +87,10 @@ def test_rows_have_every_method_once_at_a_rate():
 
 
 def test_tuned_is_the_best_rate_and_the_own_rate_the_network_s():
-    configs = [SMALL.but(method=method, lr=lr, steps=6) for method, lr in
-        (("network", 0.02), ("rf", 0.02), ("rf", 1e-5), ("rf", 0.1))]  # fmt: skip
+    configs = [
+        SMALL.but(method=method, lr=lr, steps=6)
+        for method, lr in (("network", 0.02), ("rf", 0.02), ("rf", 1e-5), ("rf", 0.1))
+    ]
     runs = performed(six_methods.figure, configs)
     values = [runs.final("accuracy/test", method="rf", lr=lr) for lr in (0.02, 1e-5, 0.1)]
     assert comparison.tuned(runs, "rf") == max(values)

@@ -60,8 +60,10 @@ def test_the_minimum_of_a_curve_comes_before_its_first_real_rise(curve, minimum)
 def slow_peak(curve):
     heights = [
         min(curve[j] / curve[i], curve[j] / curve[k])
-        for j in range(len(curve)) for i in range(j) for k in range(j + 1, len(curve))
-    ]  # fmt: skip
+        for j in range(len(curve))
+        for i in range(j)
+        for k in range(j + 1, len(curve))
+    ]
     return np.log(max(heights))
 
 

@@ -12,9 +12,7 @@ from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.nuclear_norm_dg import held_out, picture_tables, pictures
 
-TINY = pictures.LAPTOP.but(
-    steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0
-)  # fmt: skip
+TINY = pictures.LAPTOP.but(steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0)
 
 
 def made_up(values):

@@ -3,7 +3,6 @@
 import io
 import shutil
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -55,8 +54,15 @@ def svhn(tmp_path):
     }
     pictures["train"][:, 0, 0] = 7  # a constant pixel
     for split, images in pictures.items():
-        write(tmp_path, "svhn", split, images, [i % 10 for i in range(len(images))], "label",
-              datasets.ClassLabel(num_classes=10))  # fmt: skip
+        write(
+            tmp_path,
+            "svhn",
+            split,
+            images,
+            [i % 10 for i in range(len(images))],
+            "label",
+            datasets.ClassLabel(num_classes=10),
+        )
     return tmp_path, pictures
 
 
@@ -133,8 +139,7 @@ def test_check_reports_rows_schema_and_a_digest_of_the_content(svhn):
     assert after["splits"]["test"]["digest"] != report["splits"]["test"]["digest"]
 
 
-def test_a_missing_dataset_says_how_to_get_it_within_seconds():
-    start = time.monotonic()
+def test_a_missing_dataset_says_how_to_get_it():
     for entry in available_datasets():
         way = f"`featurelab data fetch {entry.name}`" if entry.repo_id else "put parquet files"
         with pytest.raises(DatasetMissing, match=way) as caught:
@@ -143,7 +148,6 @@ def test_a_missing_dataset_says_how_to_get_it_within_seconds():
         assert check_dataset(entry.name)["present"] is False
     with pytest.raises(DatasetMissing, match="cannot be fetched"):
         fetch_dataset("vlcs")
-    assert time.monotonic() - start < 5
 
 
 def test_loading_never_opens_a_connection(monkeypatch):
@@ -172,12 +176,10 @@ def test_a_cached_hub_copy_is_found_offline(svhn, private_cache):
     assert torch.equal(public.images(cached, 32), public.images(built, 32))
 
 
-def test_fetch_gives_up_at_once_when_the_hub_is_out_of_reach(monkeypatch):
+def test_fetch_gives_up_when_the_hub_is_out_of_reach(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_ENDPOINT", "http://127.0.0.1:9")
-    start = time.monotonic()
     with pytest.raises(DatasetMissing, match="cannot be reached"):
         fetch_dataset("svhn")
-    assert time.monotonic() - start < 6
 
 
 def test_without_the_extra_the_message_names_it(monkeypatch):

@@ -170,12 +170,38 @@ def test_listed_values_are_read_back(values):
 
 
 BAD = [
-    "", " ", ",", "1,", "1,,2", "(", ")", "choice()", "choice(1,)", "uniform()", "uniform(1)",
-    "uniform(1,2", "uniform(1,2,3)", "uniform(2,1)", "uniform(1,1)", "uniform(a,b)", "uniform(nan,1)",
-    "uniform(0,inf)", "loguniform(0,1)", "loguniform(-1,1)", "randint(0.5,2)", "randint(3,3)", "randint(1,1e3)",
-    "randint(1," + "9" * 5000 + ")", "randint(1," + "9" * 400 + ")", "normal(0,1)", "LogUniform(1,2)",
-    "uniform(1,2)uniform(1,2)", "[1,2", "[" * 5000, "uniform(1,2)\nrandint(1,2)",
-]  # fmt: skip
+    "",
+    " ",
+    ",",
+    "1,",
+    "1,,2",
+    "(",
+    ")",
+    "choice()",
+    "choice(1,)",
+    "uniform()",
+    "uniform(1)",
+    "uniform(1,2",
+    "uniform(1,2,3)",
+    "uniform(2,1)",
+    "uniform(1,1)",
+    "uniform(a,b)",
+    "uniform(nan,1)",
+    "uniform(0,inf)",
+    "loguniform(0,1)",
+    "loguniform(-1,1)",
+    "randint(0.5,2)",
+    "randint(3,3)",
+    "randint(1,1e3)",
+    "randint(1," + "9" * 5000 + ")",
+    "randint(1," + "9" * 400 + ")",
+    "normal(0,1)",
+    "LogUniform(1,2)",
+    "uniform(1,2)uniform(1,2)",
+    "[1,2",
+    "[" * 5000,
+    "uniform(1,2)\nrandint(1,2)",
+]
 
 
 @pytest.mark.parametrize("text", BAD)

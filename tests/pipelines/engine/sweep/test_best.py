@@ -43,9 +43,15 @@ def order(ranked):
 
 def test_only_trials_that_finished_are_ranked_and_all_others_come_after_them(store, trials):
     found = trials(
-        ("stopped", [1.5, 0.1]), ("finished", [1.4, 1.6, 1.7]), ("diverged", [1.0, -9.0]), ("failed", [0.2]),
-        ("finished", [1.4, 1.5, 1.6]), ("killed", [0.3]), ("stopped", [0.05]), ("failed", []),
-    )  # fmt: skip
+        ("stopped", [1.5, 0.1]),
+        ("finished", [1.4, 1.6, 1.7]),
+        ("diverged", [1.0, -9.0]),
+        ("failed", [0.2]),
+        ("finished", [1.4, 1.5, 1.6]),
+        ("killed", [0.3]),
+        ("stopped", [0.05]),
+        ("failed", []),
+    )
     ranked = rank(found, METRIC, "min", store)
     assert order(ranked) == [4, 1, 6, 0, 5, 3, 7, 2]
     assert ranked.line() == f"best loss/test: 1.6 in {found[4].run_id} (among 2 finished trials)"

@@ -57,9 +57,15 @@ def same_handlers():
 def made_of(function, name="tests/made_up"):
     """An experiment whose trial is this function."""
     return Experiment(
-        name=name, figures=("Fig. 0",), title="t", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=1,
+        name=name,
+        figures=("Fig. 0",),
+        title="t",
+        laptop=Config(),
+        paper=Config(),
+        grid={"seed": [0]},
+        minutes=1,
         run_trial=function,
-    )  # fmt: skip
+    )
 
 
 def stored(store, outcome):
@@ -162,8 +168,12 @@ def test_a_finished_run_holds_all_that_it_takes_to_repeat_it(run, store):
     assert client.get_experiment(found.info.experiment_id).name == INIT_SCALE.name
     tags = found.data.tags
     assert {tags[k] for k in ("system", "experiment", "figure", "scale", "trial")} == {
-        "neural_feature_ansatz", "neural_feature_ansatz/init_scale", "Fig. 2", "laptop", "7",
-    }  # fmt: skip
+        "neural_feature_ansatz",
+        "neural_feature_ansatz/init_scale",
+        "Fig. 2",
+        "laptop",
+        "7",
+    }
     assert type(config).read(json.loads(tags["config"])) == config
     assert store.read_json(outcome.run_id, "config.json") == json.loads(tags["config"])
     assert store.read_json(outcome.run_id, "environment.json")["threads"] == 1
@@ -248,9 +258,13 @@ def raising(error):
 
 @pytest.mark.parametrize(
     ("error", "status", "ended"),
-    [(SystemExit(), "stopped", "FINISHED"), (SystemExit(0), "stopped", "FINISHED"), (SystemExit(3), "failed", "FAILED"),
-     (ValueError("no"), "failed", "FAILED")],
-)  # fmt: skip
+    [
+        (SystemExit(), "stopped", "FINISHED"),
+        (SystemExit(0), "stopped", "FINISHED"),
+        (SystemExit(3), "failed", "FAILED"),
+        (ValueError("no"), "failed", "FAILED"),
+    ],
+)
 def test_what_a_scheduler_or_an_error_does_in_the_middle_of_a_fit_is_told_apart(run, store, error, status, ended):
     outcome = run(fitting(raising(error)), Config())
     found = stored(store, outcome)
