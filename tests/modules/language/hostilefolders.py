@@ -197,7 +197,7 @@ LOADED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: (code(f, "evil.py"), changed(f / "tokenizer_config.json", tokenizer_class="Evil",
             auto_map={"AutoTokenizer": ["evil.Evil", None]}), (f / "tokenizer.json").unlink()), "cannot be read",
     ),
-    "tokenizer that grows": (growing, "makes texts longer"),
+    "tokenizer that grows": (growing, "makes texts more than"),
 }  # fmt: skip
 # what is not used
 IGNORED: dict[str, Callable[[Path], object]] = {
