@@ -44,9 +44,14 @@ def bomb(edge: int) -> bytes:
 
 
 def pictures(
-    root: Path, pictures: Any = None, labels: Any = None, *, name: str = "mnist", said: dict[str, Any] | None = None,
+    root: Path,
+    pictures: Any = None,
+    labels: Any = None,
+    *,
+    name: str = "mnist",
+    said: dict[str, Any] | None = None,
     **columns: Any,
-) -> str:  # fmt: skip
+) -> str:
     """Both splits of a dataset of pictures; `said` is what the file says of its columns to `datasets`."""
     pictures = [png()] * 20 if pictures is None else pictures
     labels = pa.array([i % 10 for i in range(20)]) if labels is None else labels
@@ -111,8 +116,13 @@ def flipped(root: Path, at: float) -> str:
 def same_text(root: Path, megabytes: int, rows: int) -> str:
     """One text that stands in every row: once in the file."""
     column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * (megabytes << 20)]))
-    return splits(root, "ag_news", pa.table({"text": column, "label": pa.array([i % 4 for i in range(rows)])}),
-        compression="zstd", store_schema=False)  # fmt: skip
+    return splits(
+        root,
+        "ag_news",
+        pa.table({"text": column, "label": pa.array([i % 4 for i in range(rows)])}),
+        compression="zstd",
+        store_schema=False,
+    )
 
 
 def eps(root: Path) -> str:
@@ -138,7 +148,8 @@ NAMES = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
 TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "no label column": (lambda root: texts(root, labels=None, label=None), "no column 'label'"),
     "other columns": (
-        lambda root: splits(root, "mnist", pa.table({"a\x1b[2J\n": [1], "b": [2]})), "none of the columns",
+        lambda root: splits(root, "mnist", pa.table({"a\x1b[2J\n": [1], "b": [2]})),
+        "none of the columns",
     ),
     "labels NaN": (lambda root: pictures(root, labels=numbers(float("nan"))), "label"),
     "labels float": (lambda root: pictures(root, labels=pa.array([0.5] * 20)), "label"),
@@ -151,7 +162,8 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "labels lists": (lambda root: pictures(root, labels=pa.array([[1, 2]] * 20)), "label"),
     "labels times": (lambda root: pictures(root, labels=pa.array([1] * 20, pa.timestamp("s"))), "label"),
     "labels missing names": (
-        lambda root: pictures(root, said=features(image={"_type": "Image"}, label={"_type": "ClassLabel"})), "",
+        lambda root: pictures(root, said=features(image={"_type": "Image"}, label={"_type": "ClassLabel"})),
+        "",
     ),
     "no rows": (lambda root: texts(root, pa.array([], pa.string()), pa.array([], pa.int64())), "no rows"),
     "texts null": (lambda root: texts(root, pa.array([None] * 20, pa.string())), "text"),
@@ -167,7 +179,8 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "picture by path": (lambda root: pictures(root, [{"bytes": None, "path": "/etc/hostname"}] * 20), "row 0"),
     "picture by fifo": (lambda root: by_fifo(root), "row 0"),
     "picture by address": (
-        lambda root: pictures(root, [{"bytes": None, "path": "https://127.0.0.1:9/x.png"}] * 20), "row 0",
+        lambda root: pictures(root, [{"bytes": None, "path": "https://127.0.0.1:9/x.png"}] * 20),
+        "row 0",
     ),
     "picture of 30,000 x 30,000": (lambda root: pictures(root, [bomb(30_000)] * 2, pa.array([0, 1])), "row 0"),
     "pictures of 13,000 x 13,000": (lambda root: pictures(root, [bomb(13_000)] * 20), "row 0"),
@@ -175,7 +188,8 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "PostScript": (eps, "row 0"),
     "column of strings": (lambda root: splits(root, "mnist", pa.table({"image": ["/etc/hostname"], "label": [1]})), ""),
     "image nested": (
-        lambda root: splits(root, "mnist", pa.table({"image": [[[{"bytes": b""}]]], "label": [1]})), "image",
+        lambda root: splits(root, "mnist", pa.table({"image": [[[{"bytes": b""}]]], "label": [1]})),
+        "image",
     ),
     "features unknown": (lambda root: pictures(root, said=features(image={"_type": "os.system"})), ""),
     "features no JSON": (lambda root: pictures(root, said="{" * 99), ""),
@@ -188,7 +202,8 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "broken link": (lambda root: special(root, lambda file: file.symlink_to("nowhere")), "plain file"),
     "link to no parquet": (lambda root: special(root, lambda file: file.symlink_to("/etc/passwd")), "train-0.parquet"),
     "name as an address": (
-        lambda root: special(root, lambda file: file.with_name("train::http:..127.0.0.1.parquet").write_bytes(b"")), "",
+        lambda root: special(root, lambda file: file.with_name("train::http:..127.0.0.1.parquet").write_bytes(b"")),
+        "",
     ),
     "lines no JSON": (lambda root: lines(root, b"{no json\n" * 9), "test.jsonl"),
     "lines deep": (lambda root: lines(root, b"[" * 200_000), "test.jsonl"),
@@ -199,7 +214,7 @@ TABLES: dict[str, tuple[Callable[[Path], str], str]] = {
     "text no UTF-8": (lambda root: lines(root, b"\xff\xfe\xff", "paul_graham_essays", "train.txt"), "train.txt"),
     "text a fifo": (lambda root: text_fifo(root), "plain file"),
     "text of 3 GB": (lambda root: sparse(root), "train.txt"),
-}  # fmt: skip
+}
 
 
 def by_fifo(root: Path) -> str:

@@ -153,10 +153,14 @@ except data.DatasetRefused:
 """
 
 
-@pytest.mark.parametrize(("call", "make"), [
-    ("data.check_dataset('ag_news')", lambda root: same_text(root, 64, 100_000)),
-    ("data.PublicImages('mnist', None, seed=0)", lambda root: pictures(root, [bomb(13_000)] * 20)),
-], ids=["one text in every row", "20 pictures of 169 megapixels"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "make"),
+    [
+        ("data.check_dataset('ag_news')", lambda root: same_text(root, 64, 100_000)),
+        ("data.PublicImages('mnist', None, seed=0)", lambda root: pictures(root, [bomb(13_000)] * 20)),
+    ],
+    ids=["one text in every row", "20 pictures of 169 megapixels"],
+)
 def test_bombs_cost_less_than_half_a_gigabyte(call, make, tmp_path):
     make(tmp_path)
     code = SPENT.format(call=call)
@@ -169,13 +173,30 @@ def test_the_size_on_disk_of_a_bomb_is_small(tmp_path):
     assert (tmp_path / "ag_news" / "train-0.parquet").stat().st_size < 1 << 16
 
 
-KINDS = st.sampled_from([pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.string(), pa.bool_(), pa.binary(),
-    pa.decimal128(9, 2), pa.date32(), pa.list_(pa.int64())])  # fmt: skip
+KINDS = st.sampled_from(
+    [
+        pa.int64(),
+        pa.int8(),
+        pa.float64(),
+        pa.float32(),
+        pa.string(),
+        pa.bool_(),
+        pa.binary(),
+        pa.decimal128(9, 2),
+        pa.date32(),
+        pa.list_(pa.int64()),
+    ]
+)
 CELLS = st.one_of(st.none(), st.integers(-3, 12), st.floats(), st.text(max_size=3), st.booleans())
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(CELLS, min_size=20, max_size=20), KINDS)
 def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kind):
     try:
@@ -192,8 +213,13 @@ def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kin
     assert found.tolist() == [int(cell) for cell in labels.to_pylist()]
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])  # fmt: skip
+@settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_a_parquet_file_with_other_bytes_is_read_or_refused(tmp_path, data):
     root = tmp_path / str(len(list(tmp_path.iterdir())))

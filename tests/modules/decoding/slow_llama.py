@@ -66,8 +66,11 @@ class SlowLlama:
         for head in range(h):
             own = head // (h // g)
             for i in range(n):
-                seen = [j for j in range(i + 1) if allowed(index, head, i, j)
-                        and (self.window is None or places[i] - places[j] < self.window)]  # fmt: skip
+                seen = [
+                    j
+                    for j in range(i + 1)
+                    if allowed(index, head, i, j) and (self.window is None or places[i] - places[j] < self.window)
+                ]
                 scores = torch.stack([turned[0][head, i] @ turned[1][own, j] / math.sqrt(e) for j in seen])
                 weights[head, i, seen] = scores.exp() / scores.exp().sum()
                 mixed[i, head] = weights[head, i] @ value[:, own]

@@ -154,11 +154,17 @@ def test_numbers_of_half_precision_are_added_in_single():
     assert (scores != scores.bfloat16().float()).any()
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"filter_layer": 0}, "among 1 to 3, got 0"), ({"filter_layer": 4}, "among 1 to 3, got 4"),
-    ({"runs": 3}, "runs must be 1 or 2"), ({"score": "cosine"}, "score must be"), ({"row": "first"}, "row must be"),
-    ({"keep": 0}, "keep must be at least 1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"filter_layer": 0}, "among 1 to 3, got 0"),
+        ({"filter_layer": 4}, "among 1 to 3, got 4"),
+        ({"runs": 3}, "runs must be 1 or 2"),
+        ({"score": "cosine"}, "score must be"),
+        ({"row": "first"}, "row must be"),
+        ({"keep": 0}, "keep must be at least 1"),
+    ],
+)
 def test_arguments_that_cannot_be_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         decoding.gemfilter(tiny(), **({"filter_layer": 2} | wrong))

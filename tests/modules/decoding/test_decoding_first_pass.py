@@ -176,14 +176,20 @@ def small(kind, **sizes):
     return getattr(transformers, name)(config(**(common | sizes)))
 
 
-@pytest.mark.parametrize(("model", "message"), [
-    (lambda: small("T5", d_model=16, d_ff=16, num_layers=2, num_heads=2, d_kv=8), "encoder or cross-attention"),
-    (lambda: small("Mamba", state_size=4), "state-space layers"),
-    (lambda: small("Bloom", n_layer=2, n_head=2), "attention interface"),
-    (lambda: tiny("qwen3", layer_types=["full_attention", "chunked_attention", "full_attention"]), "chunked_attention"),
-    (lambda: small("Jamba", num_experts=2, mamba_d_state=4, intermediate_size=16), "state-space layers"),
-    (lambda: torch.nn.Linear(2, 2), "Linear is no causal language model"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda: small("T5", d_model=16, d_ff=16, num_layers=2, num_heads=2, d_kv=8), "encoder or cross-attention"),
+        (lambda: small("Mamba", state_size=4), "state-space layers"),
+        (lambda: small("Bloom", n_layer=2, n_head=2), "attention interface"),
+        (
+            lambda: tiny("qwen3", layer_types=["full_attention", "chunked_attention", "full_attention"]),
+            "chunked_attention",
+        ),
+        (lambda: small("Jamba", num_experts=2, mamba_d_state=4, intermediate_size=16), "state-space layers"),
+        (lambda: torch.nn.Linear(2, 2), "Linear is no causal language model"),
+    ],
+)
 def test_models_without_such_layers_are_refused(model, message):
     with pytest.raises(ValueError, match=message):
         decoding.full(model())

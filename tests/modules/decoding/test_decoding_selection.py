@@ -45,8 +45,10 @@ def test_the_choice_is_the_slow_one(scores, keep, pool, kernel, keep_last, keep_
 @given(some, st.integers(1, 40), st.sampled_from(["max", "none"]), kernels, st.integers(-80, 80))
 def test_a_constant_added_to_all_scores_changes_nothing_without_a_mean(scores, keep, pool, kernel, shift):
     scores = torch.tensor(scores, dtype=torch.float64)
-    assert torch.equal(choose_tokens(scores, keep, pool=pool, kernel=kernel),
-                       choose_tokens(scores + shift / 8, keep, pool=pool, kernel=kernel))  # fmt: skip
+    assert torch.equal(
+        choose_tokens(scores, keep, pool=pool, kernel=kernel),
+        choose_tokens(scores + shift / 8, keep, pool=pool, kernel=kernel),
+    )
 
 
 def test_a_constant_changes_the_mean_near_the_ends():
@@ -76,14 +78,17 @@ def test_tokens_out_of_sight_are_kept_last_and_lend_nothing_to_neighbours():
     ]
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"keep": 0}, "keep must be at least 1"),
-    ({"keep": 4, "kernel": 4}, "kernel must be odd"),
-    ({"keep": 4, "kernel": -1}, "kernel must be odd"),
-    ({"keep": 4, "pool": "mean"}, "pool must be"),
-    ({"keep": 4, "keep_last": 3, "keep_first": 2}, "exceeds keep"),
-    ({"keep": 4, "keep_last": -1}, "must not be negative"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"keep": 0}, "keep must be at least 1"),
+        ({"keep": 4, "kernel": 4}, "kernel must be odd"),
+        ({"keep": 4, "kernel": -1}, "kernel must be odd"),
+        ({"keep": 4, "pool": "mean"}, "pool must be"),
+        ({"keep": 4, "keep_last": 3, "keep_first": 2}, "exceeds keep"),
+        ({"keep": 4, "keep_last": -1}, "must not be negative"),
+    ],
+)
 def test_what_cannot_be_is_refused_in_one_line(wrong, message):
     with pytest.raises(ValueError, match=message) as caught:
         choose_tokens(torch.zeros(9), **wrong)

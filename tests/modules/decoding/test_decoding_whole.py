@@ -20,8 +20,15 @@ ALL = {
 
 def own(model, ids, mask):
     """Tokens and logits of the model's own generation."""
-    found = model.generate(ids, attention_mask=mask, max_new_tokens=NEW, do_sample=False, eos_token_id=None,
-        output_logits=True, return_dict_in_generate=True)  # fmt: skip
+    found = model.generate(
+        ids,
+        attention_mask=mask,
+        max_new_tokens=NEW,
+        do_sample=False,
+        eos_token_id=None,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )
     return found.sequences[:, ids.shape[1] :], torch.stack(found.logits, 1)
 
 

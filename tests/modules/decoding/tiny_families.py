@@ -9,9 +9,19 @@ transformers = pytest.importorskip("transformers")
 
 VOCABULARY = 61
 WINDOW = 7  # of the sliding layers, shorter than the prompts here
-SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 3,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "initializer_range": 0.4,
-    "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}  # fmt: skip
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.4,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", "LlamaForCausalLM", {}),
@@ -19,17 +29,22 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "phi3": ("Phi3Config", "Phi3ForCausalLM", {}),
     "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {"head_dim": 8}),
     "gemma3": (
-        "Gemma3TextConfig", "Gemma3ForCausalLM", {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED},
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED},
     ),
     "gemma2": (
-        "Gemma2Config", "Gemma2ForCausalLM", {"head_dim": 8, "sliding_window": WINDOW, "attn_logit_softcapping": 2.0},
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        {"head_dim": 8, "sliding_window": WINDOW, "attn_logit_softcapping": 2.0},
     ),
     "gpt_oss": (
-        "GptOssConfig", "GptOssForCausalLM",
+        "GptOssConfig",
+        "GptOssForCausalLM",
         {"head_dim": 8, "sliding_window": WINDOW, "num_local_experts": 2, "num_experts_per_tok": 1},
     ),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"n_layer": 3, "n_embd": 32, "n_head": 4}),
-}  # fmt: skip
+}
 PLAIN = ["llama", "mistral", "phi3", "qwen3", "gemma3"]
 IN_FULL = ["gemma2", "gpt_oss"]  # bent or sunk attention, which only "eager" computes
 

@@ -112,13 +112,15 @@ SAFE = {"a": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]}}
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "pickled payload": (lambda f: pickled(f, {"a": Payload(f)}), "pytorch_model.bin holds more than tensors"),
     "pickled payload, old": (
-        lambda f: pickled(f, {"a": Payload(f)}, _use_new_zipfile_serialization=False), "holds more than tensors",
+        lambda f: pickled(f, {"a": Payload(f)}, _use_new_zipfile_serialization=False),
+        "holds more than tensors",
     ),
     "pickled network": (lambda f: pickled(f, torch.nn.Linear(2, 2)), "holds more than tensors"),
     "pickled text": (lambda f: pickled(f, {"a": "b"}), "one dictionary of tensors"),
     "pickled bomb": (compressed, "would unpack to"),
     "no pickle": (
-        lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"no pickle")), "holds more than tensors",
+        lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"no pickle")),
+        "holds more than tensors",
     ),
     "code, unknown type": (lambda f: own_code(f, "evil"), "config.json cannot be read"),
     "code, generation": (lambda f: (code(f, "custom_generate/generate.py"), config(f, hidden_size=-1)), "config.json"),
@@ -154,10 +156,12 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
         "cannot be read",
     ),
     "header that lies": (
-        lambda f: header(f, {"a": {"dtype": "F32", "shape": [10**6], "data_offsets": [0, 64]}}), "cannot be read",
+        lambda f: header(f, {"a": {"dtype": "F32", "shape": [10**6], "data_offsets": [0, 64]}}),
+        "cannot be read",
     ),
     "header overflows": (
-        lambda f: header(f, {"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}}), "cannot be read"
+        lambda f: header(f, {"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}}),
+        "cannot be read",
     ),
     "header shared": (lambda f: header(f, {"a": SAFE["a"], "b": SAFE["a"]}), "cannot be read"),
     "header no JSON": (lambda f: header(f, b"{" * 4000), "model.safetensors cannot be read"),
@@ -168,12 +172,14 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "template a fifo": (lambda f: instead(f, "chat_template.jinja", os.mkfifo), "no plain file"),
     "weights a device": (lambda f: instead(f, "model.safetensors", link("/dev/zero")), "is a link out of"),
     "link to itself": (
-        lambda f: instead(f, "generation_config.json", link("generation_config.json")), "link to nothing",
+        lambda f: instead(f, "generation_config.json", link("generation_config.json")),
+        "link to nothing",
     ),
     "link to nothing": (lambda f: instead(f, "tokenizer.json", link("nowhere")), "link to nothing"),
     "link to passwords": (lambda f: instead(f, "merges.txt", link("/etc/passwd")), "is a link out of"),
     "index outside": (
-        lambda f: index(f, {"weight_map": {"a": "../../../etc/passwd"}}), "must name files of this folder",
+        lambda f: index(f, {"weight_map": {"a": "../../../etc/passwd"}}),
+        "must name files of this folder",
     ),
     "index absolute": (lambda f: index(f, {"weight_map": {"a": "/etc/passwd"}}), "must name files of this folder"),
     "index no text": (lambda f: index(f, {"weight_map": {"a": 7}}), "lacks 7"),
@@ -182,23 +188,31 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "index lacks a file": (lambda f: index(f, {"weight_map": {"a": "b.safetensors"}}), "lacks b.safetensors"),
     "generation no JSON": (lambda f: (f / "generation_config.json").write_text("{"), "generation_config.json cannot"),
     "pictures of 10^9": (
-        lambda f: changed(f / "preprocessor_config.json", size={"height": 10**9, "width": 10**9}), "at most 4,096",
+        lambda f: changed(f / "preprocessor_config.json", size={"height": 10**9, "width": 10**9}),
+        "at most 4,096",
     ),
-}  # fmt: skip
+}
 # what is found when the model is loaded
 LOADED: dict[str, tuple[Callable[[Path], object], str]] = {
     "weights NaN": (lambda f: weights(f, lambda w: w["model.norm.weight"].fill_(float("nan"))), "NaN or infinite"),
     "weights of other shapes": (
-        lambda f: weights(f, lambda w: w.update({"model.norm.weight": torch.ones(3)})), "cannot be read",
+        lambda f: weights(f, lambda w: w.update({"model.norm.weight": torch.ones(3)})),
+        "cannot be read",
     ),
     "weights missing": (lambda f: weights(f, lambda w: w.pop("model.norm.weight")), "lacks weights: model.norm.weight"),
     "tokenizer no JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be read"),
     "tokenizer of code": (
-        lambda f: (code(f, "evil.py"), changed(f / "tokenizer_config.json", tokenizer_class="Evil",
-            auto_map={"AutoTokenizer": ["evil.Evil", None]}), (f / "tokenizer.json").unlink()), "cannot be read",
+        lambda f: (
+            code(f, "evil.py"),
+            changed(
+                f / "tokenizer_config.json", tokenizer_class="Evil", auto_map={"AutoTokenizer": ["evil.Evil", None]}
+            ),
+            (f / "tokenizer.json").unlink(),
+        ),
+        "cannot be read",
     ),
     "tokenizer that grows": (growing, "makes texts more than"),
-}  # fmt: skip
+}
 # what is not used
 IGNORED: dict[str, Callable[[Path], object]] = {
     "code beside a known type": lambda f: own_code(f, "llama"),

@@ -98,8 +98,15 @@ def test_prompts_that_are_too_long_are_left_out_whatever_their_labels(model):
     assert (len(found.prompts), found.left_out, found.targets.tolist()) == (2, 1, [0, 1])
     assert found.describe()["left_out"] == 1
     with pytest.raises(ValueError, match="all 1 prompts are longer than the 64 tokens"):
-        FewShotPrompts(model, labelled(40, "positive"), BinaryTexts(["positive_1 " * 70], np.array([1])), WORDS,
-            exemplars=1, seed=0, template=MADE_UP)  # fmt: skip
+        FewShotPrompts(
+            model,
+            labelled(40, "positive"),
+            BinaryTexts(["positive_1 " * 70], np.array([1])),
+            WORDS,
+            exemplars=1,
+            seed=0,
+            template=MADE_UP,
+        )
 
 
 def test_the_digest_is_of_what_is_asked(model):
@@ -128,7 +135,14 @@ def test_the_area_is_the_share_of_pairs_in_order_whichever_word_is_preferred():
 
 def test_other_labels_and_too_few_texts_are_refused(model):
     with pytest.raises(ValueError, match="labels must be 0 and 1"):
-        FewShotPrompts(model, BinaryTexts(["positive_1"] * 3, np.array([0, 1, 2])), labelled(3, "negative"), WORDS,
-            exemplars=1, seed=0, template=MADE_UP)  # fmt: skip
+        FewShotPrompts(
+            model,
+            BinaryTexts(["positive_1"] * 3, np.array([0, 1, 2])),
+            labelled(3, "negative"),
+            WORDS,
+            exemplars=1,
+            seed=0,
+            template=MADE_UP,
+        )
     with pytest.raises(ValueError, match="40 texts for 41 exemplars"):
         made(model, exemplars=41)

@@ -127,11 +127,17 @@ def test_a_template_that_refuses_a_conversation_is_one(chat_llama, tmp_path):
 
 
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.floats(), st.text(max_size=20),
-        st.sampled_from(["llama", "../..", "eager", "a/b", 10**9, -1, 0, 1, 2, 16, 64])),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-(10**30), 10**30),
+        st.floats(),
+        st.text(max_size=20),
+        st.sampled_from(["llama", "../..", "eager", "a/b", 10**9, -1, 0, 1, 2, 16, 64]),
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +163,31 @@ def looked_at(changing, values):
 
 
 looked_at.time = 1
-NAMES = ["hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "vocab_size", "max_position_embeddings", "head_dim", "rms_norm_eps", "hidden_act", "rope_parameters",
-    "tie_word_embeddings", "model_type", "architectures", "dtype", "num_labels", "id2label", "pad_token_id",
-    "attention_bias", "layer_types", "auto_map", "initializer_range", "is_encoder_decoder"]  # fmt: skip
+NAMES = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "max_position_embeddings",
+    "head_dim",
+    "rms_norm_eps",
+    "hidden_act",
+    "rope_parameters",
+    "tie_word_embeddings",
+    "model_type",
+    "architectures",
+    "dtype",
+    "num_labels",
+    "id2label",
+    "pad_token_id",
+    "attention_bias",
+    "layer_types",
+    "auto_map",
+    "initializer_range",
+    "is_encoder_decoder",
+]
 CHANGES = st.dictionaries(st.one_of(st.sampled_from(NAMES), st.text(max_size=12)), VALUES, min_size=1, max_size=3)
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 

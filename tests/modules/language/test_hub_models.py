@@ -243,6 +243,11 @@ def test_nothing_else_imports_transformers():
     code = "from featurelab.modules import data, language, nets; language.ModelMissing; language.WordModel; import sys"
     import subprocess
 
-    done = subprocess.run([sys.executable, "-c", f"{code}; print('transformers' in sys.modules)"], capture_output=True,
-        text=True, check=True, env={**os.environ})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print('transformers' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
+    )
     assert done.stdout.strip() == "False"

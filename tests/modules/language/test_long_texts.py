@@ -87,8 +87,12 @@ def test_there_are_the_fourteen_english_tasks_and_each_has_a_source():
     assert len(LONGBENCH) == 14
     kinds = [task.kind for task in LONGBENCH.values()]
     assert {kind: kinds.count(kind) for kind in kinds} == {
-        "one document": 3, "several documents": 3, "summary": 3, "examples": 3, "synthetic": 2
-    }  # fmt: skip
+        "one document": 3,
+        "several documents": 3,
+        "summary": 3,
+        "examples": 3,
+        "synthetic": 2,
+    }
     names = {entry.name for entry in available_datasets()}
     assert {task.source for task in LONGBENCH.values()} <= names
     assert all("{context}" in task.asked for task in LONGBENCH.values())

@@ -7,9 +7,13 @@ import torch
 from featurelab.modules import data, learners, nets, probes
 
 QUIET = {
-    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
-    "limit_val_batches": 0, "accelerator": "cpu",
-}  # fmt: skip
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "limit_val_batches": 0,
+    "accelerator": "cpu",
+}
 
 
 def problem():

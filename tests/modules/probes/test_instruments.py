@@ -72,9 +72,14 @@ def test_what_a_network_does_not_have_is_named_with_the_reason():
 
 def test_outputs_can_be_the_features_and_the_view_be_another():
     learner, probe = fitted(
-        mlp(3, 8, 1, outputs=3, seed=1, dtype="float64"), X.view(60, 2, 3)[:, 0], Y, readout="", hidden="0",
-        view=lambda x: 2 * x, quantities=["nc1", "nfa"],
-    )  # fmt: skip
+        mlp(3, 8, 1, outputs=3, seed=1, dtype="float64"),
+        X.view(60, 2, 3)[:, 0],
+        Y,
+        readout="",
+        hidden="0",
+        view=lambda x: 2 * x,
+        quantities=["nc1", "nfa"],
+    )
     outputs = learner.net(2 * X.view(60, 2, 3)[:, 0]).detach()
     assert probe.latest()["nc1"] == pytest.approx(nc1(class_moments(outputs, Y)).item())
     assert set(probe.latest()) == {"nc1", "nfa"}

@@ -74,8 +74,10 @@ def test_training_in_half_precision_is_the_same_with_and_without_probes(precisio
     for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
         assert a.dtype == b.dtype
         assert torch.equal(a, b)
-    tied = [fine_tune(network("llama", tie_word_embeddings=True), batch("llama"), *some, precision=precision)
-            for some in ([], [probes.AnsatzProbe(quantities=["nfa"])])]  # fmt: skip
+    tied = [
+        fine_tune(network("llama", tie_word_embeddings=True), batch("llama"), *some, precision=precision)
+        for some in ([], [probes.AnsatzProbe(quantities=["nfa"])])
+    ]
     for a, b in zip(*[each.parameters() for each in tied], strict=True):
         assert torch.equal(a, b)
     assert tied[1].model.lm_head.weight is tied[1].model.model.embed_tokens.weight

@@ -87,9 +87,9 @@ def test_losses_and_accuracies_are_those_of_the_network_and_tokens_are_samples(k
     handle.remove()
     features = seen[0]
     if features.ndim == 3:
-        features = features[:, :-1][named["labels"][:, 1:] != -100] if kind == "llama" else features[
-            named["labels"] != -100
-        ]  # fmt: skip
+        features = (
+            features[:, :-1][named["labels"][:, 1:] != -100] if kind == "llama" else features[named["labels"] != -100]
+        )
     expected = measures.nc1(measures.ClassMoments.empty().update(features, labels).occurring()[0]).item()
     assert collapse.latest()[f"nc1/{head}"] == pytest.approx(expected, rel=1e-4)
 
@@ -156,9 +156,12 @@ def test_the_way_a_network_is_called_makes_no_difference(module, options):
     named = batch("sentences")
     expected = fit(network("sentences"), named, one := probes.AnsatzProbe(), two := probes.CollapseProbe())
     found = fit(
-        network("sentences"), named,
-        ansatz := probes.AnsatzProbe(**options), collapse := probes.CollapseProbe(**options), module=module,
-    )  # fmt: skip
+        network("sentences"),
+        named,
+        ansatz := probes.AnsatzProbe(**options),
+        collapse := probes.CollapseProbe(**options),
+        module=module,
+    )
     assert type(found) is not type(expected)
     for probe, other in ((ansatz, one), (collapse, two)):
         assert probe.history == other.history
@@ -178,9 +181,10 @@ def test_outputs_that_could_be_several_are_asked_for_by_name():
         def forward(self, **named):
             return self.model.bert(**named)
 
-    probe, named = probes.AnsatzProbe(quantities=["nfa"]), probes.AnsatzProbe(
-        quantities=["nfa"], outputs="last_hidden_state", prefix="named/"
-    )  # fmt: skip
+    probe, named = (
+        probes.AnsatzProbe(quantities=["nfa"]),
+        probes.AnsatzProbe(quantities=["nfa"], outputs="last_hidden_state", prefix="named/"),
+    )
     with pytest.warns(UserWarning, match="of last_hidden_state, pooler_output: name one in outputs="):
         fit(network("sentences"), batch("sentences"), probe, named, module=Backbone)
     assert probe.latest() == {}

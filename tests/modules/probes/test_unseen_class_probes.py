@@ -25,9 +25,15 @@ def trained(task, steps=6, **options):
     start = copy.deepcopy(learner.net).eval()
     probe = probes.UnseenClassProbe(task.train, task.evaluation, permutations=3, seed=1, **options)
     trainer = pl.Trainer(
-        max_steps=steps, callbacks=[probe], accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
-    )  # fmt: skip
+        max_steps=steps,
+        callbacks=[probe],
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
     trainer.fit(learner, datamodule=task)
     return learner, start, probe
 
@@ -114,9 +120,15 @@ def test_training_is_the_same_without_the_probe_and_stays_in_training_mode(fitte
             modes.append(module.training)
 
     trainer = pl.Trainer(
-        max_steps=6, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, limit_val_batches=0, callbacks=[Modes()],
-    )  # fmt: skip
+        max_steps=6,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        callbacks=[Modes()],
+    )
     trainer.fit(alone, datamodule=data.TwoClasses(POOLS, "digits", **SMALL))
     assert all(modes)
     for name, value in alone.net.state_dict().items():

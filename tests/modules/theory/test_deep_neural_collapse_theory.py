@@ -116,9 +116,12 @@ def test_krr_value_is_the_quadratic_form_and_reaches_its_bound_at_the_collapsed_
 
 @settings(deadline=None, max_examples=40)
 @given(
-    bandwidth=st.floats(0.2, 20.0), mu=st.floats(1e-2, 10.0), seed=st.integers(0, 9), share=st.floats(0.0, 1.0),
+    bandwidth=st.floats(0.2, 20.0),
+    mu=st.floats(1e-2, 10.0),
+    seed=st.integers(0, 9),
+    share=st.floats(0.0, 1.0),
     name=st.sampled_from(["laplace", "gaussian"]),
-)  # fmt: skip
+)
 def test_krr_value_is_below_its_bound_and_concave_along_segments(bandwidth, mu, seed, share, name):
     Y = one_hot(3, 4)
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -19,9 +19,12 @@ def test_the_minimiser_is_that_of_a_general_solver(m, k, radius):
     found = theory.contrastive_tradeoff.least_squares_in_ball(features, y, radius)
     assert found.norm() <= radius * (1 + 1e-9)
     other = optimize.minimize(
-        lambda u: np.square(features.numpy() @ u - y.numpy()).sum(), np.zeros(k), method="SLSQP",
-        constraints={"type": "ineq", "fun": lambda u: radius**2 - u @ u}, options={"ftol": 1e-14, "maxiter": 500},
-    )  # fmt: skip
+        lambda u: np.square(features.numpy() @ u - y.numpy()).sum(),
+        np.zeros(k),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda u: radius**2 - u @ u},
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
     assert (features @ found - y).square().sum().item() <= other.fun + 1e-7
     if m > k:
         assert found.numpy() == pytest.approx(other.x, abs=1e-4)

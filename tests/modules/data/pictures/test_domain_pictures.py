@@ -229,9 +229,17 @@ def test_colours_of_painted_digits_agree_with_the_label_as_often_as_asked():
 def shown(x, **numbers):
     """`x` with these of the ten numbers, the others such that nothing changes."""
     still = {
-        "area": 1.0, "proportion": 0.5, "top": 0.5, "left": 0.5, "side": 0.9, "brightness": 0.5, "contrast": 0.5,
-        "saturation": 0.5, "hue": 0.5, "grey": 0.9,
-    } | numbers  # fmt: skip
+        "area": 1.0,
+        "proportion": 0.5,
+        "top": 0.5,
+        "left": 0.5,
+        "side": 0.9,
+        "brightness": 0.5,
+        "contrast": 0.5,
+        "saturation": 0.5,
+        "hue": 0.5,
+        "grey": 0.9,
+    } | numbers
     return crop_and_jitter()(x, torch.tensor([list(still.values())] * len(x), dtype=x.dtype))
 
 

@@ -19,9 +19,7 @@ def test_a_prompt_holds_its_examples_labels_query_and_alpha():
 
 
 def test_variances_noise_queries_and_alphas_have_their_laws():
-    Z, theta = data.LinearPrompts(
-        4000, 6, 2, variances=(4.0, 0.25), noise=0.5, query=2.0, alpha=None, seed=0
-    ).train  # fmt: skip
+    Z, theta = data.LinearPrompts(4000, 6, 2, variances=(4.0, 0.25), noise=0.5, query=2.0, alpha=None, seed=0).train
     X = Z[:, :-1, :-1]
     assert X.var(dim=(0, 1)).tolist() == pytest.approx([4.0, 0.25], rel=0.05)
     off = Z[:, :-1, -1] - (X @ theta[..., None])[..., 0]

@@ -92,10 +92,15 @@ def test_other_keys_can_be_asked_for():
         assert kind(NEEDLE_WORDS[absent[row, -1]]) == "key"
 
 
-@pytest.mark.parametrize(("length", "options", "said"), [
-    (11, {}, "4 needles of 3 tokens"), (99, {"needles": 17}, "17 needles"), (99, {"needles": 0}, "0 needles"),
-    (30, {"depth": 1.2}, "depth must lie in"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("length", "options", "said"),
+    [
+        (11, {}, "4 needles of 3 tokens"),
+        (99, {"needles": 17}, "17 needles"),
+        (99, {"needles": 0}, "0 needles"),
+        (30, {"depth": 1.2}, "depth must lie in"),
+    ],
+)
 def test_what_cannot_be_is_refused(length, options, said):
     with pytest.raises(ValueError, match=said):
         hidden_needles(2, length, stream(0, "here"), **options)

@@ -75,8 +75,10 @@ def test_reduced_prompts_have_the_moments_of_whole_ones(covariance):
     reduced = data.RegressionPrompts(40_000, 0, covariance, 6, seed=2)
     E, y = whole.train
     z = (E[:, :3, :6] @ E[:, 3, :6, None])[..., 0] / 6
-    slow, quick = ((m[:, :, None] * q[:, None] * t[:, :, None]) for m, q, t in (
-        (z, E[:, :3, 6], y), (reduced.train[0][:, 0], reduced.train[0][:, 1], reduced.train[1])))  # fmt: skip
+    slow, quick = (
+        (m[:, :, None] * q[:, None] * t[:, :, None])
+        for m, q, t in ((z, E[:, :3, 6], y), (reduced.train[0][:, 0], reduced.train[0][:, 1], reduced.train[1]))
+    )
     error = (slow.std(0) ** 2 + quick.std(0) ** 2).sqrt() / 200
     assert ((slow.mean(0) - quick.mean(0)).abs() < 4 * error).all()
 

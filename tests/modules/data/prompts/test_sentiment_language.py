@@ -41,8 +41,10 @@ def test_prompts_are_labelled_sentences_whose_labels_are_all_true_or_all_inverte
         shown = [label.strip() for _, label in said[:-1]]
         assert said[-1][1] == ""
         assert shown == spoken(answers)[:-1]
-        right = [sentiment(text.split()) == ["negative", "positive"].index(label)
-            for (text, _), label in zip(said, spoken(answers), strict=True)]  # fmt: skip
+        right = [
+            sentiment(text.split()) == ["negative", "positive"].index(label)
+            for (text, _), label in zip(said, spoken(answers), strict=True)
+        ]
         assert len(set(right)) == 1
         inverted.append(not right[0])
     assert np.mean(inverted) == pytest.approx(0.25, abs=0.06)

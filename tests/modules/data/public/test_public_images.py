@@ -55,8 +55,15 @@ def svhn(tmp_path):
     }
     pictures["train"][:, 0, 0] = 7  # a constant pixel
     for split, images in pictures.items():
-        write(tmp_path, "svhn", split, images, [i % 10 for i in range(len(images))], "label",
-              datasets.ClassLabel(num_classes=10))  # fmt: skip
+        write(
+            tmp_path,
+            "svhn",
+            split,
+            images,
+            [i % 10 for i in range(len(images))],
+            "label",
+            datasets.ClassLabel(num_classes=10),
+        )
     return tmp_path, pictures
 
 

@@ -50,8 +50,13 @@ def test_pictures_that_fill_a_class_are_changed_and_the_first_ones_are_not(root)
 def test_birds_of_imagenet_are_known_by_name(root):
     assert len(IMAGENET_BIRDS) == len(set(IMAGENET_BIRDS.values())) == 59
     assert [IMAGENET_BIRDS[i] for i in (7, 24, 80, 100, 127, 146)] == [
-        "cock", "great grey owl", "black grouse", "black swan", "white stork", "albatross",
-    ]  # fmt: skip
+        "cock",
+        "great grey owl",
+        "black grouse",
+        "black swan",
+        "white stork",
+        "albatross",
+    ]
     names = [IMAGENET_BIRDS.get(i, f"another {i}") + ", so and so" for i in range(1000)]
     names[134] = "crane2"
     write_public(root, "imagenet", {"validation": 1}, label=datasets.ClassLabel(names=names))

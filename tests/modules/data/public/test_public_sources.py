@@ -58,8 +58,13 @@ def test_names_are_those_of_the_published_datasets():
     assert [CIFAR10[i] for i in (0, 3, 9)] == ["airplane", "cat", "truck"]
     assert len(CIFAR100) == 100
     assert [CIFAR100[i] for i in (0, 19, 26, 29, 47, 99)] == [
-        "apple", "cattle", "crab", "dinosaur", "maple_tree", "worm",
-    ]  # fmt: skip
+        "apple",
+        "cattle",
+        "crab",
+        "dinosaur",
+        "maple_tree",
+        "worm",
+    ]
     assert list(CIFAR100_COARSE)[13] == "non-insect_invertebrates"
     # known pairs of a class and its super-class
     assert [CIFAR100_TO_COARSE[i] for i in (19, 29, 0, 11, 86, 90, 81, 65)] == [11, 15, 4, 14, 5, 18, 19, 16]

@@ -138,9 +138,14 @@ def test_a_trainer_sees_the_permutation_and_crops_of_each_epoch():
     data = streamed(train_classes=range(4), test_classes=range(4), balanced=(2, 3), order_seed=5)
     net = resnet(4, depths=(1,), widths=(4,), seed=0)
     trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False,
-    )  # fmt: skip
+        accelerator="cpu",
+        max_epochs=2,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
     trainer.fit(Watched(net, loss="cross_entropy", optimizer=sgd(0.01, 0.9)), datamodule=data)
     alone = streamed(train_classes=range(4), test_classes=range(4), balanced=(2, 3), order_seed=5).train_dataloader()
     expected = [batch for _ in range(2) for batch in alone]

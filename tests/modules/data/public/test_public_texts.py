@@ -101,8 +101,9 @@ def test_lines_of_json_and_plain_text_will_do_for_texts_without_classes(root):
     for name, text in (("one.txt", "First.\n\nStill the first."), ("two.txt", "Second.")):
         (root / "paul_graham_essays" / name).write_text(text)
     assert [row["text"] for row in text_rows("paul_graham_essays", "train")] == [
-        "First.\n\nStill the first.", "Second."
-    ]  # fmt: skip
+        "First.\n\nStill the first.",
+        "Second.",
+    ]
     first = check_dataset("paul_graham_essays")["splits"]["train"]["digest"]
     (root / "paul_graham_essays" / "two.txt").write_text("Another.")
     assert check_dataset("paul_graham_essays")["splits"]["train"]["digest"] != first

@@ -42,9 +42,13 @@ def test_random_fields_are_smooth():
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"classes": 0}, "at least one class"), ({"coarse": 9}, "coarse"), ({"noise": -0.1}, "noise"),
-     ({"noise": (1.0, 0.5)}, "noise")],
-)  # fmt: skip
+    [
+        ({"classes": 0}, "at least one class"),
+        ({"coarse": 9}, "coarse"),
+        ({"noise": -0.1}, "noise"),
+        ({"noise": (1.0, 0.5)}, "noise"),
+    ],
+)
 def test_random_fields_refuse_what_makes_no_sense(options, named):
     with pytest.raises(ValueError, match=named):
         data.random_fields(**({"classes": 3, "per_class": 2, "seed": 0} | options))

@@ -64,9 +64,14 @@ def test_linear_data_has_its_margin_and_mean_along_the_direction():
     assert across.square().sum(1).mean().item() == pytest.approx(5, abs=0.1)
 
 
-@pytest.mark.parametrize("make", [
-    structured, lambda n: data.UniformParity(n, 3, 6, 2, seed=3), lambda n: data.LinearMargin(n, 3, 6, seed=3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        structured,
+        lambda n: data.UniformParity(n, 3, 6, 2, seed=3),
+        lambda n: data.LinearMargin(n, 3, 6, seed=3),
+    ],
+)
 def test_the_test_set_does_not_depend_on_the_size_of_the_training_set(make):
     assert torch.equal(make(8).test[0], make(20).test[0])
     assert make(8).digest() != make(20).digest()

@@ -8,9 +8,13 @@ import torch
 from featurelab.modules import data, learners, nets, theory
 
 QUIET = {
-    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
-    "limit_val_batches": 0, "accelerator": "cpu",
-}  # fmt: skip
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "limit_val_batches": 0,
+    "accelerator": "cpu",
+}
 
 
 def matrix(rows, columns, seed=0, scale=1.0):

@@ -37,9 +37,15 @@ def made(depth, task=None, learner=None, ckpt_path=None, kind="relu", **options)
     learner = learner or learners.DeepRFM(measures.LaplaceKernel(2.0), partial(features, kind, 24), **options)
     kept = MemoryRecorder()
     trainer = pl.Trainer(
-        max_epochs=depth, logger=kept, accelerator="cpu", precision="64-true", limit_val_batches=0,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+        max_epochs=depth,
+        logger=kept,
+        accelerator="cpu",
+        precision="64-true",
+        limit_val_batches=0,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(learner, datamodule=task or mixture(), ckpt_path=ckpt_path)
     return learner, kept.values, trainer
 

@@ -18,9 +18,15 @@ def net(seed=0):
 
 def fit(module, datamodule, steps):
     trainer = pl.Trainer(
-        max_steps=steps, accelerator="cpu", precision="64-true", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
-    )  # fmt: skip
+        max_steps=steps,
+        accelerator="cpu",
+        precision="64-true",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
     trainer.fit(module, datamodule=datamodule)
     return trainer
 

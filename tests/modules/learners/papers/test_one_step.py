@@ -20,9 +20,14 @@ def problem(n=10, dim=6, width=8, heads=2, activation="tanh", seed=0):
 
 def trainer(steps):
     return pl.Trainer(
-        max_steps=steps, accelerator="cpu", precision="64-true", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+        max_steps=steps,
+        accelerator="cpu",
+        precision="64-true",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
 
 
 @pytest.mark.parametrize("activation", NAMES)

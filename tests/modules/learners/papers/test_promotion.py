@@ -34,9 +34,14 @@ def fitted(rise, *, below, steps, levels=3):
     learner = learners.Supervised(Constant(1.0), loss=loss, optimizer=learners.gd(0.1))
     up = learners.Promotion(below=below, then=4, memory=0.5)
     trainer = pl.Trainer(
-        max_steps=steps, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=[up],
-    )  # fmt: skip
+        max_steps=steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[up],
+    )
     trainer.fit(learner, datamodule=module)
     ahead = len(rates) - 4 if module.level == levels - 1 else len(rates)
     assert rates == pytest.approx([0.1] * ahead + [0.1, 0.075, 0.05, 0.025][: len(rates) - ahead])

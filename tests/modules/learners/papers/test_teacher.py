@@ -10,9 +10,13 @@ import torch
 from featurelab.modules import data, learners, nets
 
 QUIET = {
-    "logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False,
-    "limit_val_batches": 0, "accelerator": "cpu",
-}  # fmt: skip
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "limit_val_batches": 0,
+    "accelerator": "cpu",
+}
 SURE = 200 * torch.eye(4, dtype=torch.float64)
 
 
@@ -85,7 +89,9 @@ def test_what_makes_no_sense_is_refused():
     _, u, net = problem()
     good = {"unlabelled": u, "weight": 1.0, "sureness": 0.5, "seed": 0, "optimizer": learners.gd(0.1)}
     for wrong, message in (
-        ({"weight": -1.0}, "negative"), ({"sureness": -1.0}, "negative"), ({"unlabelled": u[:0]}, "no unlabelled"),
-    ):  # fmt: skip
+        ({"weight": -1.0}, "negative"),
+        ({"sureness": -1.0}, "negative"),
+        ({"unlabelled": u[:0]}, "no unlabelled"),
+    ):
         with pytest.raises(ValueError, match=message):
             learners.BalancedTeacher(net, **good | wrong)

@@ -24,13 +24,20 @@ def head(sizes, seed, **options):
 
 def trained(learner, steps=3, size=N, views=None):
     task = data.union(
-        [data.small_pictures("shapes", 18, 0, seed=0, dtype="float64")], batch_size=size,
-        augment=views or data.Views(data.SmallChanges()), order_seed=1,
-    )  # fmt: skip
+        [data.small_pictures("shapes", 18, 0, seed=0, dtype="float64")],
+        batch_size=size,
+        augment=views or data.Views(data.SmallChanges()),
+        order_seed=1,
+    )
     trainer = pl.Trainer(
-        max_steps=steps, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, accelerator="cpu", limit_val_batches=0,
-    )  # fmt: skip
+        max_steps=steps,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+        limit_val_batches=0,
+    )
     trainer.fit(learner, datamodule=task)
     return task
 
@@ -244,9 +251,14 @@ def test_fine_tuning_trains_encoder_and_head(kind):
     task = data.small_pictures("shapes", 18, 0, seed=0, dtype="float64")
     task.batch_size, task.augment = N, data.Views(data.SmallChanges(), clean=True)
     trainer = pl.Trainer(
-        max_steps=2, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
-        enable_model_summary=False, limit_val_batches=0,
-    )  # fmt: skip
+        max_steps=2,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        accelerator="cpu",
+        enable_model_summary=False,
+        limit_val_batches=0,
+    )
     trainer.fit(learner, datamodule=task)
     assert not torch.equal(first, classifier.weight)
     assert kind != "moco" or int(contrast.queue.place) == 2 * N

@@ -85,9 +85,15 @@ def test_wrong_settings_are_refused():
 def fit(model, optimizer, steps, *callbacks, **options):
     learner = Supervised(model, optimizer=optimizer, **options)
     trainer = pl.Trainer(
-        max_steps=steps, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, callbacks=list(callbacks),
-    )  # fmt: skip
+        max_steps=steps,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=list(callbacks),
+    )
     trainer.fit(learner, DATA)
     return learner
 

@@ -85,8 +85,10 @@ def test_schedules_and_optimisers_can_be_sent_to_workers():
     assert [schedule(epoch) for epoch in (0, 116, 117, 233, 234, 999)] == pytest.approx([1, 1, 0.2, 0.2, 0.04, 0.04])
     optimizer = pickle.loads(pickle.dumps(sgd(0.1, 0.9, 5e-4)))(mlp(2, 3, 1, seed=0))
     assert {key: optimizer.defaults[key] for key in ("lr", "momentum", "weight_decay")} == {
-        "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4,
-    }  # fmt: skip
+        "lr": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 5e-4,
+    }
 
 
 def test_wrong_schedules_are_refused():

@@ -68,9 +68,14 @@ def test_every_weight_that_is_not_measured_is_named_with_the_reason():
 def test_what_is_left_out_of_any_network_is_named_without_measuring_it():
     named = measures.unmeasured_weights(several())
     assert set(named) == {
-        "mixing", "recurrent.weight_ih_l0", "recurrent.weight_hh_l0", "attention.in_proj_weight",
-        "attention.out_proj.weight", "up.weight", "depthwise.weight",
-    }  # fmt: skip
+        "mixing",
+        "recurrent.weight_ih_l0",
+        "recurrent.weight_hh_l0",
+        "attention.in_proj_weight",
+        "attention.out_proj.weight",
+        "up.weight",
+        "depthwise.weight",
+    }
     assert measures.unmeasured_weights(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))) == {}
     assert list(
         measures.unmeasured_weights(nn.Sequential(nn.Conv1d(5, 4, 3), nn.Linear(24, 3)), kinds=(nn.Linear,))

@@ -28,12 +28,14 @@ def test_the_p_value_tends_to_that_of_all_permutations():
     scores = np.array([[1.0, 2, 3, 4], [1, 3, 2, 4], [2, 1, 3, 4]])
     observed = measures.kendalls_w(torch.from_numpy(scores)).item()
     others = list(itertools.permutations(range(4)))
-    exact = np.mean([
-        measures.kendalls_w(torch.from_numpy(np.stack([scores[0], scores[1][list(a)], scores[2][list(b)]]))).item()
-        >= observed - 1e-12
-        for a in others
-        for b in others
-    ])  # fmt: skip
+    exact = np.mean(
+        [
+            measures.kendalls_w(torch.from_numpy(np.stack([scores[0], scores[1][list(a)], scores[2][list(b)]]))).item()
+            >= observed - 1e-12
+            for a in others
+            for b in others
+        ]
+    )
     w, p = measures.concordance_test(scores, draws=20_000, seed=1)
     assert w == pytest.approx(observed)
     assert p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 20_000) ** 0.5)

@@ -7,8 +7,13 @@ import torch
 from featurelab.modules import measures, theory
 from featurelab.modules.nets import max_margin_net, max_margin_width, polynomial_net
 
-TABLE = {(5, 2): 0.03042903097250922, (7, 2): 0.017144816662454657, (5, 3): 0.009375, (3, 4): 0.01460593486680443,
-    (3, 5): 0.007716049382716049}  # fmt: skip
+TABLE = {
+    (5, 2): 0.03042903097250922,
+    (7, 2): 0.017144816662454657,
+    (5, 3): 0.009375,
+    (3, 4): 0.01460593486680443,
+    (3, 5): 0.007716049382716049,
+}
 
 
 def everything(modulus, terms):

@@ -17,8 +17,10 @@ def test_small_densenets(stem):
     # 8 channels, + 2 x 4, halved to 8, + 4, halved to 6; the last block adds 4
     check_net(
         lambda **o: nets.densenet(3, blocks=(2, 1, 1), growth=4, stem=stem, channels=1, **o),
-        (3, 1, 32, 32), 10, 3,
-    )  # fmt: skip
+        (3, 1, 32, 32),
+        10,
+        3,
+    )
 
 
 def test_a_dense_layer_appends_its_new_channels():

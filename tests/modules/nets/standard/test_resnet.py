@@ -97,11 +97,14 @@ def test_means_over_a_grid_are_adaptive_average_pooling(side, size):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize(("options", "features"), [
-    ({"channels": (16, 32, 32), "strides": (1, 1, 2), "pool": 2}, 128),
-    ({"channels": (16, 32, 64)}, 64),
-    ({"channels": (4, 6), "batch_norm": False, "init": "he"}, 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "features"),
+    [
+        ({"channels": (16, 32, 32), "strides": (1, 1, 2), "pool": 2}, 128),
+        ({"channels": (16, 32, 64)}, 64),
+        ({"channels": (4, 6), "batch_norm": False, "init": "he"}, 6),
+    ],
+)
 def test_plain_trunks_with_a_head(options, features):
     def build(seed, dtype="float32"):
         trunk = nets.conv_trunk(1, seed=seed, dtype=dtype, **options)
