@@ -2,7 +2,7 @@
 
     kappa(X^T X) <= 1 + O(eps)    with n >= Omega(d / eps^2) examples;    ((1 + r)/(1 - r))^2, r = sqrt(d/n), as d grows
 
-Facts on random matrices, in which no transformer takes part: they turn a bound in kappa into one in examples.
+These are facts on random matrices alone; they turn a bound in kappa into one in examples.
 """
 
 from featurelab.pipelines import (
@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
+    bound_level,
     choice,
     data,
     measures,
@@ -23,7 +24,7 @@ from featurelab.pipelines import (
 from featurelab.pipelines.looped_transformer.convergence import PAPER
 from featurelab.pipelines.looped_transformer.prompts import PromptConfig
 
-# mean kappa at d = 4 and how far from it a mean of thousands of prompts may lie, as was found before
+# mean kappa at d = 4 and how far from it a mean of thousands of prompts may lie, from an earlier run
 KNOWN = {16: (4.77, 0.15), 32: (2.82, 0.06), 64: (2.04, 0.03), 128: (1.64, 0.02)}
 SIZES = [(16, 20_000), (32, 8000), (64, 4000), (128, 4000), (256, 1000), (512, 1000), (1024, 1000)]
 DIMS = [4, 8, 16, 32, 64, 128]
@@ -37,14 +38,14 @@ PRESET = ConditionConfig(loops=1)
 
 figure = Experiment(
     name="looped_transformer/condition_number", figures=("Thm. 8.16",), part="examples",
-    title="Condition number against the number of examples", caption="d = 4. Means over seeds; dashed: slopes.",
+    title="Condition number against the number of examples", caption="d = 4. Means over seeds.",
     laptop=PRESET, paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
     metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
 )
 of_dim = figure.variant(
     "condition_number_of_dim", figures=("Thm. 8.16",), part="dimension", title="Condition number against the dimension",
-    caption="Means over seeds; dashed: the limit of large matrices.",
+    caption="Means over seeds. Dashes and dots: the limit of large matrices.",
     grid={("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
         "seed": [0, 1, 2]}, small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
     at_once=20,
@@ -53,20 +54,18 @@ of_dim = figure.variant(
 
 @figure.trial
 def run(config: ConditionConfig, recorder: Recorder) -> None:
-    found = []
+    parts = []
     for start in range(0, config.prompts, config.at_once):
         count = min(config.at_once, config.prompts - start)
-        X = data.regressors(
-            count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}"
-        )
-        found.append(measures.condition_number(X).numpy())
-    kappa = np.concatenate(found)
+        X = data.regressors(count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}")
+        parts.append(measures.condition_number(X).numpy())
+    kappa = np.concatenate(parts)
     mean = float(kappa.mean())
     recorder.log({"condition_number": mean, "over_one": mean - 1, "condition_number/median": np.median(kappa)}, step=0)
 
 
 @figure.cost
-def cost(config: ConditionConfig):
+def cost(config: ConditionConfig) -> Cost:
     n, d = config.n_train, config.dim
     return Cost(1, config.prompts * (6.0 * n * d * d + 20.0 * d**3), 16.0 * config.at_once * n * d)
 
@@ -76,29 +75,32 @@ def means(runs, names, metric="condition_number"):
 
 
 @figure.claim("c03b_condition_numbers_of_thousands", origin="ours",
-    says="mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 (distances)",
+    says="Mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 for n = 16, 32, 64 and 128 "
+    "(means)",
     expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()})
 def known(runs):
     return {f"n = {n}": float(mean) for n, mean in zip(KNOWN, means(runs, KNOWN), strict=True)}
 
 
 @figure.claim("c07_condition_number_tends_to_one", paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
-    says="the slope of log (mean kappa - 1) against log n is near -1/2, n = 64 to 1,024", expect=between(-0.75, -0.45)
-)
+    says="The mean condition number tends to 1 like n^(-1/2) (slope of log (mean kappa - 1) against log n, n = 64 to "
+    "1,024)", expect=between(-0.75, -0.45))
 def slope(runs):
     sizes = [n for n in runs.values("n_train") if n >= 64]
     return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes, "over_one")), 1)[0])
 
 
 @of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples",
-    says="with n = 16 d the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2, d = 4 to 128 (largest)",
+    says="With n = 16 d examples the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2 for d = 4 to 128 "
+    "(largest mean)",
     expect=at_most((5 / 3) ** 2))
 def suffice(runs):
     return max(runs.final("condition_number", dim=d, n_train=16 * d) for d in DIMS)
 
 
 @of_dim.claim("c07c_the_limit_is_approached", origin="ours",
-    says="at d = 128 the mean condition number is within a tenth of that limit, for n = 4 d and 16 d (ratios)",
+    says="At d = 128 the mean condition number is within a tenth of the limit of large matrices, for n = 4 d and 16 d "
+    "(ratios)",
     expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)})
 def limits(runs):
     return {
@@ -115,7 +117,7 @@ def panel(runs, axes):
     band(axis, rows, sizes, color=CATEGORIES[0], marker="o", markersize=3.5, label="measured")
     axis.plot(list(PAPER), np.array(list(PAPER.values())) - 1, "x", color=CATEGORIES[1], label="Fig. 8.1, ten prompts")
     curve = rows[-1].mean() * (np.array(sizes) / sizes[-1]) ** -0.5
-    axis.plot(sizes, curve, "--", color="#444444", linewidth=1, label="$n^{-1/2}$")
+    axis.plot(sizes, curve, "k-.", linewidth=1, label="$n^{-1/2}$")
     axis.set(xscale="log", yscale="log", xlabel="examples n", ylabel="mean κ - 1", xticks=sizes, xticklabels=sizes)
     axis.minorticks_off()
     axis.set_yticks([0.2, 0.5, 1, 2, 4], ["0.2", "0.5", "1", "2", "4"])
@@ -128,7 +130,7 @@ def dim_panel(runs, axes):
     for c, colour in zip((4, 16), CATEGORIES, strict=False):
         rows = [runs.finals("condition_number", dim=d, n_train=c * d) for d in DIMS]
         band(axis, rows, DIMS, color=colour, marker="o", markersize=3.5, label=f"n = {c} d")
-        axis.axhline(measures.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
+        bound_level(axis, measures.marchenko_pastur_condition(c), f"limit, n = {c} d", color=colour)
     axis.set(xscale="log", xlabel="coordinates d", ylabel="mean κ", ylim=(0, None), xticks=DIMS, xticklabels=DIMS)
     axis.minorticks_off()
     axis.legend(loc="center right")

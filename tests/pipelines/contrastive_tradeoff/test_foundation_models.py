@@ -11,10 +11,10 @@ from publicfiles import write_public
 from test_unions_and_transfer import made_up
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION, FOUNDATION_FEW
+from featurelab.pipelines.contrastive_tradeoff import foundation_pictures, foundation_texts, transfer
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
+from featurelab.pipelines.engine.experiment.printed import printed_table
 from featurelab.pipelines.engine.trial.inputs import digests
 from featurelab.pipelines.engine.verdict.check import performed
 
@@ -80,8 +80,9 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     from featurelab.tracking.outbox.null import NullRecorder
 
     encoder.train()
-    foundation.fine_tuned(config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE,
-        learners.adamw(0.1), 1.0)  # fmt: skip
+    transfer.fine_tuned(
+        config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE, learners.adamw(0.1), 1.0
+    )
     same = {name for name, p in encoder.named_parameters() if torch.equal(p, before[name])}
     assert len(same) < len(before) / 5
 
@@ -91,13 +92,26 @@ def _values(measured):
 
 
 def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path):
-    small = ["n_train=30", "n_test=12", "shares=[1.0]", "epochs=1", "stored=[1,2]", "width=4", "batch_size=16",
-        "device=cpu", "tasks=svhn", "others=gtsrb"]  # fmt: skip
+    small = [
+        "n_train=30",
+        "n_test=12",
+        "shares=[1.0]",
+        "epochs=1",
+        "stored=[1,2]",
+        "width=4",
+        "batch_size=16",
+        "device=cpu",
+        "tasks=svhn",
+        "others=gtsrb",
+    ]
     command = "from featurelab.pipelines.engine.command.cli import script; script()"
     done = subprocess.run(
         [sys.executable, "-c", command, "run", PICTURES.name, "--scale", "paper", "--json", *small],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["status"] == "finished"
@@ -112,7 +126,7 @@ def test_what_is_missing_is_said_with_the_way_to_it(at_hand, monkeypatch):
 
 
 def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_hand, monkeypatch):
-    monkeypatch.setitem(foundation_pictures.THERE, "gtsrb", 30)
+    monkeypatch.setitem(foundation_pictures.AVAILABLE, "gtsrb", 30)
     monkeypatch.setattr(foundation_pictures.pretraining, "SIGNS_A_CLASS", 6)
     config = PICTURES.paper.but(tasks="gtsrb", others="svhn", **TINY)
     pictures = foundation_pictures.Pictures(config, None)
@@ -128,7 +142,7 @@ def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_ha
 
 def test_labelled_rows_are_in_turn_of_each_class_and_nested():
     y = torch.arange(200) % 10
-    few, many = (foundation.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
+    few, many = (foundation_pictures.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
     assert torch.bincount(y[few]).tolist() == [2] * 10
     assert set(few.tolist()) < set(many.tolist())
 
@@ -136,23 +150,38 @@ def test_labelled_rows_are_in_turn_of_each_class_and_nested():
 def test_the_paper_s_numbers_of_labels_views_and_updates_are_in_the_preset():
     config = PICTURES.paper
     assert (config.lr, config.probe_lr, config.weight_decay, config.batch_size, config.epochs) == (
-        0.06, 5.0, 5e-4, 256, 200,
-    )  # fmt: skip
+        0.06,
+        5.0,
+        5e-4,
+        256,
+        200,
+    )
     assert (config.strength, config.width, config.stored) == (1.0, 1024, (1, 10, 100))
     assert config.shares == (0.01, 0.05, 0.1, 0.2, 1.0)
     texts = TEXTS.paper
     assert (texts.lr, texts.probe_lr, texts.weight_decay, texts.batch_size, texts.epochs) == (5e-5, 5e-3, 0.01, 16, 3)
     assert {(c.family, c.tasks) for c in PICTURES.configs("paper")} == {
-        ("CLIP", "imagenet"), ("CLIP", "svhn"), ("CLIP", "gtsrb"), ("MoCo v3", "cifar10"), ("MoCo v3", "svhn"),
+        ("CLIP", "imagenet"),
+        ("CLIP", "svhn"),
+        ("CLIP", "gtsrb"),
+        ("MoCo v3", "cifar10"),
+        ("MoCo v3", "svhn"),
         ("MoCo v3", "gtsrb"),
-    }  # fmt: skip
+    }
 
 
 def test_methods_are_compared_cell_by_cell():
     rows = []
     for tasks, extra in (("imagenet", 0.0), ("svhn", 0.1)):
-        values = {"lp": 0.5, "ft_1": 0.55, "ft_10": 0.6 + extra, "ft_100": 0.62, "cr_10": 0.63 + extra, "cr_100": 0.66,
-            "cr_others_10": 0.61 + extra}  # fmt: skip
+        values = {
+            "lp": 0.5,
+            "ft_1": 0.55,
+            "ft_10": 0.6 + extra,
+            "ft_100": 0.62,
+            "cr_10": 0.63 + extra,
+            "cr_100": 0.66,
+            "cr_others_10": 0.61 + extra,
+        }
         same = {"family": "CLIP", "tasks": tasks, "shares": (0.01, 1.0), "stored": (1, 10, 100)}
         rows.append((same, {f"{tasks}/{name}": value for name, value in values.items()}))
     runs = made_up(rows, step=(1, 100))
@@ -162,14 +191,14 @@ def test_methods_are_compared_cell_by_cell():
     assert foundation_pictures.more_views(runs) == pytest.approx({"some": 0.1, "most": -0.03})
 
 
-def test_printed_tables_agree_with_one_another_and_have_the_exceptions_that_are_known():
-    for name, (lp, ft, cr) in FOUNDATION.items():
-        few = FOUNDATION_FEW[name]
-        ways = ("LP", "FT", "CR") if "SimCSE" in name else ("LP", "FT10", "CR10")
-        assert tuple(few[way][-1] for way in ways) == (lp, ft, cr)
-    few = [FOUNDATION_FEW[name] for name in foundation_pictures.ROWS]
+def test_printed_tables_have_the_exceptions_that_are_known():
+    tables = {}
+    for row in printed_table(foundation_pictures.__file__, "tables_f_6_to_f_8.csv"):
+        tables.setdefault((row["encoder"], row["set"]), {})[row["method"]] = list(row.values())[3:]
+    pictures = [table for (encoder, _), table in tables.items() if encoder != "SimCSE"]
     for way, over, cells in (("CR10", "FT10", 28), ("CR100", "FT100", 29), ("CR10", "LP", 29)):
-        assert sum(int((np.subtract(row[way], row[over]) > 0).sum()) for row in few) == cells
-    assert all(lp < ft < cr for lp, ft, cr in FOUNDATION.values())
-    for name in foundation_texts.ROWS:
-        assert (np.diff([FOUNDATION_FEW[name][way] for way in ("LP", "FT", "CR")], axis=0) > 0).all()
+        assert sum(int((np.subtract(table[way], table[over]) > 0).sum()) for table in pictures) == cells
+    assert all(table["LP"][-1] < table["FT10"][-1] < table["CR10"][-1] for table in pictures)
+    for name in ("IMDB", "AGNews"):
+        table = tables["SimCSE", name]
+        assert (np.diff([table[way] for way in ("LP", "FT", "CR")], axis=0) > 0).all()

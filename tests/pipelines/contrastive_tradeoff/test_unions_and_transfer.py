@@ -20,20 +20,22 @@ from featurelab.pipelines.contrastive_tradeoff import (
     transfer,
     unions,
 )
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FEW_LABELS, THEN_PROBED
+from featurelab.pipelines.contrastive_tradeoff.unions import NETWORKS, Unions
 from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.printed import printed_table
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
-TINY = unions.LAPTOP.but(**unions.TINY, device="cpu")
+TINY = unions.figure.laptop.but(**unions.TINY, device="cpu")
 
 
 def made_up(rows, arrays=None, step=(0,)):
     """Results of trials, each a dict of settings with a dict of values, the same at each step."""
     same = {"length": "own", "repeat": 0, "seed": 0, "labels": (20, 1000), "tune": True, "tune_labels": (50, 200)}
     trials = [{"run_id": str(i), "status": "finished", **same, **settings} for i, (settings, _) in enumerate(rows)]
-    points = [(str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items()
-        for at in step]  # fmt: skip
+    points = [
+        (str(i), name, at, value) for i, (_, values) in enumerate(rows) for name, value in values.items() for at in step
+    ]
     table = pd.DataFrame(points, columns=["run_id", "metric", "step", "value"])
     return Results(
         pd.DataFrame(trials, dtype=object),
@@ -45,7 +47,7 @@ def made_up(rows, arrays=None, step=(0,)):
 def trade_off(few, many, average, **beside):
     rows = [
         ({"union": union}, {"target/20": a, "target/1000": b, "average": c})
-        for union, a, b, c in zip(unions.STEPS, few, many, average, strict=True)
+        for union, a, b, c in zip(unions.UNIONS, few, many, average, strict=True)
     ]
     for (union, length), values in beside.get("beside", {}).items():
         rows.append(({"union": union, "length": length}, values))
@@ -67,7 +69,7 @@ def test_a_union_has_the_pictures_of_its_sets_and_each_noise_is_another():
     ("length", "passes"), [("own", 160), ("longest", 160), ("shortest", 40), ("early", 5), ("none", 0)]
 )
 def test_updates_are_those_of_the_pictures_they_are_said_to_be_of(length, passes):
-    config = TINY.but(union=unions.WHOLE, length=length, epochs=3)
+    config = TINY.but(union=NETWORKS["DSGN"].union, length=length, epochs=3)
     expected = 3 * math.ceil(passes / config.batch_size) if passes else 1
     assert pretraining.updates(config, 160) == expected
     learned = []
@@ -105,12 +107,24 @@ def test_a_set_that_is_no_task_stands_in_for_the_first_one():
     assert pretraining.updates(config, 0) == 800 * math.ceil((10_000 + others) / 512)
     cells = dict.fromkeys((c.union, c.length) for c in diversity.nearest.configs("paper"))
     assert list(cells)[-3:] == [
-        ("cifar10+noise", "own"), ("cifar10", "longest"), ("cifar10+svhn+gtsrb+imagenet32", "shortest"),
-    ]  # fmt: skip
+        ("cifar10+noise", "own"),
+        ("cifar10", "longest"),
+        ("cifar10+svhn+gtsrb+imagenet32", "shortest"),
+    ]
 
 
-@pytest.mark.parametrize("figure", [diversity.share, diversity.nearest, methods.figure, real_pictures.mnist,
-    real_pictures.fer2013, real_pictures.real, unions.figure])  # fmt: skip
+@pytest.mark.parametrize(
+    "figure",
+    [
+        diversity.share,
+        diversity.nearest,
+        methods.figure,
+        real_pictures.mnist,
+        real_pictures.fer2013,
+        real_pictures.real,
+        unions.figure,
+    ],
+)
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
 def test_every_trade_off_stands_beside_equal_updates_and_as_much_noise(figure, scale):
     found = {(c.target, c.method, c.share, c.union, c.length) for c in figure.configs(scale)}
@@ -194,19 +208,20 @@ def test_fine_tuning_leaves_the_network_alone_and_is_that_of_its_way():
     assert (plain.strength, plain.shown) == (0.0, "clean")
     assert (with_contrast.strength, with_contrast.shown) == (0.1, "both")
     assert with_contrast.contrast.temperature == 0.5
-    assert isinstance(transfer.classifier(unions.PAPER, pretraining.siamese(unions.PAPER), 500, 0.1, "views").contrast,
-        learners.MoCo)  # fmt: skip
+    assert isinstance(
+        transfer.classifier(unions.PAPER, pretraining.siamese(unions.PAPER), 500, 0.1, "views").contrast, learners.MoCo
+    )
     assert transfer.tune_steps(unions.PAPER, 50_000) == 200 * 196
 
 
 def test_the_trade_off_is_read_from_the_first_union_to_the_last():
     beside = {
-        (unions.NOISY, "own"): {"target/20": 0.74, "target/1000": 0.9, "average": 0.7},
-        (unions.FIRST, "longest"): {"target/20": 0.81, "target/1000": 0.93, "average": 0.65},
-        (unions.WHOLE, "shortest"): {"target/20": 0.7, "target/1000": 0.88, "average": 0.7},
+        (NETWORKS["noise"].union, "own"): {"target/20": 0.74, "target/1000": 0.9, "average": 0.7},
+        ("digits", "longest"): {"target/20": 0.81, "target/1000": 0.93, "average": 0.65},
+        (NETWORKS["DSGN"].union, "shortest"): {"target/20": 0.7, "target/1000": 0.88, "average": 0.7},
     }
     runs = trade_off((0.8, 0.78, 0.77, 0.7), (0.9, 0.9, 0.9, 0.88), (0.6, 0.7, 0.75, 0.8), beside=beside)
-    assert unions.steps_of(runs) == unions.STEPS
+    assert Unions(runs).all == unions.UNIONS
     assert unions.trade_off(runs) == pytest.approx({"target falls": 0.1, "average rises": 0.2})
     assert unions.monotone(runs) == pytest.approx({"target": -1, "average": 1})
     assert unions.beyond_noise(runs) == pytest.approx(0.04)
@@ -222,11 +237,15 @@ def by(setting, figure, few):
     """Made-up results of a figure: 0.9 less the places of the union and of the setting's value, in hundredths."""
     values = list(dict.fromkeys(getattr(c, setting) for c in figure.configs("laptop")))
     cells = dict.fromkeys((c.union, c.length, getattr(c, setting)) for c in figure.configs("laptop"))
-    return made_up([
-        ({"union": union, "length": length, setting: value},
-         {few: 0.9 - 0.01 * n * (1 + values.index(value)), "target/1000": 0.95, "average": 0.5 + 0.01 * n})
-        for n, (union, length, value) in enumerate(cells)
-    ])  # fmt: skip
+    return made_up(
+        [
+            (
+                {"union": union, "length": length, setting: value},
+                {few: 0.9 - 0.01 * n * (1 + values.index(value)), "target/1000": 0.95, "average": 0.5 + 0.01 * n},
+            )
+            for n, (union, length, value) in enumerate(cells)
+        ]
+    )
 
 
 def test_a_share_of_the_nearest_set_is_judged_within_its_own_trials():
@@ -251,8 +270,8 @@ def test_networks_are_compared_by_the_features_of_the_same_pictures():
     rng = np.random.default_rng(0)
     same = rng.standard_normal((30, 4))
     rows, arrays = [], []
-    for name, (union, length, repeat) in similarity.CELLS.items():
-        rows.append(({"union": union, "length": length, "repeat": repeat}, {}))
+    for name, network in similarity.compared(made_up([(NETWORKS["D"]._asdict(), {})])).items():
+        rows.append((network._asdict(), {}))
         H = 2 * same @ np.linalg.qr(rng.standard_normal((4, 4)))[0] if name in ("D", "D'", "DSGN") else None
         arrays.append({"target": rng.standard_normal((30, 4)) if H is None else H})
     runs = made_up(rows, arrays)
@@ -264,10 +283,19 @@ def test_networks_are_compared_by_the_features_of_the_same_pictures():
 
 
 def test_ways_of_fine_tuning_are_compared_cell_by_cell():
-    values = {f"tuned/{way}/{n}": v for n, extra in ((50, 0.0), (200, 0.1))
-        for way, v in {"lp": 0.7 + extra, "ft": 0.8 + extra, "cr": 0.82 + extra, "cr_others": 0.81 + extra,
-            "ft_views": 0.85 + extra, "cr_views": 0.84 + extra}.items()}  # fmt: skip
-    runs = made_up([({"union": union}, values) for union in (unions.FIRST, unions.WHOLE)])
+    values = {
+        f"tuned/{way}/{n}": v
+        for n, extra in ((50, 0.0), (200, 0.1))
+        for way, v in {
+            "lp": 0.7 + extra,
+            "ft": 0.8 + extra,
+            "cr": 0.82 + extra,
+            "cr_others": 0.81 + extra,
+            "ft_views": 0.85 + extra,
+            "cr_views": 0.84 + extra,
+        }.items()
+    }
+    runs = made_up([({"union": union}, values) for union in (unions.UNIONS[0], unions.UNIONS[-1])])
     assert regularised.over_ft(runs) == pytest.approx(0.02)
     assert regularised.over_ft_on_views(runs) == pytest.approx(-0.01)
     assert regularised.over_others(runs) == pytest.approx(0.01)
@@ -276,9 +304,12 @@ def test_ways_of_fine_tuning_are_compared_cell_by_cell():
 
 def test_gains_are_compared_at_a_start_that_is_no_better():
     rows = [
-        ({"union": unions.FIRST}, {"gain/target": 0.01, "gain/base": 0.8}),
-        ({"union": unions.FIRST, "length": "early"}, {"gain/target": 0.03, "gain/base": 0.77}),
-        ({"union": unions.WHOLE}, {"gain/target": 0.02, "gain/shapes": 0.0, "gain/noise": -0.1, "gain/base": 0.76}),
+        ({"union": "digits"}, {"gain/target": 0.01, "gain/base": 0.8}),
+        ({"union": "digits", "length": "early"}, {"gain/target": 0.03, "gain/base": 0.77}),
+        (
+            {"union": NETWORKS["DSGN"].union},
+            {"gain/target": 0.02, "gain/shapes": 0.0, "gain/noise": -0.1, "gain/base": 0.76},
+        ),
     ]
     runs = made_up(rows)
     assert regularised.diverse_gain(runs) == pytest.approx(0.01)
@@ -287,11 +318,16 @@ def test_gains_are_compared_at_a_start_that_is_no_better():
 
 
 def test_printed_tables_have_the_exceptions_that_are_known():
-    table = {name: np.array(rows) for name, rows in FEW_LABELS.items()}
+    rows = printed_table(unions.__file__, "table_f_5.csv")
+    table = {
+        method: np.array([list(row.values())[2:] for row in rows if row["method"] == method])
+        for method in ("LP", "FT", "CR")
+    }
     assert [int((table["CR"] > table[name]).sum()) for name in ("FT", "LP")] == [19, 19]
     drops = table["LP"][0] - table["LP"][-1]
     assert [drops[0], drops[-1]] == pytest.approx([12.37, 12.77])
-    assert np.diff(np.subtract(THEN_PROBED["CR+LP"], THEN_PROBED["LP"])).min() == pytest.approx(1.73 + 0.03)
+    gains = [row["CR+LP"] - row["LP"] for row in printed_table(unions.__file__, "table_f_9.csv")]
+    assert np.diff(gains).min() == pytest.approx(1.73 + 0.03)
 
 
 def test_figures_that_share_networks_have_trials_of_the_same_sweep():
@@ -308,7 +344,7 @@ def test_panels_of_public_sets_are_not_judged_by_digits():
     found = performed(real_pictures.mnist, real_pictures.mnist.small_configs()[:1])
     for figure in (real_pictures.mnist, real_pictures.fer2013, real_pictures.real):
         for claim in figure.claims:
-            with pytest.raises(Missing, match="nothing of these sets"):
+            with pytest.raises(Missing, match="has none of these sets"):
                 claim.measure(found)
 
 
@@ -319,9 +355,22 @@ def test_real_pictures_are_trained_on_and_judged(figure, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     for name in figure.needs:
         write_public(tmp_path, name)
-    small = {"edge": 8, "n_train": 20, "n_test": 20, "epochs": 1, "width": 4, "batch_size": 10, "labels": (10, 20),
-        "draws": 1, "few": 10, "device": "cpu", "net": "small", "method": "nt_xent", "probe": "logistic", "tune": False,
-    }  # fmt: skip
+    small = {
+        "edge": 8,
+        "n_train": 20,
+        "n_test": 20,
+        "epochs": 1,
+        "width": 4,
+        "batch_size": 10,
+        "labels": (10, 20),
+        "draws": 1,
+        "few": 10,
+        "device": "cpu",
+        "net": "small",
+        "method": "nt_xent",
+        "probe": "logistic",
+        "tune": False,
+    }
     configs = [config.but(**small) for config in figure.configs("paper") if config.seed == 0]
     found = performed(figure, configs)
     for claim in figure.claims:

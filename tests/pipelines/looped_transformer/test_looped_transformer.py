@@ -61,9 +61,7 @@ def test_every_form_draws_the_same_figure():
 
 
 def test_the_line_of_figure_8_1_may_be_read_literally():
-    assert {"squared", "literal"} == set(
-        convergence.ConvergenceConfig.model_fields["theory_line"].annotation.__args__
-    )  # fmt: skip
+    assert {"squared", "literal"} == set(convergence.ConvergenceConfig.model_fields["theory_line"].annotation.__args__)
     figure = convergence.figure
     configs = [config.but(theory_line="literal", prompts=50) for config in figure.small_configs()]
     assert claim(figure, "c05").judge(performed(figure, configs)).status == "holds"
