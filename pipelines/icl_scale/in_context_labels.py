@@ -1,12 +1,13 @@
-"""What the figures on language models share: prompts of labelled sentences, some labels inverted, and their reading.
+"""Prompts of labelled sentences, some with inverted labels, and what language models make of them.
 
 A model is a published one (`model`: a folder, a name under $FEATURELAB_DATA/models or one of the hub) or a stand-in: a
-small decoder trained here on a made-up language of positive and negative sentences, whose prompts have all labels
-inverted in a share of them. Both are read in the same way: which label word is more likely to follow, and how strongly
-the last token attends, in the last layer, to the sentence and to an irrelevant addition.
+small decoder trained here on a made-up language of positive and negative sentences, where all labels are inverted in a
+share of the training prompts. We read which label word is more likely to follow, and how strongly the last token
+attends, in the last layer, to the sentence and to an irrelevant addition.
 
-Not stated and inferred: the five datasets but SST-2; label words are the classes' names; exemplars are drawn at random,
-for each query anew; a chat model sees exemplars as turns of a conversation; norms of attention are not normalised.
+The paper does not state the following, which we inferred: the five datasets but SST-2; label words are the classes'
+names; exemplars are sampled at random, anew for each query; a chat model sees exemplars as turns of a conversation;
+norms of attention are not normalised.
 """
 
 from functools import partial
@@ -117,7 +118,7 @@ def published(config: LabelsConfig, name: str) -> Task:
 
 
 def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
-    """`accuracy/flipped` at step 100 p: the share of queries whose own label word is the likelier one."""
+    """`accuracy/flipped` at step 100 p: the share of queries whose true label word is the likelier one."""
     for share in config.shares:
         prompts = task.prompts(config, flips=round(share * config.exemplars))
         asked(task, prompts, "flipped", config, recorder, step=round(100 * share))
@@ -141,23 +142,23 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
         task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
         name=f"{config.dataset} with additions",
     )
-    kept: dict[str, Any] = {}
+    norms_by_part: dict[str, Any] = {}
 
     def measure(net: Any, written: list[str], targets: Any) -> dict[str, float]:
         spans = {name: [_place(text, both[text][part]) for text in written] for part, name in enumerate(SPANS)}
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for label, classes in (("correct", targets), ("wrong", 1 - targets)):
-            said = [text + prompts.words[c] for text, c in zip(written, classes.tolist(), strict=True)]
-            norms = language.attention_norms(task.model, said, spans, batch_size=config.prompts_at_once)
+            answered = [text + prompts.words[c] for text, c in zip(written, classes.tolist(), strict=True)]
+            norms = language.attention_norms(task.model, answered, spans, batch_size=config.prompts_at_once)
             for column, kind in enumerate(("norm", "per_token")):
                 mean = {name: norms[name][:, column].mean().item() for name in SPANS}
-                found |= {f"attention_{kind}/{label}_{name}": value for name, value in mean.items()}
-                found[f"attention_{kind}/{label}_balance"] = mean["irrelevant"] / mean["relevant"]
-            kept.update({f"{label}_{name}": norms[name][:, 0].numpy() for name in SPANS})
-        return found
+                values |= {f"attention_{kind}/{label}_{name}": value for name, value in mean.items()}
+                values[f"attention_{kind}/{label}_balance"] = mean["irrelevant"] / mean["relevant"]
+            norms_by_part.update({f"{label}_{name}": norms[name][:, 0].numpy() for name in SPANS})
+        return values
 
     evaluate(learners.Measurement(task.model.net, measure), prompts, config, recorder, step=0)
-    recorder.array("attention", **kept)
+    recorder.array("attention", **norms_by_part)
 
 
 def cost(config: LabelsConfig) -> Cost:

@@ -1,10 +1,10 @@
-"""Theorem 5.4.2. The error of attention of rank r on prompts with noisy labels: drawn prompts against the closed form.
+"""Theorem 5.4.2. The error of rank-r attention on prompts with noisy labels has a closed form.
 
     E (f - <w, x_q>)^2 = (1/M) |s|^2_(V^2 D^3) + (1/M) (|w|^2_D + noise) tr(V^2 D^2)
                          + |xi|^2_D + sum_(i <= r) s_i^2 lam_i (lam_i v_i - 1)^2,      |a|^2_A = a^T A a,
 
-w = Q (s + xi), s in the r strongest directions of Lambda = Q D Q^T. Q is Haar distributed; prompts are drawn, queries
-averaged over. Two wrong forms are the controls, which the same prompts must find out: D^2 for D^3, as one line of the
+w = Q (s + xi), s in the r strongest directions of Lambda = Q D Q^T. Q is Haar distributed; prompts are random, queries
+are averaged over. Two wrong forms are the controls, which the prompts must detect: D^2 for D^3, as one line of the
 proof prints it, and the lengths N of pretraining and M of evaluation exchanged.
 """
 
@@ -20,6 +20,7 @@ from featurelab.pipelines import (
     below,
     choice,
     data,
+    legend_below,
     loguniform,
     measures,
     np,
@@ -42,7 +43,7 @@ class NoiseConfig(PromptConfig):
 
 figure = Experiment(
     name="icl_scale/label_noise", figures=("Thm. 5.4.2",), title="Error of rank-r attention under label noise",
-    caption="Dots: drawn prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
+    caption="Dots: random prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
     "evaluation.", laptop=NoiseConfig(), paper=NoiseConfig(prompts=1_000_000),
     grid={"width": RANKS, "noise": NOISES, ("length", "shown"): LENGTHS, "task": ["fixed", "averaged"],
         "seed": [0, 1, 2]},
@@ -90,21 +91,21 @@ def run(config: NoiseConfig, recorder: Recorder) -> None:
 
 
 @figure.claim("c04_the_error_is_the_closed_form", paper="equality",
-    says="the mean over drawn prompts is the theorem's value in every cell of rank, noise, lengths and law of w "
+    says="The mean error over random prompts is the theorem's value for every rank, noise, length and law of w "
     "(greatest distance in standard errors)", expect=below(4))
 def equality(runs):
     return float(runs.finals("z").max())
 
 
 @figure.claim("c04b_wrong_forms_are_found_out", origin="ours", controls=(),
-    says="with D^2 for D^3, or with the lengths exchanged, some cell is off by more than four standard errors "
-    "(greatest distance)", expect={name.replace("_", " "): above(4) for name in WRONG})
+    says="Random prompts reject the theorem with D^2 for D^3, and with the lengths exchanged (greatest distance in "
+    "standard errors)", expect={name.replace("_", " "): above(4) for name in WRONG})
 def wrong_forms(runs):
     return {name.replace("_", " "): float(runs.finals(f"z/{name}").max()) for name in WRONG}
 
 
 @figure.claim("c04c_errata_of_the_proof", where="proof of Thm. 5.4.2", paper="D^2 in one line, D^3 in the theorem",
-    says="the line of the proof with D^2 gives the same error as the theorem (greatest relative difference)",
+    says="The line of the proof with D^2 gives the theorem's error (greatest relative difference)",
     kind="identity", expect=at_most(1e-9))
 def printed_line(runs):
     known, other = runs.finals("error/closed"), runs.finals("error/lower_power")
@@ -116,13 +117,11 @@ def panels(runs, axes):
     for axis, (N, M) in zip(axes[0], LENGTHS, strict=True):
         for rank, colour in zip(RANKS, CATEGORIES, strict=False):
             some = runs.where(width=rank, length=N, shown=M, task="fixed")
-            drawn, closed, lower = (
-                [some.final(f"error/{name}", noise=noise) for noise in NOISES]
-                for name in ("drawn", "closed", "lower_power")
-            )
+            drawn, closed, lower = ([some.final(f"error/{name}", noise=noise) for noise in NOISES]
+                for name in ("drawn", "closed", "lower_power"))
             axis.plot(NOISES, closed, color=colour, label=f"rank {rank}, theorem")
             axis.plot(NOISES, drawn, "o", color=colour, markersize=4)
             axis.plot(NOISES, lower, color=colour, linestyle=":", linewidth=1.2, label=f"rank {rank}, $D^2$ for $D^3$")
         axis.set(title=f"N = {N}, M = {M}", xlabel="variance of label noise", ylim=(0, None))
     axes[0, 0].set(ylabel="squared error of a fixed task")
-    axes[0, 2].legend(loc="lower right", ncols=2)
+    legend_below(axes)

@@ -51,7 +51,8 @@ figure = Experiment(
 noise = figure.variant(
     "label_noise", figures=("Thm. 8.14",), part="noisy labels", title="Noise on the labels of the examples",
     caption="Means over prompts and seeds. Dashes and dots: noise$^2$ tr(H$^{-1}$).",
-    laptop=PRESET.but(loops=200, prompts=2000), paper=PRESET.but(loops=200, prompts=10_000), grid={"noise": NOISES, "seed": [0, 1, 2]}, metric="final_error",
+    laptop=PRESET.but(loops=200, prompts=2000), paper=PRESET.but(loops=200, prompts=10_000),
+    grid={"noise": NOISES, "seed": [0, 1, 2]}, metric="final_error",
     sweep_axes={"noise": loguniform(1e-3, 1.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
     small={"prompts": 20, "loops": 200},
 )
