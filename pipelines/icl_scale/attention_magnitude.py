@@ -19,7 +19,7 @@ SEEDS = [0, 1, 2, 3, 4]
 figure = flipped.variant(
     "attention_magnitude", figures=("Fig. 5.3",), title="Attention to relevant and irrelevant parts of a prompt",
     caption="Norm of the last layer's last row of attention on a part of the prompt, 100 prompts of each seed. Boxes: "
-    "quartiles; whiskers: 1.5 times their distance.", grid={**SIZES, "seed": [0, 1, 2]},
+    "quartiles; whiskers: 1.5 times their distance.", grid=SIZES | {"seed": [0, 1, 2]},
     paper_grid={("family", "size", "model"): LLAMA[4:], "dataset": ["sst2"], "seed": SEEDS},
     metric="attention_norm/correct_balance", mode="max", minutes=1.5, needs=("sst2",), reads=flipped,
 )
