@@ -12,6 +12,7 @@ PACKAGES = (
     "rich",
     "tenacity",
     "threadpoolctl",
+    "tomlkit",
     "typer",
     "yaml",
 )

@@ -45,7 +45,7 @@ from .pictures import union as union
 from .prompts import NEEDLE as NEEDLE
 from .prompts import NEEDLE_WORDS as NEEDLE_WORDS
 from .prompts import SENTIMENT_WORDS as SENTIMENT_WORDS
-from .prompts import Curriculum as Curriculum
+from .prompts import Levels as Levels
 from .prompts import LinearPrompts as LinearPrompts
 from .prompts import NeedlePrompts as NeedlePrompts
 from .prompts import Needles as Needles

@@ -1,8 +1,8 @@
-"""What the attention of a model of `transformers` is given, layer by layer, and what it computes instead if asked to.
+"""Intercept the attention of a model of `transformers`, layer by layer, to observe or replace it.
 
 Every family of models there calls one function with queries and keys after rotary positions, norms and fused
-projections. While a model is `held`, that function is ours: it hands each call to a listener, which delegates to what
-the model would have run (the same function, hence the same bits), changes what it is given, or ends the pass.
+projections. While a model is `held`, that function is ours: it passes each call to a listener, which calls what the
+model would have run (the same function, hence the same bits), changes its inputs, or ends the pass.
 """
 
 import inspect
@@ -27,9 +27,9 @@ BASES = ("sdpa", "eager")  # which read a mask of any shape
 class Call:
     """One layer's attention: query (B, heads, q, e), key (B, kv_heads, n, e) and value, of the tokens of this pass.
 
-    `mask` is the model's own: None where it is causal alone, else (B, 1, q, n), bool (may see) or to be added.
-    `window` is how many positions back, its own included, a token of this layer sees; None: all. Products are scaled
-    and, with `softcap` c, bent to c tanh(. / c); `sinks` (heads,) take a share of each softmax that goes to no token.
+    `mask` is the model's own: None if it is causal alone, else (B, 1, q, n), bool (may attend) or to be added. `window`
+    is how many positions back, its own included, a token of this layer attends to; None: all. Products are scaled and,
+    with `softcap` c, mapped to c tanh(. / c); `sinks` (heads,) take a share of each softmax that goes to no token.
     """
 
     layer: int
@@ -44,11 +44,11 @@ class Call:
     run: Callable[["Call"], Any] = field(repr=False)
 
     def attended(self) -> Any:
-        """What the model's own attention returns for this call."""
+        """The result of the model's own attention for this call."""
         return self.run(self)
 
     def masked(self, key: Tensor, value: Tensor, seen: Tensor | None) -> Any:
-        """The same queries over other keys and values; `seen` (B, 1 or heads, q, keys), None: all of them."""
+        """The same queries over other keys and values; `seen` (B, 1 or heads, q, keys) says which, None: all."""
         return self.run(replace(self, key=key, value=value, mask=seen))
 
 
@@ -57,12 +57,12 @@ class Listener(Protocol):
 
 
 class Enough(Exception):
-    """Ends a pass whose remaining layers nobody needs."""
+    """Ends a pass whose remaining layers are not needed."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Layers, heads and windows of a model. `windows` holds one entry a layer, None where a layer sees all."""
+    """Layers, heads and windows of a model. `windows` has one entry for each layer, None if it attends to all."""
 
     layers: int
     heads: int
@@ -71,18 +71,18 @@ class Shape:
 
 
 def shape_of(model: Any) -> Shape:
-    """Raises ValueError for a model whose layers are not all causal self-attention, ModelMissing without the extra."""
+    """The shape of a model. Raises ValueError unless all layers are causal self-attention; ModelMissing."""
     require_transformers()
     name, config = type(model).__name__, getattr(model, "config", None)
     if config is None or not hasattr(model, "set_attn_implementation"):
-        raise ValueError(f"{name} is no causal language model of transformers")
+        raise ValueError(f"{name} is not a causal language model of transformers")
     text = config.get_text_config(decoder=True)
     if config.is_encoder_decoder or getattr(text, "add_cross_attention", False):
         raise ValueError(f"{name} has an encoder or cross-attention: only decoders of self-attention can be filtered")
     if getattr(text, "cross_attention_layers", None):
         raise ValueError(f"{name} has cross-attention layers: only decoders of self-attention can be filtered")
     if getattr(model, "_is_stateful", False):
-        raise ValueError(f"{name} has state-space layers, which keep no keys of single tokens")
+        raise ValueError(f"{name} has state-space layers, which have no keys of single tokens")
     if not model._can_set_attn_implementation():
         raise ValueError(f"{name} does not use the attention interface of transformers")
     if config._attn_implementation.removeprefix(PREFIX) not in BASES:
@@ -93,7 +93,7 @@ def shape_of(model: Any) -> Shape:
     if getattr(text, "kv_sharing_modes", None) or getattr(text, "num_kv_shared_layers", 0):
         raise ValueError(f"layers of {name} share keys and values")
     if "position_ids" not in inspect.signature(model.forward).parameters:
-        raise ValueError(f"{name} takes no position_ids: tokens cannot be told where they stand")
+        raise ValueError(f"{name} takes no position_ids, so the positions of tokens cannot be set")
     layers, window = text.num_hidden_layers, getattr(text, "sliding_window", None)
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
@@ -109,7 +109,7 @@ def shape_of(model: Any) -> Shape:
 
 @dataclass(frozen=True)
 class Held:
-    """A model whose attention goes through here, what belongs to it, and what its `forward` takes."""
+    """A model whose attention is intercepted, its modules, and the arguments that its `forward` takes."""
 
     model: Any
     shape: Shape
@@ -119,10 +119,10 @@ class Held:
 
 @contextmanager
 def held(model: Any) -> Iterator[Held]:
-    """In this block passes of `model` may be listened to; blocks of one model within one another cost nothing.
+    """In this block passes of `model` may have a listener. Nested blocks of one model cost nothing.
 
-    Without a listener, in other threads, and for other models, whatever they share, attention is as ever. On the way
-    out, also by an exception, the model's setting is what it was.
+    Without a listener, in other threads, and for other models, whatever they share, attention does not change. At the
+    end, also after an exception, the model's setting is restored.
     """
     around = _holding.get()
     if around is not None and around.model is model:
@@ -139,8 +139,8 @@ def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions:
     """Logits (B, last, vocabulary) of the last columns. With `last` None, a pass that ends with `Enough`.
 
     Each call of attention goes to `listener`, which returns what attention returns. ids, real and positions (B, q):
-    `real` is False where there is padding, on the left. No cache of the model's own is kept, and without `last` no
-    logits are computed. Raises ValueError if a layer has no attention that was heard of.
+    `real` is False at padding, on the left. The model's own cache is off, and without `last` no logits are computed.
+    Raises ValueError if the attention of a layer was not intercepted.
     """
     given = {"input_ids": ids, "attention_mask": real.long(), "position_ids": positions, "use_cache": False}
     heard: list[int] = []
@@ -160,7 +160,10 @@ def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions:
             logits = model(**given, **({"logits_to_keep": last} if "logits_to_keep" in found.takes else {})).logits
             logits, expected = logits[:, -last:], found.shape.layers
     if expected is None or heard != list(range(expected)):
-        raise ValueError(f"of the {found.shape.layers} layers of {type(model).__name__} only {heard} were heard of")
+        raise ValueError(
+            f"only {heard} of the {found.shape.layers} layers of {type(model).__name__} called attention through "
+            "transformers"
+        )
     return logits
 
 
@@ -227,7 +230,7 @@ def _heard(base: str) -> Callable[..., Any]:
             return own(module, call.query, call.key, call.value, mask, **options)
 
         if getattr(module, "is_causal", True) is False:
-            raise ValueError(f"{type(module).__name__} is not causal: its tokens see later ones")
+            raise ValueError(f"{type(module).__name__} is not causal: its tokens attend to later ones")
         of, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -239,7 +242,7 @@ def _heard(base: str) -> Callable[..., Any]:
 
 
 def _own(module: Any, base: str) -> Callable[..., Any]:
-    """What the attention of `module` would be by the name `base`: its file's "eager", or one known to all."""
+    """The attention that `module` would use under the name `base`: "eager" of its own file, or one known to all."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     for kind in type(module).__mro__:
@@ -249,4 +252,4 @@ def _own(module: Any, base: str) -> Callable[..., Any]:
             known = getattr(file, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)
             found: Callable[..., Any] = known.get_interface(base, eager)
             return found
-    raise ValueError(f"{type(module).__name__} has no attention in full (eager)")
+    raise ValueError(f"{type(module).__name__} has no eager attention")

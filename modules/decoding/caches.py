@@ -1,4 +1,4 @@
-"""Keys and values that were kept, with their true positions; what a later token sees of them."""
+"""Caches of the keys and values that a method keeps, with their true positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from .attention import Call
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """Keys (B, kv_heads, c, e) and values of one layer, and `positions` (B, 1 or kv_heads, c): -1 where nothing is.
+    """Keys (B, kv_heads, c, e) and values of one layer, and `positions` (B, 1 or kv_heads, c), -1 at empty places.
 
     `whole`: neighbouring columns are neighbouring positions, so a sliding window ends at a column. `filled`: no -1.
     """
@@ -24,7 +24,7 @@ class KeptLayer:
     filled: bool
 
     def cropped(self, window: int | None) -> "KeptLayer":
-        """Without what no later token sees."""
+        """This layer without what no later token attends to."""
         if window is None or not self.whole or self.key.shape[2] < window:
             return self
         begin = self.key.shape[2] - (window - 1)
@@ -34,7 +34,7 @@ class KeptLayer:
 
 @dataclass
 class KeptCache:
-    """One `KeptLayer` a layer, and by row the position of the next token. A pass over further tokens changes it."""
+    """One `KeptLayer` for each layer, and by row the position of the next token. Passes over more tokens change it."""
 
     layers: list[KeptLayer]
     following: Tensor
@@ -44,12 +44,12 @@ class KeptCache:
         return kv_bytes(self)
 
     def copy(self) -> "KeptCache":
-        """Another that holds the same tensors, which no pass changes."""
+        """A copy that shares the tensors, which no pass changes."""
         return KeptCache(list(self.layers), self.following)
 
 
 def kv_bytes(cache: Any) -> int:
-    """Bytes of the keys and values that a cache holds: one of ours, or of `transformers`."""
+    """Bytes of the keys and values in a cache, ours or that of `transformers`."""
     if isinstance(cache, KeptCache):
         tensors = [part for layer in cache.layers for part in (layer.key, layer.value)]
     else:
@@ -60,9 +60,10 @@ def kv_bytes(cache: Any) -> int:
 
 
 def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor, filled: bool) -> KeptLayer:
-    """What is kept of a layer's keys and values. positions (B, n), -1 at padding, which is on the left.
+    """The keys and values of a layer that are kept. positions (B, n) are -1 at padding, which is on the left.
 
-    indices: by row, ascending columns (k,) or (kv_heads, k); None keeps everything. `filled`: there is no padding.
+    indices: for each row, ascending columns (k,) or (kv_heads, k); None keeps everything. `filled`: there is no
+    padding.
     """
     device, kv_heads = call.key.device, call.key.shape[1]
     if indices is None:
@@ -84,15 +85,15 @@ def cut(call: Call, indices: Sequence[Tensor] | None, positions: Tensor, filled:
 
 
 def owned(tensor: Tensor) -> Tensor:
-    """The same numbers in memory that holds nothing else: values may be a view of a fused projection."""
+    """A copy of a tensor in memory of its own, if it is a view of a larger one, such as a fused projection."""
     alone = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     return tensor if alone else tensor.clone(memory_format=torch.contiguous_format)
 
 
 class Continuing:
-    """Listens to a pass of q further tokens over a cache: they see what is kept and, causally, one another.
+    """Listens to a pass of q further tokens over a cache: they attend to what is kept and, causally, to one another.
 
-    positions (B, q), -1 at padding. Each layer's keys and values take the place of those before.
+    positions (B, q), -1 at padding. Each layer's keys and values replace the earlier ones.
     """
 
     def __init__(self, cache: KeptCache, positions: Tensor, filled: bool) -> None:
@@ -113,9 +114,9 @@ class Continuing:
 
 
 def seen(positions: Tensor, new: Tensor, window: int | None, heads: int) -> Tensor:
-    """(B, 1 or heads, q, c + q): what tokens at `new` (B, 1, q) see of all at `positions` (B, 1 or kv_heads, c + q).
+    """(B, 1 or heads, q, c + q): what tokens at `new` (B, 1, q) attend to among `positions` (B, 1 or kv_heads, c + q).
 
-    Positions decide, not places in the cache. What is padding sees itself alone, and nothing else sees it.
+    Positions decide, not places in the cache. Padding attends to itself alone, and nothing else attends to it.
     """
     if window is None:
         positions = positions[:, :1]  # heads differ in what they keep, but all of it comes before

@@ -1,4 +1,4 @@
-"""What the methods cost: in closed form (theorem 9.3 of Shi's dissertation, 2024), and counted."""
+"""Costs of the methods: in closed form (theorem 9.3 of Shi's dissertation, 2024), and counted."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,9 +8,9 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 
 class Costs(NamedTuple):
-    """Products of numbers ("times", leading terms) and numbers held ("memory") by one prompt.
+    """Products of numbers ("times", leading terms) and numbers held ("memory") for one prompt.
 
-    As the theorem counts them: attention alone, q . k of all pairs of tokens once.
+    As in the theorem: attention alone, with q . k of all pairs of tokens counted once.
     """
 
     prefill_time: int
@@ -31,15 +31,16 @@ def closed_form_costs(
     kv_heads: int | None = None,
     weights: int = 0,
 ) -> dict[str, Costs]:
-    """Costs of "full", "snapkv" (and "h2o") and "gemfilter" for a prompt of n tokens, `keep` of them kept, and `new`.
+    """Costs of "full", "snapkv" (and "h2o") and "gemfilter" for n prompt tokens, `keep` of them kept, and `new` ones.
 
-    `weights` are the numbers of one layer. What is held of keys counts `kv_heads` (None: as many as heads). The printed
-    prefill memory of full attention, m w + 2 m h e, lacks the factor n, which stands here. Keeping k counts min(k, n).
+    `weights` is the number of weights in one layer. Memory of keys counts `kv_heads` (None: as many as heads). The
+    printed prefill memory of full attention, m w + 2 m h e, lacks the factor n, which is included here. Keeping k
+    counts min(k, n).
     """
     k, h, e, m, r = min(keep, n), heads, head_dim, layers, filter_layer
     g, w, t = kv_heads or heads, weights, new
     if not 1 <= r <= m or min(n, k, h, e, g) < 1 or t < 0:
-        raise ValueError("costs need positive sizes and a filter layer among the layers")
+        raise ValueError("closed_form_costs() needs positive sizes and a filter_layer between 1 and layers")
     kept = m * w + 2 * m * g * (k + t) * e
     snap = Costs(m * h * n**2 * e, m * h * (k * t + t**2) * e, m * w + 2 * g * n * e + 2 * m * g * k * e, kept)
     return {
@@ -53,10 +54,10 @@ def closed_form_costs(
 
 
 def counted_flops(call: Callable[[], object], *, attention: bool = False) -> int:
-    """Multiplications and additions of the matrix products that run in `call`, those of fused attention included.
+    """Multiplications and additions of the matrix products in `call`, including those of fused attention.
 
-    With `attention`, those of attention alone: fused, or products of batches of matrices, which nothing else of these
-    models has. As torch counts, masked products too, on CPU and GPU alike.
+    `attention` counts those of attention alone: fused, or products of batches of matrices, which nothing else in these
+    models uses. As torch does, counts masked products too, on CPU and GPU alike.
     """
     counter = FlopCounterMode(display=False, custom_mapping={_ON_CPU: _fused})
     with counter:

@@ -1,4 +1,4 @@
-"""Greedy decoding of a prompt, of which some method keeps a part: one interface for all of them."""
+"""Greedy decoding of a prompt of which a method keeps a part: one interface for all methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -15,11 +15,11 @@ from .caches import Continuing, KeptCache, KeptLayer, cut
 
 @dataclass(frozen=True)
 class Generated:
-    """What was generated, and all that a further turn needs.
+    """What was generated, and what a further turn needs.
 
-    tokens (B, T): after a row's stop follow stops. `chosen` by row: which of its prompt's tokens (padding not counted)
-    were kept, ascending: (k,), or (layers, kv_heads, k) where each head keeps its own. `logits` (B, T, vocabulary) only
-    where they were asked for. The last token of a row is not in `cache` yet: `pending`.
+    tokens (B, T): after a row's stop, stops follow. `chosen` for each row: the kept tokens of its prompt (without
+    padding), ascending: (k,), or (layers, kv_heads, k) if each head keeps its own. `logits` (B, T, vocabulary) only if
+    requested. The last token of a row is not in `cache` yet: `pending`.
     """
 
     tokens: Tensor
@@ -31,7 +31,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids (B, n) padded on the left, which are real, and their positions: counted from the first real token."""
+    """Token ids (B, n) padded on the left, which are real, and their positions, counted from the first real one."""
 
     ids: Tensor
     real: Tensor
@@ -55,9 +55,9 @@ class Prompt:
 
 
 def prompt_of(ids: Tensor, mask: Tensor | None, device: Any) -> Prompt:
-    """A prompt with its padding moved to the left, and no more of it than the longest row needs.
+    """A prompt with its padding moved to the left, cut to the length of the longest row.
 
-    Raises ValueError for shapes that do not fit and a row of no tokens.
+    Raises ValueError for shapes that do not fit and a row without tokens.
     """
     if ids.ndim != 2 or (mask is not None and mask.shape != ids.shape):
         shapes = [tuple(each.shape) for each in (ids, mask) if each is not None]
@@ -79,7 +79,7 @@ def left_padded(rows: Sequence[Tensor]) -> Prompt:
 
 
 class Keeping:
-    """Listens to a pass over a prompt and keeps of each layer what `indices_of` says, as soon as the layer is done."""
+    """Listens to a pass over a prompt and keeps of each layer what `indices_of` returns, once the layer is done."""
 
     def __init__(self, prompt: Prompt) -> None:
         self.prompt = prompt
@@ -93,7 +93,7 @@ class Keeping:
         return found
 
     def indices_of(self, call: Call) -> list[Tensor] | None:
-        """By row, (k,) or (kv_heads, k) of its real tokens; None: all."""
+        """For each row, (k,) or (kv_heads, k) of its real tokens; None: all."""
         return None
 
     def cut(self, call: Call, indices: list[Tensor] | None) -> KeptLayer:
@@ -111,16 +111,16 @@ class Keeping:
 
 
 def prefilled(model: Any, keeping: Keeping) -> tuple[KeptCache, Tensor]:
-    """The cache after a pass over all of a prompt and the logits (B, vocabulary) of what follows."""
+    """The cache after a pass over all of a prompt, and the logits (B, vocabulary) of the next token."""
     prompt = keeping.prompt
     logits = passed(model, keeping, prompt.ids, prompt.real, prompt.positions, 1)
     return keeping.cache(), logits[:, -1]
 
 
 def continued(model: Any, cache: KeptCache, ids: Tensor, real: Tensor | None, last: int = 1) -> Tensor:
-    """The last logits (B, last, vocabulary) of further tokens (B, q), which the cache holds then.
+    """The last logits (B, last, vocabulary) of further tokens (B, q), which are added to the cache.
 
-    `real` (B, q) is False at padding, anywhere; None: nowhere.
+    `real` (B, q) is False at padding, in any place; None: no padding.
     """
     step = torch.ones_like(ids) if real is None else real.long()
     places = cache.following[:, None] + step.cumsum(1) - 1
@@ -132,7 +132,7 @@ def continued(model: Any, cache: KeptCache, ids: Tensor, real: Tensor | None, la
 
 
 class Decoder(ABC):
-    """A causal language model that reads a prompt by some method. The model itself is left as it is."""
+    """A causal language model that reads a prompt by some method. The model itself does not change."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.shape = model, shape_of(model)
@@ -141,7 +141,7 @@ class Decoder(ABC):
     def prefill(
         self, input_ids: Integer[Tensor, "B n"], attention_mask: Tensor | None = None
     ) -> tuple[KeptCache, Float[Tensor, "B vocabulary"], list[Tensor]]:
-        """The cache, the logits of the first new token, and which tokens of the prompt were kept (see `Generated`)."""
+        """The cache, the logits of the first new token, and the kept tokens of the prompt (see `Generated`)."""
 
     def generate(
         self,
@@ -153,10 +153,10 @@ class Decoder(ABC):
         after: Generated | None = None,
         keep_logits: bool = False,
     ) -> Generated:
-        """The tokens that follow greedily; a row ends with a `stop`, and all end with the last row.
+        """Greedy continuation. A row ends with a `stop`, and decoding with the last row.
 
-        `attention_mask` (B, n) is 0 at padding, on either side. With `after`, `input_ids` continue that conversation,
-        on its cache, and all of them are kept. Raises ValueError for a row without tokens.
+        `attention_mask` (B, n) is 0 at padding, on either side. With `after`, `input_ids` continue that conversation on
+        its cache, and all of them are kept. Raises ValueError for a row without tokens.
         """
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")

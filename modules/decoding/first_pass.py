@@ -1,4 +1,4 @@
-"""The first layers of a model, run to see which tokens of a prompt an early layer looks at, and no further."""
+"""A pass through the first layers of a model, to find which tokens of a prompt an early layer attends to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,8 +45,8 @@ def layer_scores(
 ) -> list[Float[Tensor, "layers n"]]:
     """Scores of the n real tokens of each row by each of `layers` (one-based; None: all), in one pass, before pooling.
 
-    The pass ends in the attention of the last of these layers, whose output is not computed. -inf: out of sight.
-    Raises ValueError for a layer that the model does not have.
+    The pass ends in the attention of the last of these layers, whose output is not computed. Tokens out of sight have
+    -inf. Raises ValueError for a layer that the model does not have.
     """
     shape = shape_of(model)
     layers = range(1, shape.layers + 1) if layers is None else layers

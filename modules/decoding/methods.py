@@ -1,4 +1,4 @@
-"""What is kept of a prompt: by an early layer, by each head for itself, by anyone, or everything."""
+"""Methods that keep a part of a prompt: by an early layer, by each head, by any function, or all of it."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Read = tuple[KeptCache, Tensor, list[Tensor]]
 
 
 def full(model: Any) -> Decoder:
-    """Every token's keys and values in every layer. Raises ValueError for a model without layers of attention alone."""
+    """Keep the keys and values of every token in every layer. Raises ValueError unless all layers are attention."""
     return _Whole(model)
 
 
@@ -36,17 +36,17 @@ def gemfilter(
     keep_first: int = 0,
     runs: Literal[1, 2] = 2,
 ) -> Decoder:
-    """GemFilter (Shi, Ming, Nguyen, Liang, Joty 2024): the tokens that one early layer looks at are the prompt.
+    """GemFilter (Shi, Ming, Nguyen, Liang, Joty 2024): the prompt becomes the tokens that one early layer attends to.
 
-    The first `filter_layer` layers (one-based; of the last of them only queries and keys) see the whole prompt. The
-    `keep` tokens of the greatest pooled scores, in their order, are then read by the whole model, at positions 0, 1,
-    ...; so is what follows. `score` and `row` as in `scores.filter_scores`, the rest as in `Choice`. Defaults are those
-    of the printed listing: nothing makes sure that the question itself is kept, for which there is `keep_last`.
+    The first `filter_layer` layers (one-based; of the last of them only queries and keys) read the whole prompt. The
+    whole model then reads the `keep` tokens with the largest pooled scores, in their order, at positions 0, 1, ...; the
+    continuation follows these. `score` and `row` as in `scores.filter_scores`, the rest as in `Choice`. Defaults are
+    those of the printed listing, which does not ensure that the question itself is kept: use `keep_last` for that.
 
-    With `runs=1` (GemFilter-One-Run) the whole model sees the whole prompt instead, only the chosen tokens stay in the
-    cache of each layer, and what follows is at positions n, n + 1, ...
+    With `runs=1` (GemFilter-One-Run) the whole model reads the whole prompt instead, only the chosen tokens stay in the
+    cache of each layer, and the continuation is at positions n, n + 1, ...
 
-    Raises ValueError for arguments and models that cannot be.
+    Raises ValueError for arguments and models that do not fit.
     """
     if runs not in (1, 2):
         raise ValueError(f"runs must be 1 or 2, got {runs}")
@@ -55,10 +55,11 @@ def gemfilter(
 
 
 def snapkv(model: Any, keep: int = 1024, *, window: int = 32, kernel: int = 5) -> Decoder:
-    """SnapKV (Li et al. 2024): each layer's heads keep what the last `window` queries attend to, and these tokens.
+    """SnapKV (Li et al. 2024): each layer's heads keep the last `window` tokens and what their queries attend to.
 
-    Attention summed over the last rows, max-pooled with `kernel` over the tokens before them, of which `keep - window`
-    stay, at their positions. Heads that share keys keep the same tokens, by their mean. Raises as `gemfilter`.
+    Sums attention over the last rows and max-pools it with `kernel` over the tokens before them, of which `keep -
+    window` stay, at their positions. Heads that share keys keep the same tokens, by their mean. Errors as in
+    `gemfilter`.
     """
     return _ByHead(model, keep, window, kernel, heavy=False)
 
@@ -69,9 +70,9 @@ def h2o(model: Any, keep: int = 1024, *, window: int = 32) -> Decoder:
 
 
 def given_tokens(model: Any, indices_of: Callable[[Tensor], Tensor]) -> Decoder:
-    """As `gemfilter`, with tokens that `indices_of` chooses of the ids (n,) of a row: the last ones, random ones, ...
+    """As `gemfilter`, with tokens that `indices_of` chooses from the ids (n,) of a row: the last ones, random ones, ...
 
-    Indices are put in order. Reading raises ValueError for none, one twice, or one that is not in the prompt.
+    Indices are sorted. Reading raises ValueError for no index, a repeated one, or one outside the prompt.
     """
     return _Given(model, indices_of)
 
@@ -86,11 +87,11 @@ class _Whole(Decoder):
 
 
 class _Chosen(_Whole):
-    """The whole model reads what was chosen, as if that were the prompt."""
+    """The whole model reads the chosen tokens as if they were the prompt."""
 
     @abstractmethod
     def choose(self, prompt: Prompt) -> list[Tensor]:
-        """By row, ascending indices of its real tokens."""
+        """For each row, ascending indices of its real tokens."""
 
     def read(self, prompt: Prompt) -> Read:
         chosen = self.choose(prompt)
@@ -111,13 +112,13 @@ class _Given(_Chosen):
     def ordered(row: Tensor, index: Tensor) -> Tensor:
         index = index.long().flatten().sort().values
         if not len(index) or index[0] < 0 or index[-1] >= len(row) or (index.diff() == 0).any():
-            raise ValueError(f"chosen tokens must be different ones of the prompt's {len(row)}, got {index.tolist()}")
+            raise ValueError(f"chosen tokens must be distinct indices below {len(row)}, got {index.tolist()}")
         return index
 
 
 @dataclass(frozen=True)
 class _Filter:
-    """How one layer, one-based, chooses."""
+    """How one layer (one-based) chooses tokens."""
 
     layer: int
     choice: Choice
@@ -146,7 +147,7 @@ class _OneRun(_GemFilter):
 
 
 class _KeepingChosen(Keeping):
-    """Keys and values of the layers before the filter layer wait whole until it has chosen."""
+    """Keeps whole keys and values of the layers before the filter layer until that layer has chosen."""
 
     def __init__(self, prompt: Prompt, by: _Filter) -> None:
         super().__init__(prompt)

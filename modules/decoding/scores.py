@@ -1,4 +1,4 @@
-"""Scores of the tokens of a prompt by a layer's queries and keys, of one row of a batch; padding is on the left."""
+"""Scores of the tokens of a prompt from a layer's queries and keys, for one row of a batch."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -15,7 +15,7 @@ AT_ONCE = {"cpu": 2**20, "other": 2**26}  # numbers of attention held at once, w
 
 
 class OneRow:
-    """Row `index` of a batch in one layer, without its padding: n tokens, products in float32 at least."""
+    """Row `index` of a batch in one layer, without its padding on the left: n tokens, products in float32 or wider."""
 
     def __init__(self, call: Call, index: int, padding: int) -> None:
         self.call, self.index, self.padding = call, index, padding
@@ -23,7 +23,7 @@ class OneRow:
         self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
 
     def products(self, rows: slice, end: int | None = None) -> Float[Tensor, "heads rows end"]:
-        """q . k of every head for these rows of queries with keys up to `end`; heads that share keys are neighbours."""
+        """q . k of every head for these rows of queries with keys up to `end`; heads that share keys are adjacent."""
         query = self.query[:, rows].to(self.exact)
         grouped = query.reshape(len(self.key), -1, query.shape[-1])
         parts = [grouped @ part.to(self.exact).mT for part in self.key[:, :end].split(2**14, dim=1)]
@@ -31,7 +31,7 @@ class OneRow:
         return found.view(*query.shape[:2], -1)
 
     def weights(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
-        """Attention of these rows, after the softmax, as the layer has it, on the keys up to the last of them."""
+        """Attention of these rows, after the softmax, as the layer computes it, on the keys up to the last of them."""
         products = self.products(rows, rows.stop).mul_(self.call.scaling)
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
@@ -42,7 +42,7 @@ class OneRow:
         return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
 
     def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
-        """Which of the keys up to `end` the layer lets these rows see."""
+        """Which of the keys up to `end` these rows attend to."""
         mask, keys = self.call.mask, self.keys[:end]
         if mask is None:
             return keys <= self.keys[rows, None]
@@ -54,7 +54,7 @@ class OneRow:
         return torch.arange(self.n, device=self.key.device)
 
     def chunks(self) -> Iterator[slice]:
-        """All rows, so many at once that their numbers stay in a processor's cache, or keep a GPU busy."""
+        """All rows, in chunks that fit a processor's cache or keep a GPU busy."""
         most = AT_ONCE.get(self.key.device.type, AT_ONCE["other"])
         step = max(1, most // (len(self.query) * self.n))
         return (slice(begin, min(begin + step, self.n)) for begin in range(0, self.n, step))
@@ -63,10 +63,10 @@ class OneRow:
 def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
     """Section 2 of Shi et al. 2024: products of one row of queries with all keys, summed over heads.
 
-    "raw" q . k as in their listing, "scaled" by what the layer scales with, or "softmax": the layer's attention. The
-    row is the last, the middle one (floor n/2), or the one of the largest l2 norm of the causally masked products,
-    summed over heads. As in the listing a row scores later tokens too, but for "softmax"; what a sliding window hides
-    from it has -inf.
+    "raw" is q . k as in their listing, "scaled" includes the layer's scale, and "softmax" is the layer's attention. The
+    row is the last, the middle one (floor n/2), or the one with the largest l2 norm of the causally masked products,
+    summed over heads. As in the listing, a row also scores later tokens, except with "softmax"; what a sliding window
+    hides has -inf.
     """
     at = _row(one, row)
     stop = at.stop
@@ -92,12 +92,12 @@ def _row(one: OneRow, row: Row) -> slice:
 
 
 def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
-    """SnapKV: attention of the last `window` rows, summed over them; the mean over the heads that share keys."""
+    """SnapKV: attention summed over the last `window` rows, averaged over the heads that share keys."""
     return _shared(one, one.weights(slice(one.n - window, one.n)).sum(1))
 
 
 def heavy_scores(one: OneRow) -> Float[Tensor, "kv_heads n"]:
-    """H2O: attention of all rows, summed over them; the mean over the heads that share keys."""
+    """H2O: attention summed over all rows, averaged over the heads that share keys."""
     total = torch.zeros(len(one.query), one.n, dtype=one.exact, device=one.key.device)
     for rows in one.chunks():
         total[:, : rows.stop] += one.weights(rows).sum(1)

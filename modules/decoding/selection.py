@@ -1,4 +1,4 @@
-"""Which tokens to keep, by their scores: pooling along the sequence, the k greatest, in their order."""
+"""Choose tokens by their scores: pooling along the sequence, then the k largest, in their order."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,13 +12,11 @@ Pool = Literal["avg", "max", "none"]
 
 @dataclass(frozen=True)
 class Choice:
-    """How many tokens are kept and how they are chosen by scores.
+    """How many tokens are kept, and how scores choose them.
 
-    `keep` tokens, all of them where there are fewer. Scores are pooled along the sequence first ("avg" as printed in
-    the listing of Shi et al. 2024, "max" as in their text) with an odd `kernel`. The first `keep_first` and last
-    `keep_last` tokens are among those kept whatever their scores.
-
-    Raises ValueError for what cannot be.
+    `keep` tokens, or all if there are fewer. Scores are first pooled along the sequence ("avg" as printed in the
+    listing of Shi et al. 2024, "max" as in their text) with an odd `kernel`. The first `keep_first` and last
+    `keep_last` tokens are always among those kept. Raises ValueError for numbers that do not fit.
     """
 
     keep: int
@@ -35,7 +33,9 @@ class Choice:
         if self.kernel < 1 or self.kernel % 2 == 0:
             raise ValueError(f"kernel must be odd and at least 1, got {self.kernel}")
         if min(self.keep_first, self.keep_last) < 0:
-            raise ValueError(f"keep_first and keep_last cannot be negative: {self.keep_first}, {self.keep_last}")
+            raise ValueError(
+                f"keep_first and keep_last must not be negative, got {self.keep_first} and {self.keep_last}"
+            )
         if self.keep_first + self.keep_last > self.keep:
             raise ValueError(f"keep_first + keep_last = {self.keep_first + self.keep_last} exceeds keep = {self.keep}")
 
@@ -46,8 +46,8 @@ class Choice:
 def pooled_scores(scores: Float[Tensor, "*any n"], pool: Pool, kernel: int) -> Float[Tensor, "*any n"]:
     """Mean or maximum over `kernel` neighbours (odd), stride 1.
 
-    Beyond the ends, and at tokens out of sight (-inf), the mean counts zeros, as in the printed listing, which draws
-    the scores at the ends towards 0; the maximum passes over them. Tokens out of sight stay so.
+    Beyond the ends, and at tokens out of sight (-inf), the mean counts zeros, as in the printed listing, which pulls
+    the scores at the ends towards 0; the maximum skips them. Tokens out of sight remain so.
     """
     if pool == "none" or kernel == 1:
         return scores
@@ -68,9 +68,9 @@ def choose_tokens(
     keep_last: int = 0,
     keep_first: int = 0,
 ) -> Int64[Tensor, "*any k"]:
-    """The k = min(keep, n) tokens of the greatest pooled scores, ascending; of equal scores, the earlier tokens.
+    """The k = min(keep, n) tokens with the largest pooled scores, ascending; of equal scores, the earlier tokens.
 
-    -inf is the score of a token out of sight, which is kept only where there are too few others. Raises as `Choice`.
+    A token out of sight has the score -inf, and is kept only if there are too few others. Errors as in `Choice`.
     """
     choice: Any = Choice(keep, pool, kernel, keep_last, keep_first)
     n = scores.shape[-1]

@@ -1,4 +1,4 @@
-"""How strongly the last token of a prompt attends to parts of it."""
+"""Attention of the last token of a prompt on parts of the prompt."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,8 +19,8 @@ def attention_norms(
 ) -> dict[str, Float64[Tensor, "n kinds"]]:
     """`measures.attention_span_norms` of the last layer's last row, for named spans of characters [begin, end).
 
-    Column 0 is the norm over heads and tokens of the span, column 1 that divided by the root of the number of tokens. A
-    token belongs to a span if they share a character. Raises ValueError for a span without a token.
+    Column 0 is the norm over heads and tokens of the span, column 1 the norm divided by the root of the number of
+    tokens. A token belongs to a span if they share a character. Raises ValueError for a span without a token.
     """
     encoded = model.encode(texts)
     rows: dict[str, list[Tensor]] = {name: [] for name in spans}

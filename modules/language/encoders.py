@@ -22,9 +22,9 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 
 
 class PictureEncoder(nn.Module):
-    """Features (n, width) of RGB pictures (n, 3, edge, edge) in [0, 1], or bytes, which it standardises itself.
+    """Features (n, width) of RGB pictures (n, 3, edge, edge) in [0, 1], or bytes, which it standardises.
 
-    `prepared` makes such pictures, as bytes, of any: as the model's own image processor does.
+    `prepared` turns any pictures into such pictures, as bytes, as the model's own image processor does.
     """
 
     mean: Tensor
@@ -39,7 +39,7 @@ class PictureEncoder(nn.Module):
         self.register_buffer("std", torch.tensor((1.0,) * 3 if plain else std)[:, None, None])
 
     def prepared(self, pictures: Sequence[Any]) -> UInt8[Tensor, "n 3 {self.edge} {self.edge}"]:
-        """Pictures of PIL, resized and cut as the model wants them."""
+        """PIL pictures, resized and cut as the model expects them."""
         shown = [picture.convert("RGB") for picture in pictures]
         if self.processor is None:
             return torch.stack([_middle(picture, self.edge) for picture in shown])
@@ -58,7 +58,7 @@ class PictureEncoder(nn.Module):
 class TextEncoder(nn.Module):
     """Features (n, width) of texts given as token ids (n, length): the last layer at the first token, without a head.
 
-    Ids that are those of padding stand behind all others and are attended to by nothing. `tokens` makes ids of texts.
+    Padding follows all other ids, and nothing attends to it. `tokens` turns texts into ids.
     """
 
     def __init__(self, net: nn.Module, tokenizer: Any) -> None:
@@ -69,7 +69,7 @@ class TextEncoder(nn.Module):
         self.longest = int(config.max_position_embeddings)
 
     def tokens(self, texts: Sequence[str], longest: int = 512) -> Int64[Tensor, "n length"]:
-        """Ids, special ones included; longer texts are cut to `longest` tokens, or to as many as the model reads."""
+        """Ids, with special ones; longer texts are cut to `longest` tokens, or to as many as the model reads."""
         found: Tensor = self.tokenizer(
             list(texts),
             padding=True,
@@ -90,12 +90,13 @@ class TextEncoder(nn.Module):
 def load_picture_encoder(
     name: str, *, projected: bool = True, weights: Weights = "float32", device: str = "cpu"
 ) -> PictureEncoder:
-    """The encoder of pictures `name`, found as `find_model` does, frozen; no code of its own is run.
+    """The encoder of pictures `name`, frozen, found as `find_model` does. Runs no code from its files.
 
-    Of CLIP its image tower: what is compared with texts (`projected`), or the class token before that. Of other vision
-    transformers the class token after the last normalisation. A configuration without a `model_type` is taken for a
-    vision transformer under timm's names, as MoCo v3's ViT-B on the hub (nyu-visionx/moco-v3-vit-b): its head is left
-    out, pictures are resized to 8/7 of what is cut out of their middle, as in MoCo v3's evaluation.
+    For CLIP it is the image tower: the embedding that is compared with texts (`projected`), or the class token before
+    it. For other vision transformers it is the class token after the last normalisation. A configuration without a
+    `model_type` is read as a vision transformer with timm's names, such as MoCo v3's ViT-B on the hub
+    (nyu-visionx/moco-v3-vit-b): its head is left out, and pictures are resized to 8/7 of the edge and centre cropped,
+    as in MoCo v3's evaluation.
 
     Raises ModelMissing; ValueError for files that hold no such model.
     """
@@ -122,7 +123,7 @@ def load_picture_encoder(
 
 
 def load_text_encoder(name: str, *, weights: Weights = "float32", device: str = "cpu") -> TextEncoder:
-    """The encoder of texts `name`, found as `find_model` does; no code of its own is run.
+    """The encoder of texts `name`, found as `find_model` does. Runs no code from its files.
 
     It can be trained, and is in evaluation mode, without dropout. Raises ModelMissing; ValueError for files that hold
     no such model.
@@ -157,7 +158,7 @@ def _read(folder: Path, kind: str, name: str, transformers: Any) -> nn.Module:
             folder, use_safetensors=safe, output_loading_info=True, dtype=torch.float32, **bare, **_OPTIONS
         )
     if lacking := sorted(said["missing_keys"]):
-        raise ValueError(f"{name!r} is no {kind}: {lacking[0]} and {len(lacking) - 1} other weights are not in it")
+        raise ValueError(f"{name!r} is not a {kind}: it lacks {lacking[0]} and {len(lacking) - 1} other weights")
     check_numbers(net, folder)
     found: nn.Module = net
     return found
@@ -168,7 +169,7 @@ def _frozen(net: nn.Module, weights: str, device: str) -> nn.Module:
 
 
 def _middle(picture: Any, edge: int) -> UInt8[Tensor, "3 {edge} {edge}"]:
-    """The shorter side resized to 8/7 of `edge` (bilinear), and the middle cut out."""
+    """Resize the shorter side to 8/7 of `edge` (bilinear), and cut out the centre."""
     from PIL import Image
 
     short = round(edge * 8 / 7)
@@ -180,7 +181,7 @@ def _middle(picture: Any, edge: int) -> UInt8[Tensor, "3 {edge} {edge}"]:
 
 
 def _of_timm(folder: Path, settings: dict[str, Any], transformers: Any) -> tuple[nn.Module, int, int]:
-    """A vision transformer whose weights have timm's names; its edge and width. Heads are 64 wide unless it says so."""
+    """A vision transformer from weights with timm's names, its edge and width. Heads have width 64 by default."""
     given = {key: value for file in weight_files(folder) for key, value in read_safetensors(file).items()}
     try:
         width, (*_, patch) = given["cls_token"].shape[-1], given["patch_embed.proj.weight"].shape
@@ -199,7 +200,7 @@ def _of_timm(folder: Path, settings: dict[str, Any], transformers: Any) -> tuple
         net: nn.Module = transformers.ViTModel(config, add_pooling_layer=False)
         net.load_state_dict(_renamed(given))
     except (KeyError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{folder} holds no vision transformer under timm's names: {error}") from error
+        raise ValueError(f"{folder} does not hold a vision transformer with timm's names: {error}") from error
     return net, edge, width
 
 
@@ -221,7 +222,7 @@ _WHOLE = {
 
 
 def _renamed(given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """From timm's names to those of `transformers`; queries, keys and values stand in one matrix there."""
+    """Rename weights from timm's names to those of `transformers`; timm stacks queries, keys and values."""
     found = {}
     for key, value in given.items():
         if key in _WHOLE:
@@ -235,5 +236,5 @@ def _renamed(given: dict[str, Tensor]) -> dict[str, Tensor]:
             else:
                 found[f"layers.{layer}.{_PARTS[part]}.{kind}"] = value
         elif not key.startswith("head."):
-            raise ValueError(f"{key} is no part of a vision transformer")
+            raise ValueError(f"{key} is not a weight of a vision transformer")
     return found

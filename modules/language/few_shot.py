@@ -1,4 +1,4 @@
-"""Prompts of labelled exemplars and a query, some of the exemplars' labels inverted."""
+"""Prompts of labelled exemplars and a query, with some labels of exemplars inverted."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,20 +22,20 @@ Shown = Literal["true", "random"]
 
 
 class BinaryTexts(NamedTuple):
-    """Texts and the class, 0 or 1, of each."""
+    """Texts, and the class of each, 0 or 1."""
 
     texts: Sequence[str]
     labels: Int64[Ids, " n"]
 
 
 def inverted_labels(labels: Int64[Ids, "n m"], flips: int, order: Int64[Ids, "n m"]) -> Int64[Ids, "n m"]:
-    """Labels 0 and 1 with exactly `flips` of each row inverted: those that stand first in `order`.
+    """Labels 0 and 1 with exactly `flips` labels of each row inverted: those that come first in `order`.
 
-    `order` holds a permutation a row, so that what is inverted with few flips is inverted with more. Raises ValueError
-    unless 0 <= flips <= m.
+    `order` holds a permutation for each row, so that the labels inverted with few flips are also inverted with more.
+    Raises ValueError unless 0 <= flips <= m.
     """
     if not 0 <= flips <= labels.shape[1]:
-        raise ValueError(f"{flips} of {labels.shape[1]} labels cannot be inverted")
+        raise ValueError(f"flips must lie between 0 and {labels.shape[1]}, got {flips}")
     ranks = order.argsort(axis=1)
     return np.where(ranks < flips, 1 - labels, labels)
 
@@ -45,13 +45,13 @@ class FewShotPrompts(pl.LightningDataModule):
 
     With `batch_size=None` there is one batch.
 
-    Each query has exemplars of its own, different texts of `pool` at random. Exactly `flips` of their labels are
-    inverted (`shown="true"`), or each is drawn anew, whatever the text (`shown="random"`, others for each `draw`): a
-    null level. The label of the query stays. Texts, their order and which labels are inverted first come from streams
-    of `seed` and depend on nothing else, so that prompts with more flips differ in labels alone. Prompts that are
-    longer than the model reads, with whatever labels, are left out; `left_out` counts them.
+    Each query has its own exemplars, random distinct texts of `pool`. Exactly `flips` of their labels are inverted
+    (`shown="true"`), or each label is drawn at random, whatever the text (`shown="random"`, different for each `draw`):
+    a null level. The label of the query does not change. Texts, their order and the order in which labels are inverted
+    come from streams of `seed` and depend on nothing else, so that prompts with more flips differ only in labels.
+    Prompts that the model cannot read with every possible label are left out; `left_out` counts them.
 
-    Raises ValueError for labels other than 0 and 1, too few texts, or where all prompts are too long.
+    Raises ValueError for labels other than 0 and 1, too few texts, or if all prompts are too long.
     """
 
     def __init__(
@@ -72,7 +72,10 @@ class FewShotPrompts(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         if len(pool.texts) < exemplars or not len(queries.texts):
-            raise ValueError(f"{len(pool.texts)} texts for {exemplars} exemplars, {len(queries.texts)} queries")
+            raise ValueError(
+                f"need at least {exemplars} texts as exemplars and one query, got {len(pool.texts)} and "
+                f"{len(queries.texts)}"
+            )
         if not {*np.unique(pool.labels), *np.unique(queries.labels)} <= {0, 1}:
             raise ValueError("labels must be 0 and 1")
         rng, n = stream(seed, "exemplars"), len(queries.texts)
@@ -89,7 +92,7 @@ class FewShotPrompts(pl.LightningDataModule):
 
         kept = np.flatnonzero(_fits(model, template, words, n, exemplars, written))
         if not len(kept):
-            raise ValueError(f"all {n} prompts are longer than the {model.longest} tokens that the model reads")
+            raise ValueError(f"all {n} prompts are longer than the {model.longest} tokens that the model can read")
         self.left_out = n - len(kept)
         self.prompts = [written(int(index), labels[index]) for index in kept]
         self.targets = torch.from_numpy(np.asarray(queries.labels)[kept])
@@ -116,16 +119,16 @@ class FewShotPrompts(pl.LightningDataModule):
 
 
 def ranked_first(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -> Float64[Tensor, " n"]:
-    """1 where the word of the label has the greatest score, 0 where another has, 1/k where k words share it."""
+    """1 if the word of the label has the largest score, 0 if another word has, 1/k if k words tie."""
     best = scores == scores.amax(1, keepdim=True)
     own = best.gather(1, targets.to(best.device)[:, None])[:, 0]
     return own.double() / best.sum(1)
 
 
 def roc_area(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -> float:
-    """How often a query of class 1 has a larger score of its word, less the other's, than one of class 0; ties half.
+    """Probability that a query of class 1 scores its word (less the other's) above one of class 0; ties half.
 
-    In [0, 1], 0.5 for what knows nothing, whichever word it prefers; nan where a class is absent.
+    In [0, 1], and 0.5 for random scores, whichever word they prefer; nan if a class is absent.
     """
     gap = scores[:, 1] - scores[:, 0]
     more = gap[targets == 1][:, None] - gap[targets == 0]
@@ -135,7 +138,7 @@ def roc_area(scores: Float64[Tensor, "n words"], targets: Int64[Tensor, " n"]) -
 def _fits(
     model: LanguageModel, template: Template, words: tuple[str, str], n: int, exemplars: int, written: Any
 ) -> NDArray[np.bool_]:
-    """Which prompts the model can read whatever their labels are, with either word after them."""
+    """Whether the model can read each prompt with any labels and either word after it."""
     if model.longest is None:
         return np.ones(n, dtype=bool)
     extra = [[written(i, [label] * exemplars) + template.continued(words[label]) for i in range(n)] for label in (0, 1)]

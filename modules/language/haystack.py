@@ -1,4 +1,4 @@
-"""A sentence hidden in a long text, and a question that only it answers (Kamradt's needle in a haystack)."""
+"""A sentence hidden in a long text, and a question that only this sentence answers (Kamradt's needle in a haystack)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -16,7 +16,7 @@ AS_IT_IS = Template("{text}", joint="", answer="")
 
 @dataclass(frozen=True)
 class Needle:
-    """The sentence that is hidden, what is asked about it, and what a right answer says."""
+    """The hidden sentence, the question about it, and the correct answer."""
 
     sentence: str
     question: str
@@ -33,7 +33,7 @@ ASKED = "{text}\n\nAnswer from the text above alone, in one sentence. {question}
 
 
 class HiddenNeedle(NamedTuple):
-    """A prompt, its tokens, and which of these [begin, end) are the needle's."""
+    """A prompt, its tokens, and the range [begin, end) of the needle's tokens."""
 
     text: str
     ids: list[int]
@@ -41,10 +41,10 @@ class HiddenNeedle(NamedTuple):
 
 
 class Decoder(Protocol):
-    """What writes tokens after a prompt, as the decoders of `featurelab.modules.decoding`."""
+    """Writes tokens after a prompt, as the decoders of `featurelab.modules.decoding` do."""
 
     def generate(self, input_ids: Tensor, *, max_new_tokens: int, stop: int | None = None) -> "Written":
-        """Greedily, after prompts (n, length)."""
+        """Greedy continuation of prompts (n, length)."""
 
 
 class Written(Protocol):
@@ -54,16 +54,16 @@ class Written(Protocol):
 def hide_needle(
     model: HubModel, filler: str, needle: Needle, *, length: int, depth: float, asked: str = ASKED
 ) -> HiddenNeedle:
-    """The needle after a share `depth` in [0, 1] of the filler's tokens, moved back to the end of a sentence.
+    """Insert the needle after a share `depth` in [0, 1] of the filler's tokens, moved back to the end of a sentence.
 
-    `asked` holds the places {text} and {question}. The prompt has at most `length` tokens of the model's, with those
-    that its chat template adds; the filler, repeated where it is short, takes all that the rest leaves. Raises
-    ValueError where nothing is left for it, for no filler, and for a depth outside [0, 1].
+    `asked` has the places {text} and {question}. The prompt has at most `length` tokens, including those of the chat
+    template; the filler, repeated if it is short, takes the room that the rest leaves. Raises ValueError if no room is
+    left, for an empty filler, and for a depth outside [0, 1].
     """
     if not 0 <= depth <= 1:
         raise ValueError(f"depth must lie in [0, 1], got {depth}")
     if not filler.strip():
-        raise ValueError("there is no filler")
+        raise ValueError("filler must not be empty")
     room = length - len(_written(model, asked, needle, "", needle.sentence).ids)
     tokens = model.encode([filler])[0]
     while len(tokens.ids) <= room:
@@ -78,11 +78,11 @@ def hide_needle(
         if len(found.ids) <= length:
             return found
         room -= len(found.ids) - length  # where tokens meet, they may be others than those of the parts
-    raise ValueError(f"a prompt of {length} tokens leaves no room beside the needle and the question")
+    raise ValueError(f"a prompt of {length} tokens leaves no room for filler beside the needle and the question")
 
 
 def decoded_answer(model: HubModel, decoder: Decoder, text: str, *, tokens: int) -> str:
-    """What a decoder of the model says after a prompt, in at most so many tokens."""
+    """The answer that a decoder of the model gives after a prompt, in at most `tokens` tokens."""
     ids, _ = pad_left([model.encode([text])[0].ids], model.device)
     with torch.no_grad():
         said = decoder.generate(ids, max_new_tokens=tokens, stop=model.tokenizer.eos_token_id).tokens
@@ -90,13 +90,13 @@ def decoded_answer(model: HubModel, decoder: Decoder, text: str, *, tokens: int)
 
 
 def needle_score(said: str, needle: Needle) -> float:
-    """F1 of single words (ROUGE-1) of the answer's first line that says something with the right answer, in [0, 1]."""
+    """F1 of single words (ROUGE-1) of the answer's first line with content and the correct answer, in [0, 1]."""
     lines = [line for line in said.splitlines() if line.strip()]
     return rouge_n(lines[0], needle.answer) if lines else 0.0
 
 
 def _written(model: HubModel, asked: str, needle: Needle, before: str, text: str) -> HiddenNeedle:
-    """The prompt, and the needle's tokens: those that share a character with it."""
+    """The prompt, and the tokens that share a character with the needle."""
     head, tail = asked.split("{text}")
     whole = head + text + tail.replace("{question}", needle.question)
     prompt = model.prompt(AS_IT_IS, [], whole)
@@ -108,5 +108,5 @@ def _written(model: HubModel, asked: str, needle: Needle, before: str, text: str
 
 
 def _sentence_end(text: str, place: int) -> int:
-    """The end of the last sentence that ends at or before `place`; the beginning where none does."""
+    """The end of the last sentence that ends at or before `place`; 0 if there is none."""
     return max(text.rfind(sign, 0, place) for sign in ".!?") + 1

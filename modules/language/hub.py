@@ -22,13 +22,15 @@ Weights = Literal["auto", "float32", "float16", "bfloat16"]
 class HubModel(LanguageModel):
     """A causal language model of `transformers` with its fast tokenizer.
 
-    With `chat`, and where the tokenizer has a chat template, exemplars and query are the turns of a conversation, the
-    last of which the model has begun to answer. Raises ValueError for a tokenizer that cannot tell where tokens stand.
+    With `chat`, and if the tokenizer has a chat template, exemplars and query are the turns of a conversation, the last
+    of which the model has begun to answer. Raises ValueError for a tokenizer without character offsets.
     """
 
     def __init__(self, net: nn.Module, tokenizer: Any, *, chat: bool = True) -> None:
         if not tokenizer.is_fast:
-            raise ValueError("this needs a fast tokenizer (tokenizer.json), which tells where tokens stand")
+            raise ValueError(
+                "HubModel needs a fast tokenizer (tokenizer.json), which knows the characters of each token"
+            )
         self.net = net.eval()
         self.tokenizer = tokenizer
         self.chat = chat and bool(tokenizer.chat_template)
@@ -46,7 +48,7 @@ class HubModel(LanguageModel):
         return (text if text[-1:].isspace() else text + " ") + last.answered
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """A chat template has written the special tokens already; other texts get them."""
+        """Tokens of texts. Adds special tokens, unless a chat template has written them already."""
         begin = self.tokenizer.bos_token
         special = [not (self.chat and begin and text.startswith(begin)) for text in texts]
         found: dict[int, Encoded] = {}
@@ -60,7 +62,7 @@ class HubModel(LanguageModel):
         return [found[index] for index in range(len(texts))]
 
     def said(self, ids: Tensor) -> str:
-        """Tokens (length,) as text, special ones left out."""
+        """Tokens (length,) as text, without special tokens."""
         text: str = self.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
         return text
 
@@ -70,7 +72,7 @@ class HubModel(LanguageModel):
         return logits[:, -last:]
 
     def last_row(self, ids: Tensor, real: Tensor) -> Tensor:
-        """Computed with attention in full ("eager"); scores are not, which takes a quarter of the time."""
+        """Computed with full ("eager") attention; scores use a faster one, which takes a quarter of the time."""
         keep = {"logits_to_keep": 1} if "logits_to_keep" in self._takes else {}
         net: Any = self.net
         fast = net.config._attn_implementation
@@ -92,10 +94,10 @@ _ROLES = ("user", "assistant")
 
 
 def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", chat: bool = True) -> HubModel:
-    """The causal language model `name`, found as `find_model` does; no code of its own is run.
+    """The causal language model `name`, found as `find_model` does. Runs no code from its files.
 
-    `weights` is the type of its numbers, "auto": bfloat16 on a GPU, float32 elsewhere. Raises ModelMissing; ValueError
-    for files that hold no such model, among them ModelRefused.
+    `weights` is the type of its numbers; "auto" is bfloat16 on a GPU and float32 elsewhere. Raises ModelMissing;
+    ValueError for files that hold no such model, including ModelRefused.
     """
     folder = find_model(name)
     import transformers
@@ -132,13 +134,13 @@ def untrained_llama(
     seed: int,
     dtype: Dtype = "float32",
 ) -> Any:
-    """An untrained `LlamaForCausalLM`: no biases, untied, grouped heads, rotary positions to the base `base`.
+    """An untrained `LlamaForCausalLM`: no biases, untied, grouped heads, rotary positions with base `base`.
 
     Embeddings are N(0, embedding_std^2), other weights U(-1, 1) / sqrt(fan_in), scales of norms 1, each tensor drawn
     from (seed, its name). Raises ModelMissing without transformers, ValueError for heads that do not divide.
     """
     if width % heads or heads % kv_heads:
-        raise ValueError(f"heads must divide width, and kv_heads heads: {heads}, {width}, {kv_heads}")
+        raise ValueError(f"heads must divide width and kv_heads must divide heads, got {heads=}, {width=}, {kv_heads=}")
     require_transformers()
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -184,9 +186,9 @@ def sized_llama(
     device: str = "cpu",
     seed: int,
 ) -> Any:
-    """A `LlamaForCausalLM` of any size, drawn where it is to run, for time and memory: its weights mean nothing.
+    """A `LlamaForCausalLM` of any size with meaningless weights, drawn on `device`, for measuring time and memory.
 
-    `head_dim` is width / heads unless given, `weights` as in `load_model`. Raises ModelMissing without transformers.
+    `head_dim` defaults to width / heads; `weights` as in `load_model`. Raises ModelMissing without transformers.
     """
     require_transformers()
     import transformers
@@ -212,7 +214,7 @@ def sized_llama(
 
 
 class LogitsOf(nn.Module):
-    """A causal language model of `transformers` as a network from token ids (n, length) to logits at every one."""
+    """A causal language model of `transformers` as a network from token ids (n, length) to logits at every position."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

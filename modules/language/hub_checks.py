@@ -1,4 +1,4 @@
-"""A model's folder is input: it is checked before `transformers` sees it, and no code of its own is ever run."""
+"""Checks of a model's folder before `transformers` reads it. No code from the folder is ever run."""
 
 import json
 import re
@@ -32,17 +32,17 @@ SPARE = 1 << 26  # numbers that a network may have beyond twice those in its fil
 
 
 class ModelMissing(Exception):
-    """A published model is not on this machine (or `transformers` is not installed); one line says how to get it."""
+    """A published model is not on this machine, or `transformers` is not installed. One line says how to get it."""
 
 
 class ModelRefused(ModelMissing, ValueError):
-    """The folder of a model is not what it must be; one line names the file and what is allowed."""
+    """The folder of a model does not pass the checks. One line names the file and what is allowed."""
 
 
 def check_folder(folder: Path, weights: Sequence[Path]) -> None:
-    """Raise ModelRefused unless transformers can be let loose on a folder with these files of weights.
+    """Raise ModelRefused unless `transformers` can safely read a folder with these files of weights.
 
-    It is looked at once as long as no file in it changes.
+    The result is kept until a file in the folder changes.
     """
     _check(folder, tuple(weights), tuple(_files(folder)))
 
@@ -59,7 +59,7 @@ def settings(file: Path) -> dict[str, Any]:
 
 @contextmanager
 def refused(place: Path) -> Iterator[None]:
-    """Whatever a library raises on the content of a model's files becomes one line."""
+    """Turn any exception that a library raises on the content of a model's files into one line."""
     try:
         yield
     except (ModelMissing, MemoryError):
@@ -97,11 +97,11 @@ def _check(folder: Path, weights: tuple[Path, ...], files: tuple[tuple[str, int,
 
 def _bounded(file: Path, size: int, most: int) -> None:
     if size > most:
-        raise ModelRefused(f"{file} has {size:,} bytes, at most {most:,} are read")
+        raise ModelRefused(f"{file} has {size:,} bytes, but at most {most:,} are allowed")
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of the files; all must be plain, and links lead nowhere but into the hub's cache."""
+    """Name, size and time of the files. All must be plain files, and links may only lead into the hub's cache."""
     home = folder.resolve()
     for path in sorted([*folder.iterdir(), *folder.glob("additional_chat_templates/*")]):
         try:
@@ -118,18 +118,18 @@ def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def _check_config(config: Any, file: Path, most: int = MOST_INTEGER) -> None:
-    """Numbers that sizes are made of are bounded before anything is made; what names other places is refused."""
+    """Raise ModelRefused for numbers above the bounds of sizes, and for settings that name other places."""
     todo: list[tuple[str, Any]] = [("", config)]
     while todo:
         key, value = todo.pop()
         if key == "quantization_config" and value:
-            raise ModelRefused(f"{file} says quantization_config: only weights that are not quantised are read")
+            raise ModelRefused(f"{file} has quantization_config: only weights that are not quantised are supported")
         if ("implementation" in key and re.search(r"[/:]", str(value))) or (
             key in ("use_kernels", "kernel_config") and value
         ):
-            raise ModelRefused(f"{file} says {key}: kernels from other places are never loaded")
+            raise ModelRefused(f"{file} has {key}: kernels from other places are never loaded")
         if key == "transformers_weights" and value:
-            raise ModelRefused(f"{file} says transformers_weights: weights must be in model.safetensors")
+            raise ModelRefused(f"{file} has transformers_weights: weights must be in model.safetensors")
         if isinstance(value, dict):
             todo += [(str(name), inner) for name, inner in value.items()]
         elif isinstance(value, list):
@@ -137,11 +137,11 @@ def _check_config(config: Any, file: Path, most: int = MOST_INTEGER) -> None:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             own = min([most, *(bound for pattern, bound in MOST.items() if re.search(pattern, key))])
             if abs(value) > own and (isinstance(value, int) or value != value or abs(value) == float("inf")):
-                raise ModelRefused(f"{file}: {key[:80]} is {str(value)[:40]}, at most {own:,} is read")
+                raise ModelRefused(f"{file}: {key[:80]} is {str(value)[:40]}, but at most {own:,} is allowed")
 
 
 def _numbers(file: Path) -> int:
-    """How many numbers a file of weights holds; it is read without running what is in it."""
+    """Number of values in a file of weights, read without running what is in the file."""
     import torch
 
     with refused(file):
@@ -163,7 +163,7 @@ def _numbers(file: Path) -> int:
 
 
 def _check_archive(file: Path) -> None:
-    """torch.save stores what it packs: what grows when it is unpacked is something else."""
+    """Raise ModelRefused for a file that grows when unpacked: torch.save does not compress."""
     import zipfile
 
     if zipfile.is_zipfile(file):
@@ -181,9 +181,9 @@ def _product(shape: Sequence[int]) -> int:
 
 
 def _check_sizes(folder: Path, held: int) -> None:
-    """Raise ModelRefused where the network that config.json describes is far larger than its files of weights.
+    """Raise ModelRefused if config.json describes a network far larger than the files of weights.
 
-    The network is made without memory for its weights.
+    The network is created without memory for its weights.
     """
     import torch
     import transformers

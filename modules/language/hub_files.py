@@ -1,4 +1,4 @@
-"""Published models on this machine: where their files are, and digests of them. Never touches the network."""
+"""Published models on this machine: their files, and digests of them. Never touches the network."""
 
 import hashlib
 import os
@@ -28,14 +28,14 @@ INDEX = "model.safetensors.index.json"
 
 
 def find_model(name: str) -> Path:
-    """The folder that holds a model in the hub's format: its weights, and what makes its inputs.
+    """The folder that holds a model in the hub's format: its weights, and what prepares its inputs.
 
-    Weights are safetensors or, where there are none, a `pytorch_model.bin`. Inputs are made by a tokenizer, or, of
-    pictures, as `preprocessor_config.json` says; a configuration without a `model_type`, as timm's, names neither.
+    Weights are safetensors or, without these, a `pytorch_model.bin`. A tokenizer prepares inputs, or for pictures
+    `preprocessor_config.json`; a configuration without a `model_type`, such as timm's, needs neither.
 
-    `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub whose copy is
-    in the hub's cache. Raises ModelMissing where there is none, where files of it are missing, and without the extra
-    `lm`; ModelRefused, which is a ValueError too, where `check_folder` refuses it.
+    `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub with a copy in
+    the hub's cache. Raises ModelMissing if there is none, if files are missing, and without the extra `lm`;
+    ModelRefused, which is also a ValueError, if `check_folder` refuses it.
     """
     require_transformers(f", then {_way(name)}")
     for folder in _places(name):
@@ -48,13 +48,13 @@ def find_model(name: str) -> Path:
 
 
 def require_transformers(then: str = "") -> None:
-    """Raises ModelMissing, with how to get it, where transformers is not installed."""
+    """Raise ModelMissing, which says how to get it, if transformers is not installed."""
     if find_spec("transformers") is None:
         raise ModelMissing(f"published models need the extra `lm`: run `pip install 'feature-learning-lab[lm]'`{then}")
 
 
 def model_digests(name: str) -> dict[str, str]:
-    """SHA-256 (hex) of a model's files: `weights` and configuration, and where it has them `tokenizer` and `pictures`.
+    """SHA-256 (hex) of a model's files: `weights` and configuration, and `tokenizer` and `pictures` if it has them.
 
     Raises ModelMissing as `find_model`.
     """
@@ -68,7 +68,7 @@ def model_digests(name: str) -> dict[str, str]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a model's weights: all safetensors, else `pytorch_model.bin`; empty where there is neither."""
+    """The files of a model's weights: all safetensors, else `pytorch_model.bin`; empty if there is neither."""
     found = sorted(folder.glob("*.safetensors"))
     return found or [path for path in [folder / PICKLED] if path.is_file()]
 
@@ -88,7 +88,7 @@ def _places(name: str) -> Iterable[Path]:
 
 
 def _lacking(folder: Path) -> str:
-    """What of a model is not in its folder; empty where all is there."""
+    """What a model's folder lacks; empty if it is complete."""
     if (folder / INDEX).is_file():
         named = settings(folder / INDEX).get("weight_map")
         parts = sorted({str(part) for part in named.values()}) if isinstance(named, dict) else []
@@ -106,7 +106,7 @@ def _lacking(folder: Path) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    """Also of names that are too long, and in folders that are not ours to read."""
+    """Whether it is a file; False for names that are too long and folders that we may not read."""
     try:
         return path.is_file()
     except OSError:
@@ -121,7 +121,7 @@ def _way(name: str) -> str:
 
 
 def _digest(files: list[Path]) -> str:
-    """Over names and digests of the files."""
+    """A digest over names and digests of the files."""
     total = hashlib.sha256()
     for file in files:
         state = file.stat()
@@ -131,6 +131,6 @@ def _digest(files: list[Path]) -> str:
 
 @lru_cache(1024)
 def _file_digest(path: str, size: int, changed: int) -> str:
-    """Read again only if its size or time has changed: large models take minutes."""
+    """Digest of a file, recomputed only if its size or time has changed: large models take minutes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

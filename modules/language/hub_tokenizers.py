@@ -1,4 +1,4 @@
-"""What a tokenizer from a model's folder would do to texts: bounded before it is given any."""
+"""Bounds on what a tokenizer from a model's folder may do to texts, checked before it gets any."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ sys.exit(3 if len(text) > 100_000 else 0)
 def check_tokenizer(tokenizer: Any, place: Path, *, chat: bool = False) -> None:
     """Raise ModelRefused for replacements that make a text far longer and, with `chat`, for such a template.
 
-    A template is tried on a short conversation: one that waits for a longer one is not found out.
+    The template is tried on a short conversation, which cannot detect one that misbehaves only on a longer one.
     """
     inner = getattr(tokenizer, "backend_tokenizer", None)
     parts = [getattr(inner, part, None) for part in ("normalizer", "pre_tokenizer", "decoder")]
@@ -41,7 +41,7 @@ def check_tokenizer(tokenizer: Any, place: Path, *, chat: bool = False) -> None:
         if part is not None:
             growth *= _growth(json.loads(part.__getstate__()))
     if growth > MOST_GROWTH:
-        raise ModelRefused(f"{place / 'tokenizer.json'} makes texts longer by more than {MOST_GROWTH} times")
+        raise ModelRefused(f"{place / 'tokenizer.json'} makes texts more than {MOST_GROWTH} times longer")
     if chat and tokenizer.chat_template:
         _check_template(str(tokenizer.get_chat_template()), place)
 
@@ -63,7 +63,7 @@ def _growth(part: Any) -> int:
 def _check_template(template: str, place: Path) -> None:
     wrong = f"{place}: the chat template"
     if len(template) > MOST_TEMPLATE:
-        raise ModelRefused(f"{wrong} has {len(template):,} characters, at most {MOST_TEMPLATE:,} are read")
+        raise ModelRefused(f"{wrong} has {len(template):,} characters, but at most {MOST_TEMPLATE:,} are allowed")
     given = {"template": template, "messages": _SHOWN, "seconds": SECONDS, "memory": MEMORY}
     try:
         done = subprocess.run(

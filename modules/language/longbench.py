@@ -1,7 +1,7 @@
-"""The fourteen English tasks of LongBench (Bai et al. 2024) that GemFilter is tried on, and how each is scored.
+"""Fourteen English tasks of LongBench (Bai et al. 2024) on which GemFilter is evaluated, and their scores.
 
-Prompts say what the tasks' descriptions ask for, in words of our own: scores are comparable among methods here, and not
-to the digit with published ones.
+Prompts follow the descriptions of the tasks in our own words: scores are comparable between methods here, but not
+exactly with published ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +17,10 @@ Score = Callable[[str, str, Sequence[str]], float]
 
 @dataclass(frozen=True)
 class LongTask:
-    """A task: how a row is asked, in at most how many tokens it is answered, and how that is scored in [0, 1].
+    """A task: the prompt of a row, the largest number of tokens of its answer, and its score in [0, 1].
 
-    The answer of one with `shots`, whose context holds solved examples, ends with its first line, and no chat template
-    is put around it.
+    A task with `shots`, whose context holds solved examples, uses only the first line of the answer, and no chat
+    template.
     """
 
     name: str
@@ -32,7 +32,7 @@ class LongTask:
 
     @property
     def source(self) -> str:
-        """Its name in the catalogue of public datasets."""
+        """Name of the task in the catalogue of public datasets."""
         return f"longbench_{self.name}"
 
 
@@ -134,9 +134,9 @@ LONGBENCH: Mapping[str, LongTask] = {
 
 
 def long_prompt(model: HubModel, task: LongTask, row: Mapping[str, Any], *, longest: int) -> str:
-    """The prompt of a row; where it has more than `longest` tokens of the model's, its middle is cut out.
+    """The prompt of a row; if it has more than `longest` tokens, its middle is cut out.
 
-    The chat template comes around what is left. Raises ValueError for longest < 2.
+    The chat template is put around the rest. Raises ValueError for longest < 2.
     """
     if longest < 2:
         raise ValueError(f"longest must be at least 2, got {longest}")
@@ -151,7 +151,7 @@ def long_prompt(model: HubModel, task: LongTask, row: Mapping[str, Any], *, long
 
 
 def long_score(task: LongTask, said: str, row: Mapping[str, Any]) -> float:
-    """The best score in [0, 1] over the right answers of a row; 0 where it has none."""
+    """The best score in [0, 1] over the correct answers of a row; 0 if it has none."""
     if task.shots:
         said = said.lstrip("\n").split("\n", 1)[0]
     classes = row.get("all_classes") or ()

@@ -1,4 +1,4 @@
-"""What scores and attention are read from: any causal language model, on token ids that are pad_left on the left."""
+"""Causal language models as sources of scores and attention, on token ids padded on the left."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from .prompts import Template
 
 
 class Encoded(NamedTuple):
-    """The tokens of a text, and of each the characters [begin, end) that it stands for; empty for special ones."""
+    """The tokens of a text, and the characters [begin, end) of each; empty for special tokens."""
 
     ids: list[int]
     places: list[tuple[int, int]]
 
 
 class LanguageModel(ABC):
-    """A network over tokens with its tokenizer. What is padding is attended to by nothing and shifts no position."""
+    """A network over tokens with its tokenizer. Nothing attends to padding, and padding shifts no position."""
 
     net: nn.Module
     longest: int | None  # tokens in one sequence; None where no limit is known
@@ -34,16 +34,16 @@ class LanguageModel(ABC):
     def logits(
         self, ids: Int64[Tensor, "n length"], real: Bool[Tensor, "n length"], last: int
     ) -> Float[Tensor, "n {last} vocabulary"]:
-        """Logits over the next token at the last `last` positions; `real` is False where there is padding."""
+        """Logits over the next token at the last `last` positions; `real` is False at padding."""
 
     @abstractmethod
     def last_row(
         self, ids: Int64[Tensor, "n length"], real: Bool[Tensor, "n length"]
     ) -> Float[Tensor, "n heads length"]:
-        """The last layer's attention weights of the last position, after the softmax."""
+        """Attention weights of the last position in the last layer, after the softmax."""
 
     def prompt(self, template: Template, exemplars: list[tuple[str, str]], query: str) -> str:
-        """The text that is read for these exemplars and this query; it ends where the label word follows."""
+        """The text that the model reads for these exemplars and this query; the label word follows its end."""
         return template.prompt(exemplars, query)
 
     @property
@@ -52,7 +52,7 @@ class LanguageModel(ABC):
 
 
 class WordModel(LanguageModel):
-    """One of our decoders, whose tokens are words between single spaces. Raises ValueError for an unknown word."""
+    """One of our decoders, whose tokens are words separated by single spaces. Raises ValueError for an unknown word."""
 
     def __init__(self, net: Decoder, words: Sequence[str]) -> None:
         self.net = net
@@ -73,7 +73,7 @@ class WordModel(LanguageModel):
         ids, places, begin = [], [], 0
         for word in text.split(" "):
             if word and word not in self.words:
-                raise ValueError(f"{word!r} is none of the {len(self.words)} words of this model")
+                raise ValueError(f"{word!r} is not one of the {len(self.words)} words of this model")
             if word:
                 ids.append(self.words[word])
                 places.append((begin, begin + len(word)))
@@ -84,12 +84,12 @@ class WordModel(LanguageModel):
 def pad_left(
     sequences: Sequence[Sequence[int]], device: torch.device | str = "cpu", fill: int = 0
 ) -> tuple[Int64[Tensor, "n length"], Bool[Tensor, "n length"]]:
-    """Token ids of one length, filled on the left, and which of them are real.
+    """Token ids of one length, padded on the left, and which of them are not padding.
 
-    Raises ValueError for a sequence of no tokens.
+    Raises ValueError for an empty sequence.
     """
     if not sequences or not all(sequences):
-        raise ValueError("there is no token in a sequence")
+        raise ValueError("every sequence must have at least one token")
     length = max(map(len, sequences))
     ids = torch.full((len(sequences), length), fill)
     real = torch.zeros(len(sequences), length, dtype=torch.bool)

@@ -1,11 +1,11 @@
-"""Prompts of labelled blocks: as running text, or as turns of a conversation where a model has a chat template."""
+"""Prompts of labelled blocks, as running text or as the turns of a conversation if a model has a chat template."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Turn(NamedTuple):
-    """What is asked and how it is answered; of the query, how its answer begins."""
+    """A question and its answer; for the query, how its answer begins."""
 
     asked: str
     answered: str
@@ -13,7 +13,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """How blocks of a text and its label are written: `question`, `joint`, `answer`, `end`, and `between` two blocks.
+    """How a text and its label are written: `question`, `joint`, `answer`, `end`, and `between` two blocks.
 
     The default is that of fig. 5.1 of Shi, Wei, Xu, Liang 2024: "sentence: <x>", a line break, "The answer is <label>."
     """
@@ -31,11 +31,11 @@ class Template:
         return [*shown, Turn(self._asked(query), self.answer)]
 
     def prompt(self, exemplars: list[tuple[str, str]], query: str) -> str:
-        """The turns as running text, which ends where the query's label word follows."""
+        """The turns as running text, which ends where the label word of the query follows."""
         return self.between.join(self.joint.join(turn) for turn in self.turns(exemplars, query))
 
     def continued(self, word: str) -> str:
-        """A label word as it follows a prompt."""
+        """A label word as written after a prompt."""
         return self.word.replace("{label}", word)
 
     def _asked(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Texts that a model writes by itself, from numbers of a named stream."""
+"""Texts sampled from a model, with random numbers of a named stream."""
 
 from collections.abc import Collection
 
@@ -15,17 +15,19 @@ from .hub import HubModel
 def sampled_texts(
     model: HubModel, n: int, length: int, *, seed: int, temperature: float = 1.0, never: Collection[int] | None = None
 ) -> Int64[Tensor, "n length"]:
-    """n texts of `length` tokens, the first of which begins a text; each further one is drawn from the model's p.
+    """n texts of `length` tokens (n, length): the first token begins a text, and the model's p draws the others.
 
-    Tokens `never` are not drawn (None: those that begin or end a text, so that each is one text). On the CPU; draws
-    are by inverting the distribution function at uniform numbers of the seed, computed in float64. Raises ValueError
-    for a tokenizer that begins no text, more tokens than the model reads, or temperature <= 0.
+    Tokens in `never` are not drawn (None: those that begin or end a text, so that each is one text). On the CPU; draws
+    invert the distribution function at uniform numbers of the seed, in float64. Raises ValueError for a tokenizer that
+    begins no text, more tokens than the model reads, or temperature <= 0.
     """
     first = model.tokenizer.bos_token_id
     if first is None:
         raise ValueError("the tokenizer has no token that begins a text")
     if temperature <= 0 or length < 1 or (model.longest is not None and length > model.longest):
-        raise ValueError(f"the model reads {model.longest} tokens at a temperature above 0: {length}, {temperature}")
+        raise ValueError(
+            f"length must be at most {model.longest} and temperature above 0, got {length} and {temperature}"
+        )
     banned = {first, model.tokenizer.eos_token_id} - {None} if never is None else set(never)
     chance = torch.from_numpy(stream(seed, "sampled texts").random((length, n))).to(model.device)
     ids = torch.full((n, 1), first, device=model.device)

@@ -1,4 +1,4 @@
-"""How likely words are to follow prompts."""
+"""Log-probabilities of words after prompts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,16 +13,16 @@ from .model import LanguageModel, pad_left
 def word_scores(
     model: LanguageModel, prompts: Sequence[str], words: Sequence[str], *, batch_size: int = 16
 ) -> Float64[Tensor, "n words"]:
-    """log p(word | prompt) over the whole vocabulary, summed over the tokens of the word; on the CPU, <= 0.
+    """log p(word | prompt) over the whole vocabulary, summed over the word's tokens: (prompts, words), on CPU, <= 0.
 
-    Words are written as they follow a prompt, as " positive". The tokens of a word are those by which prompt and word
-    together differ from the prompt alone: where a tokenizer joins the end of the prompt with the word, from there on.
-    Prompts are batched by length, `batch_size` sequences at once, which changes nothing but the time that it takes.
+    Words are written as they follow a prompt, such as " positive". The tokens of a word are those in which prompt and
+    word together differ from the prompt alone, which may begin earlier if a tokenizer joins the end of the prompt with
+    the word. Prompts are batched by length, `batch_size` sequences at once; this only affects the time.
 
-    Raises ValueError for no prompts or words, and where a sequence is longer than the model reads.
+    Raises ValueError for no prompts or words, and if a sequence is longer than the model reads.
     """
     if not prompts or not words:
-        raise ValueError("scores need at least one prompt and one word")
+        raise ValueError("word_scores() needs at least one prompt and one word")
     plain = [encoded.ids for encoded in model.encode(prompts)]
     whole = model.encode([prompt + word for prompt in prompts for word in words])
     rows = [
@@ -52,11 +52,11 @@ Row = tuple[int, list[int], dict[int, list[int]]]  # of the prompt, what is read
 
 
 def _rows(index: int, context: list[int], whole: list[list[int]]) -> Iterator[Row]:
-    """What has to be read for one prompt: once where a single token decides between the words, else once a word."""
+    """Sequences to read for one prompt: one if a single token decides between the words, else one for each word."""
     shared = min(_common(context, sequence) for sequence in whole)
     tails = [sequence[shared:] for sequence in whole]
     if not shared or not all(tails):
-        raise ValueError("a prompt needs at least one token, and so does a word after it")
+        raise ValueError("every prompt, and every word after it, needs at least one token")
     if all(len(tail) == 1 for tail in tails):
         yield index, context[:shared], dict(enumerate(tails))
     else:
@@ -65,7 +65,7 @@ def _rows(index: int, context: list[int], whole: list[list[int]]) -> Iterator[Ro
 
 
 def _common(first: list[int], second: list[int]) -> int:
-    """How many tokens two sequences begin with alike."""
+    """Length of the common beginning of two sequences."""
     pairs = zip(first, second, strict=False)
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
@@ -81,4 +81,6 @@ def _by_length(rows: list[Row], batch_size: int) -> Iterator[list[Row]]:
 def _refuse_long(model: LanguageModel, batch: list[Row]) -> None:
     longest = max(len(sequence) for _, sequence, _ in batch)
     if model.longest is not None and longest > model.longest:
-        raise ValueError(f"a prompt has {longest} tokens, and the model reads at most {model.longest}: fewer exemplars")
+        raise ValueError(
+            f"a prompt has {longest} tokens, but the model reads at most {model.longest}: use fewer exemplars"
+        )

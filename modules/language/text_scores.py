@@ -1,4 +1,4 @@
-"""How near an answer in words is to a right one: overlap of words, subsequences, names of classes, numbers.
+"""Scores of an answer in words against a correct one: overlap of words, subsequences, names of classes, numbers.
 
 Written from their definitions: F1 and its normalisation from SQuAD (Rajpurkar et al. 2016), ROUGE from Lin 2004, scores
 of classes, passages and counts from the descriptions in LongBench (Bai et al. 2024). All lie in [0, 1].
@@ -16,12 +16,12 @@ _WITHOUT_SIGNS = str.maketrans("", "", string.punctuation)
 
 
 def plain_words(text: str) -> list[str]:
-    """Its words in lower case, without ASCII punctuation and English articles."""
+    """Words of a text in lower case, without ASCII punctuation and English articles."""
     return [word for word in text.lower().translate(_WITHOUT_SIGNS).split() if word not in _ARTICLES]
 
 
 def word_f1(said: str, truth: str) -> float:
-    """2 P R / (P + R) of the multisets of `plain_words`: P the share of said words that are right, R of right ones."""
+    """2 P R / (P + R) of the multisets of `plain_words`: P the share of correct words in it, R of truth's words."""
     return _f1(_shared(plain_words(said), plain_words(truth)), len(plain_words(said)), len(plain_words(truth)))
 
 
@@ -37,7 +37,7 @@ def rouge_n(said: str, truth: str, n: int = 1) -> float:
 
 
 def rouge_l(said: str, truth: str) -> float:
-    """F1 with the longest common subsequence of words in place of their overlap; words as in `rouge_n`."""
+    """F1 of the longest common subsequence of words instead of their overlap; words as in `rouge_n`."""
     first, second = _alphanumeric(said), _alphanumeric(truth)
     return _f1(common_subsequence(first, second), len(first), len(second))
 
@@ -55,22 +55,22 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def named_class(said: str, truth: str, classes: Sequence[str]) -> float:
-    """1/k where the answer names k of the classes, the right one among them, else 0.
+    """1/k if the answer names k of the classes, the correct one among them, else 0.
 
-    A class whose name is part of the right one's does not count as named besides it.
+    A class whose name is part of the correct one's name does not count as named.
     """
     named = [name for name in classes if name in said and (name == truth or name not in truth)]
     return 1 / len(named) if truth in named else 0.0
 
 
 def named_number(said: str, truth: str) -> float:
-    """The share of the numbers in the answer that are the first number of `truth`; 0 where it has none.
+    """Share of the numbers in the answer that equal the first number of `truth`; 0 if it has none.
 
-    Passages ("Paragraph 12") and counts ("12") alike. Raises ValueError for a truth without a number.
+    For passages ("Paragraph 12") and counts ("12"). Raises ValueError for a truth without a number.
     """
     right = re.search(r"\d+", truth)
     if right is None:
-        raise ValueError(f"there is no number in {truth!r}")
+        raise ValueError(f"truth must contain a number, got {truth!r}")
     numbers = [int(found) for found in re.findall(r"\d+", said)]
     return numbers.count(int(right.group())) / len(numbers) if numbers else 0.0
 

@@ -1,4 +1,4 @@
-"""How features move together during any fit: alignment, local elasticity, retrieval, similarity to the start."""
+"""How features move during any fit: alignment, local elasticity, retrieval, similarity to the start."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
@@ -25,11 +25,12 @@ from .reference import ReferenceProbe
 class AlignmentProbe(FeatureProbe, ReferenceProbe):
     """Alignment, elasticity and retrieval of each class's features: see `measures.alignment_by_class`.
 
-    `alignment/<class>`, the mean inner product of two samples' features; `elasticity/<class>` >= 0, the mean squared
+    `alignment/<class>` is the mean inner product of two samples' features; `elasticity/<class>` >= 0 the mean squared
     distance of a sample's features from those in the network at the start (`reference`, as in `ReferenceProbe`);
-    `recall_at_1/<class>` and `recall_at_1/all` in [0, 1] with similarity "cosine" or "inner". Usually on unseen
-    classes: give `inputs=(x, labels)`, or `data`; features of all samples are held at once. A class of one sample has
-    no alignment. One layer, by default the last linear one. Further options and errors are those of `FeatureProbe`.
+    `recall_at_1/<class>` and `recall_at_1/all` lie in [0, 1], with similarity "cosine" or "inner". Usually measured on
+    unseen classes: pass `inputs=(x, labels)`, or `data`. Features of all samples are held at once. A class of one
+    sample has no alignment. Measures one layer, by default the last linear one. Further options and errors are those of
+    `FeatureProbe`.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class AlignmentProbe(FeatureProbe, ReferenceProbe):
 class CKAProbe(FeatureProbe, ReferenceProbe):
     """Linear CKA of each layer's features with those in the network at the start, `cka/<layer>` in [0, 1].
 
-    See `measures.linear_cka`; 1 at the start, and left out where features are constant. `reference` as in
+    See `measures.linear_cka`. It is 1 at the start, and left out if features are constant. `reference` as in
     `ReferenceProbe`; needs no labels. Memory is that of d x d matrices, and with `data` does not grow with the number
     of samples. Further options and errors are those of `FeatureProbe`.
     """

@@ -38,21 +38,21 @@ class AnsatzProbe(ReferenceProbe):
     """Alignment of weights with tangent features, `<quantity>/<layer>`; formulas in `measures.ansatz_decomposition`.
 
     Quantities (default: all): `nfa`, `cnfa`, `double_centered_nfa`, `ptk_centered_nfa` in [0, 1]; `centered_ratio` and
-    `double_centered_ratio` >= 0. Centring is by the network as it stood when the fit began (`reference="init"`, a
-    frozen copy, kept in checkpoints) or by a module given. What is undefined, such as `cnfa` at the start, is absent.
+    `double_centered_ratio` >= 0. They are centred by the network as the fit began (`reference="init"`, a frozen copy
+    that is kept in checkpoints) or by another module. Undefined quantities, such as `cnfa` at the start, are left out.
 
-    An alignment that is 1 whatever the weights are is not reported, but named in `skipped`, as "nfa/2": where the K or
-    Kbar that it is taken with is a multiple of the identity (a readout that is the output has K = I, a layer with one
-    output a number), and where the layer has one input.
+    An alignment that is 1 whatever the weights are is not reported, but listed in `skipped`, as "nfa/2": if its K or
+    Kbar is a multiple of the identity (a readout that is the output has K = I, a layer with one output a number), or
+    the layer has one input.
 
     Layers are linear and convolutional ones by the names of `measures.layer_names` (default: all that the forward pass
-    calls; `skipped` names the weights that are left out by `measures.unmeasured_weights`). Beaglehole, Mitliagkas,
-    Agarwala 2024, arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first
-    measurement for an unknown layer. Further options are those of `Probe`.
+    calls; `skipped` lists the weights in `measures.unmeasured_weights`). Beaglehole, Mitliagkas, Agarwala 2024,
+    arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first measurement for an
+    unknown layer. Further options are those of `Probe`.
 
-    The exact K is a sum over all outputs, for a language model positions x vocabulary. `n_outputs` = N takes N of them
-    for each sample, at random by `seed`, the same at every step: K and Kbar are unbiased estimates, the scores
-    nearly so. Their standard errors are logged as `<quantity>_se/<layer>`, and that of K, relative to K and in the
+    The exact K sums over all outputs, which for a language model are positions x vocabulary. `n_outputs` = N samples N
+    of them for each sample, at random by `seed`, the same at every step: K and Kbar are unbiased estimates, and the
+    scores nearly so. Their standard errors are logged as `<quantity>_se/<layer>`, and that of K, relative to K in the
     Frobenius norm, as `K_se/<layer>`: see `measures.standard_errors`. With `data`, K is that of all its samples.
     """
 
@@ -120,7 +120,7 @@ class AnsatzProbe(ReferenceProbe):
 
 
 def sampled(n_outputs: int | None) -> int | None:
-    """The number of outputs to sample. Raises ValueError below 2, where nothing is known of the error."""
+    """Check the number of sampled outputs. Raises ValueError below 2, where the error cannot be estimated."""
     if n_outputs is not None and n_outputs < 2:
         raise ValueError(f"n_outputs must be at least 2, got {n_outputs}")
     return n_outputs
@@ -150,7 +150,7 @@ def tangents(
 
 
 def trivial_scores(layer: TangentCovariance) -> dict[str, str]:
-    """The alignments that are 1 whatever the weights are, and why."""
+    """The alignments that are 1 whatever the weights are, with the reason."""
     if layer.W.shape[1] == 1:
         return dict.fromkeys(_ALIGN_K | _ALIGN_KBAR, "1 by construction: the layer has one input")
     found: dict[str, str] = {}
@@ -161,7 +161,7 @@ def trivial_scores(layer: TangentCovariance) -> dict[str, str]:
 
 
 def _is_multiple_of_identity(M: Tensor) -> bool:
-    """So nearly that the score's distance from 1, the square of the deviation, is lost in rounding."""
+    """Whether M is so near c I that the score's distance from 1, the square of the deviation, is lost in rounding."""
     c = M.diagonal().mean()
     deviation = M - c * torch.eye(len(M)).to(M)
     return bool(deviation.abs().amax() <= torch.finfo(M.dtype).eps ** 0.5 * c)
@@ -177,8 +177,8 @@ class SpectrumProbe(Probe):
     - `stable_rank/<layer>`: |W|_F^2 / |W|_2^2, in [1, rank W];
     - `ptk_dispersion/<layer>`: std / mean of the eigenvalues of K, 0 for K = c I (fig. 1 of arXiv:2402.05271).
 
-    `quantities` (default: all) are those wanted: without `ptk_dispersion` no output is differentiated, which costs next
-    to nothing. `layers`, `n_outputs` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its dispersion.
+    `quantities` (default: all) selects among these; without `ptk_dispersion` nothing is differentiated, which costs
+    next to nothing. `layers`, `n_outputs` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its dispersion.
     Further options are those of `Probe`. Raises ValueError for an unknown quantity.
     """
 
@@ -246,4 +246,4 @@ def refuse_unknown_quantities(wanted: Sequence[str], known: Sequence[str]) -> No
     for name in wanted:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ValueError(f"no quantity is called {name!r}; did you mean {nearest!r}? known: {known}")
+            raise ValueError(f"unknown quantity {name!r}; did you mean {nearest!r}? Known: {known}")

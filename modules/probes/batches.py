@@ -1,4 +1,4 @@
-"""What a batch holds: inputs and targets of pairs and of mappings, as data sets and loaders hand them out."""
+"""Find the inputs and targets in batches of pairs or mappings, as data sets and loaders provide them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ IGNORED = -100  # the label of what the losses of PyTorch and transformers pass 
 
 
 def is_names(given: Any) -> bool:
-    """Whether `inputs=` says where inputs are in a batch, rather than what they are."""
+    """Whether `inputs=` names the inputs in a batch, rather than being the inputs."""
     if isinstance(given, list | tuple):
         return bool(given) and all(isinstance(name, str) for name in given)
     return isinstance(given, str | int) or (callable(given) and not isinstance(given, nn.Module))
 
 
 def is_batch(data: Data) -> bool:
-    """Whether the data are one batch: a tensor, a mapping, or a sequence that begins with inputs."""
+    """Whether the data are one batch: a tensor, a mapping, or a sequence that starts with inputs."""
     if isinstance(data, Tensor | Mapping):
         return True
     first = data[0] if isinstance(data, list | tuple) and data else None
@@ -35,7 +35,7 @@ def is_batch(data: Data) -> bool:
 
 
 def batches_of(data: Data) -> Iterable[Any]:
-    """The batches of a data set in any accepted form; those of a data module are its training batches."""
+    """The batches of a data set in any accepted form; of a data module, its training batches."""
     if is_batch(data):
         return [data]
     if hasattr(data, "train_dataloader"):
@@ -49,17 +49,17 @@ def batches_of(data: Data) -> Iterable[Any]:
 
 
 def set_up(module: Any) -> None:
-    """Prepare a data module for fitting, unless a trainer has."""
+    """Prepare a data module for fitting, unless a trainer has done so."""
     if getattr(module, "trainer", None) is None:
         module.prepare_data()
         module.setup("fit")
 
 
 def split(batch: Any, inputs: Names | None = None, targets: Names | None = None) -> tuple[Inputs, Any]:
-    """Inputs and targets of a batch, None if it has none: `inputs` and `targets` are names or functions of it.
+    """Inputs and targets of a batch, None if it has none; `inputs` and `targets` are names or functions of the batch.
 
-    A mapping's targets are the first of `labels`, `label`, `targets`, `target` and `y` in it, and its inputs all other
-    tensors. Raises TypeError where a batch cannot be taken apart.
+    The targets of a mapping are the first of `labels`, `label`, `targets`, `target` and `y` in it, and its inputs all
+    other tensors. Raises TypeError if a batch cannot be split.
     """
     found, wanted = _guess(batch, targets) if inputs is None else (_pick(batch, inputs), None)
     if targets is not None:
@@ -75,10 +75,10 @@ def split(batch: Any, inputs: Names | None = None, targets: Names | None = None)
 
 
 def joined(parts: Iterable[tuple[Inputs, Any]]) -> tuple[Inputs, Any]:
-    """One batch of many. Raises ValueError for none."""
+    """Join several batches into one. Raises ValueError for none."""
     several = list(parts)
     if not several:
-        raise ValueError("the data hold no batch")
+        raise ValueError("data must hold at least one batch")
     if len(several) == 1:
         return several[0]
     first, targets = several[0]
@@ -96,7 +96,7 @@ def joined(parts: Iterable[tuple[Inputs, Any]]) -> tuple[Inputs, Any]:
 
 
 class Stream:
-    """Batches (inputs, targets) of a data set on a device, gone through anew each time."""
+    """Batches (inputs, targets) of a data set on a device; can be iterated many times."""
 
     def __init__(
         self, data: Data, device: torch.device, inputs: Names | None = None, targets: Names | None = None
@@ -110,7 +110,7 @@ class Stream:
                 yield moved(split(batch, self.inputs, self.targets), self.device)
 
     def __len__(self) -> int:
-        """Batches, 0 where that is not known."""
+        """Number of batches, 0 if unknown."""
         try:
             return len(self.batches)  # type: ignore[arg-type]
         except TypeError:
@@ -118,7 +118,7 @@ class Stream:
 
 
 def shifts_targets(module: nn.Module) -> bool:
-    """Whether outputs at a position are for the target at the next one, as in causal language models."""
+    """Whether outputs at a position predict the target at the next one, as in causal language models."""
     for part in module.modules():  # from the outside in
         generates = getattr(part, "can_generate", None)
         if callable(generates):
@@ -127,7 +127,7 @@ def shifts_targets(module: nn.Module) -> bool:
 
 
 def by_token(values: Tensor, targets: Any, samples: Samples) -> bool:
-    """Whether each position of a sample has a target of its own: named inputs, integer targets (n, T)."""
+    """Whether each position of a sample has its own target: named inputs, integer targets (n, T)."""
     return (
         not isinstance(samples.inputs, Tensor)
         and isinstance(targets, Tensor)
@@ -139,7 +139,7 @@ def by_token(values: Tensor, targets: Any, samples: Samples) -> bool:
 
 
 def tokens(values: Tensor, targets: Tensor, samples: Samples, *, shifted: bool) -> tuple[Tensor, Tensor]:
-    """Values (N, ...) and targets (N,) of all positions that have a target and are no padding."""
+    """Values (N, ...) and targets (N,) of all positions that have a target and are not padding."""
     padded = samples.padded
     if shifted:
         values, targets = values[:, :-1], targets[:, 1:]
@@ -166,7 +166,7 @@ def _guess(batch: Any, targets: Names | None) -> tuple[Any, Any]:
     elif isinstance(batch, list | tuple) and batch and isinstance(batch[0], Tensor | Mapping):
         return batch[0], batch[1] if len(batch) > 1 else None
     raise TypeError(
-        f"a batch of type {type(batch).__name__} does not begin with a tensor of inputs and holds none by name: "
+        f"a batch of type {type(batch).__name__} does not start with a tensor of inputs and names none: "
         "give inputs=, a name in the batch or a function of it"
     )
 
@@ -193,7 +193,7 @@ def _detached(inputs: Any) -> Inputs:
 
 @contextmanager
 def _kept_order(loader: Any) -> Iterator[None]:
-    """A loader shared with training draws the same order after it was gone through here as before."""
+    """In this block, iterating a loader does not change the order that it draws for training."""
     sampler = getattr(loader, "sampler", None)
     owners = (loader, sampler, getattr(getattr(loader, "batch_sampler", None), "sampler", None))
     generators = [getattr(owner, "generator", None) for owner in owners]

@@ -37,15 +37,15 @@ QUANTITIES = ("nc1", "nc1_pinv", "nc2", "nc2_cosines", "nc3", "nc4")
 
 
 class CollapseProbe(FeatureProbe):
-    """Neural collapse of each layer's features, `<quantity>/<layer>`: see `modules/measures/features/collapse.py`.
+    """Neural collapse of each layer's features, `<quantity>/<layer>`: see `measures.nc1` to `measures.nc4`.
 
-    Quantities (default: all): `nc1` and `nc1_pinv` in [0, inf), `nc2` in [0, sqrt 2], `nc2_cosines` in [0, 4), all 0
-    at collapse; and where the layer is the last linear one with an output a class, `nc3` in [0, 2] for its weights and
-    `nc4` in [0, 1] for its outputs. The latter two are left out if `labels` were given, which the outputs are not
-    about. Classes that do not occur are passed over; with fewer than two there is nothing to measure.
+    Quantities (default: all): `nc1` and `nc1_pinv` in [0, inf), `nc2` in [0, sqrt 2], `nc2_cosines` in [0, 4), all 0 at
+    collapse. If the layer is the last linear one and has one output for each class, also `nc3` in [0, 2] for its
+    weights and `nc4` in [0, 1] for its outputs; these two are left out if you pass `labels`, which the outputs do not
+    predict. Classes that do not occur are ignored; with fewer than two classes nothing is measured.
 
-    With `data`, memory does not grow with the number of samples; `nc1_pinv` and `nc4` go through it a second time.
-    Raises ValueError for an unknown quantity. Further options and errors are those of `FeatureProbe`.
+    With `data`, memory does not grow with the number of samples; `nc1_pinv` and `nc4` need a second pass. Raises
+    ValueError for an unknown quantity. Further options and errors are those of `FeatureProbe`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class CollapseProbe(FeatureProbe):
         return values
 
     def _readout(self, module: nn.Module, inputs: Inputs, layer: str, m: ClassMoments) -> nn.Linear | None:
-        """The layer, if it is the last linear one and has an output a class."""
+        """The layer, if it is the last linear one and has one output for each class."""
         found = layer_names(module)[layer]
         if (
             self.labels is not None
@@ -124,7 +124,7 @@ class CollapseProbe(FeatureProbe):
 
 
 class _Second:
-    """What needs the class means before it looks at the samples."""
+    """Quantities that need the class means before they read the samples."""
 
     def __init__(self, m: ClassMoments, present: Tensor, readout: nn.Linear | None, quantities: frozenset[str]) -> None:
         self.m, self.present = m, present
@@ -156,11 +156,11 @@ class _Second:
 class DistanceProbe(FeatureProbe):
     """Mean squared distances between classes that are finer than the labels: see `measures.class_distances`.
 
-    `groups[c]` is the label of class c, and the labels that are measured with are the classes: the targets, or
-    `labels`. Logs `class_distance/<block>` with the blocks of `measures.distance_blocks` and `msdr/<layer>`, and keeps
-    the matrices (C, C) in `matrices`, by step, nan where a class did not occur; they go into checkpoints too. One
-    layer, by default the last linear one. Raises ValueError at the first measurement for a class without a group.
-    Further options and errors are those of `FeatureProbe`.
+    The targets, or `labels`, are the classes, and `groups[c]` is the label of class c. Logs `class_distance/<block>`
+    with the blocks of `measures.distance_blocks` and `msdr/<layer>`, and keeps the matrices (C, C) in `matrices`, by
+    step, with nan for classes that did not occur; checkpoints include them. Measures one layer, by default the last
+    linear one. Raises ValueError at the first measurement for a class without a group. Further options and errors are
+    those of `FeatureProbe`.
     """
 
     def __init__(
@@ -243,14 +243,14 @@ class GramProbe(FeatureProbe):
 
 
 class AttributionProbe(FeatureProbe):
-    """Which part of a linear layer contracts the classes, by how much ln NC1 falls: `measures.attribution_drops`.
+    """Which part of a linear layer contracts the classes, as drops of ln NC1: see `measures.attribution_drops`.
 
     `nc1_drop_right/<layer>` at the singular values and right vectors of the weights, `nc1_drop_activation/<layer>` at
-    the activation that follows, `nc1_drop/<layer>` in all. Modules do not say which activation follows a layer: it is
-    taken to be `activation`, a function of the layer's outputs with its bias, ReLU by default. Layers are linear ones
-    on (n, k) inputs, by default all that the forward pass calls but the last; `skipped` names the weights that are left
-    out by `measures.unmeasured_weights`. Raises ValueError at the first measurement for a layer that is not linear.
-    Further options and errors are those of `FeatureProbe`.
+    the activation that follows, `nc1_drop/<layer>` in total. Modules do not tell which activation follows a layer: we
+    assume `activation`, a function of the layer's outputs with its bias, ReLU by default. Layers are linear ones on (n,
+    k) inputs, by default all that the forward pass calls but the last; `skipped` lists the weights in
+    `measures.unmeasured_weights`. Raises ValueError at the first measurement for a layer that is not linear. Further
+    options and errors are those of `FeatureProbe`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a long measurement costs, said before it is paid, and how far it has come."""
+"""Announce the cost of a long measurement before it starts, and show its progress."""
 
 import sys
 import time
@@ -15,9 +15,9 @@ SECONDS = 0.5  # unless it is over before anybody wonders
 
 
 class Cost:
-    """Listens to a measurement: tells once what it will cost, and shows a bar on a terminal.
+    """Listens to a measurement: announces its cost once, and shows a progress bar on a terminal.
 
-    `step` gives the seconds of a training step, `tell` gets the line.
+    `step` returns the seconds of a training step, and `tell` receives the line.
     """
 
     def __init__(self, name: str, step: Callable[[], float], tell: Callable[[str], None], *, hint: str = "") -> None:
@@ -57,7 +57,7 @@ class Cost:
 
 
 class StepClock:
-    """Seconds of a training step: the least that one took, without what probes measured in it."""
+    """Measures the seconds of a training step: the shortest step, without the time of probes."""
 
     measuring = 0.0  # seconds that all probes of this process have measured
 
@@ -75,7 +75,7 @@ class StepClock:
             self.seconds = min(self.seconds, spent / (step - first))
 
     def known_or_tried(self, module: nn.Module, samples: Samples) -> float:
-        """Seconds of a step; before the first one, of a forward and a backward pass, tried out."""
+        """Seconds of a step; before the first step, those of a trial forward and backward pass."""
         if self.seconds == float("inf"):
             begun = time.perf_counter()
             with torch.enable_grad():

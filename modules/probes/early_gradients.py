@@ -1,4 +1,4 @@
-"""The gradients of chosen weights in the first steps of any fit, kept for measuring."""
+"""Gradients of chosen weights in the first steps of any fit, kept for measuring."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 
 class EarlyGradients(pl.Callback):
-    """Keeps the loss gradients of the weights `weights`, called by these names, in the first `steps` of a fit.
+    """Keeps the loss gradients of `weights`, given by name, in the first `steps` of a fit.
 
-    `gradients[name]` is (steps, rows, dim) on the CPU: a row is a neuron or a filter, flattened. What is kept is what
-    autograd computes, before any optimiser and also where updates are withheld; with several workers, of the first
-    one's share of the batch. They are kept in checkpoints, and training is as without it.
+    `gradients[name]` is (steps, rows, dim) on the CPU: a row is a neuron or a filter, flattened. These are the
+    gradients that autograd computes, before any optimiser and also if updates are withheld; with several workers, on
+    the first one's share of the batch. Checkpoints include them, and training does not change.
 
     Raises ValueError for steps < 1 or weights that need no gradient.
     """
@@ -25,7 +25,7 @@ class EarlyGradients(pl.Callback):
         if steps < 1:
             raise ValueError(f"steps must be at least 1, got {steps}")
         if fixed := [name for name, weight in weights.items() if not weight.requires_grad]:
-            raise ValueError(f"no gradient is computed of {', '.join(fixed)}")
+            raise ValueError(f"weights must require gradients, but these do not: {', '.join(fixed)}")
         self.weights, self.steps = dict(weights), steps
         self._kept: dict[str, list[Tensor]] = {name: [] for name in weights}
         self._hooks: list[Any] = []

@@ -1,4 +1,4 @@
-"""What the probes of features share: the inputs of named layers, on the probe's batch or streamed over a dataset."""
+"""Base of the probes of features: inputs of named layers, on the probe's batch or streamed over a dataset."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal, NamedTuple
@@ -20,29 +20,29 @@ CHUNK = 256  # samples in one forward pass over the probe's own batch
 
 
 class Pass(NamedTuple):
-    """Features of some samples: by network and layer, with labels as they were given, or None where there are none."""
+    """Features of some samples by network and layer, with their labels as given, or None if there are none."""
 
     features: list[dict[str, Shaped[Tensor, "n ..."]]]
     labels: Shaped[Tensor, "n ..."] | None
 
 
 class FeatureProbe(Probe):
-    """Measures features, the features of layer L being the input of the linear or convolutional layer called L.
+    """Measures features, where the features of layer L are the input of the linear or convolutional layer L.
 
     - `layers`: names of `measures.layer_names`; by default the last linear layer that the forward pass calls, whose
       input is usually called the last-layer features. Inputs of more than two dimensions are flattened by sample.
-    - `data`: what to measure on in place of the batch: (x, labels), a DataLoader or any other iterable of batches that
-      can be gone through again and again, or a LightningDataModule. One batch is held at a time.
+    - `data`: what to measure on instead of the batch: (x, labels), a DataLoader or any other iterable of batches that
+      can be iterated many times, or a LightningDataModule. One batch is held at a time.
     - `labels`: class indices (n,) that replace the targets, in the order of the samples; for example the original
-      classes where training is on coarser ones. With `data`, that must keep its order.
+      classes if training uses coarser ones. With `data`, its order must not change.
 
-    Where named inputs come with labels (n, T), one for each token, a token is a sample: without those labelled -100 and
-    those at padding, and in a causal language model with the label of the next one. Otherwise positions (n, T) that
-    are padding are set to 0.
+    If named inputs come with labels (n, T), one for each token, a token is a sample; labels of -100 and padding are
+    ignored, and in a causal language model the label is that of the next token. Otherwise padding positions (n, T) are
+    set to 0.
 
-    Labels are what `measures.class_indices` takes: class indices (n,), rows that mark the class (one-hot, +-1), or a
-    column of +-1. Further options are those of `Probe`. At the first measurement raises ValueError for an unknown
-    layer, one that is called several times, and where labels are needed and there are none, or continuous targets.
+    Labels are in any format of `measures.class_indices`: class indices (n,), rows that mark the class (one-hot, +-1),
+    or a column of +-1. Further options are those of `Probe`. Raises ValueError at the first measurement for an unknown
+    layer, a layer that is called several times, and if labels are needed but missing or continuous.
     """
 
     streams = True
@@ -87,23 +87,23 @@ class FeatureProbe(Probe):
     def passes(
         self, networks: Sequence[nn.Module], layers: Sequence[str], inputs: Inputs, targets: Any
     ) -> Iterable[Pass]:
-        """The samples' features in each network, batch by batch, as often as they are gone through."""
+        """Yield the samples' features in each network, batch by batch."""
         streamed = _Streamed(self.stream(inputs, targets), self.samples, self.labels, networks, layers)
         return streamed if self.data is not None else list(streamed)
 
     def labelled(self, found: Pass) -> Int64[Tensor, " n"]:
-        """The class indices of a pass. Raises ValueError if it has none, not one a sample, or no classes."""
+        """The class indices of a pass. Raises ValueError if it has none, not one for each sample, or no classes."""
         if found.labels is None:
-            raise ValueError(f"{type(self).__name__} needs labels: give inputs=(x, y), labels= or data=")
+            raise ValueError(f"{type(self).__name__} needs labels: pass inputs=(x, y), labels= or data=")
         features = next(iter(found.features[0].values()))
         if len(found.labels) != len(features):
-            raise ValueError(f"{len(found.labels)} labels were given for {len(features)} samples")
+            raise ValueError(f"got {len(found.labels)} labels for {len(features)} samples")
         return class_indices(found.labels).to(features.device)
 
     def gathered(
         self, networks: Sequence[pl.LightningModule | nn.Module], layers: Sequence[str], inputs: Inputs, targets: Any
     ) -> Pass:
-        """All samples' features at once."""
+        """Features of all samples at once."""
         parts = list(self.passes(networks, layers, inputs, targets))
         labels = torch.cat([self.labelled(part) for part in parts])
         features = [
@@ -114,7 +114,7 @@ class FeatureProbe(Probe):
 
 
 class _Streamed:
-    """Goes through batches of inputs and labels anew each time."""
+    """Batches of inputs and labels that can be iterated many times."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Streamed:
 
 
 def _pass(features: list[dict[str, Tensor]], labels: Tensor | None, samples: Samples, network: nn.Module) -> Pass:
-    """Tokens as samples if each has a label, and else padding set to 0."""
+    """Tokens as samples if each has a label, otherwise samples with padding set to 0."""
     every = [values for found in features for values in found.values()]
     if labels is not None and every and all(by_token(values, labels, samples) for values in every):
         shifted, whole = shifts_targets(network), labels

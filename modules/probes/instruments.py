@@ -1,4 +1,4 @@
-"""Every instrument that carries over to a network, whatever the network is, during any fit."""
+"""All instruments that apply to any network, during any fit."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,23 +33,22 @@ QUANTITIES = ("nc1", "feature_rank", "weight_rank", "nfa", "cnfa", "ptk_dispersi
 
 
 class InstrumentsProbe(ReferenceProbe):
-    """Collapse, spectra, alignment and gradients of one network, on its features, the weights before them, its inputs.
+    """Collapse, spectra, alignment and gradients of one network: on its features, the weights before them, its inputs.
 
     - `nc1`: tr S_W / tr S_B of the features by class, in [0, inf);
     - `feature_rank`: effective rank of the centred features over their number, in (0, 1];
-    - `weight_rank`: effective rank of the weights right before the features over the greatest it can be, in (0, 1];
+    - `weight_rank`: effective rank of the weights right before the features over its largest possible value, in (0, 1];
     - `nfa`, `cnfa`: alignment of these weights with their tangent features, in [0, 1]: `measures.ansatz_decomposition`;
     - `ptk_dispersion`: std / mean of the eigenvalues of these weights' tangent covariance;
     - `input_agop_rank`: effective rank of the AGOP in the inputs over their number, in (0, 1].
 
-    The features are the input of the layer `readout`, by default that of the last linear layer that is called; the
-    weights those of the layer `hidden`, by default the linear layer called before it. Names are those of
-    `measures.layer_names`; `readout=""` stands for the network's outputs, and the weights are those before its last
-    linear layer then too. `view` makes the inputs of the network from those of a batch. What does not carry over is
-    absent, and `skipped` says why: inputs that are whole numbers have no gradient, continuous targets no classes.
-    `quantities` (default: all) are those wanted; `n_outputs` and `seed` as in `AnsatzProbe`. Raises ValueError for an
-    unknown one. Further options are those of
-    `Probe`.
+    The features are the input of the layer `readout`, by default the last linear layer that is called; the weights are
+    those of the layer `hidden`, by default the linear layer called before it. Names are those of
+    `measures.layer_names`. `readout=""` means the network's outputs; the weights are then those before its last linear
+    layer. `view` maps the inputs of a batch to those of the network. What does not apply is left out, and `skipped`
+    says why: integer inputs have no gradient, continuous targets no classes. `quantities` (default: all) selects among
+    these; `n_outputs` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further options are
+    those of `Probe`.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class InstrumentsProbe(ReferenceProbe):
     @torch.no_grad()
     def _features(self, module: nn.Module, samples: Samples, readout: str | None, targets: Any) -> tuple[Tensor, Any]:
         if readout is None:
-            raise ValueError("no linear layer reads features: name one, or readout='' for the outputs")
+            raise ValueError("no linear layer reads features: name one in readout=, or pass readout='' for the outputs")
         found = layer_inputs(module, samples, layers=[readout])[readout] if readout else samples.outputs(module)
         if by_token(found, targets, samples):
             return tokens(found, targets, samples, shifted=shifts_targets(module))
@@ -154,12 +153,12 @@ class InstrumentsProbe(ReferenceProbe):
 
 
 def _function_of_inputs(module: nn.Module, samples: Samples) -> tuple[Callable[[Tensor], Any], Tensor]:
-    """The network as a function of its only input. Raises ValueError where nothing is differentiable along it."""
+    """The network as a function of its only input. Raises ValueError if it is not differentiable in its input."""
     given = samples.inputs
     names = [] if isinstance(given, Tensor) else [name for name, value in given.items() if isinstance(value, Tensor)]
     x = given if isinstance(given, Tensor) else given[names[0]]
     if not x.is_floating_point():
-        raise ValueError("the inputs are whole numbers, along which nothing is differentiable")
+        raise ValueError("the inputs are integers, with respect to which nothing is differentiable")
     if len(names) > 1:
         raise ValueError(f"the network takes several inputs, {', '.join(names)}: name one in inputs=")
     return (lambda leaf: samples.like(leaf if not names else {names[0]: leaf}).outputs(module)), x

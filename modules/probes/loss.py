@@ -1,4 +1,4 @@
-"""Losses and accuracies of whole datasets during any fit."""
+"""Losses and accuracies on whole datasets during any fit."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
@@ -18,19 +18,19 @@ from .probe import Probe
 
 
 class LossProbe(Probe):
-    """`loss/<name>` of each of `datasets`, e.g. {"train": data.train, "test": data.test}.
+    """Logs `loss/<name>` of each of `datasets`, e.g. {"train": data.train, "test": data.test}.
 
     A dataset is (x, y), a mapping of tensors, a DataLoader or any iterable of batches; values are means over all its
-    samples. A lone one is called `data`, and those of a LightningDataModule `train` and `val`. The loss is the module's
-    own for a `Supervised`, else the one given: a name of `learners.loss` or a function of (forward, batch). Without one
-    it is the `loss` that the network returns for a mapping with its targets, as models of `transformers` do. Where
-    targets are class labels also `accuracy/<name>` in [0, 1], and with `balanced`, for labels +-1 of a dataset that is
-    one batch, `balanced_accuracy/<name>`: the mean over the classes.
+    samples. A single dataset is called `data`, and those of a LightningDataModule `train` and `val`. The loss is that
+    of a `Supervised` module, or `loss`: a name of `learners.loss` or a function of (forward, batch). Without either it
+    is the `loss` that the network returns for a mapping with its targets, as models of `transformers` do. For class
+    labels also `accuracy/<name>` in [0, 1]; `balanced`, for labels +-1 of a dataset that is one batch, adds
+    `balanced_accuracy/<name>`, the mean over the classes.
 
-    Where every token has a label, tokens count as samples, but for those labelled -100 and those at padding; in causal
-    language models the label is that of the next token. Empty datasets are passed over. Further options are those of
-    `Probe`. Raises ValueError where there is nothing to measure, and at the start of a fit of tensors (x, y) by another
-    module if no loss was given.
+    If every token has a label, tokens count as samples, except those labelled -100 and padding; in causal language
+    models the label is that of the next token. Empty datasets are ignored. Further options are those of `Probe`. Raises
+    ValueError if there is nothing to measure, and at the start of a fit on tensors (x, y) by another module if no loss
+    was given.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LossProbe(Probe):
             if isinstance(pl_module, Supervised):
                 self.loss = pl_module.loss
             elif all(isinstance(given, list | tuple) and is_batch(given) for given in self.datasets.values()):
-                raise ValueError(f"LossProbe does not know the loss of {type(pl_module).__name__}: give loss=")
+                raise ValueError(f"LossProbe does not know the loss of {type(pl_module).__name__}: pass loss=")
         device = pl_module.device
         self.datasets = {
             name: moved(given, device) if is_batch(given) else given for name, given in self.datasets.items()
@@ -95,11 +95,11 @@ class LossProbe(Probe):
         return values
 
     def _of_batch(self, module: pl.LightningModule, inputs: Any, y: Any) -> dict[str, tuple[float, int]]:
-        """Means and how many samples they are of."""
+        """Means over a batch, and their number of samples."""
         samples = self.samples(inputs)
         own = self.loss is None
         if own and (isinstance(samples.inputs, Tensor) or not isinstance(y, Tensor)):
-            raise ValueError(f"LossProbe does not know the loss of {type(module).__name__}: give loss=")
+            raise ValueError(f"LossProbe does not know the loss of {type(module).__name__}: pass loss=")
         asked = samples.like({**samples.inputs, "labels": y}) if own and isinstance(samples.inputs, dict) else samples
         returned = asked.returned(module)
         outputs = samples.chosen(returned)
@@ -110,7 +110,7 @@ class LossProbe(Probe):
         if own:
             loss = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
             if not isinstance(loss, Tensor):
-                raise ValueError(f"LossProbe does not know the loss of {type(module).__name__}: give loss=")
+                raise ValueError(f"LossProbe does not know the loss of {type(module).__name__}: pass loss=")
         else:
             assert self.loss is not None
             loss = self.loss(_known(outputs), (inputs, y))
@@ -152,5 +152,5 @@ def _is_empty(given: Data) -> bool:
 
 
 def _known(outputs: Tensor) -> Forward:
-    """The forward pass whose outputs are there already."""
+    """A forward pass that returns outputs already computed."""
     return lambda _: outputs

@@ -1,4 +1,4 @@
-"""Measuring in float32 what trains in half precision."""
+"""Measure in float32 what trains in half precision."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,9 +15,9 @@ HALF = (torch.bfloat16, torch.float16)
 
 @contextmanager
 def in_float32(trainer: pl.Trainer, networks: Sequence[nn.Module], tell: Callable[[str], None]) -> Iterator[None]:
-    """Half-precision weights and buffers are float32 inside, autocast is off; the very tensors are put back afterwards.
+    """In this block half-precision weights and buffers are float32 and autocast is off; after it they are restored.
 
-    Other precisions stay as they are. `tell` gets the reason where something is in half precision all the same.
+    Other precisions do not change. `tell` receives the reason if something is in half precision nevertheless.
     """
     plugin = trainer.precision_plugin
     device = trainer.strategy.root_device.type
@@ -44,7 +44,7 @@ def in_float32(trainer: pl.Trainer, networks: Sequence[nn.Module], tell: Callabl
 
 
 def widened(batch: Any) -> Any:
-    """The batch with half-precision tensors as float32."""
+    """The batch with half-precision tensors converted to float32."""
     if isinstance(batch, Tensor):
         return batch.float() if batch.dtype in HALF else batch
     if isinstance(batch, dict):
@@ -53,7 +53,7 @@ def widened(batch: Any) -> Any:
 
 
 class _Telling:
-    """A forward hook that tells of outputs in half precision: a network may switch autocast on by itself."""
+    """A forward hook that reports outputs in half precision: a network may switch autocast on by itself."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell

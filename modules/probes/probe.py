@@ -1,4 +1,4 @@
-"""The probe: a measure taken on a fixed batch at chosen steps of any fit, leaving the fit as it would be without it."""
+"""The probe: measures on a fixed batch at chosen steps of any fit, without affecting the fit."""
 
 import math
 import time
@@ -28,45 +28,44 @@ MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, Ari
 
 
 class CannotMeasure(ValueError):
-    """A measurement that failed in a probe with `strict=True`: which probe, which module, on what."""
+    """A failed measurement of a probe with `strict=True`; says which probe and module failed, and on what."""
 
 
 class Probe(pl.Callback, ABC):
-    """Measures a LightningModule before training, then every so often, and once more when training has ended.
+    """Measures a LightningModule before training, at regular intervals, and once more when training has ended.
 
-    - `every`, `on`: each `every` optimiser steps or each `every` epochs. Steps are met exactly also where one batch
-      takes several optimiser steps; a fit that counts its steps otherwise is measured at the first batch past each
-      multiple.
+    - `every`, `on`: every so many optimiser steps or epochs. Steps are exact also if a batch takes several optimiser
+      steps; a fit that counts its steps differently is measured at the first batch past each multiple.
     - `at`: further optimiser steps at which to measure, with `on="step"`.
     - `inputs`: what to measure on, a tensor x, a pair (x, y), a mapping of tensors, a DataLoader or a
       LightningDataModule; by default the first training batch, which is kept. With several workers the first one
-      measures, and that default is its share of the batch. Or where the inputs are in a batch: a name, several names,
+      measures, and this default is its share of the batch. Or where the inputs are in a batch: a name, several names,
       or a function of the batch.
     - `targets`: where the targets are, a name or a function of the batch.
-    - `outputs`: which of the results of the network counts, a name or a function of what it returns.
-    - `data`: as `inputs`, but gone through batch by batch where a probe can; others hold all of it at once.
+    - `outputs`: which result of the network to use, a name or a function of what it returns.
+    - `data`: as `inputs`, but read batch by batch if the probe can; others hold all of it at once.
     - `prefix` is put before every name.
-    - `strict`: whether a measurement that fails ends training, with CannotMeasure. By default it does not: it gives one
-      warning a fit, and its reason is in `skipped`. The figures of this package are strict.
+    - `strict`: whether a failed measurement ends training, with CannotMeasure. By default it only gives one warning in
+      a fit, and its reason is in `skipped`. The figures of this package are strict.
 
-    Without `inputs`, `targets` and `outputs` they are guessed. The targets of a mapping are its `labels`, `label`,
-    `targets`, `target` or `y`, the inputs all its other tensors; outputs are a tensor, its `logits`, or its only
-    tensor. `measures.Samples` says how a network is called. Outputs (n, T, ...) where `attention_mask` is 0 do not
-    count.
+    Without `inputs`, `targets` and `outputs` the probe guesses. The targets of a mapping are its `labels`, `label`,
+    `targets`, `target` or `y`, and the inputs all its other tensors; outputs are a tensor, its `logits`, or its only
+    tensor. `measures.Samples` says how a network is called. Outputs (n, T, ...) do not count where `attention_mask` is
+    0.
 
     Values go to all loggers of the trainer, at step `trainer.global_step`, and to `history`, a list of (step, values);
-    what is not finite is left out. While measuring, the module is in evaluation mode without gradients in its
-    parameters and without a cache of keys and values; modes, gradients and all random states are put back, so that
-    training is the same with and without the probe. Half-precision weights are float32 while measuring, and autocast is
-    off. The history and a batch that was not given are kept in checkpoints: a resumed fit starts from them. Under
-    torch.compile the network is measured as it was written, by the same names.
+    values that are not finite are left out. While measuring, the module is in evaluation mode, without gradients in its
+    parameters and without a cache of keys and values. Afterwards modes, gradients and all random states are restored,
+    so that training is the same with and without the probe. Half-precision weights are float32 while measuring, and
+    autocast is off. Checkpoints include the history and a batch that was not given, from which a resumed fit continues.
+    Under torch.compile the network is measured as it was written, with the same names.
 
-    `skipped` holds what the last measurement left out, name -> why, where it was meant to cover everything of a kind;
-    empty if it left out nothing. The fit's first measurement with weights left out also warns (UserWarning). A
-    measurement that will take longer than ten training steps says so before, once a fit, and shows a bar on a terminal.
+    `skipped` says what the last measurement left out, name -> why, if it was meant to cover everything of a kind, and
+    is empty otherwise. The first measurement of a fit that leaves out weights also warns (UserWarning). A measurement
+    that will take longer than ten training steps announces this once in a fit, and shows a progress bar on a terminal.
 
-    A subclass gives `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError for given inputs that hold
-    no tensor, and at the first measurement ValueError for unknown layers.
+    Subclasses define `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError for given inputs without
+    a tensor, and at the first measurement ValueError for unknown layers.
     """
 
     streams = False  # whether `measure` goes through `data` by itself
@@ -105,24 +104,24 @@ class Probe(pl.Callback, ABC):
 
     @abstractmethod
     def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> Mapping[str, float]:
-        """The values to log, by name. Inputs are a tensor or a mapping; `targets` is None where the batch has none."""
+        """The values to log, by name. Inputs are a tensor or a mapping; `targets` is None if the batch has none."""
 
     def latest(self) -> dict[str, float]:
-        """The values measured last; empty before the first time."""
+        """The latest values; empty before the first measurement."""
         return self.history[-1][1] if self.history else {}
 
     def samples(self, inputs: Inputs) -> Samples:
-        """The inputs with the way in which networks are run on them."""
+        """The inputs, with the way to run networks on them."""
         return Samples(inputs, self._outputs)
 
     def stream(self, inputs: Inputs, targets: Any) -> Iterable[tuple[Inputs, Any]]:
-        """The batches to measure on: those of `data`, as often as they are gone through, or the one batch."""
+        """The batches to measure on: those of `data`, which can be iterated many times, or the single batch."""
         if self.data is None or is_batch(self.data):
             return [(inputs, targets)]
         return _Widened(Stream(self.data, Samples(inputs).device, self._where, self._targets))
 
     def networks(self, module: nn.Module) -> list[nn.Module]:
-        """All networks that are run in a measurement, the one in training first."""
+        """All networks that a measurement runs, the one in training first."""
         return [module]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -188,7 +187,7 @@ class Probe(pl.Callback, ABC):
         return step // self.every > last // self.every or any(last < place <= step for place in self.at)
 
     def leave_out(self, weights: Mapping[str, str]) -> None:
-        """Put weights that a measurement could not cover, name -> why, into `skipped`, and warn once a fit."""
+        """Record weights that a measurement could not cover, name -> why, in `skipped`, and warn once in a fit."""
         self.skipped |= weights
         if weights and "leaves out" not in self._said:
             self._said.add("leaves out")
@@ -269,7 +268,7 @@ class Probe(pl.Callback, ABC):
         self._once("float32", f"{type(self).__name__}: {reason}")
 
     def _once(self, kind: str, line: str) -> None:
-        """Warn, at most once a fit of each kind of trouble."""
+        """Warn at most once in a fit about each kind of trouble."""
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(line, stacklevel=2)
@@ -278,8 +277,8 @@ class Probe(pl.Callback, ABC):
 class Measure(Probe):
     """Any function of (module, inputs) as a probe: `Measure(lambda module, x: module(x).std(), every=10)`.
 
-    The function returns a number, logged as `name` (default: the function's own), or numbers by name. Its inputs are
-    as the batch has them: a tensor, or a mapping for `module(**inputs)`. Further options are those of `Probe`.
+    The function returns a number, logged as `name` (default: the name of the function), or numbers by name. Its inputs
+    are as in the batch: a tensor, or a mapping for `module(**inputs)`. Further options are those of `Probe`.
     """
 
     def __init__(
@@ -323,15 +322,15 @@ class Measure(Probe):
 
 
 def begins(trainer: pl.Trainer) -> bool:
-    """Whether a fit is a new one, and not one resumed from a checkpoint; not every module counts its steps."""
+    """Whether a fit is new rather than resumed from a checkpoint; not every module counts its steps."""
     return trainer.global_step == 0 and trainer.current_epoch == 0
 
 
 @contextmanager
 def undisturbed(*networks: nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients in the parameters and no caches inside; everything as before after.
+    """In this block: evaluation mode, no gradients in the parameters, no caches. Everything is restored after it.
 
-    Random states too, those of Python, NumPy and PyTorch.
+    This includes the random states of Python, NumPy and PyTorch.
     """
     modules = {id(part): part for network in networks for part in network.modules()}.values()
     modes = [(part, part.training) for part in modules]
@@ -357,7 +356,7 @@ def undisturbed(*networks: nn.Module) -> Iterator[None]:
 
 
 class _Widened:
-    """A stream whose half-precision inputs are float32."""
+    """A stream whose half-precision inputs are converted to float32."""
 
     def __init__(self, stream: Stream) -> None:
         self.whole = stream
@@ -371,7 +370,7 @@ class _Widened:
 
 
 def kept(value: Any) -> Any:
-    """Copies of the tensors in inputs or targets."""
+    """Copy the tensors in inputs or targets."""
     if isinstance(value, dict):
         return {name: kept(part) for name, part in value.items()}
     return value.clone() if isinstance(value, Tensor) else value

@@ -1,4 +1,4 @@
-"""Probes that compare the network with another one, by default with itself as it stood when the fit began."""
+"""Probes that compare the network with another one, by default with itself at the start of the fit."""
 
 import copy
 import types
@@ -13,10 +13,10 @@ from .probe import Probe, begins
 
 
 class ReferenceProbe(Probe):
-    """Keeps a frozen copy of the module as the fit begins, in `reference`; or takes a module that is given.
+    """Keeps a frozen copy of the module as the fit begins, in `reference`, or uses another module.
 
-    The copy is in evaluation mode, without gradients, and is kept in checkpoints, so that a resumed fit is compared
-    with where the first one began. A subclass calls `compare_with`.
+    The copy is in evaluation mode, without gradients, and part of checkpoints, so that a resumed fit is compared with
+    the start of the first one. Subclasses call `compare_with`.
     """
 
     _reference: nn.Module | None = None
@@ -24,7 +24,7 @@ class ReferenceProbe(Probe):
     _restored: Mapping[str, Any] | None = None
 
     def compare_with(self, reference: Literal["init"] | nn.Module) -> None:
-        """Set what to compare with: "init", the network as the fit begins, or a module."""
+        """Set the reference: "init", the network as the fit begins, or a module."""
         self._given_reference = isinstance(reference, nn.Module)
         self._reference = reference if isinstance(reference, nn.Module) else None
 
@@ -61,7 +61,7 @@ class ReferenceProbe(Probe):
 
 @torch.no_grad()
 def frozen(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode whose parameters have and take no gradients."""
+    """A copy in evaluation mode, without gradients."""
     copied = copy.deepcopy(module).eval().requires_grad_(False)
     copies = dict(copied.named_modules())
     twins = {part: copies[name] for name, part in module.named_modules() if name in copies}

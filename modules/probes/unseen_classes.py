@@ -1,4 +1,4 @@
-"""Classes that training never sees: how similar they are to the training set, how aligned, how far they have moved."""
+"""Classes that training never sees: their similarity to the training set, alignment, elasticity and retrieval."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -23,12 +23,11 @@ from .probe import Probe, begins
 
 
 class UnseenClassProbe(Probe):
-    """Train-unseen similarity, Alignment and Elasticity of unseen classes, and how alike they rank the classes.
+    """Train-unseen similarity, Alignment and Elasticity of unseen classes, and the agreement of their rankings.
 
-    The network is one with `representation(x)` h (n, d) and `transform(h)` F (n, N), such as `nets.TrunkFeature`;
-    `train` is (x, y) with y (n,) or (n, heads), y_1 = +-1 its first column, or batches of such
-    pairs. With beta = h^T y_1 / (n sqrt N), for each
-    set of `evaluation`, name -> (x, labels 0..K-1), and each of its classes k, mean representation mu_k:
+    The network has `representation(x)` h (n, d) and `transform(h)` F (n, N), as `nets.TrunkFeature`; `train` is (x, y)
+    with y (n,) or (n, heads), y_1 = +-1 its first column, or batches of such pairs. With beta = h^T y_1 / (n sqrt N),
+    for each set of `evaluation`, name -> (x, labels 0..K-1), and each of its classes k, with mean representation mu_k:
 
         similarity/<set>/<k>    |beta^T mu_k|
         alignment/<set>/<k>     E <F(x), F(x')>, x and x' independent samples of the class
@@ -37,10 +36,10 @@ class UnseenClassProbe(Probe):
         kendalls_w/<set>        Kendall's W of the three rankings of the K classes, from the first change of F on
         spearman/<set>          rank correlation of similarity and Alignment over the classes
 
-    and as a control `kendalls_w_permuted/<set>` and `spearman_permuted/<set>`: the mean over `permutations` of the
-    training labels y_1, drawn once from `seed`, beta computed from the permuted ones (see `balanced_labels`).
-    `accuracy/head_<c>`, c = 1, 2, ..., is the share of training samples with f_c y_c > 0. F is in evaluation mode, like
-    everything a probe measures: batch statistics of one class at a time would subtract its mean.
+    and as controls `kendalls_w_permuted/<set>` and `spearman_permuted/<set>`: means over `permutations` of the training
+    labels y_1, drawn once from `seed`, with beta from the permuted labels (see `balanced_labels`). `accuracy/head_<c>`,
+    c = 1, 2, ..., is the share of training samples with f_c y_c > 0. As always in probes, F is in evaluation mode:
+    batch statistics of one class at a time would subtract its mean.
 
     Raises ValueError for permutations < 1 or no evaluation set.
     """
@@ -62,7 +61,7 @@ class UnseenClassProbe(Probe):
         super().__init__(every=every, on=on, at=at, inputs=train, prefix=prefix, strict=strict)
         if permutations < 1 or not evaluation:
             raise ValueError(
-                f"a permutation and an evaluation set are needed, got {permutations} and {len(evaluation)}"
+                f"need at least one permutation and one evaluation set, got {permutations} and {len(evaluation)}"
             )
         self.evaluation: dict[str, Any] = {
             name: joined(map(split, batches_of(given))) for name, given in evaluation.items()
@@ -131,11 +130,11 @@ class UnseenClassProbe(Probe):
 
 
 def balanced_labels(labels: Real[Tensor, " n"], count: int, generator: torch.Generator) -> Float64[Tensor, "{count} n"]:
-    """Permutations of labels +-1 that have nothing of them left.
+    """Permutations of labels +-1 that are uncorrelated with the labels.
 
     In each, a random half of either class is labelled +1 and the other half -1, so that the correlation with `labels`
-    is exactly 0 where class sizes are even. (A plain permutation has a correlation of about 1/sqrt(n), which is enough
-    for a beta of collapsed features to point in the direction of the true one.)
+    is exactly 0 if class sizes are even. (A plain permutation has a correlation of about 1/sqrt(n), which is enough for
+    a beta of collapsed features to point in the direction of the true one.)
     """
     drawn = torch.full((count, len(labels)), -1.0, dtype=torch.float64)
     for sign in (1, -1):
@@ -153,18 +152,18 @@ def _scores(h: Tensor, F: Tensor, F_0: Tensor, betas: Tensor, labels: Tensor, K:
 
 
 class RetrievalProbe(Probe):
-    """Retrieval among unseen classes, and how it goes with Alignment from class to class.
+    """Retrieval among unseen classes, and its correlation with Alignment over classes.
 
-    The network is one with `features(x)` (n, d), such as `nets.MetricNet`. On all samples of `unseen`, a pair
-    (x, labels 0..C-1) or an iterable of such batches that can be gone through again and again:
+    The network has `features(x)` (n, d), as `nets.MetricNet`. On all samples of `unseen`, a pair (x, labels 0..C-1) or
+    an iterable of such batches that can be iterated many times:
 
         recall_at_<k>/<name>         share of samples with one of their class among the k nearest others, by cosine
         alignment/<name>             mean over classes of the class-wise Alignment E <F(x), F(x')>
         pearson/recall_alignment     Pearson's r over classes of class-wise Recall@1 and class-wise Alignment
         pearson_p/recall_alignment   its two-sided p-value for C classes
 
-    `by_class` holds the class-wise "recall" and "alignment" (C,) measured last. r is left out where all classes have
-    the same Recall@1. Table 1 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks".
+    `by_class` holds the latest class-wise "recall" and "alignment" (C,). r is left out if all classes have the same
+    Recall@1. Table 1 of "Emergence of Alignment and Local Elasticity in Two-Layer Neural Networks".
     """
 
     def __init__(

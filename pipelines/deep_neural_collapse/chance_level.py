@@ -25,6 +25,7 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
+    legend_below,
     measures,
     mlp_cost,
     nets,
@@ -180,6 +181,6 @@ def panels(runs, axes):
         axis.plot(widths, widths**-0.5, color="#444444", linestyle="--", linewidth=1, label="$d^{-1/2}$")
         axis.set(xscale="log", xlabel="width d", xticks=widths, xticklabels=[f"{w:g}" for w in widths])
         axis.minorticks_off()
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
+        legend_below(axis, 1)
     axes[0, 0].set(ylabel="correlation of entries", ylim=(0, 1.02))
     axes[0, 1].set(ylabel="size")

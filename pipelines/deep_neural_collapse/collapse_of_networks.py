@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     below,
     choice,
     loguniform,
+    paper_level,
     shades,
     stats,
 )
@@ -47,8 +48,8 @@ mlp = Experiment(
     name="deep_neural_collapse/mlp", figures=("Fig. 2a", "Fig. 7", "Fig. 10"),
     title="Collapse and the ansatz in the layers of an MLP",
     caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines "
-    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed after random "
-    "rotations, dotted the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
+    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed colours after "
+    "random rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
         "seed": SEEDS},
@@ -308,7 +309,7 @@ def ansatz(one, axis):
     for layer, colour in zip(names, shades(len(names)), strict=True):
         line(axis, one, f"nfa_pearson/{layer}", color=colour, label=f"{int(layer) + 1}")
         line(axis, one, f"nfa_null/{layer}", color=colour, linestyle="--", shade=0)
-    axis.axhline(0.74, color="#444444", linestyle=":", linewidth=1)
+    paper_level(axis, 0.74, None)
     axis.set(ylim=(0, 1.02))
 
 

@@ -5,7 +5,7 @@ ReLU features worsen NC1 from layer to layer. With it, but with linear random fe
 analysis of the linearised layers (Theorem 4.3) contracts only as far as the feature map is non-linear.
 """
 
-from featurelab.pipelines import CATEGORIES, at_least, band, below
+from featurelab.pipelines import CATEGORIES, at_least, band, below, legend_below
 from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, trusted
 
@@ -57,4 +57,4 @@ def panels(runs, axes):
             table = runs.curves(f"{metric}/projected", feature_map=kind, power=power)
             band(axis, table, color=colour, label=label)
         axis.set(title=f"{name} after $M^{{1/2}}$", yscale="log", xlabel="layer", ylabel=name)
-    axes[0, 0].figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below([axes[0, 0]], 4)

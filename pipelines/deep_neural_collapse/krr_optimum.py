@@ -21,10 +21,12 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     band,
+    bound_level,
     choice,
     data,
     evaluate,
     learners,
+    legend_below,
     loguniform,
     measures,
     np,
@@ -130,7 +132,7 @@ def panels(runs, axes):
         right.plot([i / (SHARES - 1) for i in range(SHARES)], values[:8].T, color=colour, linewidth=0.8)
     left.set(xlabel="n/(n + μ) - value(k)", ylabel="kernels", xscale="log", title="random kernels")
     right.set(xlabel="share of the collapsed kernel", ylabel="value", title="segments to the collapsed kernel")
-    left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below([left], 4)
 
 
 class LayersConfig(RFMConfig):
@@ -189,6 +191,6 @@ def layer_panel(runs, axes):
     names = {"input": "X", "projected": "$M^{1/2}X$", "features": "Φ($M^{1/2}X$)"}
     for (stage, label), colour in zip(names.items(), CATEGORIES, strict=False):
         band(axis, runs.curves(f"krr_value/{stage}"), color=colour, label=label, marker=".")
-    axis.axhline(bound(runs), color=CATEGORIES[5], linestyle="--", label="n/(n + μ)")
+    bound_level(axis, bound(runs), "n/(n + μ)", color=CATEGORIES[5])
     axis.set(xlabel="layer", ylabel="value")
-    axis.figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below([axis], 4)

@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
+    legend_below,
     nets,
     np,
     theory,
@@ -136,4 +137,4 @@ def panels(runs, axes):
     right.set(xlabel="r = x·y", ylabel="|Φ(x) - Φ(y)|² / |x - y|²", title="squared distance")
     for axis in axes[0]:
         axis.set_xticks([-1, -0.5, 0, 0.5, 1])
-    left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below([left], 4)

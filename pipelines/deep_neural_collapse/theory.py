@@ -25,10 +25,12 @@ from featurelab.pipelines import (
     above,
     at_least,
     at_most,
+    bound_level,
     choice,
     data,
     fit,
     learners,
+    legend_below,
     loguniform,
     np,
     shades,
@@ -209,14 +211,14 @@ def panels(runs, axes):
             label = rf"$\lambda_k$ = {ridge:g}, $\lambda_\Phi$ = {lifted:g}"
             axis.plot(curve.index, curve.clip(lower=1e-15), color=colour, label=label, marker=".")
             if kappa == "printed":
-                axis.axhline((ridge / lifted) ** 2, color=colour, linestyle="--", linewidth=1)
+                bound_level(axis, (ridge / lifted) ** 2, color=colour)
         axis.set(yscale="log", xlabel="layer", ylabel=r"$\|G - YY^\top\|_2$", title=f"{kappa} κ")
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
-    axes[0, 1].set_title(r"printed κ (dashed: $\lambda_k^2/\lambda_\Phi^2$)")
+        legend_below(axis, 2)
+    axes[0, 1].set_title(r"printed κ (dash-dotted: $\lambda_k^2/\lambda_\Phi^2$)")
     axis = axes[0, 2]
     expected = [predicted(runs, point) for point in EXACT]
     found = [np.mean([last_ratio(one, "gram_error", *point) for _, one in runs.by_seed()]) for point in EXACT]
     axis.plot([0, 1], [0, 1], color=CATEGORIES[5], linestyle="--", linewidth=1, label="equal")
     axis.plot(expected, found, "o", color=CATEGORIES[0], label="last ratio of errors")
     axis.set(xlabel="r in closed form", ylabel="measured", title="contraction a layer", xlim=(0, 1), ylim=(0, 1))
-    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    legend_below(axis, 2)

@@ -10,7 +10,7 @@ DenseNet trained on the classes (OT).
 
 import itertools
 
-from featurelab.pipelines import CATEGORIES, Missing, above, at_least, at_most
+from featurelab.pipelines import CATEGORIES, Missing, above, at_least, at_most, legend_below, null_level
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
 
@@ -99,8 +99,8 @@ def panels(runs, axes):
         chosen = of(runs, name.lower())
         pictures.accuracies(accuracy, chosen, f"{name}, accuracy")
         pictures.over_epochs(ratio, chosen, {"msdr/head": "features"})
-        ratio.axhline(chosen.final("msdr/input"), color=CATEGORIES[5], linestyle=":", label="raw inputs")
-        ratio.axhline(1.0, **pictures.LEVEL, label="equally dark lines")
+        null_level(ratio, chosen.final("msdr/input"), "raw inputs", color=CATEGORIES[5])
+        null_level(ratio, 1.0, "equally dark lines")
         ratio.set(title=f"{name}, twin / same", ylabel="MSDR", ylim=(0.9, None))
         pictures.distances(maps, chosen.arrays("distances")[0], f"{name}, D, ", shares=(20 / 350, 200 / 350, 1.0))
         if name == "DenseNet":
@@ -108,5 +108,5 @@ def panels(runs, axes):
             bars.set(title=f"{name}, classes recovered", ylabel="test accuracy")
         else:
             bars.set_visible(False)
-    axes[2, 0].legend(**pictures.UNDER, ncols=2)
-    axes[2, 1].legend(**pictures.UNDER, ncols=3)
+    legend_below(axes[2, 0], 2)
+    legend_below(axes[2, 1], 3)

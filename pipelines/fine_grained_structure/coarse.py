@@ -11,7 +11,18 @@ better than features do: there the structure survives training, and is not found
 CIFAR-10 in five labels, and CIFAR-100 in twenty.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Missing, above, at_least, at_most, below, between
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Missing,
+    above,
+    at_least,
+    at_most,
+    below,
+    between,
+    legend_below,
+    paper_level,
+)
 from featurelab.pipelines.fine_grained_structure import pictures, training
 
 KINDS, SEEDS = ["coarse", "original"], [0, 1, 2]
@@ -202,6 +213,6 @@ def probe_bars(axis, runs, best):
     axis.bar(list(scores), values, color=[*CATEGORIES[:3], *["#b9c0c7"] * 2], width=0.7)
     for place, value in enumerate(values):
         axis.text(place, value + 0.01, f"{value:.2f}", ha="center", fontsize=7)
-    axis.axhline(0.93, **pictures.LEVEL, label="paper: CLP > 0.93")
+    paper_level(axis, 0.93, "paper: CLP > 0.93")
     axis.set(title="original classes recovered", ylim=(0, 1.12), ylabel="test accuracy, original classes")
-    axis.legend(**pictures.UNDER)
+    legend_below(axis, 1)

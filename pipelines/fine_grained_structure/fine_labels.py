@@ -5,7 +5,7 @@ they can only be memorised. Early in training D shows C clusters (three dark lin
 side); late the twins part, but stay nearer to each other than to other classes.
 """
 
-from featurelab.pipelines import above, at_least, at_most
+from featurelab.pipelines import above, at_least, at_most, bound_level, legend_below, null_level
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
 
@@ -60,13 +60,13 @@ def panels(runs, axes):
     runs = pictures.cell(runs)
     ratio, _, collapse, accuracy = axes[0]
     pictures.over_epochs(ratio, runs, {"msdr/head": "features"})
-    ratio.axhline(null(runs), **pictures.LEVEL, label="null, $1 + 1/(n_c - 1)$")
+    null_level(ratio, null(runs), "null, $1 + 1/(n_c - 1)$")
     ratio.set(title="twin / same", ylabel="MSDR")
-    ratio.legend(**pictures.UNDER, ncols=2)
+    legend_below(ratio, 2)
     pictures.ratios(axes[0, 1], runs)
     pictures.over_epochs(collapse, runs, {"nc1_pinv/head": "NC1"})
     collapse.set(title="NC1, fine labels", yscale="log", ylabel="NC1")
     pictures.accuracies(accuracy, runs, "accuracy, fine labels")
-    accuracy.axhline(0.5, **pictures.LEVEL, label="best possible on test")
-    accuracy.legend(**pictures.UNDER, ncols=3)
+    bound_level(accuracy, 0.5, "best possible on test")
+    legend_below(accuracy, 3)
     pictures.distances(axes[1], runs.arrays("distances")[0], shares=(0.0, 0.25, 0.57, 1.0))

@@ -20,10 +20,12 @@ from featurelab.pipelines import (
     Recorder,
     at_least,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
     learners,
+    legend_beside,
     measures,
     nets,
     theory,
@@ -157,7 +159,7 @@ def panels(runs, axes):
     left, right = axes[0]
     errors = [max(runs.final(f"identity_error/{name}"), 1e-17) for name in EXACT]
     left.barh([name.replace("_", " ") for name in EXACT], errors, color=CATEGORIES[0])
-    left.axvline(1e-10, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(left, 1e-10, "tolerance", vertical=True)
     left.set(xscale="log", xlabel="relative error")
     left.legend(loc="upper right", bbox_to_anchor=(1.0, -0.15))
     for name, colour in zip(("input", "relu", "null"), CATEGORIES, strict=False):
@@ -167,4 +169,4 @@ def panels(runs, axes):
     right.set(xscale="log", xlabel="variance of the means, σ²", ylabel="MSDR (dashed: closed form)")
     right.set_xticks(values, [f"{s:g}" for s in values])
     right.minorticks_off()
-    right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(right)

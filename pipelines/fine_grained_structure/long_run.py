@@ -6,7 +6,7 @@ five times the 60 of their other figures. A tenfold weight decay, which the sour
 beside it.
 """
 
-from featurelab.pipelines import above, at_least
+from featurelab.pipelines import above, at_least, legend_below, null_level
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS
 
@@ -49,8 +49,8 @@ def panels(runs, axes):
     for (ratio, *maps, plane), value in zip(axes, (PAPER_DECAY, STRONG), strict=True):
         chosen = runs.where(weight_decay=value)
         pictures.over_epochs(ratio, chosen, {"msdr/head": "features"})
-        ratio.axhline(chosen.final("msdr_null/head"), color="#444444", linestyle=":", linewidth=1, label="null")
+        null_level(ratio, chosen.final("msdr_null/head"), "null")
         ratio.set(title=f"weight decay {value:g}", ylabel="MSDR", ylim=(0.9, None))
-        ratio.legend(**pictures.UNDER, ncols=2)
+        legend_below(ratio, 2)
         pictures.distances(maps, chosen.arrays("distances")[0], shares=(0.2, 0.6, 1.0))
         pictures.plane(plane, chosen.arrays("plane")[0], 0, "coarse label 0")

@@ -25,6 +25,7 @@ from featurelab.pipelines import (
     bars,
     below,
     data,
+    legend_beside,
     measures,
     shades,
     theory,
@@ -351,4 +352,4 @@ def lines(axes, runs, field, label, **where):
             label="input",
         )
         axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(axes[-1])

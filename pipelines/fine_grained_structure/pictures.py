@@ -1,12 +1,9 @@
 """What drawings and claims on relabelled classes share: maps of distances, planes of samples, curves over epochs."""
 
-from typing import Any
 
-from featurelab.pipelines import CATEGORIES, band, heatmap, np
+from featurelab.pipelines import CATEGORIES, band, heatmap, legend_below, np, null_level
 
 SNAPSHOTS = (20 / 350, 120 / 350, 240 / 350, 1.0)  # the paper's epochs 20, 120, 240, 349 of 350
-LEVEL: dict[str, Any] = {"color": "#444444", "linestyle": "--", "linewidth": 1}
-UNDER: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "columnspacing": 0.8}
 
 
 def cell(runs):
@@ -88,7 +85,7 @@ def ratios(axis, runs):
     names = {"class_distance/same": "a: same class", "class_distance/twin": "b: twin class"}
     over_epochs(axis, runs, names, over="class_distance/other")
     axis.set(title="class distances", ylabel="distance / other label", ylim=(0, None))
-    axis.legend(**UNDER, ncols=2)
+    legend_below(axis, 2)
 
 
 def accuracies(axis, runs, title):
@@ -100,5 +97,5 @@ def accuracies(axis, runs, title):
 def recovered(axis, runs, best):
     """CLP and LPO beside the test accuracy `best` of a network trained on the classes; dotted: chance for pairs."""
     axis.bar(["CLP", "LPO", "OT"], [runs.final("clp/head"), runs.final("lpo/head"), best], color=CATEGORIES[:3])
-    axis.axhline(0.5, color="#444444", linestyle=":", linewidth=1, label="chance")
+    null_level(axis, 0.5, "chance")
     axis.set(ylim=(0, 1.05))

@@ -4,7 +4,7 @@ Were Figure 5 owed to which classes y mod 5 happens to pair, other pairs would s
 permutation of the classes decides; every seed draws its own four.
 """
 
-from featurelab.pipelines import CATEGORIES, at_least, at_most, below
+from featurelab.pipelines import CATEGORIES, at_least, at_most, below, legend_below
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
 
@@ -66,4 +66,4 @@ def panels(runs, axes):
             last = runs.finals(metric, merging=merging)
             right.plot([place] * len(last), last, mark, color=colour, label=None if place else label, markersize=5)
     right.set(title="MSDR at the end", xlabel="merging", ylabel="MSDR", xticks=range(len(shown)))
-    right.legend(**pictures.UNDER, ncols=3)
+    legend_below(right, 3)

@@ -5,7 +5,7 @@ and features still resemble inputs. So claims on structure count only cells whos
 and how many these are stands beside them.
 """
 
-from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below
+from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below, legend_below
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
 from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
 
@@ -95,4 +95,4 @@ def panels(runs, axes):
     for axis, label in zip(axes[:, 0], ("error", "loss", *["D: class"] * 4, "test accuracy"), strict=True):
         axis.set_ylabel(label)
     axes[0, 8].legend(loc="upper right")
-    axes[6, 8].legend(loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    legend_below(axes[6, 8], 1)

@@ -22,14 +22,16 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_beside,
     measures,
     model_validator,
     nets,
     np,
+    null_level,
     probes,
     torch,
 )
-from featurelab.pipelines.fine_grained_structure import coarse, pictures, training
+from featurelab.pipelines.fine_grained_structure import coarse, training
 
 
 class FamiliesConfig(training.LabelsConfig):
@@ -63,7 +65,7 @@ figure = coarse.mixture.variant(
     "semantic_groups", figures=("Fig. 10", "Fig. 11", "Fig. 12", "Fig. 13"),
     title="Super-classes of similar and of random classes",
     caption="Left: features of two super-classes of each kind laid out by t-SNE, one seed, colours are classes. Right: "
-    "means over seeds, bars their range; dashed: chance.", laptop=LAPTOP,
+    "means over seeds, bars their range; dotted: chance.", laptop=LAPTOP,
     paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)}),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": [0, 1, 2]},
     paper_grid={"labels": ["official", "random_coarse"], "seed": [0, 1, 2]}, minutes=0.3, needs=("cifar100",),
@@ -85,10 +87,11 @@ def train_on_families(config: FamiliesConfig, recorder: Recorder):
     means = data.nested_means(config.coarse, config.members, config.dim, [config.spread], seed=streams.data)[0]
     samples = (config.n_train, config.n_test)
     base = data.GaussianClusters(means, range(classes), *samples, seed=streams.data, dtype=config.dtype)
-    treatment, groups = config.labels, None
-    if config.labels == "official":
-        treatment, groups = "coarse", torch.arange(classes) // config.members
-    task = data.Relabelled(base, treatment, classes=classes, coarse=config.coarse, groups=groups, seed=streams.data)
+    official = config.labels == "official"
+    task = data.Relabelled(
+        base, "coarse" if official else "random_coarse", classes=classes, coarse=config.coarse,
+        groups=torch.arange(classes) // config.members if official else None, seed=streams.data,
+    )
     widths = [config.dim, config.width, config.coarse]
     net = nets.perceptron(widths, init_scale=config.init_scale, seed=streams.init, dtype=config.dtype)
     sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
@@ -184,7 +187,7 @@ def panels(runs, axes):
             ends = np.clip([means - table.min(1), table.max(1) - means], 0, None)
             look = {"yerr": ends, "color": CATEGORIES[offset], "capsize": 2, "label": title}
             axis.bar(places + 0.35 * offset, means, 0.32, **look)
-        axis.axhline(level, **pictures.LEVEL)
+        null_level(axis, level)
         axis.set_xticks(places + 0.17, [f"{s:g}" for s in spreads])
         axis.set(xlabel="variance inside a family, τ²", ylabel=name)
-    accuracy.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(accuracy)

@@ -17,7 +17,9 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
+    bound_level,
     data,
+    legend_beside,
     torch,
 )
 from featurelab.pipelines.fine_grained_structure.clusters import SWEEP_AXES, ClusterConfig, cost, train
@@ -115,6 +117,6 @@ def panels(runs, axes):
     for metric, name, colour in zip((SIMILAR, DISSIMILAR), ("similar", "dissimilar"), CATEGORIES, strict=False):
         table = [runs.finals(f"{metric}/{tau2:g}") for tau2 in xs]
         band(axis, table, xs, color=colour, marker="o", markersize=3.5, label=f"{name} pairs")
-    axis.axvline(runs.values("variance")[0], color="#444444", linestyle="--", linewidth=1, label="τ² = σ²")
+    bound_level(axis, runs.values("variance")[0], "τ² = σ²", vertical=True)
     axis.set(xscale="log", xlabel="variance inside a similar pair, τ²", ylabel="MSDR of the hidden layer")
-    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    legend_beside(axis)

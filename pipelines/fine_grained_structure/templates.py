@@ -45,9 +45,14 @@ figure = Experiment(
 @figure.trial
 def run(config: TemplateConfig, recorder: Recorder) -> None:
     groups = data.coarse_groups(10, config.coarse)
-    same = {"dim": config.dim, "nuisance_dim": 0, "dtype": "float64"}
-    task = data.NuisanceMixture(config.n_train, 0, mean_variance=config.mean_variance, seed=config.streams.data, **same)
-    points = data.NuisanceMixture(10, 0, mean_variance=config.mean_variance, seed=config.streams.init, **same).means
+
+    def mixture(samples, seed):
+        return data.NuisanceMixture(
+            samples, 0, mean_variance=config.mean_variance, dim=config.dim, nuisance_dim=0, seed=seed, dtype="float64"
+        )
+
+    task = mixture(config.n_train, config.streams.data)
+    points = mixture(10, config.streams.init).means
 
     def features(x, y):
         noise, own = x - task.means.to(x)[y], task.means.to(x)[y]

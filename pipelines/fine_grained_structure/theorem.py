@@ -26,6 +26,7 @@ from featurelab.pipelines import (
     band,
     below,
     between,
+    bound_level,
     choice,
     data,
     fit,
@@ -263,10 +264,10 @@ def panels(runs, axes):
     for c, colour in zip(cs, shades(len(cs)), strict=True):
         ratios = np.array([kept["mean"] / kept["mean"][0] for kept in runs.arrays("later", noise_to_signal=c)])
         band(middle, ratios.T, [0.5, *LATER], color=colour, shade=0.08, label=f"c = {c:g}", **dots)
-    middle.axvline(1, color="#444444", linestyle="--", linewidth=1)
+    bound_level(middle, 1, vertical=True)
     for metric, colour in zip(("largest", "mean"), CATEGORIES, strict=False):
         right.plot(cs, list(at_c(runs, f"signal_error/{metric}").values()), color=colour, label=metric, **dots)
-    right.axhline(0.03, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(right, 0.03, "tolerance")
     for axis, ticks, columns in ((left, cs, 4), (middle, LATER, 3), (right, cs, 3)):
         axis.set(xscale="log", yscale="log", xlabel="noise to signal, c")
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

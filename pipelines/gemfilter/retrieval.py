@@ -96,7 +96,7 @@ def trained(config: RetrievalConfig, recorder: Any) -> Any:
         loss=loss,
         optimizer=learners.adamw(config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay, warmup=config.warmup),
     )
-    curriculum: Any = data.Curriculum(levels, seed=config.streams.order, name="keyed needles")
+    curriculum: Any = data.Levels(levels, seed=config.streams.order, name="keyed needles")
     up = learners.Promotion(below=config.advance, then=config.steps)
     fit(learner, curriculum, config, recorder, steps=most, probes=[up])
     history = learner.loss_history

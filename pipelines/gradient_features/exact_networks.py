@@ -72,8 +72,9 @@ def run(config: SolutionConfig, recorder: Recorder) -> None:
         if c.problem == "uniform":
             task = data.UniformParity(c.n_train, 0, c.dim, c.size, seed=seed)
         else:
-            law = {"groups": c.groups, "size": c.size, "aligned": 0.1, "noise": 0.1}
-            task = data.StructuredParity(c.n_train, 0, c.dim, seed=seed, **law)
+            task = data.StructuredParity(
+                c.n_train, 0, c.dim, groups=c.groups, size=c.size, aligned=0.1, noise=0.1, seed=seed
+            )
         net = nets.parity_solution(task.directions, c.size)
 
     def found(net, x, y):

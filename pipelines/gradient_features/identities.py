@@ -17,6 +17,7 @@ from featurelab.pipelines import (
     Field,
     Recorder,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -124,7 +125,7 @@ def panel(runs, axes):
     axis = axes[0, 0]
     errors = [max(runs.finals(f"identity_error/{name}").max(), 1e-17) for name in EXACT]
     axis.barh([name.replace("_", " ") for name in EXACT], errors, color=CATEGORIES[0])
-    axis.axvline(1e-10, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(axis, 1e-10, "tolerance", vertical=True)
     axis.set(xscale="log", xlabel="error", xlim=(1e-17, 1e-8))
     axis.invert_yaxis()
     axis.legend(loc="lower right")

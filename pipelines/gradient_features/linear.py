@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     bars,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -109,6 +110,6 @@ def panels(runs, axes):
     shown = {"cosine/median": "median cos(G, w*)", "norm/median": "median |G|"}
     for axis, (metric, name), colour in zip(axes[0], shown.items(), CATEGORIES, strict=False):
         bars(axis, [runs.finals(metric, threshold=b) for b in THRESHOLDS], THRESHOLDS, color=colour)
-        axis.axhline(1.0, color="#444444", linestyle="--", linewidth=1, label="limit for b → -∞")
+        bound_level(axis, 1.0, "limit for b → -∞")
         axis.set(xlabel="threshold b / E|x|", ylabel=name)
         axis.legend(loc="lower left")

@@ -27,6 +27,7 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_below,
     measures,
     nets,
     probes,
@@ -188,4 +189,4 @@ def panels(runs, axes):
             band(axis, runs.curves(f"{metric}/test", subnet=name), color=colour, label=SUBNETS[name], shade=0.06)
         axis.set(xlabel="step after the first", ylabel=label)
     axes[0, 1].set(ylim=(0, 1.5))
-    axes[0, 0].figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend_below([axes[0, 0]], 3)

@@ -28,6 +28,7 @@ from featurelab.pipelines import (
     bars,
     below,
     between,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -274,7 +275,7 @@ def panels(runs, axes):
     axes[0, 0].set(xlabel="threshold b / √d", ylabel="cosine with cluster means", ylim=(0.5, 1.02))
     axes[0, 0].legend(loc="lower right")
     drawn(axes[0, 1], runs, "projection/sure", color=CATEGORIES[1], label="measured")
-    axes[0, 1].axhline(1.0, color="#444444", linestyle="--", linewidth=1, label="lemma B.33")
+    bound_level(axes[0, 1], 1.0, "lemma B.33")
     axes[0, 1].set(xlabel="threshold b / √d", ylabel=r"$y_j\langle G, D_j\rangle / p_j|\mu_j|$", ylim=(0, 1.2))
     axes[0, 1].legend(loc="lower right")
     for (metric, name), colour in zip(
@@ -311,8 +312,8 @@ def xor_panels(runs, axes):
     for (metric, name), colour in zip({"": "sample", "whole/": "whole law"}.items(), CATEGORIES, strict=False):
         rows = [runs.finals(f"{metric}projection/sure", dim=d) / 4 for d in dims(runs)]
         band(axes[0, 1], rows, dims(runs), color=colour, label=name, marker="o")
-    axes[0, 1].axhline(0.25, color="#444444", linestyle="--", linewidth=1, label="limit, lemma B.40")
-    axes[0, 1].axhline(0.2, color="#444444", linestyle=":", linewidth=1, label="$B_G$, lemma B.41")
+    bound_level(axes[0, 1], 0.25, "limit, lemma B.40")
+    bound_level(axes[0, 1], 0.2, "$B_G$, lemma B.41", linestyle=":")
     axes[0, 1].set(
         xlabel="dimension d", ylabel=r"sure: $y_j\langle G, D_j\rangle/\sqrt{d}$", xscale="log", ylim=(0, 0.3)
     )

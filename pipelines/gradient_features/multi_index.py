@@ -65,8 +65,7 @@ figure = Experiment(
 @figure.trial
 def run(config: IndexConfig, recorder: Recorder) -> None:
     c = config
-    law = {"seed": c.streams.data, "dtype": c.dtype}
-    target = data.ChainMonomials(c.n_train, c.n_test, c.dim, c.rank, **law)
+    target = data.ChainMonomials(c.n_train, c.n_test, c.dim, c.rank, seed=c.streams.data, dtype=c.dtype)
     x, y = target.labelled
     offset, slope = y.mean(), (y * x).mean(0)
     task = data.TensorData((x, y - offset - (x @ slope)[:, None]), name="multi_index")  # labels permuted in here

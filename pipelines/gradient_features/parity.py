@@ -25,6 +25,7 @@ from featurelab.pipelines import (
     bars,
     below,
     between,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -77,8 +78,10 @@ three = one.variant(
 @one.trial
 def run(config: ParityConfig, recorder: Recorder) -> None:
     c = config
-    law = {"groups": c.groups, "size": c.size, "aligned": c.aligned, "noise": c.noise}
-    task = data.StructuredParity(c.n_train, 0, c.dim, seed=c.streams.data, dtype=c.dtype, **law)
+    task = data.StructuredParity(
+        c.n_train, 0, c.dim, groups=c.groups, size=c.size, aligned=c.aligned, noise=c.noise, seed=c.streams.data,
+        dtype=c.dtype,
+    )
     W, a = nets.random_neurons(c.dim, c.width, seed=c.streams.init)
     b = c.threshold * (c.groups * c.size) ** 0.5
     net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
@@ -205,13 +208,13 @@ def panels(runs, axes):
     names = {"cosine/median": "all neurons, median of max |cos|", "cosine/sure": "sure neurons, mean"}
     if r > 1:
         names["cosine/partner"] = "their partners (-w, -b), mean"
-        axes[0, 0].axhline((1 + 4 * (r - 1)) ** -0.5, color="#444444", linestyle=":", linewidth=1, label="corrected")
+        bound_level(axes[0, 0], (1 + 4 * (r - 1)) ** -0.5, "corrected")
     for (metric, name), colour in zip(names.items(), CATEGORIES, strict=False):
         drawn(axes[0, 0], runs, metric, color=colour, label=name)
     axes[0, 0].set(ylabel="cosine with D", ylim=(0, 1.05))
     axes[0, 0].legend(loc="lower right", fontsize=7)
     drawn(axes[0, 1], runs, "projection/sure", color=CATEGORIES[1], label="sure neurons")
-    axes[0, 1].axhline(1.0, color="#444444", linestyle="--", linewidth=1, label="lemma B.50")
+    bound_level(axes[0, 1], 1.0, "lemma B.50")
     axes[0, 1].set(ylabel=r"$\langle G, D\rangle / p_A\sqrt{k}$", ylim=(0, 1.3))
     axes[0, 1].legend(loc="lower right")
     measured, form = (runs.final(name) for name in ("mean_product", "mean_product_predicted"))

@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     Field,
     Recorder,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -157,10 +158,10 @@ def panels(runs, axes):
     names = ["printed", "corrected"]
     errors = [max(runs.final(f"gradient_error/{name}"), 1e-17) for name in names]
     left.barh(names, errors, color=CATEGORIES[:2])
-    left.axvline(1e-12, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(left, 1e-12, "tolerance", vertical=True)
     left.set(xscale="log", xlabel="largest error of a gradient's entry", xlim=(1e-18, 1))
     left.legend(loc="upper right")
     right.hist(runs.arrays("cosines")[0]["cosines"], bins=40, color=CATEGORIES[0])
-    right.axvline(closed_cosine(*sizes(runs)), color=CATEGORIES[1], linestyle="--", label="one sign on A, closed form")
+    bound_level(right, closed_cosine(*sizes(runs)), "one sign on A, closed form", vertical=True, color=CATEGORIES[1])
     right.set(xlabel="|cos(G, D)|", ylabel="neurons", xlim=(0, 1.02))
     right.legend(loc="upper center", bbox_to_anchor=(0.4, 1.0))

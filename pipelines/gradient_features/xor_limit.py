@@ -19,6 +19,7 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -148,8 +149,8 @@ def panels(runs, axes):
         axis.set(xlabel="log₁₀ of the dimension d", ylabel=name, xscale="log")
         axis.set_xticks(powers(runs), [str(p) for p in powers(runs)])
         axis.minorticks_off()
-    axes[0, 0].axhline(0.25, color="#444444", linestyle="--", linewidth=1, label="limit, lemma B.40")
-    axes[0, 0].axhline(0.2, color="#444444", linestyle=":", linewidth=1, label="$B_G$, lemma B.41")
+    bound_level(axes[0, 0], 0.25, "limit, lemma B.40")
+    bound_level(axes[0, 0], 0.2, "$B_G$, lemma B.41", linestyle=":")
     axes[0, 0].set(ylim=(0, 0.28))
     axes[0, 1].plot(powers(runs), [1 - 10.0 ** (-p / 2) for p in powers(runs)], "--", color="#444444", label="1 - σ/√d")
     for axis in axes[0]:

@@ -1,4 +1,4 @@
-from .curriculum import Curriculum as Curriculum
+from .curriculum import Levels as Levels
 from .linear_prompts import LinearPrompts as LinearPrompts
 from .linear_prompts import linear_prompt as linear_prompt
 from .linear_prompts import prompt_examples as prompt_examples

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.tensors import TensorData
 
 
-class Curriculum(pl.LightningDataModule):
+class Levels(pl.LightningDataModule):  # checkpoints keep its state under this name
     """Levels of a task, the easiest first, each a data module with batches of its own.
 
     Every second batch is of the current level, `level` (from 0), which `learners.Promotion` raises; the others are of
@@ -59,9 +59,9 @@ class Curriculum(pl.LightningDataModule):
 
 
 class Rising:
-    """The batches of `Curriculum`. It has a length, so that a trainer draws no batch before its level is known."""
+    """The batches of `Levels`. It has a length, so that a trainer draws no batch before its level is known."""
 
-    def __init__(self, data: Curriculum) -> None:
+    def __init__(self, data: Levels) -> None:
         self.data = data
         self._loaders = [level.train_dataloader() for level in data.levels]
         self._batches: list[Iterator[tuple[Tensor, Tensor]]] = []

@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 
 
 class Promotion(pl.Callback):
-    """Raises `level` of a `Curriculum` as the learner's loss falls, and ends the fit some steps after the last level.
+    """Raises `level` of a `Levels` as the learner's loss falls, and ends the fit some steps after the last level.
 
     The running mean m <- memory m + (1 - memory) loss covers batches of the current level; below `below` the next level
     begins, with a new m. The fit ends `then` optimiser steps after the last level was reached, or with the trainer's

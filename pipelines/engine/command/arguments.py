@@ -28,7 +28,9 @@ def complete_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{field}=" for field in fields if f"{field}=".startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(metavar="EXPERIMENT", autocompletion=complete_experiments)]
+Name = Annotated[
+    str, typer.Argument(metavar="EXPERIMENT", help="See featurelab list.", autocompletion=complete_experiments)
+]
 Names = Annotated[
     list[str] | None,
     typer.Argument(

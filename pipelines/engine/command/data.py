@@ -42,7 +42,7 @@ def data_fetch(name: str) -> None:
 
 @app.command("check")
 def data_check(name: str, as_json: Json = False) -> None:
-    """Check that a public dataset is on this machine, and print its splits."""
+    """Check a public dataset, and print its splits."""
     from featurelab.modules import data
     from featurelab.pipelines.engine.command import terminal
 

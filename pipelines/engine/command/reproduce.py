@@ -31,7 +31,7 @@ def reproduce(
     controls: Annotated[
         bool, typer.Option("--controls", help="Also run the negative controls, expected to break claims.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start again where an earlier one was interrupted.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, do not resume.")] = False,
     gpus_per_trial: GPUs = 0,
     scale: AtScale = "laptop",
     address: Address = None,

@@ -46,7 +46,8 @@ def sweep(
         list[str] | None, typer.Option(help="An axis, such as lr=loguniform(1e-4,1e-1) or width=64,128.")
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Random draws for each combination of listed values. Default: 1, or 16.")
+        int | None,
+        typer.Option(help="Random draws for each listed point. Default: 1, or 16 without --over."),
     ] = None,
     metric: Annotated[str, typer.Option(help="The metric that ranks trials. Default: the experiment's own.")] = "",
     mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether larger or smaller is better.")] = None,

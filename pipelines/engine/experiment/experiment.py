@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from typing_extensions import TypeVar
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from featurelab.tracking import Recorder
 
 C = TypeVar("C", bound=Config, default=Any)  # the settings of an experiment's trials
+D = TypeVar("D", bound=Config)  # those of a variant with a config of its own
 Measure = TypeVar("Measure", bound="Callable[[Results], Measured]")
 INHERITED = (
     "grid",
@@ -153,7 +154,11 @@ class Experiment(Generic[C]):
         """The grid with fields that vary together joined by `+`, as JSON and pages want it."""
         return {"+".join([k] if isinstance(k, str) else k): list(v) for k, v in self.grid_of(scale).items()}
 
-    def variant(self, name: str, *, title: str, **changes: Any) -> "Experiment[C]":
+    @overload
+    def variant(self, name: str, *, title: str, laptop: D, **changes: Any) -> "Experiment[D]": ...
+    @overload
+    def variant(self, name: str, *, title: str, **changes: Any) -> "Experiment[C]": ...
+    def variant(self, name: str, *, title: str, **changes: Any) -> "Experiment[Any]":
         """Another figure of the same system: this one with other values of its settings, or other parts of its own.
 
         `changes` are `figures`, `published` and `part`, which are not inherited; other fields of an experiment (`grid`,

@@ -86,7 +86,7 @@ def test_tokens_out_of_sight_are_kept_last_and_lend_nothing_to_neighbours():
         ({"keep": 4, "kernel": -1}, "kernel must be odd"),
         ({"keep": 4, "pool": "mean"}, "pool must be"),
         ({"keep": 4, "keep_last": 3, "keep_first": 2}, "exceeds keep"),
-        ({"keep": 4, "keep_last": -1}, "cannot be negative"),
+        ({"keep": 4, "keep_last": -1}, "must not be negative"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(wrong, message):

@@ -211,7 +211,7 @@ LOADED: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "cannot be read",
     ),
-    "tokenizer that grows": (growing, "makes texts longer"),
+    "tokenizer that grows": (growing, "makes texts more than"),
 }
 # what is not used
 IGNORED: dict[str, Callable[[Path], object]] = {

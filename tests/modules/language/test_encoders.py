@@ -101,7 +101,7 @@ def test_files_of_something_else_are_refused(tmp_path):
     settings = json.loads((tmp_path / "config.json").read_text())
     del settings["model_type"]
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ValueError, match="holds no vision transformer under timm's names"):
+    with pytest.raises(ValueError, match="does not hold a vision transformer with timm's names"):
         load_picture_encoder(str(tmp_path))
     save_clip(tmp_path / "clip")
     del_part = tmp_path / "clip" / "model.safetensors"

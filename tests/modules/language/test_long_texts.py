@@ -56,7 +56,7 @@ def test_filler_that_is_short_is_repeated_and_none_is_refused(model):
     found = hide_needle(model, "One good film.", NEEDLE, length=150, depth=0.5)
     assert found.text.count("One good film.") > 3
     for filler, options, said in (
-        ("  ", {"length": 100, "depth": 0.5}, "there is no filler"),
+        ("  ", {"length": 100, "depth": 0.5}, "filler must not be empty"),
         (FILLER, {"length": 100, "depth": 1.5}, "depth must lie"),
         (FILLER, {"length": 40, "depth": 0.5}, "leaves no room"),
     ):

@@ -95,7 +95,7 @@ def test_a_batch_without_tensors_is_told_once(batches):
             super().training_step((IMAGES[:4],), _)
 
     watching = Measure(lambda module, x: 1.0, every=2)
-    with pytest.warns(UserWarning, match="does not begin with a tensor of inputs and holds none by name") as record:
+    with pytest.warns(UserWarning, match="does not start with a tensor of inputs and names none") as record:
         fit(Blind(), watching, batches=DataLoader(batches, batch_size=None), steps=2)
     assert len([told for told in record if "could not measure" in str(told.message)]) == 1
     assert watching.latest() == {}

@@ -8,7 +8,7 @@ import torch
 
 from featurelab.modules.data import (
     NEEDLE_WORDS,
-    Curriculum,
+    Levels,
     NeedlePrompts,
     TensorData,
     hidden_needles,
@@ -136,7 +136,7 @@ def levels_of(sizes):
 
 
 def test_half_of_the_batches_are_of_the_level_that_is_reached():
-    data = Curriculum(levels_of([4, 6, 8, 800]), seed=0, back=2)
+    data = Levels(levels_of([4, 6, 8, 800]), seed=0, back=2)
     loader = data.train_dataloader()
     assert len(loader) == 400
     batches = iter(loader)
@@ -155,24 +155,24 @@ def test_half_of_the_batches_are_of_the_level_that_is_reached():
 
 
 def test_batches_go_on_where_they_were():
-    whole, first = (Curriculum(levels_of([4, 60]), seed=0) for _ in range(2))
+    whole, first = (Levels(levels_of([4, 60]), seed=0) for _ in range(2))
     whole.level = first.level = 1
     batches = [y.tolist() for _, y in whole.train_dataloader()]
     begun = iter(first.train_dataloader())
     assert [next(begun)[1].tolist() for _ in range(11)] == batches[:11]
-    resumed = Curriculum(levels_of([4, 60]), seed=0)
+    resumed = Levels(levels_of([4, 60]), seed=0)
     resumed.load_state_dict(first.state_dict())
     rest = iter(resumed.train_dataloader())
     assert [next(rest)[1].tolist() for _ in range(19)] == batches[11:]
 
 
 def test_a_level_begins_anew_where_it_ends_and_digests_see_every_level():
-    data = Curriculum(levels_of([4]), seed=0)
+    data = Levels(levels_of([4]), seed=0)
     loader = data.train_dataloader()
     epochs = [[y.tolist() for _, y in loader] for _ in range(2)]
     assert epochs == [[[0, 1], [2, 3]]] * 2
     assert data.describe()["levels"] == 1
-    others = Curriculum(levels_of([4, 6]), seed=0), Curriculum(levels_of([5, 6]), seed=0)
+    others = Levels(levels_of([4, 6]), seed=0), Levels(levels_of([5, 6]), seed=0)
     assert len({data.digest(), *(other.digest() for other in others)}) == 3
     with pytest.raises(ValueError, match="no levels"):
-        Curriculum([], seed=0)
+        Levels([], seed=0)

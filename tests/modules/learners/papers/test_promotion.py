@@ -21,7 +21,7 @@ class Constant(torch.nn.Module):
 def fitted(rise, *, below, steps, levels=3):
     """A fit whose loss at step t = 0, 1, ... is rise(t), whatever is learned."""
     parts = [(torch.full((2, 1), float(level)), torch.zeros(2, 1)) for level in range(levels)]
-    module = data.Curriculum(
+    module = data.Levels(
         [data.TensorData(part, batch_size=2, order_seed=None, dtype="float32") for part in parts], seed=0
     )
     shown, rates = [], []
