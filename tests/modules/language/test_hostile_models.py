@@ -29,7 +29,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("FEATURELAB_DATA", raising=False)
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it takes too long"))
-    signal.alarm(60)
+    signal.alarm(300)
     yield
     signal.alarm(0)
 
