@@ -81,7 +81,7 @@ def project_spectral_near(
 
     if beyond(1.0) <= 0:
         return at(1.0)
-    first = min(1.0, radius / float((W - centre).norm()))  # a projection brings nothing farther apart
+    first = min(1.0, radius / float((W - centre).norm()))  # a projection does not increase distances
     if beyond(first) >= -1e-12 * radius:
         return at(first)
     return at(optimize.brentq(beyond, first, 1.0, xtol=1e-13, rtol=1e-13))

@@ -101,7 +101,7 @@ def test_wrong_options_are_refused():
         learners.FeaturePenalised(net, strength=1.0, scaling="per_batch", **given)
     with pytest.raises(ValueError, match="alpha"):
         learners.mixup(0.0, 3, 0)
-    with pytest.raises(ValueError, match="in pairs"):
+    with pytest.raises(ValueError, match="at least two domains"):
         learners.domain_covariances(1)
     with pytest.raises(ValueError, match="does not divide"):
         learners.domain_covariances(2)(torch.ones(3, 2))

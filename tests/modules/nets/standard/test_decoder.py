@@ -81,7 +81,7 @@ def test_draws_are_of_the_seed_and_sizes_are_checked(net):
     assert decoder(500, 400, **SIZES | {"embedding_std": 0.1}, seed=0).tokens.std().item() == pytest.approx(
         0.1, rel=0.05
     )
-    with pytest.raises(ValueError, match="divide the width"):
+    with pytest.raises(ValueError, match="divide width"):
         decoder(9, 12, **SIZES | {"heads": 4}, seed=0)
     with pytest.raises(ValueError, match="13 tokens, and this decoder reads 12"):
         net(torch.ones(1, 13, dtype=torch.int64))
