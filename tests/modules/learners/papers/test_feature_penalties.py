@@ -88,7 +88,7 @@ def test_what_needs_a_whole_batch_refuses_several_workers(strength, change, refu
     if refused is None:
         learner.on_fit_start()
         return
-    with pytest.raises(ValueError, match=f"{refused} .*of a whole batch needs one worker, not 2"):
+    with pytest.raises(ValueError, match=f"{refused} .*of a whole batch needs one worker, got 2"):
         learner.on_fit_start()
 
 
