@@ -48,6 +48,8 @@ class Decoder(Protocol):
 
 
 class Written(Protocol):
+    """The tokens (B, T) that a decoder has written."""
+
     tokens: Tensor
 
 
