@@ -67,16 +67,15 @@ def trade_off_of(unions, noise):
     return [*map(Network, unions), *controls]
 
 
-def every_network(names, sets, *, noise, tuned):
-    """All networks by name: unions, controls, each other set alone, the first one again, untrained, trained briefly."""
-    first = sets[0]
-    steps = {name: Network(union, tune=name in tuned, adapt=name in tuned)
-        for name, union in zip(names, growing(*sets), strict=True)}
-    controls = trade_off_of(growing(*sets), noise)[len(sets):]
-    return steps | dict(zip(("noise", "longer", "shorter"), controls, strict=True)) | {
-        **{name[-1]: Network(other) for name, other in zip(names[1:], sets[1:], strict=True)},
-        "again": Network(first, repeat=1), "untrained": Network(first, "none"),
-        "early": Network(first, "early", adapt=True),
+def every_network(sets, *, noise, tuned):
+    """All networks by name: unions, their controls, each other set alone, the first set again, untrained and early."""
+    first, unions = sets[0], growing(*sets)
+    return {
+        **{name: Network(union, tune=name in tuned, adapt=name in tuned)
+            for name, union in zip(NAMES, unions, strict=True)},
+        **dict(zip(("noise", "longer", "shorter"), trade_off_of(unions, noise)[-3:], strict=True)),
+        "S": Network(sets[1]), "G": Network(sets[2]), "N": Network(sets[3]), "again": Network(first, repeat=1),
+        "untrained": Network(first, "none"), "early": Network(first, "early", adapt=True),
     }
 
 
@@ -84,8 +83,8 @@ NAMES = ["D", "DS", "DSG", "DSGN"]  # N, photos, stands for natural pictures
 SETS = ["digits", "shapes", "gratings", "photos"]
 PAPER_SETS = ["cinic10", "svhn", "gtsrb", "imagenet32"]
 UNIONS, PAPER_UNIONS = growing(*SETS), growing(*PAPER_SETS)
-NETWORKS = every_network(NAMES, SETS, noise=3, tuned=("D", "DSGN"))
-PAPER_NETWORKS = every_network(NAMES, PAPER_SETS, noise=1, tuned=NAMES)
+NETWORKS = every_network(SETS, noise=3, tuned=("D", "DSGN"))
+PAPER_NETWORKS = every_network(PAPER_SETS, noise=1, tuned=NAMES)
 SETTINGS = ("union", "length", "repeat", "tune", "adapt")
 PAPER = UnionConfig(
     union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=500_000, edge=32, method="moco",
