@@ -24,17 +24,17 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, along
+from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, grid_of
 
 WAYS = {"ft": "FT, clean", "cr": "CR, clean", "cr_others": "CR on others", "ft_views": "FT, views",
     "cr_views": "CR, views"}
-PAPER_GRID = along([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS) | {"seed": unions.SEEDS}
 
 figure = unions.figure.variant(
     "regularised", figures=("Table 7.1", "Table F.5"), title="Fine-tuning with and without contrastive regularisation",
     caption="Accuracy on the target after pre-training on it alone (D) and on the union (DSGN). Labels are learned on "
     "clean pictures, or on views too. Bars are means over seeds, lines their range.",
-    grid=along([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS}, paper_grid=PAPER_GRID,
+    grid=grid_of([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS),
     reads=unions.figure, minutes=1.2, controls=("permuted_labels", "untrained", "shuffled_pairs"), small=unions.TINY,
 )
 
@@ -111,8 +111,8 @@ before_probe = unions.figure.variant(
     title="Contrastive training on unlabelled pictures, then a probe",
     caption="Gain of the probe by further training on the target's pictures, and on others. Early: an eighth of the "
     "pre-training on the target. Bars are means over seeds, lines their range. Crosses: the paper, CIFAR-10.",
-    grid=along([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS) | {"seed": unions.SEEDS},
-    paper_grid=along([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS) | {"seed": unions.SEEDS},
+    grid=grid_of([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS),
     reads=unions.figure, minutes=1.4, small=unions.TINY,
 )
 
@@ -166,8 +166,8 @@ picture = unions.figure.variant(
     "feature_picture", figures=("Fig. F.8",), title="Features of the target before and after fine-tuning",
     caption="t-SNE of features, scaled to length 1, of the target's test pictures, one seed; colours are classes. The "
     "number is the mean silhouette over seeds.",
-    grid=along([NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS},
-    paper_grid=along([PAPER_NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS}, reads=unions.figure, minutes=0.5,
+    grid=grid_of([NETWORKS["DSGN"]], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS["DSGN"]], *SETTINGS), reads=unions.figure, minutes=0.5,
     controls=("permuted_labels", "untrained"), small=unions.TINY,
 )
 

@@ -50,9 +50,9 @@ class Network(NamedTuple):
     target: str = "digits"
 
 
-def along(networks, *settings):
-    """The axis of a grid that has these networks, which differ in these settings."""
-    return {settings: [tuple(getattr(network, setting) for setting in settings) for network in networks]}
+def grid_of(networks, *settings):
+    """These networks, which differ in these settings, at every seed."""
+    return {settings: [tuple(getattr(network, setting) for setting in settings) for network in networks], "seed": SEEDS}
 
 
 def growing(*sets):
@@ -100,8 +100,8 @@ figure = Experiment(
     title="Growing unions of pre-training sets",
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
-    laptop=UnionConfig(), paper=PAPER, grid=along(NETWORKS.values(), *SETTINGS) | {"seed": SEEDS},
-    paper_grid=along(PAPER_NETWORKS.values(), *SETTINGS) | {"seed": SEEDS},
+    laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
+    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS),
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
