@@ -173,7 +173,8 @@ def draw_tables(runs: Any, axes: Any, methods: dict[str, Method], shown: tuple[s
     """Mean accuracy by the share of labels; and with all labels, set by set, the methods `shown`, and the paper's."""
     left, right = axes[0]
     colors = dict(zip(methods, [*CATEGORIES, "gray"], strict=False))
-    printed = [row for row in printed_table(__file__, "tables_f_6_to_f_8.csv") if row["encoder"] in encoders]
+    tables_f: Any = printed_table(__file__, "tables_f_6_to_f_8.csv")
+    printed = [row for row in tables_f if row["encoder"] in encoders]
     columns = [str(percent(share)) for share in SHARES]
     own, at = tables(runs), percents(runs)
     for method, color in colors.items():

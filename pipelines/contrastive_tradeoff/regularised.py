@@ -12,6 +12,8 @@ probe is no better than the union's, is compared too; and unrelated pictures rep
 The trials are those of `unions`.
 """
 
+from typing import Any
+
 from featurelab.pipelines import (
     CATEGORIES,
     above,
@@ -153,7 +155,8 @@ def gains_drawn(runs, axes):
     for place, (source, color) in enumerate(zip(sources, CATEGORIES, strict=False)):
         rows = [runs.finals(f"gain/{source}", **start) for start in starts.values()]
         ranged_bars(axis, rows, np.arange(3) + 0.28 * (place - 1), width=0.26, color=color, label=f"on {source}")
-    printed = [(row["CR+LP"] - row["LP"]) / 100 for row in printed_table(__file__, "table_f_9.csv")]
+    table: Any = printed_table(__file__, "table_f_9.csv")
+    printed = [(row["CR+LP"] - row["LP"]) / 100 for row in table]
     axis.plot([-0.28, 1.72], [printed[0], printed[-1]], "kx", label="paper, on target")
     bases = [runs.final("gain/base", **start) for start in starts.values()]
     axis.set_xticks(range(3), [f"{name}\n(probe {base:.2f})" for name, base in zip(starts, bases, strict=True)])

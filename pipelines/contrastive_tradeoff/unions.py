@@ -13,7 +13,7 @@ NT-Xent in place of MoCo v2. `similarity` and `regularised` read its trials.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -290,7 +290,8 @@ def panels(runs, axes):
     (left, right), unions = axes[0], Unions(runs)
     for n, color in zip(unions.labels, CATEGORIES, strict=False):
         draw_along(left, runs, f"target/{n}", color, f"{n} labels")
-    printed = [row["100"] / 100 for row in printed_table(__file__, "table_f_5.csv") if row["method"] == "LP"]
+    table: Any = printed_table(__file__, "table_f_5.csv")
+    printed = [row["100"] / 100 for row in table if row["method"] == "LP"]
     if len(unions.all) == len(printed):
         left.plot(range(4), printed, color="black", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
     finish_along(left, runs, "accuracy on the target")
