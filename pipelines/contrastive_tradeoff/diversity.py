@@ -23,7 +23,7 @@ from featurelab.pipelines import (
 )
 from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.similarity import draw_matrix
-from featurelab.pipelines.contrastive_tradeoff.unions import PAPER_UNIONS, SEEDS, UNIONS, Unions, along, trade_off_of
+from featurelab.pipelines.contrastive_tradeoff.unions import PAPER_UNIONS, SEEDS, UNIONS, Unions, grid_of, trade_off_of
 
 CLASSES, PAPER_CLASSES = (1, 2, 4, 8), (50, 100, 200, 500, 1000)
 
@@ -107,9 +107,9 @@ share = unions.figure.variant(
     caption="Accuracy on the target with few labels along the unions, with a share of the nearest set. Means over "
     "seeds and their range. Dotted: the nearest set alone in as many updates as the whole union; dashed: with as many "
     "pictures of noise.",
-    grid={"share": [0.5, 0.2], **along(trade_off_of(UNIONS, noise=3), "union", "length"), "seed": SEEDS},
-    paper_grid={"share": [1.0, 0.5, 0.2], **along(trade_off_of(PAPER_UNIONS, noise=1), "union", "length"),
-        "seed": SEEDS}, minutes=2.2, small=unions.TINY,
+    grid={"share": [0.5, 0.2], **grid_of(trade_off_of(UNIONS, noise=3), "union", "length")},
+    paper_grid={"share": [1.0, 0.5, 0.2], **grid_of(trade_off_of(PAPER_UNIONS, noise=1), "union", "length")},
+    minutes=2.2, small=unions.TINY,
 )
 
 
@@ -152,8 +152,8 @@ nearest = unions.figure.variant(
     "another_nearest", figures=("Fig. F.7",), title="Another set that is nearest to the target",
     caption="Accuracy on the target with few labels and all along unions that begin with turned digits. Means over "
     "seeds and their range. Dotted: turned digits alone in as many updates as the whole union; dashed: with as many "
-    "pictures of noise.", grid=along(trade_off_of(TURNED, noise=3), "union", "length") | {"seed": SEEDS},
-    paper_grid=along(trade_off_of(FROM_CIFAR10, noise=1), "union", "length") | {"seed": SEEDS}, minutes=1.7,
+    "pictures of noise.", grid=grid_of(trade_off_of(TURNED, noise=3), "union", "length"),
+    paper_grid=grid_of(trade_off_of(FROM_CIFAR10, noise=1), "union", "length"), minutes=1.7,
     small=unions.TINY,
 )
 

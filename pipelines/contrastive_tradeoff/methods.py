@@ -11,7 +11,7 @@ target's pictures: in a longer one each picture would be its own negative.
 from featurelab.pipelines import CATEGORIES, above, at_least, legend_below, np
 from featurelab.pipelines.contrastive_tradeoff import unions
 from featurelab.pipelines.contrastive_tradeoff.pretraining import METHODS, UnionConfig
-from featurelab.pipelines.contrastive_tradeoff.unions import UNIONS, Unions, along, trade_off_of
+from featurelab.pipelines.contrastive_tradeoff.unions import UNIONS, Unions, grid_of, trade_off_of
 
 NAMES = {method: METHODS[method] for method in ("moco", "simsiam", "nnclr")}
 figure = unions.figure.variant(
@@ -20,11 +20,9 @@ figure = unions.figure.variant(
     caption="Accuracy on the target against the weighted average over all sets. Small: seeds; large: their mean. Lines "
     "run from the target's set to the union; other marks are the controls for the number of pictures and of updates.",
     laptop=UnionConfig(normalised=True, queue=256),
-    grid={"method": list(NAMES), **along(trade_off_of([UNIONS[0], UNIONS[-1]], noise=3), "union", "length"),
-        "seed": unions.SEEDS},
-    paper_grid={"method": list(NAMES), **along(trade_off_of(unions.PAPER_UNIONS, noise=1), "union", "length"),
-        "seed": unions.SEEDS}, minutes=3.3,
-    stand_in="generated pictures of 8 x 8 pixels and an MLP in place of public sets and a ResNet-18",
+    grid={"method": list(NAMES), **grid_of(trade_off_of([UNIONS[0], UNIONS[-1]], noise=3), "union", "length")},
+    paper_grid={"method": list(NAMES), **grid_of(trade_off_of(unions.PAPER_UNIONS, noise=1), "union", "length")},
+    minutes=3.3, stand_in="generated pictures of 8 x 8 pixels and an MLP in place of public sets and a ResNet-18",
     small=unions.TINY | {"queue": 30},
 )
 

@@ -17,7 +17,7 @@ from featurelab.pipelines.contrastive_tradeoff.unions import (
     PAPER,
     UNIONS,
     Unions,
-    along,
+    grid_of,
     growing,
     trade_off_of,
 )
@@ -31,8 +31,8 @@ def panel(letter, target, *sets):
     return unions.figure.variant(
         f"{target}_target", figures=(f"Fig. 7.3{letter}",), title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
-        grid=along(trade_off_of(UNIONS, noise=3), "union", "length") | {"seed": unions.SEEDS},
-        paper_grid=along(trade_off_of(growing(*sets), noise=1), "union", "length") | {"seed": unions.SEEDS},
+        grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
+        paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
         needs=(target, *sets), small=unions.TINY, controls=(),
         caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
     )
@@ -85,9 +85,9 @@ def networks_of(target):
 real = unions.figure.variant(
     "real_pictures", figures=("Fig. 7.3", "Fig. F.2"), part="a small network",
     title="Growing unions of MNIST, CIFAR-10 and CIFAR-100", laptop=BRIEF, paper=SMALL_NETWORK,
-    grid=along(trade_off_of(UNIONS, noise=3), "target", "union", "length") | {"seed": unions.SEEDS},
-    paper_grid=along([*networks_of("cifar10"), *networks_of("mnist")], "target", "union", "length") | {
-        "seed": unions.SEEDS}, needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=(),
+    grid=grid_of(trade_off_of(UNIONS, noise=3), "target", "union", "length"),
+    paper_grid=grid_of([*networks_of("cifar10"), *networks_of("mnist")], "target", "union", "length"),
+    needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=(),
     caption="Accuracy on the target with few labels and all. " + CAPTION,
 )
 

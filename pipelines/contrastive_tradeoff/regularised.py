@@ -12,6 +12,8 @@ probe is no better than the union's, is compared too; and unrelated pictures rep
 The trials are those of `unions`.
 """
 
+from typing import Any
+
 from featurelab.pipelines import (
     CATEGORIES,
     above,
@@ -24,17 +26,17 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, along
+from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, grid_of
 
 WAYS = {"ft": "FT, clean", "cr": "CR, clean", "cr_others": "CR on others", "ft_views": "FT, views",
     "cr_views": "CR, views"}
-PAPER_GRID = along([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS) | {"seed": unions.SEEDS}
 
 figure = unions.figure.variant(
     "regularised", figures=("Table 7.1", "Table F.5"), title="Fine-tuning with and without contrastive regularisation",
     caption="Accuracy on the target after pre-training on it alone (D) and on the union (DSGN). Labels are learned on "
     "clean pictures, or on views too. Bars are means over seeds, lines their range.",
-    grid=along([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS}, paper_grid=PAPER_GRID,
+    grid=grid_of([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS),
     reads=unions.figure, minutes=1.2, controls=("permuted_labels", "untrained", "shuffled_pairs"), small=unions.TINY,
 )
 
@@ -111,8 +113,8 @@ before_probe = unions.figure.variant(
     title="Contrastive training on unlabelled pictures, then a probe",
     caption="Gain of the probe by further training on the target's pictures, and on others. Early: an eighth of the "
     "pre-training on the target. Bars are means over seeds, lines their range. Crosses: the paper, CIFAR-10.",
-    grid=along([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS) | {"seed": unions.SEEDS},
-    paper_grid=along([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS) | {"seed": unions.SEEDS},
+    grid=grid_of([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS),
     reads=unions.figure, minutes=1.4, small=unions.TINY,
 )
 
@@ -153,7 +155,8 @@ def gains_drawn(runs, axes):
     for place, (source, color) in enumerate(zip(sources, CATEGORIES, strict=False)):
         rows = [runs.finals(f"gain/{source}", **start) for start in starts.values()]
         ranged_bars(axis, rows, np.arange(3) + 0.28 * (place - 1), width=0.26, color=color, label=f"on {source}")
-    printed = [(row["CR+LP"] - row["LP"]) / 100 for row in printed_table(__file__, "table_f_9.csv")]
+    table: Any = printed_table(__file__, "table_f_9.csv")
+    printed = [(row["CR+LP"] - row["LP"]) / 100 for row in table]
     axis.plot([-0.28, 1.72], [printed[0], printed[-1]], "kx", label="paper, on target")
     bases = [runs.final("gain/base", **start) for start in starts.values()]
     axis.set_xticks(range(3), [f"{name}\n(probe {base:.2f})" for name, base in zip(starts, bases, strict=True)])
@@ -166,8 +169,8 @@ picture = unions.figure.variant(
     "feature_picture", figures=("Fig. F.8",), title="Features of the target before and after fine-tuning",
     caption="t-SNE of features, scaled to length 1, of the target's test pictures, one seed; colours are classes. The "
     "number is the mean silhouette over seeds.",
-    grid=along([NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS},
-    paper_grid=along([PAPER_NETWORKS["DSGN"]], *SETTINGS) | {"seed": unions.SEEDS}, reads=unions.figure, minutes=0.5,
+    grid=grid_of([NETWORKS["DSGN"]], *SETTINGS),
+    paper_grid=grid_of([PAPER_NETWORKS["DSGN"]], *SETTINGS), reads=unions.figure, minutes=0.5,
     controls=("permuted_labels", "untrained"), small=unions.TINY,
 )
 

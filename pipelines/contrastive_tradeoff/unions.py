@@ -13,7 +13,7 @@ NT-Xent in place of MoCo v2. `similarity` and `regularised` read its trials.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -50,9 +50,9 @@ class Network(NamedTuple):
     target: str = "digits"
 
 
-def along(networks, *settings):
-    """The axis of a grid that has these networks, which differ in these settings."""
-    return {settings: [tuple(getattr(network, setting) for setting in settings) for network in networks]}
+def grid_of(networks, *settings):
+    """These networks, which differ in these settings, at every seed."""
+    return {settings: [tuple(getattr(network, setting) for setting in settings) for network in networks], "seed": SEEDS}
 
 
 def growing(*sets):
@@ -100,8 +100,8 @@ figure = Experiment(
     title="Growing unions of pre-training sets",
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
-    laptop=UnionConfig(), paper=PAPER, grid=along(NETWORKS.values(), *SETTINGS) | {"seed": SEEDS},
-    paper_grid=along(PAPER_NETWORKS.values(), *SETTINGS) | {"seed": SEEDS},
+    laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
+    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS),
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
@@ -290,7 +290,8 @@ def panels(runs, axes):
     (left, right), unions = axes[0], Unions(runs)
     for n, color in zip(unions.labels, CATEGORIES, strict=False):
         draw_along(left, runs, f"target/{n}", color, f"{n} labels")
-    printed = [row["100"] / 100 for row in printed_table(__file__, "table_f_5.csv") if row["method"] == "LP"]
+    table: Any = printed_table(__file__, "table_f_5.csv")
+    printed = [row["100"] / 100 for row in table if row["method"] == "LP"]
     if len(unions.all) == len(printed):
         left.plot(range(4), printed, color="black", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
     finish_along(left, runs, "accuracy on the target")
