@@ -187,8 +187,9 @@ def panels(runs, axes):
         for (metric, name), colour in zip(lines.items(), CATEGORIES, strict=False):
             band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=name + suffix)
         band(middle, runs.curves(f"turned/{block}"), color=CATEGORIES[3], linestyle=dash, label=f"block {block}")
-    for part, colour in zip(("green", "red", "centres"), CATEGORIES, strict=False):
-        paper_level(left, CLUSTERS[0][part], f"paper, {part}", color=colour)
+    printed = {"green": "paper, a cluster", "red": "paper, the other", "centres": "paper, centres"}
+    for (part, label), colour in zip(printed.items(), CATEGORIES, strict=False):
+        paper_level(left, CLUSTERS[0][part], label, color=colour)
     left.set(title="two clusters of filters", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
     legend_below(left, 3, columnspacing=0.8, handlelength=1.2)
     middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))

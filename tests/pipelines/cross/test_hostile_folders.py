@@ -38,10 +38,20 @@ def llama(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("wrong", [
-    "other columns", "labels NaN", "labels negative", "picture of 30,000 x 30,000", "PostScript", "picture by fifo",
-    "not parquet", "truncated", "fifo",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "other columns",
+        "labels NaN",
+        "labels negative",
+        "picture of 30,000 x 30,000",
+        "PostScript",
+        "picture by fifo",
+        "not parquet",
+        "truncated",
+        "fifo",
+    ],
+)
 def test_data_check_refuses_hostile_data_in_one_line(wrong, commands, tmp_path):
     name = TABLES[wrong][0](tmp_path / "data")
     line = commands.refusal("data", "check", name)
@@ -58,10 +68,19 @@ def test_data_list_shows_the_others_and_names_what_is_wrong(commands, tmp_path):
     assert str(tmp_path / "data" / name) in answer.err
 
 
-@pytest.mark.parametrize("wrong", [
-    "pickled payload", "code, unknown type", "10^9 layers", "10^9 words", "tokenizer of 100 MB", "index outside",
-    "tokenizer a fifo", "config deep",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "pickled payload",
+        "code, unknown type",
+        "10^9 layers",
+        "10^9 words",
+        "tokenizer of 100 MB",
+        "index outside",
+        "tokenizer a fifo",
+        "config deep",
+    ],
+)
 def test_a_run_with_a_hostile_model_is_refused_in_one_line(wrong, commands, tmp_path, llama):
     (tmp_path / "data" / "sst2").mkdir()
     for split in ("train", "validation"):
@@ -77,11 +96,25 @@ def test_a_run_with_a_hostile_model_is_refused_in_one_line(wrong, commands, tmp_
 def test_a_run_that_meets_a_damaged_picture_fails_with_that_reason(tmp_path):
     pictures(tmp_path / "data", [png(90, 90, empty=True)] * 20)
     done = subprocess.run(
-        [sys.executable, "-m", "featurelab.pipelines.engine.command.cli", "run", "deep_neural_collapse/mlp", "--scale",
-            "paper", "n_train=20", "n_test=20", "epochs=1"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        [
+            sys.executable,
+            "-m",
+            "featurelab.pipelines.engine.command.cli",
+            "run",
+            "deep_neural_collapse/mlp",
+            "--scale",
+            "paper",
+            "n_train=20",
+            "n_test=20",
+            "epochs=1",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env=os.environ | {"FEATURELAB_DATA": str(tmp_path / "data"), "HF_DATASETS_CACHE": str(tmp_path / "cache")},
-    )  # fmt: skip
+    )
     assert done.returncode == 1
     assert "failed: DatasetRefused: mnist, train, row 0 of 20: a picture cannot be decoded" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
