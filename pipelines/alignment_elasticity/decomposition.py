@@ -98,18 +98,14 @@ def one_term(runs):
 
 @figure.claim("c21_remainder_falls",
     says="at a = 0.2 the share of F - F_0 that the first term leaves falls with n (smallest n less largest n, smaller "
-    "of both kinds of rows)",
-    paper="o(sqrt(n))", expect=above(0))
+    "of both kinds of rows)", paper="o(sqrt(n))", expect=above(0))
 def falls(runs):
     return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 
 
-@figure.claim(
-    "lemma33_more_terms_at_larger_rates",
+@figure.claim("lemma33_more_terms_at_larger_rates",
     says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one term (ratio at the largest "
-    "n)",
-    paper="F_l with l = 3 for 1/3 < a < 3/8", expect={"copy": below(1), "unseen": below(1)},
-)
+    "n)", paper="F_l with l = 3 for 1/3 < a < 3/8", expect={"copy": below(1), "unseen": below(1)})
 def more_terms(runs):
     largest = runs.where(n_train=max(runs.values("n_train")), lr_exponent=0.36)
     return {rows: largest.final(f"residual/{rows}_3") / largest.final(f"residual/{rows}_1") for rows in ROWS}

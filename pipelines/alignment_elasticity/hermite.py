@@ -111,25 +111,22 @@ def cost(config: HermiteConfig):
 
 @figure.claim("c22_corrected_product",
     says="the corrected form of E[He_j He_k], and E He_n, equal quadrature up to degree 6 (largest relative errors)",
-    origin="corrected", where="Thm. H.5, Lemma H.7",
-    kind="identity", expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})
+    origin="corrected", where="Thm. H.5, Lemma H.7", kind="identity",
+    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}
 
 
 @figure.claim("c22_printed_product_low_degrees",
     says="the printed form of E[He_j He_k] equals quadrature for degrees up to 3 (largest relative error)",
-    paper="exact",
-    where="Thm. H.5", kind="identity", expect=at_most(1e-8))
+    paper="exact", where="Thm. H.5", kind="identity", expect=at_most(1e-8))
 def low_degrees(runs):
     return runs.final("hermite_error/printed_low")
 
 
-@figure.claim(
-    "c22_printed_product",
+@figure.claim("c22_printed_product",
     says="the printed form of E[He_j He_k] equals quadrature for the degrees (4, 0) and (4, 4) (relative errors)",
-    paper="exact", where="Thm. H.5", kind="identity", expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
-)
+    paper="exact", where="Thm. H.5", kind="identity", expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)})
 def printed(runs):
     return {"(4, 0)": runs.final("hermite_error/printed_40"), "(4, 4)": runs.final("hermite_error/printed_44")}
 

@@ -107,8 +107,8 @@ def sample_cost(config: SampleConfig):
 
 @generators.claim("fig2_generators",
     says="samples have the radii (Data 1, 3), coordinate mean, variance and support (Data 2) and coordinate along the "
-    "mean (unseen class) of their definitions (relative or absolute errors)",
-    paper="definitions", kind="identity", expect=ERRORS)
+    "mean (unseen class) of their definitions (relative or absolute errors)", paper="definitions", kind="identity",
+    expect=ERRORS)
 def moments(runs):
     return {name: runs.final(f"moment_error/{name}") for name in ERRORS}
 
@@ -154,8 +154,8 @@ def cost(config: one_step.UnseenConfig):
 
 @nearer.claim("fig1_nearer_classes_move_more",
     says="Alignment and Elasticity rise from each e to the next, e = 0.1, 0.3, 0.6, 0.9 (least rise over the largest "
-    "value)",
-    paper="nearer classes are updated and aligned more", expect={"Alignment": above(0), "Elasticity": above(0)})
+    "value)", paper="nearer classes are updated and aligned more",
+    expect={"Alignment": above(0), "Elasticity": above(0)})
 def moves(runs):
     curves = {"Alignment": runs.curve("alignment/trained"), "Elasticity": runs.curve("elasticity/unseen")}
     return {name: np.diff(curve).min() / curve.max() for name, curve in curves.items()}

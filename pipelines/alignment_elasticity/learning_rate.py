@@ -98,8 +98,7 @@ def grow(runs):
 
 @figure.claim("c31_no_step_moves_nothing",
     says="a step of rate 0 leaves Elasticity at 0 and Alignment as it was (largest Elasticity, largest relative "
-    "change)", origin="ours",
-    where="Defs. 1.1, 1.2", kind="identity",
+    "change)", origin="ours", where="Defs. 1.1, 1.2", kind="identity",
     expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)})
 def nothing(runs):
     return {"Elasticity": runs.final("elasticity/no_step"), "Alignment": runs.final("change/no_step")}
@@ -115,8 +114,7 @@ def sign(runs):
 
 @figure.claim("c31_labels_flipped",
     says="opposite labels with unchanged heads give similar scores at a = 0.25 (relative change of the average over "
-    "networks)",
-    paper="the same result is obtained", where="Note 4.4",
+    "networks)", paper="the same result is obtained", where="Note 4.4",
     expect={"Alignment": at_most(0.1), "Elasticity": at_most(0.1)})
 def labels_flipped(runs):
     return {name: runs.final(f"change/labels_{name.lower()}", lr_exponent=0.25) for name in SCORES.values()}

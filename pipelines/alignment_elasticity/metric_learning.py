@@ -175,16 +175,14 @@ def fisher(runs):
 
 @figure.claim("c27_correlation_as_printed",
     says="Pearson's r of Recall@1 and Alignment is within 0.15 of the printed mean (larger distance of the two "
-    "datasets)", paper="0.24, 0.29",
-    where="Table 1", expect=at_most(0.15))
+    "datasets)", paper="0.24, 0.29", where="Table 1", expect=at_most(0.15))
 def printed_correlation(runs):
     return max(abs(runs.final(R, dataset=name) - PRINTED[name]["r"]) for name in public(runs))
 
 
 @figure.claim("c28_recall_and_alignment_as_printed",
-    says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (larger distances of "
-    "the two datasets)",
-    paper="93.65, 68.13; 843.27, 1072.49", where="Table 1",
+    says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (larger distances of the "
+    "two datasets)", paper="93.65, 68.13; 843.27, 1072.49", where="Table 1",
     expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)})
 def printed_values(runs):
     names = public(runs)

@@ -48,17 +48,14 @@ def cost(config: one_step.ShareConfig):
 
 @figure.claim("c12_initial_recall_rises",
     says="before the step Recall@1 rises with |e|, as the means of the two classes part (Spearman over e = -0.9, ..., "
-    "0.9)",
-    paper="increases with e", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
-    controls=())
+    "0.9)", paper="increases with e", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.9)), controls=())
 def initial(runs):
     return trends(runs, "recall/cosine_initial", INSIDE, only=np.isin(shares_of(runs), TENTHS))
 
 
 @figure.claim("c13_three_phases",
     says="the step gains little Recall@1 at the smallest e (largest gain), much in between (least maximum) and little "
-    "at the largest e (largest gain)",
-    paper="three phases", where="Appendix K.5",
+    "at the largest e (largest gain)", paper="three phases", where="Appendix K.5",
     expect={"smallest e": below(0.05), "between": above(0.3), "largest e": below(0.05)})
 def phases(runs):
     each_data = [runs.where(distribution=distribution) for distribution in INSIDE]
@@ -73,8 +70,7 @@ def phases(runs):
 
 @figure.claim("c17_inner_product_agrees",
     says="Recall@1 after the step follows |beta^T mu| by inner product as it does by cosine (difference of Spearman's "
-    "correlations, larger of Data 1 and 3)",
-    paper="similar trends", where="Fig. K.5", expect=at_most(0.15))
+    "correlations, larger of Data 1 and 3)", paper="similar trends", where="Fig. K.5", expect=at_most(0.15))
 def inner_product(runs):
     only = np.isin(shares_of(runs), LOGARITHMIC)
     cosine, inner = (trends(runs, f"recall/{kind}_trained", INSIDE, only=only) for kind in ("cosine", "inner"))

@@ -140,25 +140,23 @@ def elasticity(runs):
 
 @scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions, Data 2, where slight rotations all saturate the features: Elasticity grows with "
-    "|beta^T mu| (Spearman)",
-    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
+    "|beta^T mu| (Spearman)", paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
 @scores.claim("c10_elasticity_grows_outside_upper",
     says="outside the assumptions, Data 2: Elasticity grows with |beta^T mu| among the half of the rotations with the "
-    "greatest |beta^T mu| (Spearman)",
-    paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
+    "greatest |beta^T mu| (Spearman)", paper="positive tendency", where="Fig. K.2", within=(-1, 1),
+    expect=at_least(0.9))
 def elasticity_outside_upper(runs):
     similarity = abs(runs.curve("similarity/unseen", distribution="truncated"))
     return trend(runs, "elasticity/unseen", only=similarity >= similarity.median(), distribution="truncated")
 
 
 @scores.claim("c11_initial_alignment_is_flat",
-    says="before the step Alignment hardly depends on the rotation (range over mean)",
-    origin="ours", where="Fig. 3d", expect=dict.fromkeys(INSIDE.values(), below(0.2)),
-    controls=())
+    says="before the step Alignment hardly depends on the rotation (range over mean)", origin="ours", where="Fig. 3d",
+    expect=dict.fromkeys(INSIDE.values(), below(0.2)), controls=())
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
@@ -207,8 +205,8 @@ def far_classes(runs):
 
 
 @retrieval.claim("c16_far_classes_lose_longer_means",
-    says="at |v| = 5 and dimension 256, near the ceiling of Recall@1: the step lowers it for far classes of Data 3 "
-    "and not for near ones (mean gain, lowest tenth and top third of |beta^T mu|)",
+    says="at |v| = 5 and dimension 256, near the ceiling of Recall@1: the step lowers it for far classes of Data 3 and "
+    "not for near ones (mean gain, lowest tenth and top third of |beta^T mu|)",
     paper="decreases when beta^T mu is too small", expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes_longer(runs):
     longest = max(runs.values("mean_norm"))
@@ -228,8 +226,7 @@ def gains(runs, distribution, norm):
 
 @short.claim("c32_elasticity_turns",
     says="over rotations of Data 3 Elasticity falls with |beta^T mu| where |v| is below 1 and rises where it is above "
-    "(Spearman)", origin="ours",
-    within=(-1, 1),
+    "(Spearman)", origin="ours", within=(-1, 1),
     expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})
 def turns(runs):
     return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
@@ -326,16 +323,14 @@ def turning_cost(config: GeneratorConfig):
 
 @generator.claim("c23_rotations",
     says="every R is orthogonal with determinant 1 (largest error of an entry of R'R, and of the determinant)",
-    paper="a valid rotation", kind="identity",
-    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})
+    paper="a valid rotation", kind="identity", expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})
 def valid(runs):
     return {name: runs.final(f"rotation_error/{name}") for name in ("orthogonality", "determinant")}
 
 
 @generator.claim("c23_slight_to_substantial",
     says="with corrected signs the rotations go from slight to large (cosine of v and R v at the slightest; Spearman "
-    "of minus the cosine with eps)",
-    paper="from slight to more substantial", origin="corrected",
+    "of minus the cosine with eps)", paper="from slight to more substantial", origin="corrected",
     expect={"slightest": above(0.99), "Spearman": at_least(0.9)})
 def slight(runs):
     eps, cosine = runs.arrays("grid")[0]["eps"], runs.curve("cosine/fixed")

@@ -45,8 +45,7 @@ def cost(config: one_step.ShareConfig):
 
 @figure.claim("c05_similarity_is_linear",
     says="beta^T mu is linear in e (least Pearson correlation and slope over Data 1-3)",
-    paper="positive, linear relationship", where="Fig. K.6",
-    expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
+    paper="positive, linear relationship", where="Fig. K.6", expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
     controls=["permuted_labels"])
 def linear(runs):
     shares = shares_of(runs)
@@ -73,8 +72,7 @@ def elasticity(runs):
 
 @figure.claim("c08_alignment_gain_grows",
     says="what the step adds to Alignment grows with |beta^T mu|, so that longer means alone do not explain it "
-    "(Spearman)",
-    origin="ours", where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.95)))
+    "(Spearman)", origin="ours", where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.95)))
 def gain(runs):
     return trends(runs, "alignment/trained", INSIDE, less="alignment/initial", mean_growth="constant")
 
@@ -93,12 +91,10 @@ def gain_over_initial(runs):
     return {name: least(distribution) for distribution, name in INSIDE.items()}
 
 
-@figure.claim(
-    "c08_alignment_gain_grows_outside",
+@figure.claim("c08_alignment_gain_grows_outside",
     says="outside the assumptions, |v| = 5 sqrt(d) and 5 d: what the step adds to Alignment grows with |beta^T mu| "
-    "(Spearman, Data 3)", origin="ours",
-    where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(OTHER_READINGS, at_least(0.95)),
-)
+    "(Spearman, Data 3)", origin="ours", where="Fig. 3a", within=(-1, 1),
+    expect=dict.fromkeys(OTHER_READINGS, at_least(0.95)))
 def gain_outside(runs):
     some = runs.where(distribution="sphere")
     return {

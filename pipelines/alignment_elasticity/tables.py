@@ -134,25 +134,23 @@ def finals(runs, metric):
 
 @figure.claim("c29_p_values",
     says="the two-sided p of each printed r over 98 (CARS196) or 100 (CUB200) classes is the printed p (largest "
-    "difference; one unit of the last digit is allowed)",
-    paper="0.0013 to 0.3025, 0.0004 to 0.0209", where="Tables 3, 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
+    "difference; one unit of the last digit is allowed)", paper="0.0013 to 0.3025, 0.0004 to 0.0209",
+    where="Tables 3, 4", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def p_values(runs):
     return finals(runs, "error/p")
 
 
 @figure.claim("c29_means_and_deviations",
     says="means and standard deviations (ddof 1) of the four printed rows are the printed ones (largest difference)",
-    paper="0.2374 ± 0.0942 and so on", where="Tables 3, 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
+    paper="0.2374 ± 0.0942 and so on", where="Tables 3, 4", kind="identity",
+    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def summaries(runs):
     means, deviations = finals(runs, "error/mean"), finals(runs, "error/deviation")
     return {name: max(means[name], deviations[name]) for name in means}
 
 
 @figure.claim("c29_fisher", says="Fisher's combined p of the four networks rounds to the printed 0.0000 (combined p)",
-    paper=0.0, where="Tables 3, 4",
-    kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))
+    paper=0.0, where="Tables 3, 4", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))
 def combined_p(runs):
     return finals(runs, "fisher/p")
 
@@ -166,8 +164,7 @@ def single_test(runs):
 
 @figure.claim("c29_fisher_needs_independence",
     says="where nothing correlates, Fisher's method rejects at its level 0.05 for independent networks, and at least "
-    "twice as often if networks share nine tenths of a class's scores (rates)",
-    origin="ours",
+    "twice as often if networks share nine tenths of a class's scores (rates)", origin="ours",
     expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})
 def false_positives(runs):
     named = {"independent": "shared_0", "nine tenths common": "shared_0.9"}
@@ -176,8 +173,8 @@ def false_positives(runs):
 
 @figure.claim("c29_untrained_features_correlate",
     says="untrained features give a higher r than the printed ones, in clouds of one law and in clouds whose noise "
-    "differs by up to 30% (smaller difference of the two tables)",
-    origin="ours", expect={"one law": above(0), "up to 30%": above(0)})
+    "differs by up to 30% (smaller difference of the two tables)", origin="ours",
+    expect={"one law": above(0), "up to 30%": above(0)})
 def clouds(runs):
     printed = np.array([ROWS[table]["r"][4] for table in CLASSES])
     named = {"one law": "clouds_0", "up to 30%": "clouds_0.3"}

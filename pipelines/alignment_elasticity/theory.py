@@ -90,8 +90,7 @@ RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 @figure.claim("c18_alignment_in_closed_form",
     says="at |v| = 1 the closed form with eta sqrt(N), l = 3, gives what the step adds to Alignment (median relative "
-    "error over e from 0.3)",
-    paper="exact up to o(1)", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
+    "error over e from 0.3)", paper="exact up to o(1)", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
 def alignment(runs):
     return alignment_error(runs, 1.0)
 
@@ -130,8 +129,8 @@ def first_order(runs):
 
 @figure.claim("c19b_first_order_of_one_draw",
     says="at |v| = 1 Elasticity to first order is the measured one in each draw of data and networks, at eta = 1 and "
-    "n^0.25 (|median ratio over e - 1|)",
-    origin="ours", where="Thm. 4.3", expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)})
+    "n^0.25 (|median ratio over e - 1|)", origin="ours", where="Thm. 4.3",
+    expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)})
 def first_order_of_one(runs):
     return {name: abs(np.median(ratios(runs, "first_order", a)) - 1) for name, a in RATES.items()}
 
@@ -145,8 +144,7 @@ def elasticity_as_printed(runs):
 
 @figure.claim("c20_printed_scale_is_far_off",
     says="at |v| = 1 the measured Elasticity is over 100 times the closed form as printed (least ratio over e)",
-    origin="ours",
-    where="Thm. 4.3", expect=above(100))
+    origin="ours", where="Thm. 4.3", expect=above(100))
 def far_off(runs):
     return float((1 / ratios(runs, "literal_1")).min())
 

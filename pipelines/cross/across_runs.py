@@ -81,8 +81,7 @@ def recall_gained(runs):
 
 @matched.claim("x7_then_worse", origin="ours",
     says="as classes trained on collapse beyond NC1 0.5, unseen classes are told apart worse (change of Recall@1 to "
-    "the end)",
-    expect=below(0))
+    "the end)", expect=below(0))
 def recall_lost(runs):
     at_equal_nc1 = met(runs)
     return float((at_equal_nc1["end"] - at_equal_nc1["recall"]).mean())

@@ -237,8 +237,7 @@ def elasticity_and_collapse(runs):
 
 @ansatz.claim("x4_alignment_comes_first", origin="ours", also=OTHERS,
     says="the UC-NFA is halfway to its final value before -ln NC1 is halfway to its own (difference in shares of "
-    "training)",
-    expect=below(0))
+    "training)", expect=below(0))
 def alignment_first(runs):
     alignment, collapse = paths(runs, "UC-NFA", "collapse")
     return halfway(alignment) - halfway(collapse)

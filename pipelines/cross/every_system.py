@@ -149,8 +149,7 @@ def classes_contract(runs):
 
 @figure.claim("x8_weights_align", origin="ours",
     says="training aligns the weights before the features with their tangent features (UC-NFA after training less "
-    "UC-NFA before)",
-    expect=dict.fromkeys(having("nfa"), above(0)))
+    "UC-NFA before)", expect=dict.fromkeys(having("nfa"), above(0)))
 def weights_align(runs):
     return compared(runs, "nfa", lambda after, before: after - before)
 

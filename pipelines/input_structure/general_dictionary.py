@@ -38,7 +38,7 @@ def coherent(runs):
 @figure.claim("neurons_find_the_patterns", origin="ours", within=(0, 1),
     says="with noise 0.2 and an orthonormal dictionary all neurons point along s* after step 2 (mean |cos|)",
     expect=at_least(0.9))
-def found(runs):
+def directions(runs):
     return runs.at("cosine/mean_abs_cosine", 2, kind="orthonormal", noise=0.2)
 
 

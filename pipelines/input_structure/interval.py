@@ -43,8 +43,7 @@ def weighted(runs):
 
 @figure.claim("c08_network_and_ntk_learn",
     says="network and NTK learn at one learning rate, random features stay behind (test accuracies; NTK less random "
-    "features)",
-    paper="100, 100 and 73.2",
+    "features)", paper="100, 100 and 73.2",
     expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})
 def learn(runs):
     ntk = accuracy(weighted(runs), "ntk")
@@ -54,8 +53,7 @@ def learn(runs):
 
 @figure.claim("c08b_at_every_rate", origin="ours",
     says="network and NTK learn at each of four learning rates, random features stay behind NTK (worst accuracies; "
-    "difference of the best ones)",
-    expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})
+    "difference of the best ones)", expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)})
 def at_every_rate(runs):
     some = weighted(runs)
     worst = {

@@ -99,16 +99,14 @@ def predicted(runs):
 
 @figure.claim("c04_as_predicted", paper="> 0.99", where="Sec. 2.5.1",
     says="the largest cosine with s* after step 2 is the predicted 1/sqrt(1 + v^2), v the noise of n samples over the "
-    "signal (distance)",
-    expect=at_most(0.005))
+    "signal (distance)", expect=at_most(0.005))
 def near_prediction(runs):
     return abs(cosine(runs, 2) - predicted(runs))
 
 
 @figure.claim("c07_emergence", where="Table A.1", paper="0.114, 0.848, 0.997",
     says="a neuron turns to s* in step 1 and stays there in step 2 (largest cosine at the start and after step 1, its "
-    "fall in step 2)",
-    within=(-1, 1), expect={"start": below(0.5), "step 1": above(0.5), "fall": at_most(0.01)})
+    "fall in step 2)", within=(-1, 1), expect={"start": below(0.5), "step 1": above(0.5), "fall": at_most(0.01)})
 def emergence(runs):
     first = cosine(runs, 1)
     return {"start": cosine(runs, 0), "step 1": first, "fall": first - cosine(runs, 2)}
@@ -116,8 +114,7 @@ def emergence(runs):
 
 @figure.claim("c07b_improvement", origin="ours",
     says="step 2 improves the direction of neurons (mean of 1 - |cos| after step 1 over that after step 2)",
-    expect=at_least(1.5),
-    where="Sec. 2.5.1")
+    expect=at_least(1.5), where="Sec. 2.5.1")
 def improvement(runs):
     before, after = (1 - cosine(runs, step, "mean_abs_cosine") for step in (1, 2))
     return before / after
@@ -131,8 +128,7 @@ def one_step_cosine(runs):
 
 @figure.claim("c06d_heads_on_two_steps_and_on_one", where="Table A.1", paper="100 against 52.2",
     says="heads trained on the neurons of step 2 beat those trained on the neurons of step 1 (difference of test "
-    "accuracies)",
-    expect=at_least(0.15))
+    "accuracies)", expect=at_least(0.15))
 def heads(runs):
     return accuracy(runs, "two_steps") - accuracy(runs, "one_step")
 

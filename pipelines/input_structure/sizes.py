@@ -51,8 +51,7 @@ def few(runs):
 
 @fewer.claim("c11b_beats_them_tuned", origin="ours",
     says="with 10,000 samples the network beats NTK and random features at the best of five learning rates (margin in "
-    "test accuracy)",
-    expect=at_least(0.2))
+    "test accuracy)", expect=at_least(0.2))
 def few_tuned(runs):
     some = fewest(runs)
     return accuracy(some, "network") - max(tuned(some, method) for method in ("ntk", "rf"))
@@ -68,16 +67,14 @@ def dims(runs):
 
 @dimension.claim("c12_robust_in_the_dimension",
     says="the network is as accurate in one input dimension as in the other (difference of test accuracies)",
-    paper="100 for d = 100, 500, 2000",
-    expect=at_most(0.02))
+    paper="100 for d = 100, 500, 2000", expect=at_most(0.02))
 def robust(runs):
     low, high = (accuracy(runs, "network", dim=d) for d in dims(runs))
     return abs(low - high)
 
 
-@dimension.claim("c12b_and_right_in_both", origin="ours", says="the network learns in both input dimensions (smaller "
-    "test accuracy)",
-    expect=at_least(0.98))
+@dimension.claim("c12b_and_right_in_both", origin="ours",
+    says="the network learns in both input dimensions (smaller test accuracy)", expect=at_least(0.98))
 def right(runs):
     return min(accuracy(runs, "network", dim=d) for d in dims(runs))
 
@@ -91,8 +88,7 @@ def in_span(runs):
 
 @dimension.claim("c13_random_neurons_are_far_from_s", kind="identity",
     says="the largest cosine of initial neurons with s* is about sqrt(2 ln m / d) (ratio, least and greatest over d)",
-    paper="0.354, 0.114, 0.056 for d = 100, 500, 2000",
-    expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
+    paper="0.354, 0.114, 0.056 for d = 100, 500, 2000", expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
 def geometry(runs):
     m = int(runs.values("width")[0])
     ratios = [cosine(runs, None, method="rf", dim=d) / measures.extreme_cosine(m, d) for d in dims(runs)]

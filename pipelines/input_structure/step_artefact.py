@@ -94,8 +94,8 @@ def theorem(runs):
 
 
 @figure.claim("c05_two_steps_are_enough",
-    says="the best classifier on the neurons of step 2 is right (test accuracy, float32)",
-    paper=1.0, expect=at_least(0.98))
+    says="the best classifier on the neurons of step 2 is right (test accuracy, float32)", paper=1.0,
+    expect=at_least(0.98))
 def two_steps(runs):
     return best(runs, 2, "32-true")
 
@@ -108,32 +108,29 @@ def over_initial(runs):
 
 
 @figure.claim("c06_second_step_improves", paper="100 against 52.2", where="Table A.1",
-    says="in float32 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step "
-    "1 (difference of test accuracies)",
-    expect=at_least(0.15))
+    says="in float32 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step 1 "
+    "(difference of test accuracies)", expect=at_least(0.15))
 def second_step(runs):
     return best(runs, 2, "32-true") - best(runs, 1, "32-true")
 
 
 @figure.claim("c06b_without_rounding", origin="ours",
-    says="in float64 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step "
-    "1 (difference of test accuracies)", expect=at_least(0.1))
+    says="in float64 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step 1 "
+    "(difference of test accuracies)", expect=at_least(0.1))
 def without_rounding(runs):
     return best(runs, 2) - best(runs, 1)
 
 
 @figure.claim("c06c_one_step_is_a_threshold", origin="ours",
     says="in float64 the best classifier on the neurons of step 1 is a threshold on the number of patterns (test "
-    "accuracy near 0.844)",
-    paper="52.2", expect=between(0.824, 0.864), within=(0, 1))
+    "accuracy near 0.844)", paper="52.2", expect=between(0.824, 0.864), within=(0, 1))
 def threshold(runs):
     return best(runs, 1)
 
 
 @figure.claim("c06d_a_larger_rate_needs_no_second_step", origin="ours",
-    says="at a rate of 1 the best classifier on the neurons of step 1 is right already (test accuracy, gain by step "
-    "2)", within=(-1, 1),
-    expect={"step 1": at_least(0.98), "gain": below(0.1)})
+    says="at a rate of 1 the best classifier on the neurons of step 1 is right already (test accuracy, gain by step 2)",
+    within=(-1, 1), expect={"step 1": at_least(0.98), "gain": below(0.1)})
 def larger_rate(runs):
     first = best(runs, 1, rate=1.0)
     return {"step 1": first, "gain": best(runs, 2, rate=1.0) - first}
@@ -147,16 +144,14 @@ def erased(runs, by, dim, kind="max_cosine"):
 
 @decay.claim("c07d_exact_erasing_knows_no_dimension", origin="ours",
     says="erased exactly, neurons point along s* after step 1 in every dimension (largest cosine, smallest over d)",
-    within=(-1, 1), expect=at_least(0.9),
-    paper="0.967, 0.848, 0.560")
+    within=(-1, 1), expect=at_least(0.9), paper="0.967, 0.848, 0.560")
 def no_dimension(runs):
     return min(erased(runs, next(iter(DECAY)), dim) for dim in runs.values("dim"))
 
 
 @decay.claim("c07e_decay_in_float32_falls_with_the_dimension", paper="0.967, 0.848, 0.560", origin="ours",
     says="erased by weight decay in float32 at the theorem's rate, neurons point along s* less in higher dimensions "
-    "(fall of the largest cosine to d = 500 and 2000)",
-    expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)})
+    "(fall of the largest cosine to d = 500 and 2000)", expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)})
 def falls(runs):
     low, middle, high = (erased(runs, (True, "32-true", None), dim) for dim in sorted(runs.values("dim")))
     return {"to 500": low - middle, "to 2000": middle - high}
@@ -164,8 +159,7 @@ def falls(runs):
 
 @decay.claim("c07f_the_printed_cosines_are_rounding", paper="0.848, 0.560", origin="ours",
     says="erased by weight decay in float32 at a rate fitted to d = 100, neurons have the printed cosines for d = 500 "
-    "and 2000 (distance)",
-    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})
+    "and 2000 (distance)", expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})
 def printed(runs):
     by = (True, "32-true", RATE)
     values = sorted(runs.values("dim"))[1:]

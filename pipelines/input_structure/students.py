@@ -170,8 +170,7 @@ def average(runs):
 @figure.claim("c20b_below_original_only", where="Figs. 2.4, A.21", within=(-1, 1),
     paper="accuracy on the whole mixture is lower than that of training on the original data",
     says="wide students are less accurate on the mixture than students trained on original inputs alone are on these "
-    "(difference)",
-    expect=at_least(0.10))
+    "(difference)", expect=at_least(0.10))
 def below_original_only(runs):
     wide = runs.where(width=WIDE)
     return accuracy(wide, "original", injected="none") - accuracy(wide, "mixture")
@@ -180,8 +179,7 @@ def below_original_only(runs):
 @figure.claim("c20c_original_part_like_original_only", within=(-1, 1),
     paper="accuracy similar to directly training on the original data",
     says="students of the teacher's width are as accurate on original inputs as those trained on these alone "
-    "(difference)",
-    expect=at_least(-0.05))
+    "(difference)", expect=at_least(-0.05))
 def like_original_only(runs):
     return min(accuracy(some, "original") - accuracy(some, "original", injected="none") for some in students(runs))
 
@@ -216,17 +214,15 @@ def structure_helps_early(runs):
 @structured.claim("c19e_less_than_originals", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="though not as helpful as that on the original data",
     says="students are less accurate at the end on injected inputs with structure than on original ones (difference)",
-    expect=above(0)
-)
+    expect=above(0))
 def less_than_originals(runs):
     return min(gap(some, injected=runs.values("injected")[1]) for some in students(runs))
 
 
 @shares.claim("c20d_same_trend_at_every_share", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="roughly the same trend for different alpha",
-    says="students are less accurate on Gaussian inputs than on original ones at every share, over training and at "
-    "its end (least difference)",
-    expect={"over training": above(0), "at the end": above(0)})
+    says="students are less accurate on Gaussian inputs than on original ones at every share, over training and at its "
+    "end (least difference)", expect={"over training": above(0), "at the end": above(0)})
 def every_share(runs):
     return both(lambda value: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha")))
 

@@ -89,8 +89,7 @@ def by_row(runs, metric, step, problem=None):
 
 @figure.claim("c03_neurons_gather_at_s", paper="cos > 0.99; clusters at ± s*", within=(0, 1),
     says="after step 2 neurons point along s* on parities and interval (largest and mean |cos|, smallest over rows)",
-    where="Fig. 2.2",
-    expect={"largest": at_least(0.99), "mean": at_least(0.99)})
+    where="Fig. 2.2", expect={"largest": at_least(0.99), "mean": at_least(0.99)})
 def gather(runs):
     some = ("parity", "interval")
     return {
