@@ -67,7 +67,7 @@ SEEDS = [0, 1, 2, 3, 4]
 LENGTHS = (0.7, 1.0, 1.5, 3.0, 5.0)
 RECALLED = [("ball", 3.0), ("sphere", 3.0), ("sphere", 5.0)]
 RECALLED_AT_2048 = [("ball", 5.0), ("sphere", 5.0)]
-AT = "|v| = 3 (5 at the paper's dimension)"
+AT = "|v| = 3, or 5 at the paper's dimension"
 
 scores = Experiment(
     name="alignment_elasticity/rotations", figures=("Fig. 3d", "Fig. 3e", "Fig. K.2"),
@@ -167,15 +167,15 @@ def shortest(runs):
     return min(runs.values("mean_norm"))
 
 
-@retrieval.claim("c14_recall_rises", says=f"after the step Recall@1 rises with |beta^T mu| at {AT} (Spearman)",
+@retrieval.claim("c14_recall_rises", says=f"after the step Recall@1 rises with |beta^T mu| (Spearman; {AT})",
     paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))
 def recall_rises(runs):
     return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=shortest(runs))
 
 
 @retrieval.claim("c15_initial_recall_is_flat",
-    says=f"before the step Recall@1 does not depend on the rotation at {AT} (larger range of Data 1 and 3; Spearman "
-    f"with |beta^T mu|)", paper="does not vary",
+    says=f"before the step Recall@1 does not depend on the rotation (larger range of Data 1 and 3, Spearman with "
+    f"|beta^T mu|; {AT})", paper="does not vary",
     expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)}, controls=())
 def initial_recall(runs):
     curves = [runs.curve("recall/cosine_initial", mean_norm=shortest(runs), distribution=d) for d in INSIDE]
@@ -185,8 +185,8 @@ def initial_recall(runs):
 
 @retrieval.claim(
     "c15b_initial_recall_of_one_network",
-    says=f"before the step Recall@1 of a single network has no trend with |beta^T mu| of either sign at {AT} "
-    f"(|Spearman|, mean over networks)",
+    says=f"before the step Recall@1 of a single network has no trend with |beta^T mu| of either sign (|Spearman|, "
+    f"mean over networks; {AT})",
     origin="ours", within=(0, 1), expect=dict.fromkeys(INSIDE.values(), at_most(0.5)), controls=(),
 )
 def initial_recall_of_one(runs):
@@ -195,8 +195,8 @@ def initial_recall_of_one(runs):
 
 
 @retrieval.claim("c16_far_classes_lose",
-    says=f"the step lowers Recall@1 of classes far from the training data and not of near ones at {AT} (mean gain "
-    f"over the rotations with the lowest tenth, and the top third, of |beta^T mu|)",
+    says=f"the step lowers Recall@1 of classes far from the training data and not of near ones (mean gain over the "
+    f"rotations with the lowest tenth, and the top third, of |beta^T mu|; {AT})",
     paper="decreases when beta^T mu is too small",
     expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes(runs):
