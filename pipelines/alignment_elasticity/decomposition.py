@@ -1,11 +1,11 @@
-"""Lemma 3.3. After one step the features are the initial ones plus l rank-one terms.
+"""Lemma 3.3. After one step the features are the initial ones plus l terms of rank one.
 
     F = F_0 + sum_(k <= l) c_1^k c_k rate^k (X beta)^ok (alpha^ok)^T + Delta,   |Delta| = o(sqrt(n))
 
-with l set by the learning rate n^a: (l - 1)/(2l) < a < l/(2l + 2). The step is W_0 + eta sqrt(N) G, so that the rate in
-the expansion is eta sqrt(N), where the paper prints eta; both are measured. Here |v| = 1, and the activation
-tanh + (tanh^2 - E tanh^2) / 2 has terms of even degree too. The rows are a fresh copy of the training inputs, as the
-lemma says, and an unseen class at 0.8 v.
+The learning rate n^a sets l: (l - 1)/(2l) < a < l/(2l + 2). The step is W_0 + eta sqrt(N) G, so that the rate of the
+expansion is eta sqrt(N); the paper prints eta, which `scale="literal"` takes. Here |v| = 1, and the activation
+tanh + (tanh^2 - E tanh^2) / 2 has terms of even degree too. The lemma is about a fresh copy of the training inputs; an
+unseen class at 0.8 v is measured too.
 """
 
 from typing import Literal
@@ -16,7 +16,9 @@ from featurelab.pipelines import (
     Recorder,
     above,
     below,
+    bound_level,
     data,
+    legend_beside,
     points,
     shades,
     theory,
@@ -33,7 +35,7 @@ N = ("n_train", "dim", "width", "n_test")
 class DecompositionConfig(one_step.UnseenConfig):
     networks: int = Field(1, ge=1, description="initial networks over which errors are averaged")
     share: float = Field(0.8, description="e: the unseen class has the mean e v")
-    scale: Literal["consistent", "literal"] = Field("consistent", description="rate of the expansion: eta sqrt(N), eta")
+    scale: Literal["consistent", "literal"] = Field("consistent", description="the expansion's rate: eta sqrt(N), eta")
 
 
 LAPTOP = DecompositionConfig(
@@ -44,7 +46,7 @@ figure = Experiment(
     name="alignment_elasticity/decomposition",
     figures=("Lemma 3.3",),
     title="Rank-one terms of the features after one step",
-    caption="Operator norms over √n of F - F₀, and of what is left after 1, 2 and 3 terms. Largest n; bars: seeds.",
+    caption="Operator norm over √n of F - F₀ less 0 to 3 terms, at the largest n. Bars: range over seeds.",
     laptop=LAPTOP,
     paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
     grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (128, 256, 512)], "seed": [0, 1, 2]},
@@ -66,18 +68,20 @@ def run(config: DecompositionConfig, recorder: Recorder) -> None:
         x, y = (t.to(learner.device) for t in task.train)
         beta = theory.alignment_elasticity.train_direction(x, y, config.width)
         rate = theory.alignment_elasticity.effective_rate(learner.lr, config.width, config.scale)
-        found: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
+        residuals: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
         for net, before, _ in learner.weights():
-            coefficients = theory.alignment_elasticity.activation_coefficients(net, TERMS)
-            alpha = theory.alignment_elasticity.head_direction(net)
+            coefficients, alpha = (
+                theory.alignment_elasticity.activation_coefficients(net, TERMS),
+                theory.alignment_elasticity.head_direction(net),
+            )
             for name, rows in zip(ROWS, (task.test[0].to(x), unseen.to(x)), strict=True):
                 left = net.features(rows) - net.activation(rows @ before)
                 terms = theory.alignment_elasticity.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
                 for k, term in enumerate([0.0, *terms]):
                     left = left - term
                     norm = torch.linalg.matrix_norm(left, 2).item()
-                    found[f"residual/{name}_{k}"].append(norm / len(rows) ** 0.5)
-        recorder.log({name: sum(norms) / len(norms) for name, norms in found.items()}, step=1)
+                    residuals[f"residual/{name}_{k}"].append(norm / len(rows) ** 0.5)
+        recorder.log({name: sum(norms) / len(norms) for name, norms in residuals.items()}, step=1)
 
     one_step.step(config, recorder, task, measure)
 
@@ -89,13 +93,13 @@ def cost(config: DecompositionConfig):
 
 def shares(runs, rows):
     """|F - F_1| / |F - F_0| by n, at the learning rate n^0.2."""
-    some = [runs.where(n_train=n, lr_exponent=0.2) for n in sorted(runs.values("n_train"))]
-    return [each.final(f"residual/{rows}_1") / each.final(f"residual/{rows}_0") for each in some]
+    by_size = [runs.where(n_train=n, lr_exponent=0.2) for n in sorted(runs.values("n_train"))]
+    return [some.final(f"residual/{rows}_1") / some.final(f"residual/{rows}_0") for some in by_size]
 
 
 @figure.claim(
     "c21_one_term_suffices",
-    says="at a = 0.2 the first term leaves a small part of F - F_0 (largest share over n, both kinds of rows)",
+    says="at a = 0.2 the first term leaves a small part of F - F_0 (its share, largest over n and both kinds of rows)",
     paper="o(sqrt(n))",
     expect=below(0.3),
 )
@@ -105,7 +109,8 @@ def one_term(runs):
 
 @figure.claim(
     "c21_remainder_falls",
-    says="at a = 0.2 that share falls from the smallest n to the largest (least fall of both kinds of rows)",
+    says="at a = 0.2 the share of F - F_0 that the first term leaves falls with n (smallest n less largest n, smaller "
+    "of both kinds of rows)",
     paper="o(sqrt(n))",
     expect=above(0),
 )
@@ -115,7 +120,8 @@ def falls(runs):
 
 @figure.claim(
     "lemma33_more_terms_at_larger_rates",
-    says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one (ratio at the largest n)",
+    says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one term (ratio at the largest "
+    "n)",
     paper="F_l with l = 3 for 1/3 < a < 3/8",
     expect={"copy": below(1), "unseen": below(1)},
 )
@@ -131,7 +137,7 @@ def panels(runs, axes):
         for k, colour in enumerate(shades(TERMS + 1)):
             label = f"less {k} term{'s' * (k > 1)}" if k else "F − F₀"
             points(axis, largest, f"residual/{rows}_{k}", "lr_exponent", color=colour, label=label)
-        for border in (1 / 4, 1 / 3):
-            axis.axvline(border, color="#444444", linestyle="--", linewidth=1)
+        bound_level(axis, 1 / 4, "l changes", vertical=True)
+        bound_level(axis, 1 / 3, vertical=True)
         axis.set(title=f"rows: {name}", xlabel="a in η = n^a", ylabel="operator norm / √n", yscale="log")
-    axes[0, 1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(axes[0, 1])

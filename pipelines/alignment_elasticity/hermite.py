@@ -1,9 +1,9 @@
-"""Appendix H. Hermite polynomials of Gaussians that are neither centred nor of unit variance, in closed form.
+"""Appendix H. Closed forms for Hermite polynomials of Gaussians with any mean and variance.
 
-For a neuron w and x ~ N(mu, Sigma) the theory needs E He_n(w^T x), and for two neurons E[He_j(w^T x) He_k(u^T x)].
-Both are held against quadrature, with Gaussians as they come out of a two-layer network's neurons and an anisotropic
-Sigma. The printed product formula (Theorem H.5) is linear in the variances:
-it is right for degrees up to 3 and wrong from 4 on. The corrected one is
+For a neuron w and x ~ N(mu, Sigma) the theory needs E He_n(w^T x), and for two neurons E[He_j(w^T x) He_k(u^T x)]. Both
+are compared with quadrature, for Gaussians that the neurons of a two-layer network see under an anisotropic Sigma. The
+printed product formula (Theorem H.5) is linear in the variances A and B, which is right for degrees up to 3 and wrong
+from 4 on. The corrected one, with the covariance c, is
 
     sum over j - 2m = k - 2q = p of C(j, 2m) (2m - 1)!! (A - 1)^m C(k, 2q) (2q - 1)!! (B - 1)^q p! c^p
 """
@@ -41,11 +41,18 @@ class HermiteConfig(Config):
 PRESET = HermiteConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/hermite", trains=False, figures=("App. H",),
+    name="alignment_elasticity/hermite",
+    trains=False,
+    figures=("App. H", "Thm. H.5", "Lemma H.7"),
     title="Products of Hermite polynomials: printed and corrected closed forms",
-    caption="Largest error over neurons and seeds, relative to quadrature with 1 added to its size.", laptop=PRESET,
-    paper=PRESET, grid={"seed": [0, 1, 2]}, sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
-    metric="hermite_error/corrected", minutes=0.1, small={"dim": 4, "width": 2, "nodes": 30},
+    caption="Largest error over neurons and seeds, divided by 1 + |value by quadrature|.",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={"seed": [0, 1, 2]},
+    sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
+    metric="hermite_error/corrected",
+    minutes=0.1,
+    small={"dim": 4, "width": 2, "nodes": 30},
 )
 
 
@@ -69,7 +76,7 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
         means, spread = (neurons @ mean[0]).tolist(), neurons * scale[0]
         variances = spread.square().sum(1).tolist()
         covariances = (spread * spread.roll(1, 0)).sum(1).tolist()
-        single = max(
+        expectation = max(
             error(
                 theory.alignment_elasticity.hermite_expectation(n, m, v), quadrature(n, 0, v, 1.0, 0.0, config.nodes, m)
             )
@@ -83,9 +90,13 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
                 for name, form in forms.items():
                     worst[name][j, k] = np.maximum(worst[name][j, k], error(form(j, k, A, B, c), exact))
         printed = worst["printed"]
-        found = {"expectation": single, "corrected": worst["corrected"].max(), "printed_low": printed[:4, :4].max()}
-        found |= {"printed_40": printed[4, 0], "printed_44": printed[4, 4]}
-        return {f"hermite_error/{name}": float(value) for name, value in found.items()}
+        return {
+            "hermite_error/expectation": float(expectation),
+            "hermite_error/corrected": float(worst["corrected"].max()),
+            "hermite_error/printed_low": float(printed[:4, :4].max()),
+            "hermite_error/printed_40": float(printed[4, 0]),
+            "hermite_error/printed_44": float(printed[4, 4]),
+        }
 
     evaluate(learners.Measurement(net, errors), task, config, recorder)
     recorder.array("errors", **worst)
@@ -102,8 +113,8 @@ def quadrature(j, k, A, B, c, nodes, mean=0.0):
     return (w[:, None] * w[None, :] * values).sum().item()
 
 
-def error(found, exact):
-    return abs(found - exact) / (1 + abs(exact))
+def error(value, exact):
+    return abs(value - exact) / (1 + abs(exact))
 
 
 @figure.cost
@@ -112,25 +123,37 @@ def cost(config: HermiteConfig):
     return Cost(config.dim * config.width, 20.0 * pairs * config.nodes**2, 80.0 * config.nodes**2)
 
 
-@figure.claim("c22_corrected_product",
-    says="E[He_j He_k] in the corrected form and E He_n agree with quadrature up to degree 6 (largest relative errors)",
-    origin="corrected", where="Thm. H.5, Lemma H.7",
-    kind="identity", expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})
+@figure.claim(
+    "c22_corrected_product",
+    says="the corrected form of E[He_j He_k], and E He_n, equal quadrature up to degree 6 (largest relative errors)",
+    origin="corrected",
+    where="Thm. H.5, Lemma H.7",
+    kind="identity",
+    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)},
+)
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}
 
 
-@figure.claim("c22_printed_product_low_degrees",
-    says="E[He_j He_k] as printed agrees with quadrature for degrees up to 3 (largest relative error)", paper="exact",
-    where="Thm. H.5", kind="identity", expect=at_most(1e-8))
+@figure.claim(
+    "c22_printed_product_low_degrees",
+    says="the printed form of E[He_j He_k] equals quadrature for degrees up to 3 (largest relative error)",
+    paper="exact",
+    where="Thm. H.5",
+    kind="identity",
+    expect=at_most(1e-8),
+)
 def low_degrees(runs):
     return runs.final("hermite_error/printed_low")
 
 
 @figure.claim(
     "c22_printed_product",
-    says="E[He_j He_k] as printed agrees with quadrature for the degrees (4, 0) and (4, 4) (relative errors)",
-    paper="exact", where="Thm. H.5", kind="identity", expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
+    says="the printed form of E[He_j He_k] equals quadrature for the degrees (4, 0) and (4, 4) (relative errors)",
+    paper="exact",
+    where="Thm. H.5",
+    kind="identity",
+    expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
 )
 def printed(runs):
     return {"(4, 0)": runs.final("hermite_error/printed_40"), "(4, 4)": runs.final("hermite_error/printed_44")}
@@ -138,10 +161,10 @@ def printed(runs):
 
 @figure.draw(cols=2, size=(9, 4))
 def panels(runs, axes):
-    kept = runs.arrays("errors")
+    errors = runs.arrays("errors")
     for axis, name in zip(axes[0], ("corrected", "printed"), strict=True):
-        worst = np.max([each[name] for each in kept], axis=0)
-        shown = axis.imshow(worst.clip(min=1e-16), norm=colors.LogNorm(1e-16, 10), cmap="magma", origin="lower")
+        worst = np.max([of_seed[name] for of_seed in errors], axis=0)
+        image = axis.imshow(worst.clip(min=1e-16), norm=colors.LogNorm(1e-16, 10), cmap="magma", origin="lower")
         axis.set(title=f"{name} form", xlabel="degree k", ylabel="degree j")
         axis.grid(visible=False)
-    axes[0, 1].figure.colorbar(shown, ax=axes[0].tolist(), label="relative error")
+    axes[0, 1].figure.colorbar(image, ax=axes[0].tolist(), label="relative error")

@@ -1,17 +1,14 @@
 """Table 1, and Tables 3 and 4 by seed. Unseen classes that are better aligned are better retrieved.
 
 Deep metric learning: half of the classes train a network with the normalised softmax loss (features through LayerNorm
-without an affine map; cosines with class weights over a temperature), the other half is never seen. On the unseen
-classes we measure, for each class, Recall@1 among all unseen samples and Alignment E F(x)'F(x'), and correlate the two
-over classes (Pearson's r, two-sided p). The paper gives r at the end of training; we also record it before training,
-without which it says little: a class whose images resemble one another is well aligned and well retrieved in any
-feature space. All of the paper's seeds share one split of classes, so their p-values are not independent, as Fisher's
-method wants them; see `alignment_elasticity/tables`.
+without an affine map; cosines with class weights over a temperature). For each class of the other half we measure
+Recall@1 among all unseen samples, and Alignment E F(x)'F(x'). Over these classes we correlate the two (Pearson's r,
+two-sided p).
 
-On digits r is small and wanders around zero while the network trains: 0.16 over the declared seeds, 0.05 over four
-others, and about zero for a backbone that ends in a global mean with no linear layer after it.
-
-Table 2 of the paper lists the settings; they are the paper presets here and in `alignment_elasticity/ranking`.
+The paper gives r at the end of training; we also record it before training: a class whose images resemble one another
+is well aligned and well retrieved in any feature space. All seeds share one split of classes, as in the paper, so
+that their p-values are not independent, which Fisher's method assumes; see `alignment_elasticity/tables`. The paper
+presets here and in `alignment_elasticity/ranking` are the settings of Table 2.
 """
 
 from typing import Any, Literal
@@ -32,19 +29,20 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_below,
     loguniform,
     nets,
     np,
+    null_level,
+    paper_level,
+    printed_table,
     probes,
     torch,
 )
 
 PAIRS = {name: pair for pair in (("digits", "fields"), ("cars196", "cub200")) for name in pair}
-# Table 1: mean over four seeds of r, of Recall@1 and of the average Alignment.
-PRINTED = {
-    "cars196": {"r": 0.24, "recall": 0.9365, "alignment": 843.27},
-    "cub200": {"r": 0.29, "recall": 0.6813, "alignment": 1072.49},
-}
+TABLE = printed_table(__file__, "table_1.csv")
+PRINTED: dict[str, dict[str, Any]] = {str(row["dataset"]): row for row in TABLE}
 R = "pearson/recall_alignment"
 
 
@@ -69,26 +67,38 @@ class MetricConfig(TrainedConfig):
 LAPTOP = MetricConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/metric_learning", figures=("Table 1", "Table 3", "Table 4"),
+    name="alignment_elasticity/metric_learning",
+    figures=("Table 1", "Table 3", "Table 4"),
     title="Class-wise Recall@1 and Alignment of unseen classes in metric learning",
-    caption="Left: the unseen classes at the end of training, a colour a seed. Middle: Pearson's r during training. "
-    "Right: Recall@k and average Alignment, means over seeds with their range.", laptop=LAPTOP,
+    caption="Left: unseen classes at the end of training, one colour a seed. Middle: Pearson's r during training, from "
+    "first to last value. Right: Recall@k and average Alignment, means over seeds and their range.",
+    laptop=LAPTOP,
     paper=LAPTOP.but(dataset="cars196", trunk="resnet50", width=2048, lr=0.01, per_class=25, epochs=30, workers=8),
     grid={"dataset": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={("dataset", "lr"): [("cars196", 0.01), ("cub200", 0.001)], "seed": [0, 1, 2, 3]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="recall_at_1/unseen", mode="max", minutes=0.6, small={"epochs": 2, "width": 16}, needs=("cars196", "cub200"),
-    stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields that are noisier in "
-    "some classes than in others, in place of CARS196 and CUB200; a small network drawn at random in place of a "
-    "pretrained ResNet-50: same statistic, other numbers",
+    metric="recall_at_1/unseen",
+    mode="max",
+    minutes=0.6,
+    small={"epochs": 2, "width": 16},
+    needs=("cars196", "cub200"),
+    stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields with classes of "
+    "different noise, replace CARS196 and CUB200; a small random network replaces a pretrained ResNet-50: the same "
+    "statistic, other numbers",
 )
 
 
 @figure.trial
 def run(config: MetricConfig, recorder: Recorder) -> None:
     task, classes, unseen = unseen_half(config)
-    drawn = {"seed": config.streams.init, "dtype": config.dtype}
-    net = nets.MetricNet(backbone(config), config.width, classes, temperature=config.temperature, **drawn)
+    net = nets.MetricNet(
+        backbone(config),
+        config.width,
+        classes,
+        temperature=config.temperature,
+        seed=config.streams.init,
+        dtype=config.dtype,
+    )
     optimizer = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=optimizer)
     retrieval = probes.RetrievalProbe(unseen, on="epoch")
@@ -97,14 +107,21 @@ def run(config: MetricConfig, recorder: Recorder) -> None:
 
 
 def unseen_half(config: MetricConfig):
-    """The data, the number of training classes, and the samples of the unseen ones."""
+    """Return the data, the number of training classes, and the samples of unseen classes."""
     if config.dataset in PRINTED:
         train, test = data.metric_split(data.dataset_source(config.dataset).classes)
         balanced = None if config.per_class is None else (config.batch_size // config.per_class, config.per_class)
         images = data.StreamedImages(
-            config.dataset, train_classes=train, test_classes=test, pooled=True, size=config.size,
-            resize=config.size * 8 // 7, batch_size=config.batch_size, balanced=balanced,
-            order_seed=config.streams.order, workers=config.workers,
+            config.dataset,
+            train_classes=train,
+            test_classes=test,
+            pooled=True,
+            size=config.size,
+            resize=config.size * 8 // 7,
+            batch_size=config.batch_size,
+            balanced=balanced,
+            order_seed=config.streams.order,
+            workers=config.workers,
         )
         return images, len(train), images.loader("test")
     if config.dataset == "digits":
@@ -112,16 +129,22 @@ def unseen_half(config: MetricConfig):
     else:
         samples = data.random_fields(80, 22, noise=config.noise, seed=config.split)
     task = data.ClassSplit(
-        samples, split=config.split, batch_size=config.batch_size, per_class=config.per_class,
-        order_seed=config.streams.order, dtype=config.dtype, name=f"{config.dataset}_class_split",
+        samples,
+        split=config.split,
+        batch_size=config.batch_size,
+        per_class=config.per_class,
+        order_seed=config.streams.order,
+        dtype=config.dtype,
+        name=f"{config.dataset}_class_split",
     )
     return task, len(task.train_classes), task.unseen
 
 
 def backbone(config: MetricConfig):
-    """A network from images to `width` features."""
+    """Return a network from images to `width` features."""
     trunk: Any
-    width, drawn = config.width, {"seed": config.streams.init, "dtype": config.dtype}
+    width = config.width
+    drawn: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.trunk == "conv":
         channels = [width // 4, width // 2, width]
         trunk = nets.conv_trunk(1, channels, strides=(1, 2, 1), pool=config.pool, **drawn)
@@ -151,70 +174,92 @@ def cost(config: MetricConfig):
 
 
 def each_dataset(runs, value):
-    """Of the runs on A (CARS196 or digits) and on B (CUB200 or random fields), a value each."""
+    """value(runs) on A (CARS196 or digits) and on B (CUB200 or random fields)."""
     names = PAIRS[runs.values("dataset")[0]]
     return {part: value(runs.where(dataset=name)) for part, name in zip("AB", names, strict=True)}
 
 
-@figure.claim("c27_recall_goes_with_alignment",
-    says="over unseen classes Recall@1 and Alignment correlate positively after training (A: CARS196 or digits, B: "
-    "CUB200 or random fields)", paper="0.24 (CARS196), 0.29 (CUB200)", where="Table 1",
-    expect={"A": above(0), "B": above(0)})
+@figure.claim(
+    "c27_recall_goes_with_alignment",
+    says="Recall@1 and Alignment correlate positively over unseen classes after training (Pearson's r; A: CARS196 or "
+    "digits, B: CUB200 or random fields)",
+    paper="0.24 (CARS196), 0.29 (CUB200)",
+    where="Table 1",
+    expect={"A": above(0), "B": above(0)},
+)
 def correlation(runs):
     return each_dataset(runs, lambda some: some.final(R))
 
 
 @figure.claim(
     "c27_combined_p",
-    says="the p-values of the seeds, combined by Fisher's method, are below 0.05: mean over four seeds of -2 ln p is at"
-    " least 3.88", paper="p = 0.00 for both", where="Table 1", expect={"A": at_least(3.88), "B": at_least(3.88)},
     seeds=4,
+    says="Fisher's method finds the correlation of Recall@1 and Alignment significant, p < 0.05 (mean over four seeds "
+    "of -2 ln p is at least 3.88)",
+    paper="p = 0.00 for both",
+    where="Table 1",
+    expect={"A": at_least(3.88), "B": at_least(3.88)},
 )
 def fisher(runs):
     return each_dataset(runs, lambda some: -2 * np.log(max(some.final("pearson_p/recall_alignment"), 1e-300)))
 
 
-@figure.claim("c27_correlation_as_printed",
-    says="Pearson's r is within 0.15 of the printed mean (largest distance of the two datasets)", paper="0.24, 0.29",
-    where="Table 1", expect=at_most(0.15))
+@figure.claim(
+    "c27_correlation_as_printed",
+    says="Pearson's r of Recall@1 and Alignment is within 0.15 of the printed mean (larger distance of the two "
+    "datasets)",
+    paper="0.24, 0.29",
+    where="Table 1",
+    expect=at_most(0.15),
+)
 def printed_correlation(runs):
     return max(abs(runs.final(R, dataset=name) - PRINTED[name]["r"]) for name in public(runs))
 
 
-@figure.claim("c28_recall_and_alignment_as_printed",
-    says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (largest distances)",
-    paper="93.65, 68.13; 843.27, 1072.49", where="Table 1",
-    expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)})
+@figure.claim(
+    "c28_recall_and_alignment_as_printed",
+    says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (larger distances of the "
+    "two datasets)",
+    paper="93.65, 68.13; 843.27, 1072.49",
+    where="Table 1",
+    expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)},
+)
 def printed_values(runs):
-    printed = {name: PRINTED[name] for name in public(runs)}
+    names = public(runs)
     recall, alignment = (
-        {name: runs.final(f"{score}/unseen", dataset=name) for name in printed}
-        for score in ("recall_at_1", "alignment")
+        {name: runs.final(f"{score}/unseen", dataset=name) for name in names} for score in ("recall_at_1", "alignment")
     )
     return {
-        "Recall@1": max(abs(recall[name] - each["recall"]) for name, each in printed.items()),
-        "Alignment": max(abs(alignment[name] / each["alignment"] - 1) for name, each in printed.items()),
+        "Recall@1": max(abs(recall[name] - PRINTED[name]["recall"]) for name in names),
+        "Alignment": max(abs(alignment[name] / PRINTED[name]["alignment"] - 1) for name in names),
     }
 
 
 def public(runs):
+    """The datasets of Table 1; raises `Missing` for runs on stand-ins."""
     names = PAIRS[runs.values("dataset")[0]]
     if not set(names) <= set(PRINTED):
-        raise Missing("Table 1 is of CARS196 and CUB200, these runs are of stand-ins")
+        raise Missing("Table 1 is about CARS196 and CUB200; these runs are on stand-ins")
     return names
 
 
-@figure.claim("c27_before_training_b",
-    says="on random fields the correlation is there before training: some classes are noisier than others",
-    origin="ours", expect=at_least(0.5),
-    controls=())
+@figure.claim(
+    "c27_before_training_b",
+    origin="ours",
+    says="random fields, some classes noisier than others: Recall@1 and Alignment correlate before training (Pearson's "
+    "r)",
+    expect=at_least(0.5),
+    controls=(),
+)
 def before_training(runs):
     return runs.at(R, 0, dataset=PAIRS[runs.values("dataset")[0]][1])
 
 
 @figure.claim(
-    "c27_training_raises_r", says="training makes the correlation: r is higher after it than before (differences)",
-    origin="ours", expect={"A": above(0), "B": above(0)},
+    "c27_training_raises_r",
+    origin="ours",
+    says="training raises the correlation of Recall@1 and Alignment over unseen classes (r after less before)",
+    expect={"A": above(0), "B": above(0)},
 )
 def gain(runs):
     return each_dataset(runs, lambda some: some.final(R) - some.at(R, 0))
@@ -223,26 +268,26 @@ def gain(runs):
 @figure.draw(rows=2, cols=3, size=(12, 7.2))
 def panels(runs, axes):
     names = [name for name in PAIRS[runs.values("dataset")[0]] if name in runs.values("dataset")]
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.18), "fontsize": 7}
     for (classes, training, retrieval), name in zip(axes, names, strict=False):
         chosen = runs.where(dataset=name)
         for (seed, of_seed), colour in zip(chosen.by_seed(), CATEGORIES, strict=False):
-            kept, curve = of_seed.arrays("classes")[0], of_seed.curve(R)
-            classes.scatter(kept["alignment"], kept["recall"], s=9, color=colour, alpha=0.7)
+            scores, curve = of_seed.arrays("classes")[0], of_seed.curve(R)
+            classes.scatter(scores["alignment"], scores["recall"], s=9, color=colour, alpha=0.7)
             label = f"seed {seed}: {curve.iloc[0]:.2f} to {curve.iloc[-1]:.2f}"
             training.plot(curve.index, curve, color=colour, label=label)
         classes.set(title=f"{name}, after training", xlabel="Alignment of a class", ylabel="Recall@1 of a class")
-        training.axhline(0, color="#999999", linewidth=1)
+        null_level(training, 0, "no correlation")
         if name in PRINTED:
-            training.axhline(PRINTED[name]["r"], color="#444444", linestyle="--", linewidth=1, label="paper")
+            paper_level(training, PRINTED[name]["r"])
         training.set(title=name, xlabel="step", ylabel="r of Recall@1 and Alignment", ylim=(-1, 1))
-        training.legend(ncols=2, **below)
+        legend_below(training, 2, fontsize=7)
         for k, colour in zip((1, 2, 4, 8), CATEGORIES, strict=False):
             band(retrieval, chosen.curves(f"recall_at_{k}/unseen"), color=colour, label=f"Recall@{k}")
-        other = retrieval.twinx()
-        band(other, chosen.curves("alignment/unseen"), color="#222222", label="Alignment")
-        other.set_ylabel("average Alignment (black)")
-        other.grid(visible=False)
-        other.spines["right"].set_visible(True)
+        right = retrieval.twinx()
+        band(right, chosen.curves("alignment/unseen"), color=CATEGORIES[5], linestyle="--")
+        retrieval.plot([], [], color=CATEGORIES[5], linestyle="--", label="Alignment (right axis)")
+        right.set_ylabel("average Alignment")
+        right.grid(visible=False)
+        right.spines["right"].set_visible(True)
         retrieval.set(title=name, xlabel="step", ylabel="Recall@k")
-        retrieval.legend(ncols=4, **below)
+        legend_below(retrieval, 3, fontsize=7)

@@ -1,9 +1,9 @@
 """What the figures on synthetic data share: two-layer networks that take one gradient step, and unseen classes.
 
 A trial is one draw of the data. Alignment and Elasticity are expectations over initial networks too (Definitions 1.1
-and 1.2), so `networks` of them take the step on the same data, and their scores are averaged; the paper takes 30.
-Neither the activation nor the length |v| of the class means is given in the paper: "5 r^2" with an r that is never
-defined. Here they are tanh and |v| = 5 unless a figure says otherwise.
+and 1.2): `networks` of them take the step on the same data, and their scores are averaged. The paper takes 30. It names
+no activation and gives the length |v| of the class means as "5 r^2", with an r that it never defines. Here the
+activation is tanh and |v| = 5 unless a figure says otherwise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class OneStepConfig(TrainedConfig):
     distribution: Literal["ball", "truncated", "sphere"] = Field("sphere", description="Data 1, 2 and 3")
     mean_norm: float = Field(5.0, gt=0, description="|v|, the length of the class means, for constant growth")
     mean_growth: Literal["constant", "sqrt_dim", "dim"] = Field(
-        "constant", description="what |v| / mean_norm is: 1, sqrt(dim) or dim"
+        "constant", description="|v| / mean_norm: 1, sqrt(dim) or dim"
     )
     lr_exponent: float = Field(0.25, description="a in the learning rate n_train^a")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of the first layer")
@@ -51,7 +51,7 @@ class OneStepConfig(TrainedConfig):
 class UnseenConfig(OneStepConfig):
     n_test: int = Field(400, ge=2, description="samples of each unseen class")
     projection: Literal["orthogonal", "literal"] = Field(
-        "orthogonal", description="z less its part along the mean, or the printed formula, which divides by |nu|^4"
+        "orthogonal", description="z less its part along the mean nu; literal: as printed, divided by |nu|^4"
     )
 
 
@@ -71,12 +71,12 @@ SWEEP_AXES = {
     "weight_decay": loguniform(1e-6, 1e-3),
 }
 DATA = {"ball": "Data 1", "truncated": "Data 2", "sphere": "Data 3"}
-INSIDE = {name: title for name, title in DATA.items() if name != "truncated"}  # the assumptions
+INSIDE = {name: title for name, title in DATA.items() if name != "truncated"}  # what the assumptions allow
 COLOURS = dict(zip(DATA, CATEGORIES, strict=False))
 
 
 def training_data(config: Any, **options: Any) -> "data.SubGaussianClasses":
-    """The two training classes that the config names."""
+    """Return the two training classes that the config names."""
     length = data.class_mean_length(config.mean_norm, config.mean_growth, config.dim)
     options = {"length": length, "seed": config.streams.data, "dtype": config.dtype} | options
     return data.SubGaussianClasses(config.n_train, config.dim, config.distribution, **options)
@@ -90,7 +90,7 @@ def step(
     *,
     before: "Callable[[learners.OneStep], None] | None" = None,
 ) -> None:
-    """Take the step on the task, and `measure` the learner `before` and right after it, on the step's own device."""
+    """Take one step on the task; call `before` and `measure` with the learner before and after it, on its device."""
     options = {"heads": task.train[1].shape[1], "activation": config.activation, "dtype": config.dtype}
     seeds = range(config.streams.init, config.streams.init + config.networks)
     networks = [nets.two_layer(config.dim, config.width, seed=seed, **options) for seed in seeds]
@@ -118,10 +118,10 @@ def record_scores(
     more: "Callable[[dict[str, torch.Tensor], learners.OneStep, Any, measures.UnseenMeans], None] | None" = None,
     **grid: "np.ndarray",
 ) -> None:
-    """Take the step, and log the scores of these unseen classes, averaged over networks: the k-th class at step k.
+    """Take the step, and log the scores of the unseen classes, averaged over networks: class k at step k.
 
-    Beside them what theory says governs them, beta^T mu and beta^T Sigma beta. `more` is given the scores, to which it
-    may add, the learner, the task and the means; `grid` holds the classes' own values, to be kept.
+    Also log what governs them in theory, beta^T mu and beta^T Sigma beta. `more` gets the scores, to which it may add,
+    the learner, the task and the means. `grid` holds values of each class, which are stored.
     """
 
     def measure(learner: "learners.OneStep") -> None:
@@ -133,11 +133,11 @@ def record_scores(
             for name in ("unseen", "opposite")
         )
         options: dict[str, Any] = {"opposite": other if recall else None, "recall": recall}
-        found = [
+        by_net = [
             measures.unseen_scores(z, mu, start, end, net.activation, **options)
             for net, start, end in learner.weights()
         ]
-        scores = {name: torch.stack([each[name] for each in found]).mean(0) for name in found[0]}
+        scores = {name: torch.stack([of_net[name] for of_net in by_net]).mean(0) for name in by_net[0]}
         scores |= {"similarity/unseen": mu.similarity(beta), "spread/unseen": mu.spread(beta)}
         if more is not None:
             more(scores, learner, task, mu)
@@ -150,7 +150,7 @@ def record_scores(
 
 
 def record_shares(config: Any, recorder: Any, shares: Sequence[float], **options: Any) -> None:
-    """Setup 1: the same with the training data of the config and the means e v, for every e."""
+    """Setup 1: take the step on the config's training data, and log the scores of classes with the means e v."""
     task = training_data(config)
     lengths = task.length * torch.tensor(shares, dtype=torch.float64)
     axes = task.axis.expand(len(lengths), -1)
@@ -158,9 +158,9 @@ def record_shares(config: Any, recorder: Any, shares: Sequence[float], **options
     record_scores(config, recorder, task, means, shares=np.array(shares), **options)
 
 
-def relative(found: Any, exact: Any) -> float:
-    """|found - exact| / |exact|, Frobenius norms."""
-    return (torch.linalg.norm(found - exact) / torch.linalg.norm(exact)).item()
+def relative(value: Any, exact: Any) -> float:
+    """|value - exact| / |exact|, Frobenius norms."""
+    return (torch.linalg.norm(value - exact) / torch.linalg.norm(exact)).item()
 
 
 def shares_of(runs: Any) -> "np.ndarray":
@@ -169,9 +169,9 @@ def shares_of(runs: Any) -> "np.ndarray":
 
 
 def trend(runs: Any, metric: str, less: str = "", only: Any = slice(None), **where: Any) -> float:
-    """Spearman's correlation of a metric with |beta^T mu| over unseen classes, ties given their average rank.
+    """Spearman's correlation over unseen classes of a metric (minus the metric `less`) with |beta^T mu|.
 
-    `less` names a metric to subtract, `only` picks classes.
+    Ties get their average rank. `only` selects classes.
     """
     values = runs.curve(metric, **where) - (runs.curve(less, **where) if less else 0.0)
     similarity = runs.curve("similarity/unseen", **where)
@@ -179,12 +179,12 @@ def trend(runs: Any, metric: str, less: str = "", only: Any = slice(None), **whe
 
 
 def trends(runs: Any, metric: str, among: Mapping[str, str] = DATA, **options: Any) -> dict[str, float]:
-    """The same for every data set, by its name in the paper."""
+    """`trend` on each data set, by its name in the paper."""
     return {name: trend(runs, metric, distribution=distribution, **options) for distribution, name in among.items()}
 
 
 def cost(config: Any, classes: int, *, recall: int = 0) -> Cost:
-    """One step of every network, and the scores of `classes` unseen classes, `recall` kinds of retrieval included."""
+    """The cost of one step of every network and the scores of `classes` classes, with `recall` kinds of retrieval."""
     n, d, N, m = config.n_train, config.dim, config.width, getattr(config, "n_test", config.n_train)
     training = 6.0 * n * d * N
     scoring = 8.0 * m * d * N + classes * m * N * (60.0 + 16.0 * m * recall)

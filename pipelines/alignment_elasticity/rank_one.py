@@ -2,12 +2,12 @@
 
     G = A + B + C,   A = c_1 beta alpha^T,   |G - A| <= kappa log^2(n) / sqrt(n) |G|
 
-for n = d = N growing together, with beta = X^T y_1 / (n sqrt(N)), alpha = a_1 - a_2; and for fresh inputs X~ the
-elementwise powers of X~ G are near those of its rank-one part. The statements assume class means of length O(1). The
-paper sets |v| = 5 r^2 with an undefined r: the readings 5 sqrt(d) and 5 d are judged as what lies outside. Lemma 3.2
+for n = d = N that grow together, with beta = X^T y_1 / (n sqrt(N)) and alpha = a_1 - a_2. On fresh inputs X~, the
+elementwise powers of X~ G are near those of its rank-one part X~ A (Lemma 3.2). Both assume class means of length O(1).
+The paper sets |v| = 5 r^2 with an undefined r; the readings 5 sqrt(d) and 5 d are outside the assumptions. Lemma 3.2
 prints G^T for G, and a bound n^(-(k/2) log^(2k) n) that can only mean n^(-k/2) log^(2k) n.
 
-Appendix B states the same for regression with one head, on inputs with one non-zero mean; there the target is
+Appendix B states the proposition for regression with one head, on inputs with one non-zero mean; here the target is
 tanh(theta^T x) plus noise.
 """
 
@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     between,
     data,
     learners,
+    legend_beside,
     np,
     points,
     theory,
@@ -57,17 +58,27 @@ def of(reading):
 
 
 figure = Experiment(
-    name="alignment_elasticity/rank_one", figures=("Prop. 3.1",), title="The first gradient is nearly of rank one",
-    caption="With Lemma 3.2. n = d = N; points are means over seeds, bars their range. Dashed: the slope -k/2 in n.",
-    laptop=LAPTOP, paper=LAPTOP.but(n_train=4096, dim=4096, width=4096), grid=grid(READINGS, (64, 128, 256, 512)),
-    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)), sweep_axes=one_step.SWEEP_AXES, metric="rank_one/relative",
-    minutes=0.2, small={N: [(8,) * 3, (12,) * 3]},
+    name="alignment_elasticity/rank_one",
+    figures=("Prop. 3.1", "Lemma 3.2", "Eq. 3"),
+    title="The first gradient is nearly of rank one",
+    caption="n = d = N. Points are means over seeds, bars their range.",
+    laptop=LAPTOP,
+    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096),
+    grid=grid(READINGS, (64, 128, 256, 512)),
+    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)),
+    sweep_axes=one_step.SWEEP_AXES,
+    metric="rank_one/relative",
+    minutes=0.2,
+    small={N: [(8,) * 3, (12,) * 3]},
 )
 regression = figure.variant(
-    "rank_one_regression", figures=("App. B",),
+    "rank_one_regression",
+    figures=("App. B",),
     title="The first gradient of the regression variant is nearly of rank one",
-    caption="n = d = N; points are means over seeds, bars their range. Dashed: the slope -1/2 in n.", task="regression",
-    grid=grid([SHORT, USUAL], (64, 128, 256, 512)), paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
+    caption="n = d = N. Points are means over seeds, bars their range.",
+    task="regression",
+    grid=grid([SHORT, USUAL], (64, 128, 256, 512)),
+    paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
     minutes=0.1,
 )
 
@@ -80,8 +91,14 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
     else:
         length = data.class_mean_length(config.mean_norm, config.mean_growth, config.dim)
         task = data.SubGaussianRegression(
-            config.n_train, config.dim, config.distribution, length=length, noise=config.noise,
-            n_test=config.n_train, seed=config.streams.data, dtype=config.dtype,
+            config.n_train,
+            config.dim,
+            config.distribution,
+            length=length,
+            noise=config.noise,
+            n_test=config.n_train,
+            seed=config.streams.data,
+            dtype=config.dtype,
         )
     splits = []
 
@@ -96,7 +113,7 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
     def errors(learner):
         x, y, fresh = (t.to(learner.device) for t in (*task.train, task.test[0]))
         beta = theory.alignment_elasticity.train_direction(x, y, config.width)
-        found = []
+        by_net = []
         for (net, start, end), (parts, autograd) in zip(learner.weights(), splits, strict=True):
             taken = (end - start) / (learner.lr * config.width**0.5)
             c1, alpha = (
@@ -106,7 +123,7 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
             powers = theory.alignment_elasticity.power_errors(
                 fresh, parts.A + parts.B + parts.C, beta, alpha, c1, POWERS
             )
-            found.append(
+            by_net.append(
                 {
                     f"rank_one/{name}": value
                     for name, value in theory.alignment_elasticity.rank_one_errors(parts).items()
@@ -115,7 +132,7 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
                 | {f"power_error/{k}": error for k, (error, _) in powers.items()}
                 | {f"power_error/relative_{k}": share for k, (_, share) in powers.items()}
             )
-        recorder.log({name: sum(each[name] for each in found) / len(found) for name in found[0]}, step=1)
+        recorder.log({name: sum(of_net[name] for of_net in by_net) / len(by_net) for name in by_net[0]}, step=1)
 
     one_step.step(config, recorder, task, errors, before=split)
 
@@ -126,7 +143,7 @@ def cost(config: RankOneConfig):
 
 
 def by_size(runs, metric, reading):
-    """The metric at each size n, for the reading of |v|."""
+    """The metric by size n, at this reading of |v|."""
     return {n: runs.final(metric, n_train=n, **of(reading)) for n in sorted(runs.values("n_train"))}
 
 
@@ -140,47 +157,63 @@ def least_cosine(runs, reading):
     return min(cosine for n, cosine in cosines.items() if n >= min(256, max(cosines)))
 
 
-@figure.claim("c01_gradient_splits",
-    says="G = A + B + C, and it is the gradient by autograd and the step taken (largest relative error)", paper="exact",
-    where="Eq. (3)", kind="identity", expect=at_most(1e-10))
+@figure.claim(
+    "c01_gradient_splits",
+    says="G = A + B + C equals the gradient by autograd and the step taken (largest relative error)",
+    paper="exact",
+    where="Eq. 3",
+    kind="identity",
+    expect=at_most(1e-10),
+)
 def splits_exactly(runs):
     return max(runs.curves(f"identity_error/{name}").max(axis=None) for name in ("autograd", "step"))
 
 
-@figure.claim("c02_error_falls",
-    says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
-    paper="slope -1/2 up to logarithms", expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-    controls=["permuted_labels"])
-@regression.claim("app_b_error_falls",
-    says="at |v| = 5, |G - A| / |G| at the largest n over that at the smallest, and its log-log slope in n",
-    paper="as Prop. 3.1", expect={"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-    controls=["permuted_labels"])
+FALLS: dict[str, Any] = {
+    "says": "at |v| = 5, |G - A| / |G| falls with n like a power near -1/2 (largest n over smallest n, log-log slope)",
+    "expect": {"last over first": below(0.5), "slope": between(-1.0, -0.3)},
+    "controls": ["permuted_labels"],
+}
+ALONG: dict[str, Any] = {
+    "says": "at |v| = 5 and n of 256 or more, G points along A (least cosine)",
+    "origin": "ours",
+    "expect": above(0.97),
+    "controls": ["permuted_labels"],
+}
+
+
+@figure.claim("c02_error_falls", paper="slope -1/2 up to logarithms", **FALLS)
+@regression.claim("app_b_error_falls", paper="as Prop. 3.1", **FALLS)
 def error_falls(runs):
     errors = list(by_size(runs, "rank_one/relative", USUAL).values())
     return {"last over first": errors[-1] / errors[0], "slope": slope(runs, "rank_one/relative", USUAL)}
 
 
-@figure.claim("c03_gradient_points_along_a", says="at |v| = 5, the cosine of G and A for n of 256 and more (least)",
-    origin="ours", expect=above(0.97),
-    controls=["permuted_labels"])
-@regression.claim("app_b_gradient_points_along_a",
-    says="at |v| = 5, the cosine of G and A for n of 256 and more (least)", origin="ours", within=(-1, 1),
-    expect=above(0.97), controls=["permuted_labels"])
+@figure.claim("c03_gradient_points_along_a", **ALONG)
+@regression.claim("app_b_gradient_points_along_a", within=(-1, 1), **ALONG)
 def cosine(runs):
     return least_cosine(runs, USUAL)
 
 
-@regression.claim("app_b_cosine_at_short_means", says="at |v| = 1, the cosine of G and A for n of 256 and more (least)",
-    origin="ours", within=(-1, 1), expect=above(0.97))
+@regression.claim(
+    "app_b_cosine_at_short_means",
+    origin="ours",
+    within=(-1, 1),
+    says="at |v| = 1 and n of 256 or more, G points along A (least cosine)",
+    expect=above(0.97),
+)
 def cosine_at_short_means(runs):
     return least_cosine(runs, SHORT)
 
 
-@figure.claim("c04_long_means",
-    says="outside the assumptions: |G - A| / |G| with |v| = 5 sqrt(d) or 5 d (least) exceeds 1, though G has rank one: "
-    "its first singular value holds nearly all energy (least)",
-    origin="ours", expect={"relative error": above(1.0), "top energy": above(0.99)},
-    controls=["permuted_labels"])
+@figure.claim(
+    "c04_long_means",
+    origin="ours",
+    controls=["permuted_labels"],
+    says="outside the assumptions, |v| = 5 sqrt(d) or 5 d: G has rank one but is not A (least |G - A| / |G|, least "
+    "share of the energy in the first singular value)",
+    expect={"relative error": above(1.0), "top energy": above(0.99)},
+)
 def long_means(runs):
     named = {"relative error": "rank_one/relative", "top energy": "rank_one/top_energy"}
     return {
@@ -188,25 +221,34 @@ def long_means(runs):
     }
 
 
-@figure.claim("c33_powers",
-    says="at |v| = 1, the log-log slope in n of |(X~ G)^k - c_1^k (X~ beta)^k (alpha^k)^T|, elementwise powers",
-    paper="n^(-k/2) log^(2k) n, the exponent as it must be meant", where="Lemma 3.2", origin="corrected",
-    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS}, controls=["permuted_labels"])
+@figure.claim(
+    "c33_powers",
+    origin="corrected",
+    where="Lemma 3.2",
+    controls=["permuted_labels"],
+    says="at |v| = 1, |(X~ G)^k - c_1^k (X~ beta)^k (alpha^k)^T| with elementwise powers falls at least like n^(-k/2) "
+    "(log-log slope in n)",
+    paper="n^(-k/2) log^(2k) n, the exponent as it must be meant",
+    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS},
+)
 def powers(runs):
     return {f"k={k}": slope(runs, f"power_error/{k}", SHORT) for k in POWERS}
 
 
 @figure.claim(
     "c33_powers_as_printed",
-    says="the same with the printed exponent -(k/2) log^(2k) n, which is -8.6 at n = 64 for k = 1",
-    paper="C^k n^(-(k/2) log^(2k) n)", where="Lemma 3.2", expect=at_most(-8.6),
+    where="Lemma 3.2",
+    paper="C^k n^(-(k/2) log^(2k) n)",
+    expect=at_most(-8.6),
+    says="at |v| = 1, |X~ G - c_1 (X~ beta) alpha^T| falls at least like the printed n^(-(k/2) log^(2k) n), k = 1, "
+    "which is n^-8.6 at n = 64 (log-log slope in n)",
 )
 def powers_as_printed(runs):
     return slope(runs, "power_error/1", SHORT)
 
 
 def against_n(axis, runs, metric, reading, colour, label=None, power=0.0):
-    """Means over seeds against n, bars from the least to the greatest; the dashed line n^-power, unless it is 0."""
+    """Draw means over seeds against n, bars from least to greatest, and the line n^-power unless it is 0."""
     means = by_size(runs, metric, reading)
     axis.set_xscale("log")
     axis.set_xticks(list(means), [str(n) for n in means])
@@ -215,7 +257,7 @@ def against_n(axis, runs, metric, reading, colour, label=None, power=0.0):
     if power:
         least = min(means)
         line = [means[least] * (least / n) ** power for n in means]
-        axis.plot(list(means), line, color="#444444", linestyle="--", linewidth=1)
+        axis.plot(list(means), line, "-.", color=colour, linewidth=1, label=f"slope {-power:g}")
 
 
 @regression.draw(cols=2, size=(9, 3.6))
@@ -227,7 +269,7 @@ def error_panels(runs, axes):
         against_n(errors, runs, "rank_one/relative", reading, colour, f"|v| = {reading}", slope)
         against_n(cosines, runs, "rank_one/cosine", reading, colour)
     errors.set(title="relative error of A", ylabel="‖G − A‖ / ‖G‖", xlabel="n", yscale="log")
-    errors.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(errors)
     cosines.set(title="direction of G", ylabel="cosine of G and A", xlabel="n")
 
 
@@ -237,4 +279,4 @@ def panels(runs, axes):
     for k, colour in zip(POWERS, CATEGORIES, strict=False):
         against_n(axes[0, 2], runs, f"power_error/{k}", SHORT, colour, f"k = {k}", k / 2)
     axes[0, 2].set(title="Lemma 3.2, |v| = 1", ylabel="operator norm of the error", xlabel="n", yscale="log")
-    axes[0, 2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(axes[0, 2])

@@ -1,19 +1,19 @@
 """Figures 4 and N.1-N.17. Unseen classes rank alike by similarity to the training set, Alignment and Elasticity.
 
 A randomly initialised backbone h (d outputs), a nonlinear layer F = sigma(W'h) of N units and two heads learn to tell
-two classes of one dataset apart (targets y and -y, 48 images a class, full batches, Adam). After each epoch five unseen
-classes of that dataset and five of another are scored by
+two classes of one dataset apart (targets y and -y, 48 images a class, full batches, Adam). After each epoch, five
+unseen classes of that dataset and five of another are scored by
 
     |beta'mu|,  beta = h(X)'y / (n sqrt N),  mu = E h(x),
     Alignment E F(x)'F(x')  over independent x, x',        Elasticity E |F(x) - F_0(x)|^2
 
-and Kendall's W says how far the three rankings agree: 1 if they are the same, 1/3 on average if they have nothing to do
-with one another. Classes are drawn anew for every seed.
+and Kendall's W says how far the three rankings agree: 1 for equal rankings, 1/3 on average for unrelated ones. Every
+seed samples its classes at random.
 
-Features are measured in evaluation mode: with the batch statistics of one class at a time, batch normalisation would
-subtract that class's own mean. A second beta from permuted labels says how much of the agreement comes from what was
-learned, and how much from an unseen class merely having long or short feature vectors. The running averages of batch
-normalisation move features also where no weight is: W of the same network with updates withheld says how much is that.
+Features are measured in evaluation mode: batch statistics of one class would subtract that class's own mean. Two
+controls tell where the agreement comes from. A second beta, from permuted labels, shows how much is due to classes with
+long or short feature vectors rather than to what was learned. The same network without weight updates shows how much is
+due to the running averages of batch normalisation.
 """
 
 import copy
@@ -34,10 +34,13 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_beside,
     loguniform,
     measures,
     nets,
     np,
+    null_level,
+    paper_level,
     probes,
     shades,
     torch,
@@ -71,20 +74,25 @@ LAPTOP = RankingConfig()
 
 figure = Experiment(
     name="alignment_elasticity/ranking",
-    figures=("Fig. 4", "Fig. N.1", "Fig. N.2", "Fig. N.3", "Fig. N.4", "Fig. N.5", "Fig. N.6", "Fig. N.7",
-        "Fig. N.8", "Fig. N.9", "Fig. N.10", "Fig. N.11", "Fig. N.12", "Fig. N.13", "Fig. N.14", "Fig. N.15",
-        "Fig. N.16", "Fig. N.17"), title="Rankings of unseen classes by similarity, Alignment and Elasticity",
-    caption="Top: Kendall's W, means over seeds with their range, and the heads' training accuracy. Below, the scores "
-    "of the first seed: a colour a class, grey the whole evaluation set.", laptop=LAPTOP,
+    figures=("Fig. 4", *(f"Fig. N.{n}" for n in range(1, 18))),
+    title="Rankings of unseen classes by similarity, Alignment and Elasticity",
+    caption="Top: Kendall's W, means over seeds and their range, and the heads' training accuracy. Below: the scores "
+    "of the first seed, one colour a class, grey the whole evaluation set.",
+    laptop=LAPTOP,
     paper=LAPTOP.but(train_set="cars196", trunk="resnet18", dim=2048, width=2048),
     grid={"train_set": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={"train_set": ["cars196", "cub200"], "seed": [0, 1, 2, 3]},
-    sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(128, 256, 512, 1024),
-        "weight_decay": loguniform(1e-6, 1e-2)}, metric="loss/train", minutes=0.2,
+    sweep_axes={
+        "lr": loguniform(1e-4, 1e-2),
+        "width": choice(128, 256, 512, 1024),
+        "weight_decay": loguniform(1e-6, 1e-2),
+    },
+    metric="loss/train",
+    minutes=0.2,
     small={"epochs": 4, "dim": 16, "width": 24, "n_train": 24, "unseen": 4, "permutations": 2},
     needs=("cars196", "cub200"),
-    stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields in place of CARS196 and CUB200, a "
-    "small convolutional backbone in place of ResNet-18: same statistic, other numbers",
+    stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields replace CARS196 and CUB200, a small "
+    "convolutional backbone replaces ResNet-18: the same statistic, other numbers",
 )
 
 
@@ -100,8 +108,9 @@ def run(config: RankingConfig, recorder: Recorder) -> None:
         )
     else:
         trunk = nets.resnet18(config.dim, stem="imagenet", **drawn)
-    how = {"activation": config.activation, "train_heads": config.train_heads}
-    net = nets.TrunkFeature(trunk, config.dim, config.width, **how, **drawn)
+    net = nets.TrunkFeature(
+        trunk, config.dim, config.width, activation=config.activation, train_heads=config.train_heads, **drawn
+    )
     optimizer = learners.adam(config.lr, weight_decay=config.weight_decay)
     learner = learners.Supervised(net, loss="half_mse", optimizer=optimizer)
     loss = probes.LossProbe({"train": task.train})
@@ -121,9 +130,9 @@ def run(config: RankingConfig, recorder: Recorder) -> None:
 
 
 def without_updates(config: RankingConfig, task):
-    """A measure, taken before training: Kendall's W in mid training of the same network with its updates withheld.
+    """Return a measure, taken before training: Kendall's W in mid training of this network without weight updates.
 
-    Nothing where such features stay, as they do without batch normalisation.
+    It is empty where features then stay as they are, as without batch normalisation.
     """
 
     def agreement(module, x):
@@ -132,12 +141,12 @@ def without_updates(config: RankingConfig, task):
         net, (_, y) = copy.deepcopy(module.net), task.train
         evaluation = {name: (z.to(x.device), labels.to(x.device)) for name, (z, labels) in task.evaluation.items()}
         watching = probes.UnseenClassProbe(task.train, evaluation, permutations=1, seed=config.streams.order)
-        found = [watching.measure(net.eval(), x, y.to(x.device))]
+        by_epoch = [watching.measure(net.eval(), x, y.to(x.device))]
         for _ in range(config.epochs):
             with torch.no_grad():
                 net.train()(x)
-            found.append(watching.measure(net.eval(), x, y.to(x.device)))
-        chosen = [values for epoch, values in enumerate(found) if in_the_middle(epoch, config.epochs)]
+            by_epoch.append(watching.measure(net.eval(), x, y.to(x.device)))
+        chosen = [values for epoch, values in enumerate(by_epoch) if in_the_middle(epoch, config.epochs)]
         names = [name for name in evaluation if all(f"kendalls_w/{name}" in values for values in chosen)]
         return {f"kendalls_w_untrained/{n}": float(np.mean([v[f"kendalls_w/{n}"] for v in chosen])) for n in names}
 
@@ -146,12 +155,18 @@ def without_updates(config: RankingConfig, task):
 
 def two_classes(config: RankingConfig):
     pair = PAIRS[config.train_set]
-    options = {"per_class": config.n_train // 2, "unseen": config.unseen, "seed": config.streams.data}
+    options: dict[str, Any] = {
+        "per_class": config.n_train // 2,
+        "unseen": config.unseen,
+        "seed": config.streams.data,
+        "dtype": config.dtype,
+    }
     if "digits" in pair:
         fields = data.random_fields(10, 2 * config.n_train, seed=config.streams.data)
         pools = {"digits": data.digit_pictures(), "fields": fields}
-        return data.TwoClasses(pools, config.train_set, **options, dtype=config.dtype)
-    train, evaluation = {}, {}
+        return data.TwoClasses(pools, config.train_set, **options)
+    train: dict[str, Any] = {}
+    evaluation: dict[str, Any] = {}
     for name in pair:
         seen, unseen = data.metric_split(data.dataset_source(name).classes)
         if name == config.train_set:
@@ -159,7 +174,7 @@ def two_classes(config: RankingConfig):
             train[name] = data.public_pool(name, two, config.n_train // 2, size=config.size)
         five = data.random_classes(config.streams.data, unseen, config.unseen, f"unseen classes of {name}")
         evaluation[name] = data.public_pool(name, five, config.n_train // 2, size=config.size)
-    return data.TwoClasses(train, config.train_set, evaluation_pools=evaluation, **options, dtype=config.dtype)
+    return data.TwoClasses(train, config.train_set, evaluation_pools=evaluation, **options)
 
 
 @figure.cost
@@ -177,7 +192,7 @@ def cost(config: RankingConfig):
 
 
 def in_the_middle(epoch, epochs):
-    """Mid training: epochs 6 to 15 of 20."""
+    """Whether an epoch is in mid training: 6 to 15 of 20."""
     return max(1, 3 * epochs // 10) <= epoch <= -(-3 * epochs // 4)
 
 
@@ -188,25 +203,31 @@ def middle(runs, metric):
 
 
 def each_pair(runs, value):
-    """value(runs trained on one, name of the other) for the two training and two evaluation sets of this scale."""
+    """value(runs trained on one dataset, name of the evaluation set) for both training and both evaluation sets."""
     sets = PAIRS[runs.values("train_set")[0]]
     pairs = zip(PAIR_NAMES, itertools.product(sets, repeat=2), strict=True)
     return {name: value(runs.where(train_set=trained), measured) for name, (trained, measured) in pairs}
 
 
-@figure.claim("c24_rankings_agree",
-    says="Kendall's W in mid training is at least 0.7 trained on A and 0.5 trained on B, on either evaluation set (A: "
-    "CARS196 or digits, B: CUB200 or random fields)", paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)",
-    where="Fig. 4, Section 5", within=(0, 1),
-    expect={"A to A": at_least(0.7), "A to B": at_least(0.7), "B to A": at_least(0.5),
-        "B to B": at_least(0.5)})
+@figure.claim(
+    "c24_rankings_agree",
+    where="Fig. 4, Section 5",
+    within=(0, 1),
+    says="three rankings of unseen classes agree: Kendall's W in mid training is at least 0.7 trained on A and 0.5 on "
+    "B (A: CARS196 or digits, B: CUB200 or random fields)",
+    paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)",
+    expect=dict(zip(PAIR_NAMES, map(at_least, (0.7, 0.7, 0.5, 0.5)), strict=True)),
+)
 def agreement(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w/{name}"))
 
 
-@figure.claim("c24_training_raises_agreement",
-    says="Kendall's W in mid training is above that of the same network with its updates withheld (differences)",
-    origin="ours", expect=dict.fromkeys(PAIR_NAMES, above(0)))
+@figure.claim(
+    "c24_training_raises_agreement",
+    origin="ours",
+    says="training raises the agreement of rankings (Kendall's W in mid training less that without weight updates)",
+    expect=dict.fromkeys(PAIR_NAMES, above(0)),
+)
 def gain_over_untrained(runs):
     def gain(some, name):
         return middle(some, f"kendalls_w/{name}") - some.final(f"kendalls_w_untrained/{name}")
@@ -214,24 +235,37 @@ def gain_over_untrained(runs):
     return each_pair(runs, gain)
 
 
-@figure.claim("c24_more_than_chance",
-    says="the agreement in mid training is more than chance: mean over four seeds of -2 ln p of the permutation test "
-    "(Fisher's method gives p < 0.05 from 3.88 on)", origin="ours", expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)),
-    seeds=4)
+@figure.claim(
+    "c24_more_than_chance",
+    origin="ours",
+    seeds=4,
+    says="the rankings agree more than by chance in mid training: Fisher's method gives p < 0.05 for permutation tests "
+    "(mean over four seeds of -2 ln p is at least 3.88)",
+    expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)),
+)
 def significance(runs):
     return each_pair(runs, lambda some, name: -2 * np.log(some.final(f"kendalls_w_p/{name}")))
 
 
-@figure.claim("c24_permuted_labels_agree_too",
-    says="most of W is not due to the labels: with beta from permuted labels it is still above the null mean 1/3",
-    origin="ours", within=(0, 1), expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)))
+@figure.claim(
+    "c24_permuted_labels_agree_too",
+    origin="ours",
+    within=(0, 1),
+    says="most of the agreement needs no labels: with beta from permuted labels, Kendall's W is above 1/3, its mean "
+    "for unrelated rankings",
+    expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)),
+)
 def agreement_without_labels(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w_permuted/{name}"))
 
 
-@figure.claim("c25_true_labels_agree_more",
-    says="the rank correlation of similarity and Alignment, averaged over epochs, is higher with the true beta than "
-    "with one from permuted labels (differences)", origin="ours", expect=dict.fromkeys(PAIR_NAMES, above(0)))
+@figure.claim(
+    "c25_true_labels_agree_more",
+    origin="ours",
+    says="similarity goes with Alignment more with the true beta than with one from permuted labels (difference of "
+    "rank correlations, mean over epochs)",
+    expect=dict.fromkeys(PAIR_NAMES, above(0)),
+)
 def gain_over_permuted(runs):
     def gain(some, name):
         return (some.curve(f"spearman/{name}") - some.curve(f"spearman_permuted/{name}")).loc[1:].mean()
@@ -239,10 +273,14 @@ def gain_over_permuted(runs):
     return each_pair(runs, gain)
 
 
-@figure.claim("c26_both_heads_learn",
-    says="both heads classify the training set by the last epoch (the lower accuracy of the two)",
-    paper="curves, no number", where="Fig. N.1", within=(0, 1),
-    expect={"A": at_least(0.98), "B": at_least(0.98)})
+@figure.claim(
+    "c26_both_heads_learn",
+    says="both heads classify the training set by the last epoch (lower training accuracy of the two)",
+    paper="curves, no number",
+    where="Fig. N.1",
+    within=(0, 1),
+    expect={"A": at_least(0.98), "B": at_least(0.98)},
+)
 def heads(runs):
     def lower(name):
         return min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))
@@ -252,8 +290,11 @@ def heads(runs):
 
 @figure.claim(
     "fig_n_scores_move_together",
-    says="the three scores rise and fall together: share of classes and pairs of scores whose curves over epochs"
-    " have a positive rank correlation", paper="in most cases", where="Appendix N", within=(0, 1),
+    paper="in most cases",
+    where="Appendix N",
+    within=(0, 1),
+    says="similarity, Alignment and Elasticity of a class rise and fall together over epochs (share of classes and "
+    "pairs of scores with positive rank correlation)",
     expect=dict.fromkeys(PAIR_NAMES, above(0.5)),
 )
 def together(runs):
@@ -267,18 +308,22 @@ def together(runs):
     return each_pair(runs, share)
 
 
-@figure.claim("fig_n_each_class_by_itself",
-    says="a class's score follows its own other scores more than those of other classes (rank correlation of curves "
-    "over epochs, mean over pairs of scores, difference)", origin="ours", where="Appendix N",
-    expect=dict.fromkeys(PAIR_NAMES, above(0)))
+@figure.claim(
+    "fig_n_each_class_by_itself",
+    says="a class's score follows its own other scores more than other classes' scores (difference of rank "
+    "correlations of curves over epochs, mean over pairs of scores)",
+    origin="ours",
+    where="Appendix N",
+    expect=dict.fromkeys(PAIR_NAMES, above(0)),
+)
 def each_by_itself(runs):
     def excess(some, name):
         classes = range(some.values("unseen")[0])
         ranks = {s: [some.curve(f"{s}/{name}/{k}").loc[1:].rank() for k in classes] for s in SCORES}
         pairs = list(itertools.combinations(SCORES, 2))
-        found = np.array([[[a.corr(b) for b in ranks[second]] for a in ranks[first]] for first, second in pairs])
+        correlations = np.array([[[a.corr(b) for b in ranks[second]] for a in ranks[first]] for first, second in pairs])
         own = np.eye(len(classes), dtype=bool)
-        return found[:, own].mean() - found[:, ~own].mean()
+        return correlations[:, own].mean() - correlations[:, ~own].mean()
 
     return each_pair(runs, excess)
 
@@ -287,32 +332,29 @@ def each_by_itself(runs):
 def panels(runs, axes):
     sets = PAIRS[runs.values("train_set")[0]]
     trained = [name for name in sets if name in runs.values("train_set")]
-    outside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
     for agreement, accuracy, name in zip(axes[0, :2], axes[0, 2:], trained, strict=False):
         some = runs.where(train_set=name)
         for other, colour in zip(sets, CATEGORIES, strict=False):
             band(agreement, some.curves(f"kendalls_w/{other}"), color=colour, label=f"on {other}")
             permuted = some.curve(f"kendalls_w_permuted/{other}")
             agreement.plot(permuted, color=colour, linestyle=":", label=f"on {other}, permuted labels")
-        level = PAPER_LEVEL[sets.index(name)]
-        agreement.axhline(level, color="#444444", linestyle="--", linewidth=1, label="paper: at least")
-        agreement.axhline(1 / 3, color="#999999", linestyle="-.", linewidth=1, label="unrelated rankings")
+        paper_level(agreement, PAPER_LEVEL[sets.index(name)], "paper: at least")
+        null_level(agreement, 1 / 3, "unrelated rankings")
         agreement.set(title=f"trained on {name}", ylim=(0, 1.02), xlabel="epoch", ylabel="Kendall's W")
         for head, colour in zip((1, 2), CATEGORIES, strict=False):
             accuracy.plot(some.curves(f"accuracy/head_{head}"), color=colour, linewidth=1, alpha=0.7)
             accuracy.plot([], [], color=colour, label=f"head {head}")
         accuracy.set(title=f"heads, trained on {name}", ylim=(0, 1.02), xlabel="epoch", ylabel="training accuracy")
-        if name == sets[0]:
-            accuracy.legend(loc="lower right")
-    axes[0, 3].legend(*axes[0, 0].get_legend_handles_labels(), title="left: Kendall's W", **outside)
+    axes[0, 2].legend(loc="lower right")
+    legend_beside(axes[0, 3], handles=axes[0, 0].get_legend_handles_labels()[0], title="left: Kendall's W")
     first = runs.where(seed=min(runs.values("seed")))
     for column, (name, other) in enumerate(itertools.product(trained, sets)):
         some = first.where(train_set=name)
         for axis, (score, title) in zip(axes[1:, column], SCORES.items(), strict=True):
             for k, colour in enumerate(shades(runs.values("unseen")[0])):
                 axis.plot(some.curve(f"{score}/{other}/{k}"), color=colour, label=f"class {k + 1}")
-            axis.plot(some.curve(f"{score}/{other}/all"), color="#999999", linewidth=2.4, label="all")
+            axis.plot(some.curve(f"{score}/{other}/all"), color=CATEGORIES[5], linewidth=2.4, label="all")
             axis.set(ylabel=None if column else title)
         axes[1, column].set_title(f"trained on {name}, unseen {other}")
         axes[3, column].set_xlabel("epoch")
-    axes[1, 3].legend(**outside)
+    legend_beside(axes[1, 3])

@@ -1,19 +1,19 @@
-"""Figures 3 a, b, K.1, K.3 and K.6. Alignment and Elasticity of unseen classes grow with their similarity to training.
+"""Figures 3a, 3b, K.1, K.3 and K.6. Alignment and Elasticity of unseen classes grow with their similarity to training.
 
-Setup 1: the unseen class N(nu, I - nu nu^T / |nu|^2) has the mean nu = e v, e from -0.9 to 0.9, v the mean of the
-training class +1. After one step of the first layer at rate n^0.25 we measure, with raw inner products,
+Setup 1: the unseen class N(nu, I - nu nu^T / |nu|^2) has the mean nu = e v, with e from -0.9 to 0.9 and v the mean of
+the training class +1. After one step of the first layer at rate n^0.25 we measure, with raw inner products,
 
     Alignment = E <F(x), F(x')>          Elasticity = E |F(x) - F_0(x)|^2
 
 against beta^T mu, where beta = X^T y / (n sqrt(N)) and mu = nu. Data 1-3 are a ball, a truncated Gaussian and a sphere.
-Data 2 is outside the assumptions: its mean has length 1.525 sqrt(d), not O(1). So are the other readings of the
-undefined |v| = 5 r^2, r^2 = sqrt(d) and d, judged beside.
+Outside the assumptions are Data 2, whose mean has length 1.525 sqrt(d), not O(1), and the readings sqrt(d) and d of r^2
+in the undefined |v| = 5 r^2.
 
-beta^T mu = e beta^T v, so that to rank classes by |beta^T mu| is to rank them by |e|, whatever the labels. Before the
-step Alignment does so too: how much of it the step adds is judged beside.
+Since beta^T mu = e beta^T v, ranking classes by |beta^T mu| is ranking them by |e|, whatever the labels. Alignment
+grows with |e| before the step too; further claims are about what the step adds.
 """
 
-from featurelab.pipelines import Experiment, Recorder, above, at_least, band, np
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, above, at_least, band, np
 from featurelab.pipelines.alignment_elasticity import one_step
 from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA, INSIDE, shares_of, trend, trends
 
@@ -21,9 +21,9 @@ LAPTOP = one_step.ShareConfig()
 OTHER_READINGS = {"5 sqrt(d)": "sqrt_dim", "5 d": "dim"}
 
 figure = Experiment(
-    name="alignment_elasticity/scores", figures=("Fig. 3a", "Fig. 3b"),
+    name="alignment_elasticity/scores", figures=("Fig. 3a", "Fig. 3b", "Fig. K.1", "Fig. K.3", "Fig. K.6"),
     title="Alignment and Elasticity of unseen classes at e v",
-    caption="With Figs. K.1, K.3 and K.6. Means over networks; bands are the range over draws of the data.",
+    caption="Means over networks; bands are the range over draws of the data.",
     laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={
         ("distribution", "mean_growth"): [(name, "constant") for name in DATA]
         + [("sphere", growth) for growth in OTHER_READINGS.values()],
@@ -34,26 +34,25 @@ figure = Experiment(
 
 
 @figure.trial
-def run(config, recorder: Recorder) -> None:
+def run(config: one_step.ShareConfig, recorder: Recorder) -> None:
     one_step.record_shares(config, recorder, config.shares)
 
 
 @figure.cost
-def cost(config):
+def cost(config: one_step.ShareConfig):
     return one_step.cost(config, len(config.shares))
 
 
 @figure.claim("c05_similarity_is_linear",
-    says="beta^T mu is linear in e: Pearson's correlation, and the slope for e; the least over Data 1-3",
-    paper="positive, linear relationship", where="Fig. K.6",
-    expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
+    says="beta^T mu is linear in e (least Pearson correlation and slope over Data 1-3)",
+    paper="positive, linear relationship", where="Fig. K.6", expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
     controls=["permuted_labels"])
 def linear(runs):
     shares = shares_of(runs)
-    found = [runs.curve("similarity/unseen", mean_growth="constant", distribution=name) for name in DATA]
+    curves = [runs.curve("similarity/unseen", mean_growth="constant", distribution=name) for name in DATA]
     return {
-        "Pearson": min(np.corrcoef(shares, similarity)[0, 1] for similarity in found),
-        "slope": min(np.polyfit(shares, similarity, 1)[0] for similarity in found),
+        "Pearson": min(np.corrcoef(shares, similarity)[0, 1] for similarity in curves),
+        "slope": min(np.polyfit(shares, similarity, 1)[0] for similarity in curves),
     }
 
 
@@ -72,14 +71,14 @@ def elasticity(runs):
 
 
 @figure.claim("c08_alignment_gain_grows",
-    says="what the step adds to Alignment grows with |beta^T mu| (Spearman): longer means alone do not explain it",
-    origin="ours", where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.95)))
+    says="what the step adds to Alignment grows with |beta^T mu|, so that longer means alone do not explain it "
+    "(Spearman)", origin="ours", where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.95)))
 def gain(runs):
     return trends(runs, "alignment/trained", INSIDE, less="alignment/initial", mean_growth="constant")
 
 
 @figure.claim("c08_alignment_is_of_the_step",
-    says="for e of 0.1 and more the step adds several times the Alignment that was there before (least ratio)",
+    says="for e of 0.1 or more the step adds several times the Alignment that was there before (least ratio)",
     origin="ours", where="Fig. 3a", expect=dict.fromkeys(INSIDE.values(), at_least(5)))
 def gain_over_initial(runs):
     def least(distribution):
@@ -92,11 +91,10 @@ def gain_over_initial(runs):
     return {name: least(distribution) for distribution, name in INSIDE.items()}
 
 
-@figure.claim(
-    "c08_alignment_gain_grows_outside",
-    says="outside the assumptions: the same for Data 3 with |v| = 5 sqrt(d) and 5 d (Spearman)", origin="ours",
-    where="Fig. 3a", within=(-1, 1), expect=dict.fromkeys(OTHER_READINGS, at_least(0.95)),
-)
+@figure.claim("c08_alignment_gain_grows_outside",
+    says="outside the assumptions, |v| = 5 sqrt(d) and 5 d: what the step adds to Alignment grows with |beta^T mu| "
+    "(Spearman, Data 3)", origin="ours", where="Fig. 3a", within=(-1, 1),
+    expect=dict.fromkeys(OTHER_READINGS, at_least(0.95)))
 def gain_outside(runs):
     some = runs.where(distribution="sphere")
     return {
@@ -113,15 +111,15 @@ def panels(runs, axes):
         some = runs.where(mean_growth="constant", distribution=distribution)
         colour = COLOURS[distribution]
         slope = np.polyfit(shares, some.curve("similarity/unseen"), 1)[0]
-        scores = [("alignment/trained", "Alignment", "#3566a8"), ("elasticity/unseen", "Elasticity", "#d1672c")]
-        for axis, (metric, name, other_colour) in zip(axes[:2, column], scores, strict=True):
+        scores = {"alignment/trained": "Alignment", "elasticity/unseen": "Elasticity"}
+        for axis, (metric, name), of_score in zip(axes[:2, column], scores.items(), CATEGORIES[3:5], strict=True):
             table = some.curves(metric)
             band(axis, table, shares, color=colour, label="after the step")
             axis.set(title=f"{name}, {data}", xlabel="e", ylabel=name)
             top = axis.secondary_xaxis("top", functions=(lambda e, s=slope: e * s, lambda b, s=slope: b / s))
             top.set_xlabel(r"$\beta^\top \mu$")
-            band(axes[2, column], table[positive], shares[positive], color=other_colour, label=name)
-        band(axes[0, column], some.curves("alignment/initial"), shares, color="#8a939b", label="before")
+            band(axes[2, column], table[positive], shares[positive], color=of_score, label=name)
+        band(axes[0, column], some.curves("alignment/initial"), shares, color=CATEGORIES[5], label="before")
         axes[2, column].set(title=f"{data}, logarithmic e", xlabel="e", ylabel="score", xscale="log")
         band(axes[3, column], some.curves("similarity/unseen"), shares, color=colour)
         axes[3, column].set(title=f"similarity, {data}", xlabel="e", ylabel=r"$\beta^\top \mu$")

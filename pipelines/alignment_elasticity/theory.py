@@ -1,18 +1,19 @@
-"""Theorems 4.2 and 4.3. Alignment and Elasticity in closed form, against what is measured.
+"""Theorems 4.2 and 4.3. Alignment and Elasticity in closed form, and as measured.
 
     Alignment   E <F_l(x), F_l(x')>      Elasticity   E |F_l(x) - F_0(x)|^2
 
-are polynomials in beta^T mu and beta^T Sigma beta. As printed they use eta beta where the step W_0 + eta sqrt(N) G has
-eta sqrt(N) beta (scale "literal" and "consistent"). Where |v| is O(1) the corrected Alignment is right. The Elasticity,
-a squared Frobenius norm, also gets what the rank-one approximation drops: the variance of sigma' over neurons, and the
-rest of the gradient. To first order in the step, with sigma' kept,
+are polynomials in beta^T mu and beta^T Sigma beta. As printed they use eta beta ("literal" scale); the step
+W_0 + eta sqrt(N) G has eta sqrt(N) beta ("consistent" scale). Elasticity is a squared Frobenius norm, and the rank-one
+approximation drops two of its parts: the variance of sigma' over neurons, and the rest of the gradient. To
+first order in the step, with sigma' kept,
 
-    Elasticity = 2 eta^2 E[sigma'^2] (c_1^2 N ((beta^T mu)^2 + beta^T Sigma beta) + Var sigma')
+    Elasticity = 2 eta^2 E[sigma'^2] (c_1^2 N ((beta^T mu)^2 + beta^T Sigma beta) + Var sigma'),
 
-which is ours. At |v| = 5 the series is no expansion in a small number: outside the assumptions.
+which is ours. The theorems assume |v| = O(1); at |v| = 5 the series is no expansion in a small number.
 """
 
 from featurelab.pipelines import (
+    CATEGORIES,
     Experiment,
     Field,
     Recorder,
@@ -21,6 +22,7 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
+    legend_beside,
     nets,
     np,
     stats,
@@ -39,7 +41,7 @@ figure = Experiment(
     name="alignment_elasticity/theory",
     figures=("Thm. 4.2", "Thm. 4.3"),
     title="Alignment and Elasticity: closed forms and measurement",
-    caption="Lines are means over draws of the data and networks, bands their range over draws; η = n^0.25.",
+    caption="η = n^0.25. Measured: means over networks and draws of the data, bands the range over draws.",
     laptop=LAPTOP,
     paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
     grid={("mean_norm", "lr_exponent"): [(1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (5.0, 0.25)], "seed": [0, 1, 2]},
@@ -84,14 +86,14 @@ def cost(config: TheoryConfig):
 
 
 def alignment_error(runs, norm, scale="consistent"):
-    """Median over e >= 0.3 of the relative error of the closed form."""
+    """The median over e >= 0.3 of the closed form's relative error."""
     some = runs.where(mean_norm=norm, lr_exponent=0.25)
-    found = some.curve(f"alignment/{scale}_{runs.values('degree')[0]}") / some.curve("alignment/gain")
-    return float(np.median(abs(found[one_step.shares_of(runs) >= 0.3] - 1)))
+    ratio = some.curve(f"alignment/{scale}_{runs.values('degree')[0]}") / some.curve("alignment/gain")
+    return float(np.median(abs(ratio[one_step.shares_of(runs) >= 0.3] - 1)))
 
 
 def ratios(runs, predicted, exponent=0.25):
-    """The closed form of Elasticity over the measured one, at |v| = 1, for every e."""
+    """The closed form of Elasticity over the measured one at |v| = 1, for every e."""
     some = runs.where(mean_norm=1.0, lr_exponent=exponent)
     return some.curve(f"elasticity/{predicted}") / some.curve("elasticity/unseen")
 
@@ -101,7 +103,7 @@ RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 @figure.claim(
     "c18_alignment_in_closed_form",
-    says="|v| = 1: what the step adds to Alignment against the closed form with eta sqrt(N), l = 3 (median relative "
+    says="at |v| = 1 the closed form with eta sqrt(N), l = 3, gives what the step adds to Alignment (median relative "
     "error over e from 0.3)",
     paper="exact up to o(1)",
     where="Thm. 4.2",
@@ -114,10 +116,11 @@ def alignment(runs):
 
 @figure.claim(
     "c18_alignment_outside",
-    says="outside the assumptions: the same at |v| = 5",
+    origin="corrected",
     paper="exact up to o(1)",
     where="Thm. 4.2",
-    origin="corrected",
+    says="outside the assumptions, |v| = 5: the closed form with eta sqrt(N), l = 3, gives what the step adds to "
+    "Alignment (median relative error over e from 0.3)",
     expect=at_most(0.2),
 )
 def alignment_outside(runs):
@@ -126,9 +129,10 @@ def alignment_outside(runs):
 
 @figure.claim(
     "c18_alignment_as_printed",
-    says="|v| = 1: the same with eta in place of eta sqrt(N), as printed",
     paper="exact up to o(1)",
     where="Thm. 4.2",
+    says="at |v| = 1 the closed form with eta, as printed, l = 3, gives what the step adds to Alignment (median "
+    "relative error over e from 0.3)",
     expect=at_most(0.2),
 )
 def alignment_as_printed(runs):
@@ -137,23 +141,23 @@ def alignment_as_printed(runs):
 
 @figure.claim(
     "c19_elasticity_in_closed_form",
-    says="|v| = 1: the closed form with eta sqrt(N), l = 1, over the measured Elasticity (least and greatest over e), "
-    "and Spearman's correlation of the two over e",
+    says="at |v| = 1 the closed form with eta sqrt(N), l = 1, is near the measured Elasticity (least and greatest "
+    "ratio over e; Spearman of the two over e)",
     paper="exact up to o(1)",
     where="Thm. 4.3",
     origin="corrected",
     expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)},
 )
 def elasticity(runs):
-    found, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
+    ratio, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
     order = stats.spearmanr(some.curve("elasticity/consistent_1"), some.curve("elasticity/unseen")).statistic
-    return {"least": found.min(), "greatest": found.max(), "Spearman": order}
+    return {"least": ratio.min(), "greatest": ratio.max(), "Spearman": order}
 
 
 @figure.claim(
     "c19_first_order",
-    says="|v| = 1: Elasticity to first order with sigma' kept, over the measured one, at eta = 1 and n^0.25 (median "
-    "over e)",
+    says="at |v| = 1 Elasticity to first order with sigma' kept is the measured one, at eta = 1 and n^0.25 (median "
+    "ratio over e)",
     origin="ours",
     where="Thm. 4.3",
     expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)},
@@ -164,7 +168,8 @@ def first_order(runs):
 
 @figure.claim(
     "c19b_first_order_of_one_draw",
-    says="how far that ratio is from 1 in each draw of data and networks, at eta = 1 and n^0.25 (median over e)",
+    says="at |v| = 1 Elasticity to first order is the measured one in each draw of data and networks, at eta = 1 and "
+    "n^0.25 (|median ratio over e - 1|)",
     origin="ours",
     where="Thm. 4.3",
     expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
@@ -175,7 +180,7 @@ def first_order_of_one(runs):
 
 @figure.claim(
     "c20_elasticity_as_printed",
-    says="|v| = 1: the closed form with eta as printed, over the measured Elasticity (median over e)",
+    says="at |v| = 1 the closed form with eta, as printed, is near the measured Elasticity (median ratio over e)",
     paper="exact up to o(1)",
     where="Thm. 4.3",
     expect=between(0.5, 1.05),
@@ -186,7 +191,7 @@ def elasticity_as_printed(runs):
 
 @figure.claim(
     "c20_printed_scale_is_far_off",
-    says="|v| = 1: the measured Elasticity over the closed form as printed (least over e)",
+    says="at |v| = 1 the measured Elasticity is over 100 times the closed form as printed (least ratio over e)",
     origin="ours",
     where="Thm. 4.3",
     expect=above(100),
@@ -199,18 +204,23 @@ def far_off(runs):
 def panels(runs, axes):
     l = runs.values("degree")[0]  # noqa: E741 - as the theorem writes it
     shares = one_step.shares_of(runs)
+    own = ("consistent_1", "closed form, l = 1")
     lines = [
-        ("gain of Alignment", "alignment/gain", (f"consistent_{l}", f"l = {l}"), (f"literal_{l}", "printed")),
-        ("Elasticity", "elasticity/unseen", ("first_order", "first order"), ("literal_1", "printed")),
+        (
+            "gain of Alignment",
+            "alignment/gain",
+            own,
+            (f"consistent_{l}", f"closed form, l = {l}"),
+            (f"literal_{l}", "as printed"),
+        ),
+        ("Elasticity", "elasticity/unseen", own, ("first_order", "first order"), ("literal_1", "as printed")),
     ]
     for row, (name, measured, *theories) in zip(axes, lines, strict=True):
         for axis, norm in zip(row, (1.0, 2.0, 5.0), strict=True):
             some = runs.where(lr_exponent=0.25, mean_norm=norm)
-            band(axis, some.curves(measured), shares, color="#3566a8", label="measured", marker="o", markersize=3)
-            for (predicted, label), style in zip(
-                [("consistent_1", "l = 1"), *theories], ("--", "-.", ":"), strict=True
-            ):
+            band(axis, some.curves(measured), shares, color=CATEGORIES[0], label="measured", marker="o", markersize=3)
+            for (predicted, label), style in zip(theories, ("--", "-.", ":"), strict=True):
                 curve = some.curve(f"{measured.partition('/')[0]}/{predicted}")
-                axis.plot(shares, curve, color="#444444", linestyle=style, label=label)
+                axis.plot(shares, curve, color=CATEGORIES[5], linestyle=style, label=label)
             axis.set(title=f"|v| = {norm:g}", xlabel="e", ylabel=name, yscale="log")
-        row[2].legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        legend_beside(row[2])

@@ -1,12 +1,12 @@
-"""One network of each system, trained as its own figure trains it, with every instrument that carries over.
+"""All networks. Every instrument that carries over, on one network of each system, trained as its own figure trains it.
 
-The instruments came with one paper each, and each was shown on that paper's networks. Here all of them are taken on one
-network of every system, before and after the training of one of its figures: collapse of the classes, spectra of
-features and weights, alignment of weights with tangent features, and the AGOP in the inputs. What does not exist for a
-network stays empty: collapse without classes, gradients in tokens, features where no layer has any.
+Each instrument came with one paper and was shown on that paper's networks. Here all of them are taken on one network of
+every system, before and after the training of one of its figures: collapse of the classes, spectra of features and
+weights, alignment of weights with tangent features, and the AGOP in the inputs. What does not exist for a network stays
+empty: collapse without classes, gradients in tokens, features where no layer has any.
 
-What the papers say of their networks would make training contract classes, align weights with tangent features and
-narrow the gradients in the inputs. Each is asked of all networks that it can be asked of.
+After what the papers say of their networks, training should contract classes, align weights with tangent features and
+narrow the gradients in the inputs. We ask each of all networks that have the quantity.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ WEIGHTS = ("weight_rank", "nfa", "cnfa", "ptk_dispersion")
 
 @dataclass(frozen=True)
 class Network:
-    """A figure whose network it is, with settings in place of its own; where its features are; what it has."""
+    """The figure whose network it is, settings that replace its own, where its features are, what can be measured."""
 
     figure: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +70,7 @@ NETWORKS = {
     ),
 }
 SYSTEMS = list(NETWORKS)
-GIVEN = ("lr", "width", "weight_decay", "precision")  # to the figure, where it is asked for
+GIVEN = ("lr", "width", "weight_decay", "precision")  # passed on to the figure where they are set
 
 
 class EverySystemConfig(TrainedConfig):
@@ -85,12 +85,12 @@ class EverySystemConfig(TrainedConfig):
     lr: float | None = Field(None, gt=0, description="learning rate; none: the figure's")
     width: int | None = Field(None, ge=1, description="width; none: the figure's")
     weight_decay: float | None = Field(None, ge=0, description="weight decay; none: the figure's")
-    brief: bool = Field(False, description="of the sizes with which the figures are checked")
+    brief: bool = Field(False, description="whether the network has the small sizes of a check")
 
 
 figure = Experiment(
     name="cross/every_system", part="All networks", title="Every instrument on one network of each system",
-    caption="Grey: before training, coloured: after; means over seeds, lines their range. Ranks are effective ranks "
+    caption="Grey: before training; coloured: after it. Means over seeds, lines their range. Ranks are effective ranks "
     "over the greatest possible. What a network does not have stays empty.", laptop=EverySystemConfig(),
     paper=EverySystemConfig(), grid={"network": SYSTEMS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-6, 1e-2)},
@@ -132,43 +132,44 @@ def having(name):
     return [system for system in SYSTEMS if name in NETWORKS[system].has and system not in SILENT.get(name, ())]
 
 
-def changed(runs, name, how):
+def compared(runs, name, compare):
+    """compare(after, before) of a quantity, for each network that has it."""
     return {
-        system: how(runs.final(f"after/{name}", network=system), runs.final(f"before/{name}", network=system))
+        system: compare(runs.final(f"after/{name}", network=system), runs.final(f"before/{name}", network=system))
         for system in having(name)
     }
 
 
 @figure.claim("x7_classes_contract", origin="ours",
-    says="training contracts the classes of each network that has any (NC1 after training less NC1 before)",
+    says="training contracts the classes of each network that has classes (NC1 after training less NC1 before)",
     expect=dict.fromkeys(having("nc1"), below(0)))
 def classes_contract(runs):
-    return changed(runs, "nc1", lambda after, before: after - before)
+    return compared(runs, "nc1", lambda after, before: after - before)
 
 
 @figure.claim("x8_weights_align", origin="ours",
-    says="training aligns the weights before the features with their tangent features (UC-NFA after less before)",
-    expect=dict.fromkeys(having("nfa"), above(0)))
+    says="training aligns the weights before the features with their tangent features (UC-NFA after training less "
+    "UC-NFA before)", expect=dict.fromkeys(having("nfa"), above(0)))
 def weights_align(runs):
-    return changed(runs, "nfa", lambda after, before: after - before)
+    return compared(runs, "nfa", lambda after, before: after - before)
 
 
 @figure.claim("x9_gradients_narrow", origin="ours",
     says="training narrows the gradients in the inputs (effective rank of the AGOP after training over that before)",
     expect=dict.fromkeys(having("input_agop_rank"), below(1)))
 def gradients_narrow(runs):
-    return changed(runs, "input_agop_rank", lambda after, before: after / before)
+    return compared(runs, "input_agop_rank", lambda after, before: after / before)
 
 
 @figure.draw(cols=len(INSTRUMENTS), size=(15, 4.4))
 def panels(runs, axes):
     for axis, (name, title), colour in zip(axes[0], INSTRUMENTS.items(), CATEGORIES[:5] * 2, strict=False):
         for row, system in ((row, system) for row, system in enumerate(SYSTEMS) if name in NETWORKS[system].has):
-            for when, tint, shift in (("before", "#999999", 0.14), ("after", colour, -0.14)):
+            for when, tint, shift in (("before", CATEGORIES[5], 0.14), ("after", colour, -0.14)):
                 if (name != "cnfa" and system not in SILENT.get(name, ())) or when == "after":
-                    found = runs.finals(f"{when}/{name}", network=system)
-                    axis.plot([min(found), max(found)], [row + shift] * 2, color=tint, linewidth=1.5)
-                    axis.plot(np.mean(found), row + shift, "o", color=tint, markersize=5)
+                    values = runs.finals(f"{when}/{name}", network=system)
+                    axis.plot([min(values), max(values)], [row + shift] * 2, color=tint, linewidth=1.5)
+                    axis.plot(np.mean(values), row + shift, "o", color=tint, markersize=5)
         axis.set(title=title, ylim=(len(SYSTEMS) - 0.5, -0.5), yticks=range(len(SYSTEMS)))
         axis.set_yticklabels(SYSTEMS if axis is axes[0, 0] else [])
         if name in ("nc1", "ptk_dispersion"):

@@ -1,14 +1,16 @@
-"""The rows of tables A.1 to A.5, and how their figures are drawn.
+"""What the comparisons of methods in Tables A.1 to A.5 share: rows of the tables, and how their figures are drawn.
 
-A row is a method, with structure in the data or without, at a learning rate. The fixed features have several: the rate
-that is the network's, as in the paper, and the best of all by *test* accuracy, which favours them.
+A row is a method, with or without structure in the data, at a learning rate. The fixed features have several rates: the
+network's, as in the paper, and the one with the best *test* accuracy, which favours them.
 """
 
 from typing import Any
 
-from featurelab.pipelines import CATEGORIES, choice, loguniform, np
-from featurelab.pipelines.input_structure.printed import TABLES
+from featurelab.pipelines import CATEGORIES, choice, legend_below, loguniform, np, printed_table
 
+TABLES: dict[str, dict[str, dict[str, Any]]] = {}  # printed rows by table and method
+for printed_row in printed_table(__file__, "tables_a1_to_a5.csv"):
+    TABLES.setdefault(str(printed_row["table"]), {})[str(printed_row["method"])] = printed_row
 SEEDS = [0, 1, 2]
 RATES = (3e-4, 1e-3, 5e-3, 0.02, 0.1)
 NAMES = {
@@ -34,7 +36,7 @@ AXIS = ("method", "structured", "lr")
 
 
 def rows(rate: float, rates: Any = RATES, unstructured: Any = ("network", "ntk", "rf")) -> list[tuple[Any, ...]]:
-    """All methods at the network's rate, fixed features at others too, some methods without structure."""
+    """Return all methods at the network's rate, fixed features at other rates too, some methods without structure."""
     trained = [(method, True, rate) for method in ("network", "one_step", "two_steps", "ntk", "rf")]
     tuned = [(method, True, other) for method in ("ntk", "rf") for other in rates if other != rate]
     return trained + tuned + [(method, False, rate) for method in unstructured]
@@ -46,7 +48,7 @@ def own_rate(runs: Any) -> float:
 
 
 def accuracy(runs: Any, method: str, structured: bool = True, metric: str = "accuracy/test", **where: Any) -> float:
-    """The accuracy of a method at the network's rate."""
+    """The accuracy of a method at the network's learning rate."""
     return float(runs.final(metric, method=method, structured=structured, lr=own_rate(runs), **where))
 
 
@@ -57,7 +59,7 @@ def tuned(runs: Any, method: str, metric: str = "accuracy/test", **where: Any) -
 
 
 def cosine(runs: Any, step: int | None, kind: str = "max_cosine", method: str = "network", **where: Any) -> float:
-    """How neurons point along s* after a step, the last one for None."""
+    """The cosine of neurons with s* after a step, the last one for None: the largest, or of another `kind`."""
     where = {"method": method, "structured": True, "lr": own_rate(runs)} | where
     if step is None:
         return float(runs.final(f"cosine/{kind}", **where))
@@ -65,7 +67,7 @@ def cosine(runs: Any, step: int | None, kind: str = "max_cosine", method: str = 
 
 
 def draw_curves(axis: Any, runs: Any, structured: bool = True) -> None:
-    """Test accuracy against the step: fixed features at their best rate in bold, at the others thin."""
+    """Draw test accuracy against the step: bold at a method's best learning rate, thin at the others."""
     some = runs.where(structured=structured)
     for (method, name), colour in zip(NAMES.items(), CATEGORIES, strict=False):
         mine = some.where(method=method)
@@ -82,23 +84,22 @@ def draw_curves(axis: Any, runs: Any, structured: bool = True) -> None:
     axis.set(xlabel="step", ylabel="test accuracy", ylim=(None, 1.02))
 
 
-def draw_table(axis: Any, runs: Any, printed: str) -> None:
-    """Final test accuracies beside the printed ones."""
-    paper = TABLES[printed]
-    shown = [(name, method, True) for method, name in NAMES.items()]
-    shown += [(f"{NAMES[m]}, no structure", m, False) for m in ("network", "ntk", "rf")]
-    shown = [row for row in shown if len(runs.where(method=row[1], structured=row[2]).trials)]
-    for place, (_, method, structured) in enumerate(shown):
+def draw_table(axis: Any, runs: Any, table: str) -> None:
+    """Draw final test accuracies at each method's best rate beside those of a printed table."""
+    rows = [(name, method, True) for method, name in NAMES.items()]
+    rows += [(f"{NAMES[method]}, no structure", method, False) for method in ("network", "ntk", "rf")]
+    rows = [row for row in rows if len(runs.where(method=row[1], structured=row[2]).trials)]
+    for place, (_, method, structured) in enumerate(rows):
         mine = runs.where(method=method, structured=structured)
         values = max((mine.finals("accuracy/test", lr=rate) for rate in mine.values("lr")), key=np.mean)
         ends = np.clip([[values.mean() - values.min()], [values.max() - values.mean()]], 0, None)
         axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if structured else 5], height=0.65)
-        known = paper.get(method if structured else "unstructured" if method == "network" else "")
-        if known:
-            axis.plot(known.test / 100, place, "D", color=CATEGORIES[1], markersize=5, zorder=3,
+        printed = TABLES[table].get(method if structured else "unstructured" if method == "network" else "")
+        if printed:
+            axis.plot(printed["test"] / 100, place, "D", color=CATEGORIES[1], markersize=5, zorder=3,
                 label="paper" if place == 0 else None)
-    axis.set_yticks(range(len(shown)), [name for name, *_ in shown])
+    axis.set_yticks(range(len(rows)), [name for name, *_ in rows])
     axis.set(xlim=(0.35, 1.03), xlabel="test accuracy, best rate")
     axis.grid(axis="y", visible=False)
     axis.invert_yaxis()
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    legend_below(axis)

@@ -1,17 +1,17 @@
 """Figures A.16, A.17 and Table A.7. Filters of a residual network: do they cluster, and do early gradients agree?
 
-ResNet(m), a ResNet-18 with m filters in its first stage, learns CIFAR-10 airplane/automobile. Of the last 3x3
-convolution of each stage the filters are followed: two clusters by k-means on unit weights (the paper picks points of
-two clusters by hand, after training, and traces them back), the mean cosine with the centre of each and the cosine of
-the centres. Of the first 30 steps the loss gradients of each filter are averaged over chunks of ten; Table A.7 has the
-cosines of these means, v_1 to v_3, with their mean and with one another. The paper takes one filter, near the centre of
-a cluster; here it is the one that moves most over training, and the median over filters stands beside it.
+ResNet(m), a ResNet-18 with m filters in its first stage, learns CIFAR-10 airplane/automobile. We follow the filters of
+the last 3x3 convolution of each stage: two clusters by k-means on unit weights, the mean cosine with the centre of each
+and the cosine of the centres. The paper picks points of two clusters by hand, after training, and traces them back.
 
-The laptop preset has one stage of one block and scikit-learn's digits 0 and 1. Filters hardly leave their initial
-directions there: clusters are weak, as the paper says of its own.
+The loss gradients of each filter in the first 30 steps are averaged over chunks of ten. Table A.7 has the cosines of
+these means, v_1 to v_3, with their mean and with one another, for one filter near the centre of a cluster. Here it is
+the filter that moves most in training, and the median over filters.
+
+The laptop preset has one stage of one block and scikit-learn's digits 0 and 1.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -23,27 +23,23 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     band,
+    bars,
     below,
     choice,
     fit,
     learners,
+    legend_below,
     loguniform,
     measures,
     nets,
     np,
+    null_level,
+    paper_level,
+    printed_table,
     probes,
 )
 from featurelab.pipelines.input_structure.picture_maps import SIZES, MapConfig, pictures
 
-# Table A.7 of ResNet(128) and ResNet(256), and (green, red, centres) of the four blocks in Figs. A.16 and A.17
-CHUNKS = {
-    128: {"1_mean": 0.9727, "2_mean": 0.8655, "3_mean": 0.6549, "1_2": 0.7454, "1_3": 0.5083, "2_3": 0.6533},
-    256: {"1_mean": 0.8646, "2_mean": 0.9665, "3_mean": 0.9121, "1_2": 0.7087, "1_3": 0.6919, "2_3": 0.9135},
-}
-PRINTED = {
-    128: [(0.70, 0.62, -0.72), (0.5528, 0.6, -0.7509), (0.426, 0.5006, -0.5099), (0.5584, 0.5697, -0.9074)],
-    256: [(0.7065, 0.6551, -0.7875), (0.6599, 0.5299, -0.9004), (0.5193, 0.6267, -0.9258), (0.7386, 0.6839, -0.974)],
-}
 NAMES = {
     "1_mean": "v1, mean",
     "2_mean": "v2, mean",
@@ -52,6 +48,8 @@ NAMES = {
     "1_3": "v1, v3",
     "2_3": "v2, v3",
 }
+CHUNKS: dict[Any, dict[str, Any]] = {row["width"]: row for row in printed_table(__file__, "table_a7.csv")}
+CLUSTERS: list[dict[str, Any]] = printed_table(__file__, "figures_a16_a17.csv")
 EARLY_STEPS = 30
 
 
@@ -70,18 +68,37 @@ class FilterConfig(MapConfig):
 PRESET = FilterConfig()
 
 figure = Experiment(
-    name="input_structure/filter_clusters", figures=("Fig. A.16", "Fig. A.17", "Table A.7"),
+    name="input_structure/filter_clusters",
+    figures=("Fig. A.16", "Fig. A.17", "Table A.7"),
     title="Filters of a residual network: clusters, and gradients of the first 30 steps",
-    caption="Lines are means over seeds, bands and bars their range. Dashed: ResNet(128) of the paper; crosses: its "
-    "Table A.7 for ResNet(128) and ResNet(256).", laptop=PRESET,
-    paper=PRESET.but(dataset="cifar10", depths=(2, 2, 2, 2), width=128, n_train=10_000, n_test=2000, lr=0.01,
-        batch_size=128, steps=1580, measure_every=79), grid={"seed": [0, 1, 2]},
+    caption="Means over seeds, bands and bars their range. Dashed: the paper's ResNet(128); crosses: Table A.7.",
+    laptop=PRESET,
+    paper=PRESET.but(
+        dataset="cifar10",
+        depths=(2, 2, 2, 2),
+        width=128,
+        n_train=10_000,
+        n_test=2000,
+        lr=0.01,
+        batch_size=128,
+        steps=1580,
+        measure_every=79,
+    ),
+    grid={"seed": [0, 1, 2]},
     paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(16, 32, 64), "weight_decay": loguniform(1e-6, 1e-2),
-        "momentum": choice(0.0, 0.9)}, metric="accuracy/test", mode="max", minutes=0.5, needs=("cifar10",),
+    sweep_axes={
+        "lr": loguniform(1e-3, 0.1),
+        "width": choice(16, 32, 64),
+        "weight_decay": loguniform(1e-6, 1e-2),
+        "momentum": choice(0.0, 0.9),
+    },
+    metric="accuracy/test",
+    mode="max",
+    minutes=0.5,
+    needs=("cifar10",),
     small={"n_train": 32, "width": 6, "steps": 30, "measure_every": 15},
-    stand_in="one residual block on scikit-learn's 8x8 digits 0 and 1 in place of ResNet(128) and ResNet(256) on "
-    "CIFAR-10 airplane/automobile",
+    stand_in="one residual block on scikit-learn's 8x8 digits 0 and 1 replaces ResNet(128) and ResNet(256) on CIFAR-10 "
+    "airplane/automobile",
 )
 
 
@@ -98,13 +115,13 @@ def run(config: FilterConfig, recorder: Recorder) -> None:
     before = {block: weight.detach().flatten(1).cpu().clone() for block, weight in followed.items()}
 
     def follow(module, _):
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for block, weight in followed.items():
             clusters = measures.direction_clusters(weight.flatten(1), seed=c.streams.order)
-            found |= {f"{name}/{block}": value for name, value in clusters.items()}
+            values |= {f"{name}/{block}": value for name, value in clusters.items()}
             moved = measures.direction_cosines(weight.detach().flatten(1).cpu(), before[block]).diagonal()
-            found[f"turned/{block}"] = 1 - moved.mean().item()
-        return found
+            values[f"turned/{block}"] = 1 - moved.mean().item()
+        return values
 
     gradients = probes.EarlyGradients(followed, EARLY_STEPS)
     watching = [
@@ -138,77 +155,107 @@ def cost(config: FilterConfig):
 
 
 def change(runs, metric):
-    """From before training to its end."""
+    """The final value of a metric less that before training."""
     return runs.final(metric) - runs.at(metric, 0)
 
 
-@figure.claim("c17_filters_cluster", paper="(.70, .62, -.72) in the first block of ResNet(128)", within=(-1, 1),
-    says="first block: the clusters' mean cosine with their centres rises, and the cosine of the centres ends below "
-    "-0.2", expect={"rise within": above(0), "centres": below(-0.2)})
+@figure.claim(
+    "c17_filters_cluster",
+    paper="(.70, .62, -.72) in the first block of ResNet(128)",
+    within=(-1, 1),
+    says="filters of the first block form two clusters (rise of the mean cosine with their centres; final cosine of "
+    "the centres)",
+    expect={"rise within": above(0), "centres": below(-0.2)},
+)
 def cluster(runs):
     within = (change(runs, "within_1/1") + change(runs, "within_2/1")) / 2
     return {"rise within": within, "centres": runs.final("between/1")}
 
 
-@figure.claim("c17b_centres_move_apart", origin="ours", within=(-2, 2),
-    says="first block: the cosine of the centres falls (change)", expect=at_most(-0.1))
+@figure.claim(
+    "c17b_centres_move_apart",
+    origin="ours",
+    within=(-2, 2),
+    says="in the first block the centres of the two clusters of filters move apart (change of their cosine)",
+    expect=at_most(-0.1),
+)
 def apart(runs):
     return change(runs, "between/1")
 
 
-@figure.claim("c17c_early", paper="change from epoch 0 to 3 much more significant than from 3 to 20", within=(-1, 1),
+@figure.claim(
+    "c17c_early",
+    paper="change from epoch 0 to 3 much more significant than from 3 to 20",
+    within=(-1, 1),
     where="Fig. A.16",
-    says="first block: filters turn more in the first 15% of training than in all the rest (mean 1 - cos with the "
-    "initial filters, first part less the rest)", expect=above(0))
+    says="filters of the first block turn more in the first 15% of training than in the rest (mean 1 - cos with the "
+    "initial filters, first part less the rest)",
+    expect=above(0),
+)
 def early(runs):
     turned = runs.curve("turned/1")
     first = turned[turned.index <= 0.15 * turned.index[-1]].iloc[-1]
     return float(first - (turned.iloc[-1] - first))
 
 
-@figure.claim("c18_gradients_agree", where="Table A.7", paper="0.51 to 0.97", within=(-1, 1),
-    says="first block, the filter that moves most: the least of the six cosines of chunk gradients",
-    expect=at_least(0.4))
-@figure.claim("c18b_gradients_agree_at_all", where="Table A.7", origin="ours", within=(-1, 1),
-    says="and that least cosine is positive", expect=above(0))
+@figure.claim(
+    "c18_gradients_agree",
+    where="Table A.7",
+    paper="0.51 to 0.97",
+    within=(-1, 1),
+    says="in the first block, gradients of the filter that moves most agree over the first 30 steps (least of the six "
+    "cosines of chunk means, at least 0.4)",
+    expect=at_least(0.4),
+)
+@figure.claim(
+    "c18b_gradients_agree_at_all",
+    where="Table A.7",
+    origin="ours",
+    within=(-1, 1),
+    says="in the first block, gradients of the filter that moves most never oppose one another in the first 30 steps "
+    "(least of the six cosines of chunk means)",
+    expect=above(0),
+)
 def agree(runs):
     return min(runs.final(f"chunk/{name}/1") for name in NAMES)
 
 
-@figure.claim("c18c_of_most_filters", where="Table A.7", origin="ours", within=(-1, 1),
-    says="first block: the least of the six medians over filters is positive", expect=above(0))
+@figure.claim(
+    "c18c_of_most_filters",
+    where="Table A.7",
+    origin="ours",
+    within=(-1, 1),
+    says="in the first block, gradients of most filters agree over the first 30 steps (least of the six medians over "
+    "filters)",
+    expect=above(0),
+)
 def agree_mostly(runs):
     return min(runs.final(f"chunk_median/{name}/1") for name in NAMES)
 
 
-@figure.draw(cols=3, size=(12, 3.6))
+@figure.draw(cols=3, size=(12.5, 4.4))
 def panels(runs, axes):
     left, middle, right = axes[0]
     blocks = [block for block in "1234" if runs.has(f"between/{block}")]
+    lines = {"within_1": "larger cluster", "within_2": "smaller cluster", "between": "centres"}
     for block, dash in zip(blocks, ["-", "--", "-.", ":"], strict=False):
-        label = f", block {block}" if len(blocks) > 1 else ""
-        for metric, name, colour in zip(
-            ("within_1", "within_2", "between"),
-            ("larger cluster", "smaller cluster", "centres"),
-            CATEGORIES,
-            strict=False,
-        ):
-            band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=name + label)
+        suffix = f", block {block}" if len(blocks) > 1 else ""
+        for (metric, name), colour in zip(lines.items(), CATEGORIES, strict=False):
+            band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=name + suffix)
         band(middle, runs.curves(f"turned/{block}"), color=CATEGORIES[3], linestyle=dash, label=f"block {block}")
-    for value, colour in zip(PRINTED[128][0], CATEGORIES, strict=False):
-        left.axhline(value, color=colour, linestyle="--", linewidth=0.8)
-    left.set(title="two clusters of filters; dashed: paper", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
-    left.legend(loc="center", bbox_to_anchor=(0.5, 0.25), ncols=3, columnspacing=0.8, handlelength=1.2)
+    printed = {"green": "paper, a cluster", "red": "paper, the other", "centres": "paper, centres"}
+    for (part, label), colour in zip(printed.items(), CATEGORIES, strict=False):
+        paper_level(left, CLUSTERS[0][part], label, color=colour)
+    left.set(title="two clusters of filters", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
+    legend_below(left, 3, columnspacing=0.8, handlelength=1.2)
     middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))
     places = np.arange(len(NAMES))
     for offset, (kind, label) in enumerate({"chunk": "filter that moves most", "chunk_median": "median"}.items()):
-        found = np.array([runs.finals(f"{kind}/{name}/1") for name in NAMES])
-        mean = found.mean(1)
-        error = np.array([mean - found.min(1), found.max(1) - mean])
-        right.errorbar(places + 0.15 * offset, mean, error, fmt="o", markersize=4, capsize=2, label=label)
-    for width, colour in ((128, CATEGORIES[4]), (256, CATEGORIES[5])):
-        right.plot(places - 0.15, list(CHUNKS[width].values()), "x", color=colour, label=f"ResNet({width}), paper")
-    right.axhline(0, color="#444444", linewidth=0.8)
+        cosines = [runs.finals(f"{kind}/{name}/1") for name in NAMES]
+        bars(right, cosines, places + 0.15 * offset, linestyle="", label=label)
+    for (width, row), colour in zip(CHUNKS.items(), CATEGORIES[4:], strict=True):
+        right.plot(places - 0.15, [row[name] for name in NAMES], "x", color=colour, label=f"ResNet({width}), paper")
+    null_level(right, 0)
     right.set(title="gradients of the first 30 steps", ylabel="cosine", ylim=(-1.02, 1.02))
     right.set_xticks(places, list(NAMES.values()), rotation=30, fontsize=7)
     right.legend(loc="lower left")

@@ -1,9 +1,9 @@
-"""Table A.6 and figure A.12. A mixture of Gaussians: does a neuron point at every centre?
+"""Table A.6 and Figure A.12. A mixture of Gaussians: does a neuron point at every centre?
 
-x = sum_i eps_i M_i + N(0, s^2 (k/d) I) with signs eps_i, M_i orthonormal, and y their product: 2^k clusters, those of a
-label far from one another. A plain ReLU network with biases is trained by gradient descent with momentum on the
-logistic loss. Without biases there is no odd function beyond the linear ones among its outputs, and none of the labels
-for odd k.
+x = sum_i eps_i M_i + N(0, s^2 (k/d) I) with signs eps_i and orthonormal M_i, and y is the product of the signs: 2^k
+clusters, those of one label far from one another. A plain ReLU network with biases learns by gradient descent with
+momentum on the logistic loss. Without biases its odd part would be linear, so that it could not learn the labels, which
+are odd for odd k.
 """
 
 import itertools
@@ -34,7 +34,7 @@ class MixtureConfig(TrainedConfig):
     n_test: int = Field(4992, ge=2, description="test samples, a multiple of 2^k")
     dim: int = Field(100, ge=1, description="input coordinates d")
     size: int = Field(4, ge=1, description="signs k: there are 2^k clusters")
-    noise: float = Field(1.0, ge=0, description="sigma_r: noise in units of sqrt(k/d) a coordinate")
+    noise: float = Field(1.0, ge=0, description="sigma_r: noise of each coordinate in units of sqrt(k/d)")
     width: int = Field(800, ge=1, description="neurons m")
     init_scale: float = Field(1.0, gt=0, description="multiplier of PyTorch's own initial weights and biases")
     lr: float = Field(0.1, gt=0, description="learning rate")
@@ -52,7 +52,7 @@ PAPER_ROWS = [(100, 4, 1.0, 80), (25, 4, 0.7, 50), (100, 5, 1.0, 80)]
 figure = Experiment(
     name="input_structure/gaussian_mixture", figures=("Table A.6", "Fig. A.12"),
     title="Neurons and the centres of a mixture of Gaussians",
-    caption="Every centre's largest cosine with a neuron, sorted; seed 0. Grey: at the start.", laptop=MixtureConfig(),
+    caption="Each centre's largest cosine with a neuron, sorted; seed 0.", laptop=MixtureConfig(),
     paper=MixtureConfig(n_train=49_984, n_test=9984), grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
     paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-2, 0.5), "width": choice(100, 200, 400, 800),
@@ -107,15 +107,15 @@ def present(runs):
 
 
 def largest(runs):
-    """The rows with 16 clusters, and the one with 32."""
+    """The rows with 16 clusters, and those with 32."""
     rows = present(runs)
     most = max(row[1] for row in rows)
     return [row for row in rows if row[1] < most], [row for row in rows if row[1] == most]
 
 
 @figure.claim("c15_every_centre_is_covered", paper="some neurons at every centre; no number", within=(-1, 1),
-    says="largest cosine of a neuron with each centre: 16 clusters, least over centres; 32 clusters, mean; at the "
-    "start, mean (largest)", expect={"16": at_least(0.85), "32": at_least(0.85), "start": at_most(0.62)})
+    says="after training, not before, a neuron points at each centre (its largest cosine: least over 16 centres, mean "
+    "over 32, mean at the start)", expect={"16": at_least(0.85), "32": at_least(0.85), "start": at_most(0.62)})
 def covered(runs):
     few, many = largest(runs)
     return {
@@ -126,13 +126,14 @@ def covered(runs):
 
 
 @figure.claim("c15b_also_the_worst_of_32", origin="ours", within=(-1, 1),
-    says="32 clusters: largest cosine of a neuron with each centre, least over centres", expect=at_least(0.85))
+    says="with 32 clusters a neuron points at every centre (largest cosine of a neuron with it, least over centres)",
+    expect=at_least(0.85))
 def worst(runs):
     return min(of(runs, row).final("coverage/least") for row in largest(runs)[1])
 
 
 @figure.claim("c15c_and_the_network_is_right", paper="learned; no number", within=(0, 1),
-    says="test accuracy (smallest over rows)", expect=at_least(0.97))
+    says="the network classifies the mixture (test accuracy, smallest over rows)", expect=at_least(0.97))
 def right(runs):
     return min(of(runs, row).final("accuracy/test") for row in present(runs))
 
@@ -143,9 +144,10 @@ def panels(runs, axes):
         some = of(runs, row)
         first = some.where(seed=min(some.values("seed")))
         last = int(first.curves("coverage/least").index[-1])
-        for step, colour in ((0, "#a7adb3"), (last, CATEGORIES[0])):
-            (kept,) = first.arrays(f"coverage_{step}")
-            axis.bar(range(len(kept["best"])), sorted(kept["best"], reverse=True), color=colour, width=0.8)
+        for step, colour, label in ((0, CATEGORIES[5], "start"), (last, CATEGORIES[0], "end")):
+            best = sorted(first.arrays(f"coverage_{step}")[0]["best"], reverse=True)
+            axis.step(range(len(best)), best, where="mid", color=colour, label=label)
         accuracy = some.final("accuracy/test")
         axis.set(title=f"{name}; accuracy {accuracy:.3f}", xlabel="centre, sorted", ylim=(0, 1.02))
     axes[0, 0].set_ylabel("largest cosine with a neuron")
+    axes[0, 0].legend(loc="lower left")

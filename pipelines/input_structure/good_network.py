@@ -1,7 +1,7 @@
-"""Lemma 2.5. A network of 3(k + 1) truncated ReLUs that computes every label that is a function of a count.
+"""Lemma 2.5. A network of 3(k + 1) truncated ReLUs computes any label that depends on a count of patterns.
 
-A bump stands at each number of patterns, and neurons all point along s*. Heads are at most 32 k, biases at least 1/8 of
-what the neurons are scaled with.
+It has a bump at each number of patterns, and all neurons point along s*. Heads are at most 32 k, and biases at least
+1/8 before scaling.
 """
 
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from featurelab.pipelines import (
 
 
 class SolutionConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="a difference of 0 holds to rounding")
+    precision: Literal["64-true"] = Field("64-true", description="differences are 0 to rounding")
     problem: Literal["parity", "interval"] = Field("parity", description="how patterns make the label")
     n_train: int = Field(4000, ge=4, description="samples on which outputs are compared with labels")
     dim: int = Field(128, ge=2, description="input coordinates d")
@@ -57,7 +57,7 @@ def run(config: SolutionConfig, recorder: Recorder) -> None:
     mean = (task.centre @ task.relevant).item()
     net = nets.pattern_solution(task.relevant, law.counts, c.size, scale=task.scale, mean=mean)
 
-    def found(net, x, y):
+    def errors(net, x, y):
         return {
             "difference": (net(x) - y).abs().max().item(),
             "neurons": float(len(net.hidden.bias)),
@@ -65,7 +65,7 @@ def run(config: SolutionConfig, recorder: Recorder) -> None:
             "bias": 4 * c.size * net.hidden.bias.abs().min().item(),
         }
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, errors), task, config, recorder)
 
 
 @figure.cost
@@ -80,13 +80,14 @@ def over_rows(runs, metric):
 
 
 @figure.claim("lemma_2_5_exact", kind="identity", paper="g*(x) = y",
-    says="largest difference of output and label, over all samples", expect=at_most(1e-6))
+    says="the network's output is the label (largest difference over all samples)", expect=at_most(1e-6))
 def exact(runs):
     return max(over_rows(runs, "difference"))
 
 
 @figure.claim("lemma_2_5_sizes", kind="identity", paper="3(k+1) neurons, |a| ≤ 32k, |b| ≥ 1/8 before scaling",
-    says="neurons over 3(k + 1), largest head over 32 k, smallest bias before scaling",
+    says="neurons, heads and biases stay within the lemma's bounds (neurons over 3(k + 1), largest head over 32 k, "
+    "smallest bias before scaling)",
     expect={"neurons": at_most(1), "heads": at_most(1), "biases": at_least(0.125 - 1e-9)})
 def sizes(runs):
     counts = zip(over_rows(runs, "neurons"), ROWS, strict=True)
@@ -100,9 +101,8 @@ def sizes(runs):
 @figure.draw(cols=2, size=(9, 2.8))
 def panels(runs, axes):
     names = list(ROWS.values())
-    for axis, (metric, label) in zip(
-        axes[0], {"difference": "largest |g*(x) - y|", "head_over_bound": "largest |a| / 32k"}.items(), strict=True
-    ):
+    labels = {"difference": "largest |g*(x) - y|", "head_over_bound": "largest |a| / 32k"}
+    for axis, (metric, label) in zip(axes[0], labels.items(), strict=True):
         values = [max(runs.finals(metric, problem=problem, size=size)) for problem, size in ROWS]
         axis.barh(names, [max(value, 1e-17) for value in values], color=CATEGORIES[0], height=0.6)
         axis.set(xlabel=label)

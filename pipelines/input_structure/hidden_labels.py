@@ -1,7 +1,8 @@
-"""Figure A.11. Labels that are not a function of a count: which of a hundred random words the patterns spell.
+"""Figure A.11. Labels that depend on no count: which of a hundred random words the patterns spell.
 
-The 50 patterns that matter spell one of 50 random words of each label; 200 more are fair bits. Each pattern tells of
-the label by chance alone, so that the direction to be found is E[y x] of the law, and never that of the labels drawn.
+The 50 patterns that matter spell one of 50 random words of each label; 200 more patterns are fair bits. Each pattern
+alone tells of the label only by chance. The direction to be found is therefore E[y x] of the true law; permuting the
+labels of the samples does not change it.
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, band, curves
@@ -12,7 +13,8 @@ PRESET = PatternConfig(problem="words", patterns=250, dim=250, size=50, steps=30
 
 figure = Experiment(
     name="input_structure/hidden_labels", figures=("Fig. A.11",), title="A hidden word decides on the label",
-    caption="Means over seeds and their range.", laptop=PRESET,
+    caption="Left: accuracy. Right: the neurons of the first two steps. Means over seeds and their range.",
+    laptop=PRESET,
     paper=PRESET.but(n_train=50_000, n_test=10_000, dim=500, width=300, steps=600), grid={"seed": [0, 1, 2]},
     sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.1, headline=True, small=SMALL | {"words": 2},
 )
@@ -27,14 +29,15 @@ figure.cost(cost)
 
 
 @figure.claim("c14_neurons_find_the_mean_product", paper="clusters form; no number", within=(0, 1),
-    says="mean |cos| of all neurons with E[y x]: at the start, after step 1, after step 2",
+    says="two steps turn all neurons to E[y x] (mean |cos| at the start, after step 1, after step 2)",
     expect={"start": at_most(0.2), "step 1": at_least(0.8), "step 2": at_least(0.95)})
-def found(runs):
+def directions(runs):
     names = {0: "start", 1: "step 1", 2: "step 2"}
     return {name: runs.at("cosine/mean_abs_cosine", step) for step, name in names.items()}
 
 
-@figure.claim("c14b_and_the_network_learns", origin="ours", says="test accuracy of the network", expect=at_least(0.95))
+@figure.claim("c14b_and_the_network_learns", origin="ours",
+    says="the network learns labels given by hidden words (test accuracy)", expect=at_least(0.95))
 def learns(runs):
     return runs.final("accuracy/test")
 

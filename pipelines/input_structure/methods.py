@@ -1,12 +1,12 @@
-"""What the figures on patterns share: the data with and without structure, and the methods that are compared on them.
+"""What the figures on patterns share: data with and without structure, and the methods that are compared on them.
 
-The network has 2m truncated ReLUs with g = 0 at the start. Two steps on all samples come first, with noise before the
-activation: step 1 at the theorem's tiny rate, with a penalty that erases the neurons, step 2 at rate 1, which erases
-neurons and heads. Minibatches follow. The theorem's rate for them does not get there in the paper's 600 steps, so that
-Adam takes them, here and for the fixed features: the linearised network (NTK) and heads on random neurons (RF), both
-trained from 0 at the same initialisation.
+The network has 2m truncated ReLUs and starts at g = 0. Two steps on all samples come first, with noise before the
+activation: step 1 at the theorem's tiny rate, with a penalty that erases the neurons, and step 2 at rate 1, which
+erases neurons and heads. Minibatches follow. At the theorem's rate the network is far from trained after the paper's
+600 steps, so that we use Adam, for the network and for the fixed features alike: the linearised network (NTK) and heads
+on random neurons (RF), both trained from 0 at the same initialisation.
 
-"One step" and "two steps" are the best logistic classifier on the neurons as they are after these steps.
+The methods "one_step" and "two_steps" keep the neurons of that step and train heads.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ FIRST = (1, 2)  # steps after which neurons are looked at
 
 class PatternConfig(TrainedConfig):
     problem: Literal["parity", "interval", "words"] = Field("parity", description="how patterns make the label")
-    structured: bool = Field(True, description="whether the patterns that matter tell of the label one by one")
+    structured: bool = Field(True, description="whether each pattern that matters alone tells of the label")
     method: Literal["network", "ntk", "rf", "one_step", "two_steps"] = Field(
         "network", description="what is trained; one_step and two_steps: heads alone after these steps"
     )
@@ -31,26 +31,24 @@ class PatternConfig(TrainedConfig):
     patterns: int = Field(100, ge=1, description="hidden patterns D")
     size: int = Field(5, ge=1, description="patterns k that matter")
     unstructured: float = Field(
-        0.5, ge=0, lt=1, description="parity: p_o, share of samples whose patterns are fair bits"
+        0.5, ge=0, lt=1, description="parity: p_o, the share of samples whose patterns are fair bits"
     )
     words: int = Field(50, ge=1, description="words: random words a class")
     negative_share: float | None = Field(None, gt=0, lt=1, description="share of y = -1; none: as drawn")
     kind: Literal["orthonormal", "unit", "identity"] = Field("orthonormal", description="the dictionary")
-    noise: float = Field(0.0, ge=0, description="standard deviation of what is added to each input coordinate")
+    noise: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise in each input coordinate")
     width: int = Field(100, ge=1, description="neurons m before mirroring")
     smoothing: float = Field(1.0, ge=0, description="noise before the activation in steps 1 and 2, in units of 1/k^2")
     first_lr: float | None = Field(None, ge=0, description="rate of step 1; none: gamma^2 sig / (k m^3)")
     erase: float = Field(1.0, ge=0, le=1, description="share of the initial neurons that step 1 erases")
-    as_decay: bool = Field(False, description="whether step 1 erases as weight decay does, by rounded arithmetic")
-    class_weights: bool = Field(False, description="whether steps 1 and 2 weight both classes alike")
+    as_decay: bool = Field(False, description="whether step 1 erases by weight decay, with its rounding errors")
+    class_weights: bool = Field(False, description="whether steps 1 and 2 weight both classes equally")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate from step 3 on")
     weight_decay: float = Field(0.0, ge=0, description="weight decay from step 3 on")
     batch_size: int = Field(500, ge=1, description="samples a step from step 3 on")
     steps: int = Field(600, ge=2, description="steps in all")
     measure_every: int = Field(50, ge=1, description="steps between measurements")
-    classifiers: bool = Field(
-        False, description="whether the best classifiers on neurons after steps 0, 1, 2 are found"
-    )
+    classifiers: bool = Field(False, description="whether to fit the best classifiers on neurons after steps 0, 1, 2")
 
 
 def interval(config: PatternConfig) -> tuple[int, int]:
@@ -70,14 +68,22 @@ def law_of(config: PatternConfig, structured: bool) -> "data.PatternLaw":
 def build(config: PatternConfig) -> "data.DictionaryData":
     c = config
     return data.DictionaryData(
-        law_of(c, c.structured), c.n_train, c.n_test, c.dim, kind=c.kind, noise=c.noise,
-        negative_share=c.negative_share, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
+        law_of(c, c.structured),
+        c.n_train,
+        c.n_test,
+        c.dim,
+        kind=c.kind,
+        noise=c.noise,
+        negative_share=c.negative_share,
+        seed=c.streams.data,
+        dtype=c.dtype,
+        batch_size=c.batch_size,
         order_seed=c.streams.order,
     )
 
 
 def initial(config: PatternConfig) -> "nets.TruncatedNet":
-    """The network of the data with structure, also where they have none."""
+    """The network with the initial scales for data with structure, also where there is none."""
     c, law = config, law_of(config, True)
     head_std = law.scale() ** 2 / (law.gamma() * c.size**2)
     stds = {"weight_std": 1 / c.size, "bias_std": 1 / c.size**2, "head_std": head_std}
@@ -93,7 +99,7 @@ def first_steps(config: PatternConfig) -> "list[learners.FirstStep]":
 
 
 def direction(config: PatternConfig, task: "data.DictionaryData") -> "torch.Tensor":
-    """s*, which the law knows; for words, whose patterns matter unequally, E[y x] of the law."""
+    """The direction that neurons should find: s*, or E[y x] of the law for words, whose patterns matter unequally."""
     return task.mean_product if config.problem == "words" else task.relevant
 
 
@@ -106,8 +112,12 @@ def network(config: PatternConfig, task: "data.DictionaryData") -> "learners.Fir
 
     shares = {"hidden": 1.0 if c.method == "network" else 0.0, "head": 1.0}
     return learners.FirstStepsThen(
-        initial(c), loss="hinge", optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
-        first_steps=first_steps(c), first_batch=task.train, first_loss=smoothed,
+        initial(c),
+        loss="hinge",
+        optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
+        first_steps=first_steps(c),
+        first_batch=task.train,
+        first_loss=smoothed,
     )
 
 
@@ -123,14 +133,14 @@ def fixed(config: PatternConfig) -> "learners.Supervised":
 
 
 def classifier(task: "data.DictionaryData") -> Any:
-    """The best logistic classifier on the neurons' outputs, as a probe."""
+    """Return a measure: the accuracy of the best logistic classifier on the neurons' outputs."""
     (x, y), (z, t) = task.train, task.test
 
     @torch.no_grad()
     def accuracy(module: Any, _: Any) -> Mapping[str, float]:
         trained, tested = (module.net.features(inputs.to(module.device)).cpu() for inputs in (x, z))
-        found = torch.from_numpy(measures.linear_probe(trained, (y[:, 0] > 0).long(), tested, ridge=RIDGE))
-        outputs = 2.0 * found - 1
+        classes = torch.from_numpy(measures.linear_probe(trained, (y[:, 0] > 0).long(), tested, ridge=RIDGE))
+        outputs = 2.0 * classes - 1
         right = (outputs == t[:, 0]).double().mean().item()
         return {"accuracy": right, "balanced": learners.balanced_accuracy(outputs, t).item()}
 
@@ -138,17 +148,17 @@ def classifier(task: "data.DictionaryData") -> Any:
 
 
 def train(config: PatternConfig, recorder: Any) -> None:
-    """Train one method; follow losses and accuracies, and how neurons point along what matters."""
+    """Train one method; record losses, accuracies and the cosines of neurons with the direction that matters."""
     task = build(config)
     learner = fixed(config) if config.method in FIXED else network(config, task)
     goal, labels = direction(config, task), task.labelled[1]
 
     def weights(module: Any, x: Any) -> Mapping[str, float]:
         W = module.net.hidden.weight.detach()
-        found = measures.direction_alignment(W, goal.to(x.device))
+        values = measures.direction_alignment(W, goal.to(x.device))
         if config.kind == "orthonormal":
-            found["in_span"] = measures.subspace_energy(W.double(), task.dictionary.T.to(x.device)).mean().item()
-        return found
+            values["in_span"] = measures.subspace_energy(W.double(), task.dictionary.T.to(x.device)).mean().item()
+        return values
 
     parts = {"train": task.train, "test": task.test}
     watching: list[Any] = [probes.LossProbe(parts, config.measure_every, balanced=True)]

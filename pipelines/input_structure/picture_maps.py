@@ -1,12 +1,12 @@
 """Figures 2.3 = A.13, A.14, A.15. Neurons of a small network on two classes of pictures form two clusters.
 
-A ReLU network with 50 hidden units and no biases learns two classes of real pictures by momentum gradient descent, from
-Gaussian initial weights and without a regulariser. Its first-layer weights are mapped to the plane so that distances
-are near 1 - cos, before, early in and after training. The paper shows two clusters on MNIST 0/1 and on CIFAR-10
-airplane/automobile, four on SVHN 0/1, and gives no numbers; here two clusters are found by k-means on unit weights.
+A ReLU network with 50 hidden units and no biases learns two classes of real pictures by gradient descent with momentum,
+from Gaussian initial weights and without a regulariser. Its first-layer weights are mapped to the plane so that
+distances are near 1 - cos, before training, early and at the end. The paper shows two clusters on MNIST 0/1 and on
+CIFAR-10 airplane/automobile, four on SVHN 0/1, and gives no numbers; here k-means on unit weights finds two clusters.
 
-Where the clusters lie is ours: the first gradient of every neuron is near a multiple of the difference of the class
-means (with all neurons active it is one), so weights should turn towards it or against it.
+Where the clusters lie is ours: the first gradient of each neuron is near a multiple of the difference of the class
+means (exactly one if all neurons are active), so that weights should turn towards it or against it.
 """
 
 from typing import Literal
@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_beside,
     loguniform,
     measures,
     mlp_cost,
@@ -55,23 +56,33 @@ class MapConfig(TrainedConfig):
 PRESET = MapConfig()
 
 figure = Experiment(
-    name="input_structure/picture_maps", figures=("Fig. 2.3", "Fig. A.13", "Fig. A.14", "Fig. A.15"),
+    name="input_structure/picture_maps",
+    figures=("Fig. 2.3", "Fig. A.13", "Fig. A.14", "Fig. A.15"),
     title="Maps of the neurons of small networks on two classes of pictures",
-    caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout; "
-    "stars: the difference of the class means, and against it. Bottom: means over seeds and their range.",
-    laptop=PRESET, paper=PRESET.but(dataset="mnist", n_train=10_000, n_test=1800, steps=2000, measure_every=50),
+    caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout. "
+    "Stars: plus and minus the difference of the class means. Bottom: means over seeds and their range.",
+    laptop=PRESET,
+    paper=PRESET.but(dataset="mnist", n_train=10_000, n_test=1800, steps=2000, measure_every=50),
     grid={"dataset": ["digits"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
-        "init_std": loguniform(1e-3, 0.3)}, metric="between", mode="min", minutes=0.1,
-    needs=("cifar10", "mnist", "svhn"), small={"n_train": 40, "width": 12, "steps": 20},
-    stand_in="scikit-learn's 8x8 digits 0 and 1 in place of pairs of classes of MNIST, CIFAR-10 and SVHN",
+    sweep_axes={
+        "lr": loguniform(1e-3, 0.2),
+        "width": choice(20, 50, 200),
+        "weight_decay": loguniform(1e-6, 1e-2),
+        "init_std": loguniform(1e-3, 0.3),
+    },
+    metric="between",
+    mode="min",
+    minutes=0.1,
+    needs=("cifar10", "mnist", "svhn"),
+    small={"n_train": 40, "width": 12, "steps": 20},
+    stand_in="scikit-learn's 8x8 digits 0 and 1 replace two classes of MNIST, of CIFAR-10 and of SVHN",
 )
 
 
 def pictures(config: MapConfig):
-    """Two classes, pixels less their training means over one standard deviation of all; labels -1, +1 as (n, 1)."""
-    c, options = config, {"batch_size": config.batch_size, "order_seed": config.streams.order, "dtype": config.dtype}
+    """Two classes, labels -1 and +1 as (n, 1); pixels less their training means, over one standard deviation of all."""
+    c = config
     if c.dataset == "digits":
         base: data.TensorData = data.Digits(
             1257,
@@ -87,14 +98,28 @@ def pictures(config: MapConfig):
         train, test = (x[: c.n_train], y[: c.n_train]), (torch.cat([x[c.n_train :], z]), torch.cat([y[c.n_train :], t]))
     else:
         base = data.PublicImages(
-            c.dataset, c.n_train, c.n_test, classes=c.classes, targets="signs", pixels="unit", flatten=False,
-            seed=c.streams.data, dtype=c.dtype,
+            c.dataset,
+            c.n_train,
+            c.n_test,
+            classes=c.classes,
+            targets="signs",
+            pixels="unit",
+            flatten=False,
+            seed=c.streams.data,
+            dtype=c.dtype,
         )
         train, test = base.labelled, base.test
     mean = train[0].mean(0)
     spread = (train[0] - mean).square().mean().sqrt()
     train, test = (((x - mean) / spread, y) for x, y in (train, test))
-    return data.TensorData(train, test, name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}", **options)
+    return data.TensorData(
+        train,
+        test,
+        name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}",
+        batch_size=c.batch_size,
+        order_seed=c.streams.order,
+        dtype=c.dtype,
+    )
 
 
 def of_classes(part, classes):
@@ -112,11 +137,11 @@ def run(config: MapConfig, recorder: Recorder) -> None:
     net = nets.mlp(
         dim, config.width, 1, init_scale=[config.init_std**2 * dim, 1.0], seed=config.streams.init, dtype=config.dtype
     )
-    kept = {}
+    weights = {}
 
     def follow(module, _):
         W, a = (layer.weight.detach().cpu().double() for layer in module.net.layers)
-        kept[module.trainer.global_step] = (W.clone(), a[0].clone())
+        weights[module.trainer.global_step] = (W.clone(), a[0].clone())
         clusters = measures.direction_clusters(W, seed=config.streams.order)
         toward = measures.direction_alignment(W, axis)
         return clusters | {"toward_means": toward["mean_abs_cosine"], "aligned_share": toward["aligned_share"]}
@@ -128,88 +153,113 @@ def run(config: MapConfig, recorder: Recorder) -> None:
     descent = learners.sgd(config.lr, config.momentum, config.weight_decay)
     learner = learners.Supervised(net, loss="logistic", optimizer=descent)
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
-    shown = [0, min(step for step in kept if step >= EARLY), max(kept)]
+    shown = [0, min(step for step in weights if step >= EARLY), max(weights)]
     marks = torch.stack([axis, -axis])
     for place, step in enumerate(shown):
-        W, a = kept[step]
-        found = measures.weight_map(W, marks, seed=config.seed)
+        W, a = weights[step]
+        mapped = measures.weight_map(W, marks, seed=config.seed)
         recorder.array(
-            f"map_{place}", points=found.points.numpy(), marks=found.marks.numpy(), step=np.array(step),
-            signs=a[found.rows].sign().numpy(),
+            f"map_{place}",
+            points=mapped.points.numpy(),
+            marks=mapped.marks.numpy(),
+            step=np.array(step),
+            signs=a[mapped.rows].sign().numpy(),
         )
 
 
 @figure.cost
 def cost(config: MapConfig):
     return mlp_cost(
-        dim=SIZES[config.dataset], width=config.width, hidden=1, outputs=1, n_train=config.n_train,
-        batch_size=config.batch_size, steps=config.steps, bytes_a_number=4,
+        dim=SIZES[config.dataset],
+        width=config.width,
+        hidden=1,
+        outputs=1,
+        n_train=config.n_train,
+        batch_size=config.batch_size,
+        steps=config.steps,
+        bytes_a_number=4,
         data=() if config.dataset == "digits" else (config.dataset,),
     )
 
 
-def two(runs, measure):
-    """The value on each data set of which two clusters are claimed; the one that is worst for the claim."""
-    names = [name for name in runs.values("dataset") if name != "svhn"]
-    return [measure(runs.where(dataset=name)) for name in names]
+def each(runs, measure):
+    """measure(runs) on each data set for which the paper shows two clusters."""
+    return [measure(runs.where(dataset=name)) for name in runs.values("dataset") if name != "svhn"]
 
 
-@figure.claim("c16_two_clusters", paper="two clusters (maps, no number)", within=(-1, 1),
-    says="at the end neurons form two clusters: the looser one's mean cosine with its centre, and that of the centres",
-    expect={"within": at_least(0.65), "between": at_most(-0.85)})
+@figure.claim(
+    "c16_two_clusters",
+    paper="two clusters (maps, no number)",
+    within=(-1, 1),
+    says="at the end neurons form two clusters (mean cosine with the centre of the looser one, cosine of the centres)",
+    expect={"within": at_least(0.65), "between": at_most(-0.85)},
+)
 def clusters(runs):
-    within = two(runs, lambda found: min(found.final("within_1"), found.final("within_2")))
-    return {"within": min(within), "between": max(two(runs, lambda found: found.final("between")))}
+    within = each(runs, lambda some: min(some.final("within_1"), some.final("within_2")))
+    return {"within": min(within), "between": max(each(runs, lambda some: some.final("between")))}
 
 
-@figure.claim("c16b_none_at_first", paper="no clusters (maps, no number)", within=(0, 1), controls=(),
-    says="before training there are none: the tighter cluster's mean cosine with its centre", expect=at_most(0.45)
+@figure.claim(
+    "c16b_none_at_first",
+    paper="no clusters (maps, no number)",
+    within=(0, 1),
+    controls=(),
+    says="before training neurons form no clusters (mean cosine with the centre of the tighter one)",
+    expect=at_most(0.45),
 )
 def none_at_first(runs):
-    return max(two(runs, lambda found: max(found.at("within_1", 0), found.at("within_2", 0))))
+    return max(each(runs, lambda some: max(some.at("within_1", 0), some.at("within_2", 0))))
 
 
-@figure.claim("c16c_early", paper="effective features emerge after a few steps", within=(-2, 2),
-    says=f"more than half of the fall of the cosine between centres has happened by step {EARLY} (its share)",
-    expect=at_least(0.5))
+@figure.claim(
+    "c16c_early",
+    paper="effective features emerge after a few steps",
+    within=(-2, 2),
+    says=f"by step {EARLY} the clusters have moved most of the way apart (share of the fall of the cosine of centres)",
+    expect=at_least(0.5),
+)
 def early(runs):
-    def share(found):
-        between = found.curve("between")
+    def share(some):
+        between = some.curve("between")
         step = min(step for step in between.index if step >= EARLY)
         fall = between.iloc[0] - between.iloc[-1]
         return float((between.iloc[0] - between[step]) / fall) if fall else 0.0
 
-    return min(two(runs, share))
+    return min(each(runs, share))
 
 
-@figure.claim("c16d_along_the_class_means", origin="ours", within=(-1, 1),
-    says="mean |cos| of a neuron with the difference of the class means rises over training (difference)",
-    expect=at_least(0.3))
+@figure.claim(
+    "c16d_along_the_class_means",
+    origin="ours",
+    within=(-1, 1),
+    says="training turns neurons to the difference of the class means (rise of the mean |cos|)",
+    expect=at_least(0.3),
+)
 def along_the_means(runs):
-    return min(two(runs, lambda found: found.final("toward_means") - found.at("toward_means", 0)))
+    return min(each(runs, lambda some: some.final("toward_means") - some.at("toward_means", 0)))
 
 
-@figure.draw(rows=2, cols=3, size=(10, 6.4))
+@figure.draw(rows=2, cols=3, size=(10, 7))
 def panels(runs, axes):
-    shown = runs.values("dataset")[0]
+    names = runs.values("dataset")
     for place, axis in enumerate(axes[0]):
-        kept = runs.arrays(f"map_{place}", dataset=shown)[0]
+        mapped = runs.arrays(f"map_{place}", dataset=names[0])[0]
         for sign, colour in ((1, CATEGORIES[0]), (-1, CATEGORIES[1])):
-            chosen, label = kept["points"][kept["signs"] == sign], f"a {'>' if sign > 0 else '<'} 0"
+            chosen, label = mapped["points"][mapped["signs"] == sign], f"a {'>' if sign > 0 else '<'} 0"
             axis.scatter(*chosen.T, s=9, color=colour, label=label)
-        axis.scatter(*kept["marks"].T, marker="*", s=90, color="#c02020", label="± class means")
-        axis.set(title=f"{shown}, step {int(kept['step'])}", xticks=[], yticks=[], aspect="equal")
+        axis.scatter(*mapped["marks"].T, marker="*", s=90, color=CATEGORIES[2], label="± class means")
+        axis.set(title=f"{names[0]}, step {int(mapped['step'])}", xticks=[], yticks=[], aspect="equal")
         axis.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
-    axes[0, 0].legend(loc="lower left", ncols=3, columnspacing=0.6, handletextpad=0.1)
+    legend_beside(axes[0, 2])
     lines = {"within_1": "larger cluster", "within_2": "smaller cluster", "between": "centres"}
-    for name in runs.values("dataset"):
-        found = runs.where(dataset=name)
-        dash = ["-", "--", ":"][runs.values("dataset").index(name)]
+    for name, dash in zip(names, ("-", "--", ":"), strict=False):
+        some = runs.where(dataset=name)
         for (metric, label), colour in zip(lines.items(), CATEGORIES, strict=False):
-            band(axes[1, 0], found.curves(metric), color=colour, linestyle=dash, label=f"{label}, {name}")
-        band(axes[1, 1], found.curves("toward_means"), color=CATEGORIES[0], linestyle=dash, label=name)
-        band(axes[1, 2], found.curves("accuracy/test"), color=CATEGORIES[0], linestyle=dash, label=name)
+            band(axes[1, 0], some.curves(metric), color=colour, linestyle=dash, label=f"{label}, {name}")
+        band(axes[1, 1], some.curves("toward_means"), color=CATEGORIES[0], linestyle=dash, label=name)
+        band(axes[1, 2], some.curves("accuracy/test"), color=CATEGORIES[0], linestyle=dash, label=name)
     axes[1, 0].set(title="clusters", xlabel="step", ylabel="cosine", ylim=(-1.05, 1.05))
-    axes[1, 1].set(title="mean |cos| with the difference of class means", xlabel="step", ylim=(0, 1.02))
+    axes[1, 1].set(title="mean |cos| with the class means' difference", xlabel="step", ylim=(0, 1.02))
     axes[1, 2].set(title="test accuracy", xlabel="step", ylim=(0.4, 1.02))
     axes[1, 0].legend(loc="center right")
+    axes[1, 1].legend(loc="lower right")

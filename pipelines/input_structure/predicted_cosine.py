@@ -1,9 +1,9 @@
-"""Chapter 2, "improvement". The direction of neurons after two steps against the number of samples.
+"""Section 2.5.1, "improvement". The direction of neurons after two steps against the number of samples.
 
 Step 2 erases the neurons of step 1, which are so short that biases alone decide which neurons are active. So each
-neuron becomes a multiple of the mean of y x over the samples, and its cosine with s* is that of a mean of n samples
-with its expectation: 1/sqrt(1 + v^2), v = sqrt(D/n)/(2 gamma sqrt(k)). The paper says "> 0.99"; a constant 1 would be
-within 0.005 of the prediction, so that 1 - cos is compared.
+neuron becomes a multiple of the mean of y x over the samples, and its cosine with s* is that of a sample mean with its
+expectation: 1/sqrt(1 + v^2), v = sqrt(D/n)/(2 gamma sqrt(k)). The paper says "> 0.99". A constant 1 would be within
+0.005 of the prediction, so that we compare 1 - cos.
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, bars, below, between, np, theory
@@ -12,15 +12,15 @@ from featurelab.pipelines.input_structure.methods import PatternConfig, cost, tr
 
 SEEDS = list(range(12))
 SAMPLES = [1000, 5000, 20_000]
-PRINTED = {50_000: 0.997, 25_000: 0.997, 10_000: 0.994}
+PRINTED = {50_000: 0.997, 25_000: 0.997, 10_000: 0.994}  # Tables A.1, A.5: cosine of two steps by samples
 PRESET = PatternConfig(dim=100, kind="identity", width=50, steps=2, measure_every=1, n_test=100)
 
 figure = Experiment(
     name="input_structure/predicted_cosine",
-    figures=("Ch. 2",),
+    figures=("Sec. 2.5.1",),
     part="step 2",
     title="1 - cos after two steps against samples",
-    caption="Means over seeds, from the least to the greatest. Diamonds: rows of tables A.1 and A.5, to three digits.",
+    caption="Means over seeds, bars their range. Diamonds: rows of Tables A.1 and A.5, printed to three digits.",
     laptop=PRESET,
     paper=PRESET.but(width=300),
     grid={"n_train": SAMPLES, "seed": SEEDS},
@@ -64,19 +64,19 @@ def missing(runs, n, step=2):
 @figure.claim(
     "c04b_as_predicted",
     origin="ours",
-    says="1 - cos after step 2 over the predicted one (least and greatest mean over n)",
+    says="1 - cos after step 2 is the predicted one at each number of samples n (ratio)",
     expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)},
 )
 def ratio(runs):
-    found = sorted(runs.values("n_train"))[:3]
+    sizes = sorted(runs.values("n_train"))[:3]
     names = (f"n = {n}" for n in SAMPLES)
-    return {name: missing(runs, n) / (1 - predicted(runs, n)) for name, n in zip(names, found, strict=True)}
+    return {name: missing(runs, n) / (1 - predicted(runs, n)) for name, n in zip(names, sizes, strict=True)}
 
 
 @figure.claim(
     "c04c_falls_with_samples",
     origin="ours",
-    says="slope of log(1 - cos) against log n, predicted -1 once v is small",
+    says="1 - cos after step 2 falls like 1/n (slope of its log against log n, predicted -1 once v is small)",
     expect=between(-1.1, -0.8),
 )
 def slope(runs):
@@ -87,7 +87,7 @@ def slope(runs):
 @figure.claim(
     "c07b_improvement",
     origin="ours",
-    says="1 - cos after step 1 over that after step 2 (smallest over n)",
+    says="step 2 improves the direction of neurons (1 - cos after step 1 over that after step 2, smallest over n)",
     expect=at_least(1.5),
 )
 def improvement(runs):
@@ -98,7 +98,7 @@ def improvement(runs):
     "c04d_initial_neurons_are_elsewhere",
     origin="ours",
     kind="identity",
-    says="mean |cos| of initial neurons with s* (largest over n)",
+    says="initial neurons point elsewhere than s* (mean |cos|, largest over n)",
     expect=below(0.3),
 )
 def initial(runs):
@@ -113,7 +113,7 @@ def panel(runs, axes):
         table = [1 - np.asarray(runs.curves("cosine/mean_abs_cosine", n_train=n).loc[step]) for n in sizes]
         bars(axis, table, sizes, color=colour, label=f"after step {step}")
     line = np.geomspace(min(sizes), max(*sizes, *PRINTED), 50)
-    axis.plot(line, [1 - predicted(runs, n) for n in line], "--", color="#444444", linewidth=1, label="predicted")
+    axis.plot(line, [1 - predicted(runs, n) for n in line], "-.", color=CATEGORIES[2], label="predicted")
     axis.plot(list(PRINTED), [1 - value for value in PRINTED.values()], "D", color=CATEGORIES[1], label="paper")
     axis.set(xscale="log", yscale="log", xlabel="training samples n", ylabel="1 - |cos| with s*")
     axis.legend(loc="lower left")

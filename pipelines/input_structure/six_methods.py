@@ -1,14 +1,14 @@
-"""Table A.1, figures 2.1 and A.1. A network against fixed features on parities, with structure in the data and without.
+"""Table A.1, Figures 2.1 and A.1. A network against fixed features on parities, with structure in the data and without.
 
 An input is a dictionary times 100 binary patterns, five of which matter: the label is the parity of their number. With
-structure these five are all there or all absent in half of the samples, so that each alone tells of the label; without
-it all patterns are fair bits. The network has two steps on all samples and then Adam, 600 steps in all.
+structure these five are all present or all absent in half of the samples, so that each alone tells of the label;
+without it all patterns are fair bits. The network takes two steps on all samples and then Adam, 600 steps in all.
 
-Rows "one step" and "two steps" train heads on the neurons as they are then; the best classifier on them is that of
-`step_artefact`. A threshold on the number of patterns is right on 84.4% of the samples with structure.
+The rows "one step" and "two steps" train heads on the neurons of that step; `step_artefact` has the best classifier on
+them. With structure, a threshold on the number of patterns is right on 84.4% of the samples.
 """
 
-from featurelab.pipelines import Experiment, Recorder, above, at_least, at_most, below, between, theory
+from featurelab.pipelines import Experiment, Recorder, above, at_least, at_most, below, between, null_level, theory
 from featurelab.pipelines.input_structure.comparison import (
     AXIS,
     SEEDS,
@@ -23,6 +23,7 @@ from featurelab.pipelines.input_structure.comparison import (
 )
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
 
+THRESHOLD = 1 - 0.5 * 10 / 32  # accuracy of the best threshold on the number of patterns
 LAPTOP = PatternConfig(measure_every=60)
 PAPER = PatternConfig(n_train=50_000, n_test=10_000, dim=500, width=300, batch_size=1000, measure_every=10)
 
@@ -30,7 +31,7 @@ figure = Experiment(
     name="input_structure/six_methods",
     figures=("Table A.1", "Fig. 2.1", "Fig. A.1"),
     title="Parity of five patterns: a network and fixed features, with structure and without",
-    caption="Left, middle: means over seeds and their range; thin, other learning rates. Right: diamonds, the paper.",
+    caption="Left, middle: means over seeds and their range; thin: other learning rates. Right: final accuracies.",
     laptop=LAPTOP,
     paper=PAPER,
     grid={AXIS: rows(0.02), "seed": SEEDS},
@@ -53,7 +54,7 @@ figure.cost(cost)
 
 @figure.claim(
     "c01_network_beats_fixed_features",
-    says="test accuracy of the network, and its margin over NTK and random features at the same learning rate",
+    says="the network learns and beats NTK and random features at the same learning rate (test accuracy, margin)",
     paper="100 against 86.4 and 76.0",
     expect={"network": at_least(0.98), "margin": at_least(0.1)},
 )
@@ -65,7 +66,7 @@ def beats(runs):
 @figure.claim(
     "c01b_beats_them_tuned",
     origin="ours",
-    says="margin of the network over NTK and random features, each at the best of five learning rates",
+    says="the network beats NTK and random features at the best of five learning rates (margin in test accuracy)",
     expect=at_least(0.2),
 )
 def beats_tuned(runs):
@@ -74,7 +75,8 @@ def beats_tuned(runs):
 
 @figure.claim(
     "c02_nothing_learns_without_structure",
-    says="without structure: test accuracies of network, NTK and random features, and the network's on training data",
+    says="without structure network, NTK and random features stay at chance on test data, and the network fits its "
+    "training data (accuracies)",
     paper="52.0, trained to 100",
     expect={
         "network": between(0.45, 0.55),
@@ -85,14 +87,14 @@ def beats_tuned(runs):
 )
 def without(runs):
     names = {"network": "network", "NTK": "ntk", "random features": "rf"}
-    found = {name: accuracy(runs, method, structured=False) for name, method in names.items()}
-    return found | {"training": accuracy(runs, "network", structured=False, metric="accuracy/train")}
+    tested = {name: accuracy(runs, method, structured=False) for name, method in names.items()}
+    return tested | {"training": accuracy(runs, "network", structured=False, metric="accuracy/train")}
 
 
 @figure.claim(
     "c02b_structure_makes_the_difference",
     origin="ours",
-    says="test accuracy of the network with structure less that without",
+    says="structure in the data makes the network learn (test accuracy with structure less that without)",
     expect=at_least(0.4),
 )
 def difference(runs):
@@ -101,12 +103,12 @@ def difference(runs):
 
 @figure.claim(
     "c03_neurons_find_the_patterns",
-    says="largest cosine of a neuron with s* after step 2 and at the end",
+    says="a neuron points along s* after step 2 and at the end (largest cosine)",
     paper=0.997,
     within=(-1, 1),
     expect={"step 2": at_least(0.99), "end": at_least(0.99)},
 )
-def found(runs):
+def directions(runs):
     return {"step 2": cosine(runs, 2), "end": cosine(runs, None)}
 
 
@@ -114,10 +116,10 @@ def found(runs):
     "c03b_all_neurons_do",
     origin="ours",
     within=(0, 1),
-    says="mean |cos| of all neurons with s* after step 2",
+    says="all neurons point along s* after step 2 (mean |cos|)",
     expect=at_least(0.99),
 )
-def all_found(runs):
+def all_directions(runs):
     return cosine(runs, 2, "mean_abs_cosine")
 
 
@@ -131,8 +133,9 @@ def predicted(runs):
 @figure.claim(
     "c04_as_predicted",
     paper="> 0.99",
-    where="Chapter 2",
-    says="largest cosine after step 2 less 1/sqrt(1 + v^2), v the noise of n samples over the signal (distance)",
+    where="Sec. 2.5.1",
+    says="the largest cosine with s* after step 2 is the predicted 1/sqrt(1 + v^2), v the noise of n samples over the "
+    "signal (distance)",
     expect=at_most(0.005),
 )
 def near_prediction(runs):
@@ -143,7 +146,8 @@ def near_prediction(runs):
     "c07_emergence",
     where="Table A.1",
     paper="0.114, 0.848, 0.997",
-    says="largest cosine with s*: at the start, after step 1, and how far it falls from there to step 2",
+    says="a neuron turns to s* in step 1 and stays there in step 2 (largest cosine at the start and after step 1, its "
+    "fall in step 2)",
     within=(-1, 1),
     expect={"start": below(0.5), "step 1": above(0.5), "fall": at_most(0.01)},
 )
@@ -155,9 +159,9 @@ def emergence(runs):
 @figure.claim(
     "c07b_improvement",
     origin="ours",
-    says="mean of 1 - |cos| over neurons after step 1 over that after step 2",
+    says="step 2 improves the direction of neurons (mean of 1 - |cos| after step 1 over that after step 2)",
     expect=at_least(1.5),
-    where="Chapter 2",
+    where="Sec. 2.5.1",
 )
 def improvement(runs):
     before, after = (1 - cosine(runs, step, "mean_abs_cosine") for step in (1, 2))
@@ -169,7 +173,7 @@ def improvement(runs):
     where="Table A.1",
     paper=0.848,
     within=(-1, 1),
-    says="largest cosine with s* after step 1 is 0.85, within 0.05",
+    says="the largest cosine with s* after step 1 is the printed 0.85, within 0.05",
     expect=between(0.80, 0.90),
 )
 def one_step_cosine(runs):
@@ -180,7 +184,8 @@ def one_step_cosine(runs):
     "c06d_heads_on_two_steps_and_on_one",
     where="Table A.1",
     paper="100 against 52.2",
-    says="test accuracy of trained heads on the neurons of step 2 less that on those of step 1",
+    says="heads trained on the neurons of step 2 beat those trained on the neurons of step 1 (difference of test "
+    "accuracies)",
     expect=at_least(0.15),
 )
 def heads(runs):
@@ -189,10 +194,11 @@ def heads(runs):
 
 @figure.draw(cols=3, size=(13.5, 4.0))
 def panels(runs, axes):
-    draw_curves(axes[0, 0], runs)
-    draw_curves(axes[0, 1], runs, structured=False)
-    axes[0, 0].axhline(1 - 0.5 * 10 / 32, color="#444444", linestyle=":", linewidth=1)
-    axes[0, 0].set(title="with structure; dotted: best threshold", ylim=(0.25, 1.02))
-    axes[0, 1].set(title="without structure", ylim=(0.45, 0.55))
-    axes[0, 0].legend(loc="lower right")
-    draw_table(axes[0, 2], runs, "A.1")
+    with_structure, without_structure, table = axes[0]
+    draw_curves(with_structure, runs)
+    null_level(with_structure, THRESHOLD, "best threshold")
+    with_structure.set(title="with structure", ylim=(0.25, 1.02))
+    draw_curves(without_structure, runs, structured=False)
+    without_structure.set(title="without structure", ylim=(0.45, 0.55))
+    with_structure.legend(loc="lower right")
+    draw_table(table, runs, "A.1")

@@ -1,7 +1,8 @@
-"""Tables A.3 and A.5, figures A.5, A.6, A.9, A.10. Other input dimensions, and fewer samples and neurons.
+"""Tables A.3 and A.5, Figures A.5 and A.9. Other input dimensions, and fewer samples and neurons.
 
-Inputs lie in the span of the dictionary, and so do erased neurons: what happens in the first two steps does not depend
-on d. Adam's steps do, since Adam is not invariant to rotations; gradient descent would stay in the span.
+Inputs lie in the span of the dictionary, and so do erased neurons: the first two steps do not depend on d. Adam's steps
+do, since Adam is not invariant to rotations; gradient descent would stay in the span. `weight_maps` draws Figures A.6
+and A.10.
 """
 
 from featurelab.pipelines import at_least, at_most, below, between, theory
@@ -25,32 +26,47 @@ ROWS = rows(0.02, (0.02,), ("network",))
 SIZES = [(25_000, 300), (10_000, 50)]
 
 fewer = parity.variant(
-    "sample_size", figures=("Table A.5", "Fig. A.9", "Fig. A.10"), title="Parity of five patterns from fewer samples",
-    laptop=parity.laptop.but(**FEW), paper=parity.paper.but(**FEW), minutes=1.2,
+    "sample_size",
+    figures=("Table A.5", "Fig. A.9"),
+    title="Parity of five patterns from fewer samples",
+    laptop=parity.laptop.but(**FEW),
+    paper=parity.paper.but(**FEW),
+    minutes=1.2,
     grid={AXIS: rows(0.02, RATES, ("network",)), "seed": SEEDS},
     paper_grid={("n_train", "width"): SIZES, AXIS: rows(0.02, RATES, ("network",)), "seed": SEEDS},
 )
 dimension = parity.variant(
-    "dimension", figures=("Table A.3", "Fig. A.5", "Fig. A.6"), title="Parity of five patterns in other dimensions",
-    laptop=parity.laptop.but(**FEW, steps=400, measure_every=40), minutes=1.2,
-    grid={"dim": DIMS, AXIS: ROWS, "seed": SEEDS}, paper_grid={"dim": [100, 2000], AXIS: ROWS, "seed": SEEDS},
+    "dimension",
+    figures=("Table A.3", "Fig. A.5"),
+    title="Parity of five patterns in other dimensions",
+    laptop=parity.laptop.but(**FEW, steps=400, measure_every=40),
+    minutes=1.2,
+    grid={"dim": DIMS, AXIS: ROWS, "seed": SEEDS},
+    paper_grid={"dim": [100, 2000], AXIS: ROWS, "seed": SEEDS},
     small=SMALL | {"dim": [12, 20]},
 )
 
 
-@fewer.claim("c11_fewer_samples",
-    says="10,000 samples, m = 50: test accuracies, and the largest cosine after step 2", paper="100; 75.0; 74.3; 0.995",
-    expect={"network": at_least(0.98), "cosine": at_least(0.99), "NTK": below(0.9), "random features": below(0.9)}
+@fewer.claim(
+    "c11_fewer_samples",
+    paper="100; 75.0; 74.3; 0.995",
+    says="with 10,000 samples and m = 50 the network learns and fixed features do not (test accuracies, largest cosine "
+    "with s* after step 2)",
+    expect={"network": at_least(0.98), "cosine": at_least(0.99), "NTK": below(0.9), "random features": below(0.9)},
 )
 def few(runs):
     some = fewest(runs)
-    found = {"network": accuracy(some, "network"), "cosine": cosine(some, 2)}
-    return found | {"NTK": accuracy(some, "ntk"), "random features": accuracy(some, "rf")}
+    reached = {"network": accuracy(some, "network"), "cosine": cosine(some, 2)}
+    return reached | {"NTK": accuracy(some, "ntk"), "random features": accuracy(some, "rf")}
 
 
-@fewer.claim("c11b_beats_them_tuned", origin="ours",
-    says="10,000 samples: margin over NTK and random features, each at the best of five learning rates",
-    expect=at_least(0.2))
+@fewer.claim(
+    "c11b_beats_them_tuned",
+    origin="ours",
+    says="with 10,000 samples the network beats NTK and random features at the best of five learning rates (margin in "
+    "test accuracy)",
+    expect=at_least(0.2),
+)
 def few_tuned(runs):
     some = fewest(runs)
     return accuracy(some, "network") - max(tuned(some, method) for method in ("ntk", "rf"))
@@ -64,39 +80,60 @@ def dims(runs):
     return sorted(runs.values("dim"))
 
 
-@dimension.claim("c12_robust_in_the_dimension",
-    says="difference of the network's test accuracy between the two dimensions", paper="100 for d = 100, 500, 2000",
-    expect=at_most(0.02))
+@dimension.claim(
+    "c12_robust_in_the_dimension",
+    says="the network is as accurate in one input dimension as in the other (difference of test accuracies)",
+    paper="100 for d = 100, 500, 2000",
+    expect=at_most(0.02),
+)
 def robust(runs):
     low, high = (accuracy(runs, "network", dim=d) for d in dims(runs))
     return abs(low - high)
 
 
-@dimension.claim("c12b_and_right_in_both", origin="ours", says="the network's test accuracy (smaller of the two)",
-    expect=at_least(0.98))
+@dimension.claim(
+    "c12b_and_right_in_both",
+    origin="ours",
+    says="the network learns in both input dimensions (smaller test accuracy)",
+    expect=at_least(0.98),
+)
 def right(runs):
     return min(accuracy(runs, "network", dim=d) for d in dims(runs))
 
 
-@dimension.claim("c12c_two_steps_stay_in_the_span", origin="ours", kind="identity",
-    says="share of |w|^2 outside the span of the dictionary after step 2 (largest)", expect=at_most(1e-6))
+@dimension.claim(
+    "c12c_two_steps_stay_in_the_span",
+    origin="ours",
+    kind="identity",
+    says="neurons stay in the span of the dictionary for two steps (largest share of |w|^2 outside)",
+    expect=at_most(1e-6),
+)
 def in_span(runs):
     return max(1 - cosine(runs, 2, "in_span", dim=d) for d in dims(runs))
 
 
-@dimension.claim("c13_random_neurons_are_far_from_s", kind="identity",
-    says="largest cosine of the initial neurons with s* over sqrt(2 ln m / d) (least and greatest over d)",
+@dimension.claim(
+    "c13_random_neurons_are_far_from_s",
+    kind="identity",
+    says="the largest cosine of initial neurons with s* is about sqrt(2 ln m / d) (ratio, least and greatest over d)",
     paper="0.354, 0.114, 0.056 for d = 100, 500, 2000",
-    expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
+    expect={"least": between(0.5, 2), "greatest": between(0.5, 2)},
+)
 def geometry(runs):
     m = int(runs.values("width")[0])
-    found = [cosine(runs, None, method="rf", dim=d) / theory.input_structure.extreme_cosine(m, d) for d in dims(runs)]
-    return {"least": min(found), "greatest": max(found)}
+    ratios = [cosine(runs, None, method="rf", dim=d) / theory.input_structure.extreme_cosine(m, d) for d in dims(runs)]
+    return {"least": min(ratios), "greatest": max(ratios)}
 
 
-@dimension.claim("c03_neurons_find_the_patterns", where="Table A.3", paper="1.000, 0.998", within=(-1, 1),
-    says="largest cosine of a neuron with s* after step 2 (smallest over d)", expect=at_least(0.99))
-def found(runs):
+@dimension.claim(
+    "c03_neurons_find_the_patterns",
+    where="Table A.3",
+    paper="1.000, 0.998",
+    within=(-1, 1),
+    says="after step 2 a neuron points along s* in each input dimension (largest cosine, smallest over d)",
+    expect=at_least(0.99),
+)
+def directions(runs):
     return min(cosine(runs, 2, dim=d) for d in dims(runs))
 
 

@@ -1,20 +1,33 @@
 """Figure 2.2 and the rows "one step" and "two steps". What a classifier finds in the neurons, and what rounding adds.
 
-The theorem's rate of step 1 is of the order of 1e-8. Neurons are then so short that all are linear where they are, and
-a linear classifier on them is a threshold on one direction: right on 84.4% of the samples at best. In float32 their
-outputs are rounded: each neuron becomes a step function of its own of the number of patterns, and a classifier on
-standardised outputs is nearly always right, while heads trained on the outputs as they are see a constant. A rate of 1
-needs no second step.
+The theorem's rate of step 1 is about 1e-8. Neurons are then so short that all are in their linear range, and a linear
+classifier on them is a threshold on one direction: right on at most 84.4% of the samples. In float32 their outputs are
+rounded: each neuron becomes a step function of the number of patterns. A classifier on standardised outputs makes use
+of this, while heads trained on the outputs as they are see a constant.
 
-Erasing by weight decay is rounded too. At such a rate the decay's term is about 1e7 times as large as the gradient, and
-what float32 leaves of w_0 is as long as before whatever the rate, and sqrt(d) times as long as one coordinate. So the
-cosine with s* falls with d, as the printed ones do; at the theorem's rate it is far below them, and a rate of 4e-7,
-fitted to the one at d = 100, is compared with the others.
+Erasing by weight decay is rounded too. At such a rate the decay term is about 1e7 times the gradient. What float32
+leaves of w_0 does not depend on the rate, and is sqrt(d) times as long as one coordinate, so that the cosine with s*
+falls with d, as the printed ones do. A rate of 4e-7 is fitted to the printed cosine at d = 100 and compared with the
+others.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, band, bars, below, between, np
-from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Recorder,
+    at_least,
+    at_most,
+    band,
+    bars,
+    below,
+    between,
+    legend_beside,
+    np,
+    null_level,
+)
+from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP, TABLES
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
+from featurelab.pipelines.input_structure.six_methods import THRESHOLD
 
 ROWS = {
     ("32-true", None, 100): "float32",
@@ -25,20 +38,21 @@ ROWS = {
 }
 AXIS = ("precision", "first_lr", "width")
 LAPTOP = PatternConfig(method="two_steps", classifiers=True, steps=2, measure_every=1)
-RATE = 4e-7  # of step 1, at which decay leaves about the printed cosine at d = 100: fitted, on another seed
+RATE = 4e-7  # of step 1: fitted, on another seed, to the printed cosine at d = 100
 DECAY = {
     (False, "32-true", None): "erased exactly",
     (True, "64-true", None): "by decay, float64",
     (True, "32-true", None): "by decay, float32",
     (True, "32-true", RATE): f"by decay, float32, η = {RATE:g}",
 }
-PRINTED = {100: 0.967, 500: 0.848, 2000: 0.560}
+PRINTED = {dim: TABLES[name]["one_step"]["cosine"] for dim, name in
+    {100: "A.3, d = 100", 500: "A.1", 2000: "A.3, d = 2000"}.items()}
 BY = ("as_decay", "precision", "first_lr")
 
 figure = Experiment(
-    name="input_structure/step_artefact", figures=("Fig. 2.2", "Table A.1"), part="steps",
+    name="input_structure/step_artefact", figures=("Fig. 2.2", "Table A.1"), part="best classifiers",
     title="The best classifier on neurons after one step and after two",
-    caption="Means over seeds, from the least to the greatest. Dotted: the best threshold. Diamonds: the paper.",
+    caption="Means over seeds, bars their range. η is the rate of step 1, the theorem's unless given.",
     laptop=LAPTOP, paper=LAPTOP.but(n_train=50_000, n_test=10_000, dim=500), grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
     sweep_axes=SWEEP, metric="classifier/accuracy", mode="max", minutes=1.5,
     small={key: value for key, value in SMALL.items() if key not in ("width", "steps", "measure_every")},
@@ -46,7 +60,7 @@ figure = Experiment(
 decay = figure.variant(
     "erasing", figures=("Table A.1", "Table A.3"), part="one step",
     title="Neurons after step 1, erased exactly or by weight decay",
-    caption="Means over seeds and their range. The rate of the last line is fitted to the paper's d = 100.",
+    caption="Means over seeds and their range. The rate η of the last line is fitted to the paper's d = 100.",
     laptop=PatternConfig(steps=2, measure_every=1, n_train=2000, n_test=100, width=300),
     paper=PatternConfig(steps=2, measure_every=1, n_train=50_000, width=300, dim=500), minutes=0.8,
     grid={BY: list(DECAY), "dim": list(PRINTED), "seed": [0, 1, 2]}, metric="cosine/max_cosine",
@@ -63,14 +77,14 @@ figure.cost(cost)
 
 
 def best(runs, step, precision="64-true", rate=None, width=100, metric="classifier/accuracy"):
-    """The accuracy of the best classifier on the neurons after a step."""
+    """The test accuracy of the best classifier on the neurons after a step."""
     some = runs.where(precision=precision, width=width)
     some = some.where(first_lr=rate) if rate is not None else theorem(some)
     return some.at(metric, step)
 
 
 def theorem(runs):
-    """The trials at the theorem's rate of step 1; a missing number is not equal to itself."""
+    """The trials at the theorem's rate of step 1, which is None or, read back, NaN."""
     rates = runs.values("first_lr")
     given = [rate for rate in rates if rate is not None and rate == rate]
     run_ids = set(runs.trials.run_id)
@@ -80,40 +94,43 @@ def theorem(runs):
 
 
 @figure.claim("c05_two_steps_are_enough",
-    says="test accuracy of the best classifier on the neurons of step 2", paper=1.0, expect=at_least(0.98))
+    says="the best classifier on the neurons of step 2 is right (test accuracy, float32)", paper=1.0,
+    expect=at_least(0.98))
 def two_steps(runs):
     return best(runs, 2, "32-true")
 
 
 @figure.claim("c05b_it_is_the_steps", origin="ours",
-    says="the same less that on initial neurons", expect=at_least(0.2))
+    says="the best classifier on the neurons of step 2 beats that on the initial ones (difference of test accuracies, "
+    "float32)", expect=at_least(0.2))
 def over_initial(runs):
     return best(runs, 2, "32-true") - best(runs, 0, "32-true")
 
 
 @figure.claim("c06_second_step_improves", paper="100 against 52.2", where="Table A.1",
-    says="best classifier on the neurons of step 2 less that on those of step 1, float32 and the theorem's rate",
-    expect=at_least(0.15))
+    says="in float32 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step 1 "
+    "(difference of test accuracies)", expect=at_least(0.15))
 def second_step(runs):
     return best(runs, 2, "32-true") - best(runs, 1, "32-true")
 
 
 @figure.claim("c06b_without_rounding", origin="ours",
-    says="the same in float64, where nothing is rounded away", expect=at_least(0.1))
+    says="in float64 at the theorem's rate, the best classifier on the neurons of step 2 beats that on those of step 1 "
+    "(difference of test accuracies)", expect=at_least(0.1))
 def without_rounding(runs):
     return best(runs, 2) - best(runs, 1)
 
 
 @figure.claim("c06c_one_step_is_a_threshold", origin="ours",
-    says="float64: the best classifier on the neurons of step 1 is the best threshold on the number of patterns",
-    paper="52.2", expect=between(0.824, 0.864), within=(0, 1))
+    says="in float64 the best classifier on the neurons of step 1 is a threshold on the number of patterns (test "
+    "accuracy near 0.844)", paper="52.2", expect=between(0.824, 0.864), within=(0, 1))
 def threshold(runs):
     return best(runs, 1)
 
 
 @figure.claim("c06d_a_larger_rate_needs_no_second_step", origin="ours",
-    says="best classifier on the neurons of step 1 at a rate of 1, and of step 2 less it", within=(-1, 1),
-    expect={"step 1": at_least(0.98), "gain": below(0.1)})
+    says="at a rate of 1 the best classifier on the neurons of step 1 is right already (test accuracy, gain by step 2)",
+    within=(-1, 1), expect={"step 1": at_least(0.98), "gain": below(0.1)})
 def larger_rate(runs):
     first = best(runs, 1, rate=1.0)
     return {"step 1": first, "gain": best(runs, 2, rate=1.0) - first}
@@ -126,23 +143,23 @@ def erased(runs, by, dim, kind="max_cosine"):
 
 
 @decay.claim("c07d_exact_erasing_knows_no_dimension", origin="ours",
-    says="largest cosine after step 1, erased exactly: the smallest over d", within=(-1, 1), expect=at_least(0.9),
-    paper="0.967, 0.848, 0.560")
+    says="erased exactly, neurons point along s* after step 1 in every dimension (largest cosine, smallest over d)",
+    within=(-1, 1), expect=at_least(0.9), paper="0.967, 0.848, 0.560")
 def no_dimension(runs):
     return min(erased(runs, next(iter(DECAY)), dim) for dim in runs.values("dim"))
 
 
 @decay.claim("c07e_decay_in_float32_falls_with_the_dimension", paper="0.967, 0.848, 0.560", origin="ours",
-    says="by weight decay in float32 at the theorem's rate: fall of the cosine from d = 100 to 500 and to 2000",
-    expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)})
+    says="erased by weight decay in float32 at the theorem's rate, neurons point along s* less in higher dimensions "
+    "(fall of the largest cosine to d = 500 and 2000)", expect={"to 500": at_least(0.05), "to 2000": at_least(0.02)})
 def falls(runs):
-    found = [erased(runs, (True, "32-true", None), dim) for dim in sorted(runs.values("dim"))]
-    return {"to 500": found[0] - found[1], "to 2000": found[1] - found[2]}
+    low, middle, high = (erased(runs, (True, "32-true", None), dim) for dim in sorted(runs.values("dim")))
+    return {"to 500": low - middle, "to 2000": middle - high}
 
 
 @decay.claim("c07f_the_printed_cosines_are_rounding", paper="0.848, 0.560", origin="ours",
-    says="at a rate that is fitted to d = 100, distance from the printed cosines for d = 500 and 2000",
-    expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})
+    says="erased by weight decay in float32 at a rate fitted to d = 100, neurons have the printed cosines for d = 500 "
+    "and 2000 (distance)", expect={"d = 500": at_most(0.1), "d = 2000": at_most(0.1)})
 def printed(runs):
     by = (True, "32-true", RATE)
     values = sorted(runs.values("dim"))[1:]
@@ -150,7 +167,8 @@ def printed(runs):
 
 
 @decay.claim("c07g_float64_erases", origin="ours", within=(-1, 1),
-    says="by weight decay in float64: the smallest cosine over d", expect=at_least(0.9))
+    says="erased by weight decay in float64, neurons point along s* in every dimension (largest cosine, smallest over "
+    "d)", expect=at_least(0.9))
 def float64(runs):
     return min(erased(runs, (True, "64-true", None), dim) for dim in runs.values("dim"))
 
@@ -164,11 +182,12 @@ def panel(runs, axes):
         table = [np.asarray(some.curves("classifier/accuracy").loc[step]) for step in (0, 1, 2)]
         places = np.arange(3) + 0.12 * (place - 2)
         bars(axis, table, places, color=CATEGORIES[place], label=name, linestyle="")
-    axis.plot([1, 2], [0.522, 1.0], "D", color="#222222", markersize=6, fillstyle="none", label="paper")
-    axis.axhline(1 - 0.5 * 10 / 32, color="#444444", linestyle=":", linewidth=1, label="best threshold")
+    printed = [TABLES["A.1"][row]["test"] / 100 for row in ("one_step", "two_steps")]
+    axis.plot([1, 2], printed, "D", color=CATEGORIES[5], markersize=6, fillstyle="none", label="paper")
+    null_level(axis, THRESHOLD, "best threshold")
     axis.set_xticks(range(3), ["initial neurons", "after step 1", "after step 2"])
     axis.set(ylabel="test accuracy, best classifier", ylim=(0.48, 1.03))
-    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axis)
 
 
 @decay.draw(size=(8.2, 3.8))
@@ -180,8 +199,8 @@ def erasing(runs, axes):
         some = theorem(some) if rate is None else some.where(first_lr=rate)
         table = [np.asarray(some.curves("cosine/max_cosine", dim=dim).loc[1]) for dim in dims]
         band(axis, table, dims, color=colour, label=name, marker="o", markersize=4)
-    axis.plot(list(PRINTED), list(PRINTED.values()), "D", color="#222222", fillstyle="none", label="paper")
+    axis.plot(list(PRINTED), list(PRINTED.values()), "D", color=CATEGORIES[5], fillstyle="none", label="paper")
     axis.set(xscale="log", xlabel="input dimension d", ylabel="largest cosine with s* after step 1", ylim=(0, 1.05))
     axis.set_xticks(dims, [str(dim) for dim in dims])
     axis.minorticks_off()
-    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axis)

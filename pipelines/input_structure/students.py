@@ -2,12 +2,12 @@
 
 A student is trained on a mixture of original inputs and injected ones, a share alpha, all with the teacher's labels;
 another one on the original inputs alone. Accuracy is the agreement with the teacher on test inputs: of the original
-kind, of the injected kind, and of the mixture of both in the same shares. The paper's text: "learns well over the
-CIFAR10 part ... but learns slower with worse accuracy on the Gaussian part", and the mixture is below training on
-original inputs alone; on MNIST the trend is weak for FC(9) and plain for FC(50).
+kind, of the injected kind, and of the mixture of both in the same shares. The paper says "learns well over the CIFAR10
+part ... but learns slower with worse accuracy on the Gaussian part", and that the mixture is below training on original
+inputs alone; on MNIST the trend is weak for FC(9) and clear for FC(50).
 
-Is it the structure of inputs? A teacher that was never trained is harder to follow on Gaussians too, so what counts is
-the gap beyond its gap (ours). And Gaussians with the covariance of the originals have structure of a kind.
+Is it the structure of inputs? A teacher that was never trained is harder to follow on Gaussians too, so that we compare
+with its gap (ours). Gaussians with the covariance of the originals have some structure.
 """
 
 from featurelab.pipelines import (
@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_below,
     loguniform,
     np,
     probes,
@@ -63,20 +64,20 @@ figure = Experiment(
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/mixture", mode="max", minutes=0.7, small=SMALL, needs=("cifar10", "mnist", "svhn"),
-    stand_in="scikit-learn's 8x8 digits and FC(9), FC(50) in place of MNIST, and of ResNets on CIFAR-10 and SVHN",
+    stand_in="scikit-learn's 8x8 digits with FC(9), FC(50) replace MNIST, and ResNets on CIFAR-10 and SVHN",
 )
 structured = figure.variant(
     "students_structured", figures=("Fig. A.19",), title="Students on injected inputs with more structure",
     grid={"injected": ["gaussian", "covariance"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "teacher_width", "width"): REAL[1:], "injected": ["gaussian", "tiny_imagenet"],
         "seed": [0, 1, 2]}, needs=("cifar10", "svhn", "tiny_imagenet"), minutes=0.3,
-    stand_in="Gaussians with the covariance of scikit-learn's digits in place of Tiny ImageNet",
+    stand_in="Gaussians with the covariance of scikit-learn's digits replace Tiny ImageNet",
 )
 shares = figure.variant(
     "students_shares", figures=("Fig. A.20",), title="Students at other shares of Gaussian inputs",
     grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]}, paper_grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
     paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",), minutes=0.4,
-    stand_in="scikit-learn's 8x8 digits and FC(9) in place of CIFAR-10 and ResNet(9)",
+    stand_in="scikit-learn's 8x8 digits with FC(9) replace CIFAR-10 with ResNet(9)",
 )
 
 
@@ -95,7 +96,7 @@ def run(config: StudentConfig, recorder: Recorder) -> None:
         (inputs, labels(teacher, inputs)), tests["original"], batch_size=c.batch_size, order_seed=c.streams.order,
         dtype=c.dtype, name=f"{c.dataset}_{c.injected}",
     )
-    # a seed of its own: the teacher's weights, cut to another width, would be the student's first ones
+    # a seed of its own, or the student would begin with the teacher's initial weights, cut to another width
     net = network(c, c.width, data.stream(c.streams.init, "student").integers(2**62).item())
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=learners.adam(c.lr, c.weight_decay))
     watching = probes.LossProbe(tests, c.measure_every)
@@ -108,9 +109,9 @@ def cost(config: StudentConfig):
 
 
 def students(runs):
-    """The trials of each data set's own student, the one whose width is near its teacher's."""
+    """The trials of each data set's own student, whose width is near its teacher's."""
     own = [runs.where(width=width) for width in runs.values("width") if width != WIDE]
-    return [found.where(dataset=name) for found in own for name in found.values("dataset")]
+    return [some.where(dataset=name) for some in own for name in some.values("dataset")]
 
 
 def last(curve):
@@ -122,146 +123,139 @@ def area(curve):
     return float(np.trapezoid(curve, curve.index) / (curve.index[-1] - curve.index[0]))
 
 
-def accuracy(found, part, value=last, **where):
+def accuracy(runs, part, value=last, **where):
     chosen = {"injected": "gaussian", "teacher": "trained"} | where
-    return value(found.curve(f"accuracy/{part}", **chosen))
+    return value(runs.curve(f"accuracy/{part}", **chosen))
 
 
-def gap(found, value=last, **where):
-    """How far the accuracy on original inputs is above that on injected ones."""
-    return accuracy(found, "original", value, **where) - accuracy(found, "injected", value, **where)
+def gap(runs, value=last, **where):
+    """The accuracy on original inputs less that on injected ones."""
+    return accuracy(runs, "original", value, **where) - accuracy(runs, "injected", value, **where)
+
+
+def both(measure):
+    """A measure of a curve's value: of its mean over training, and of its end."""
+    return {"over training": measure(area), "at the end": measure(last)}
 
 
 @figure.claim("c19_slower_and_worse_on_gaussians", paper="learns slower with worse accuracy on the Gaussian part",
-    says="accuracy on original inputs less that on Gaussian ones: mean over training, and at its end",
+    says="students are less accurate on Gaussian inputs than on original ones (difference over training, at the end)",
     expect={"over training": at_least(0.10), "at the end": at_least(0.05)}, within=(-1, 1))
 def worse(runs):
-    return {
-        name: min(gap(found, value) for found in students(runs))
-        for name, value in (("over training", area), ("at the end", last))
-    }
+    return both(lambda value: min(gap(some, value) for some in students(runs)))
 
 
 @figure.claim("c19b_beyond_an_untrained_teacher", origin="ours", within=(-2, 2),
-    says="the gap at the end exceeds that of students of a teacher which was never trained (difference)",
-    expect=at_least(0.03))
+    says="the gap between original and Gaussian inputs at the end is larger for a trained teacher than for an "
+    "untrained one (difference)", expect=at_least(0.03))
 def beyond(runs):
-    return min(gap(found) - gap(found, teacher="untrained") for found in students(runs))
+    return min(gap(some) - gap(some, teacher="untrained") for some in students(runs))
 
 
 @figure.claim("c20_mixture_averages_its_parts", also=[structured, shares], kind="identity", origin="ours",
-    paper="accuracy on the mixture is lower than on the original part",
-    says="accuracy on the mixture is the mean of those on its parts, weighted by their sizes (largest distance): it is "
-    "below the original one wherever the injected one is", expect=at_most(0.003))
+    says="accuracy on the mixture is the average of those on its parts by their sizes, so that it is below the "
+    "original part's wherever the injected part's is (largest distance)",
+    paper="accuracy on the mixture is lower than on the original part", expect=at_most(0.003))
 def average(runs):
-    found = []
+    distances = []
     for alpha in runs.values("alpha"):
         chosen = runs.where(alpha=alpha)
         whole, one, other = (
             chosen.curves(f"accuracy/{part}").to_numpy() for part in ("mixture", "original", "injected")
         )
-        found.append(np.abs(whole - (1 - alpha) * one - alpha * other).max())
-    return float(max(found))
+        distances.append(np.abs(whole - (1 - alpha) * one - alpha * other).max())
+    return float(max(distances))
 
 
 @figure.claim("c20b_below_original_only", where="Figs. 2.4, A.21", within=(-1, 1),
     paper="accuracy on the whole mixture is lower than that of training on the original data",
-    says=f"m = {WIDE}: accuracy of training on original inputs alone, on these, less accuracy on the mixture",
-    expect=at_least(0.10))
+    says="wide students (m = 50) are less accurate on the mixture than students trained on original inputs alone are "
+    "on these (difference)", expect=at_least(0.10))
 def below_original_only(runs):
     wide = runs.where(width=WIDE)
     return accuracy(wide, "original", injected="none") - accuracy(wide, "mixture")
 
 
-@figure.claim("c20c_original_part_like_original_only", within=(-1, 1), origin="paper",
+@figure.claim("c20c_original_part_like_original_only", within=(-1, 1),
     paper="accuracy similar to directly training on the original data",
-    says="the teacher's own width: accuracy on the original part less that of training on original inputs alone",
-    expect=at_least(-0.05))
+    says="students of the teacher's width are as accurate on original inputs as those trained on these alone "
+    "(difference)", expect=at_least(-0.05))
 def like_original_only(runs):
-    return min(accuracy(f, "original") - accuracy(f, "original", injected="none") for f in students(runs))
+    return min(accuracy(some, "original") - accuracy(some, "original", injected="none") for some in students(runs))
 
 
 @figure.claim("c21_larger_gap_of_larger_students", where="Fig. A.21", within=(-2, 2),
     paper="the separation is more significant than for m = 9",
-    says=f"gap at the end with m = {WIDE} less that with m = 9", expect=at_least(0.10))
+    says="the gap between original and Gaussian inputs at the end is larger for m = 50 than for m = 9 (difference)",
+    expect=at_least(0.10))
 def larger(runs):
     return gap(runs.where(width=WIDE)) - gap(students(runs)[0])
 
 
 @structured.claim("c19c_structure_helps", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="the performance on the Tiny ImageNet part is higher than that on the Gaussian part",
-    says="accuracy on injected inputs with structure less that on Gaussian ones, at the end", expect=above(0))
-def structure_helps(runs):
-    plain, other = runs.values("injected")
+    says="students are more accurate at the end on injected inputs with structure than on Gaussian ones (difference)",
+    expect=above(0))
+def structure_helps(runs, value=last):
+    plain, other = ({"injected": kind} for kind in runs.values("injected"))
     return min(
-        accuracy(f, "injected", injected=other) - accuracy(f, "injected", injected=plain) for f in students(runs)
+        accuracy(some, "injected", value, **other) - accuracy(some, "injected", value, **plain)
+        for some in students(runs)
     )
 
 
 @structured.claim("c19d_structure_helps_early", within=(-1, 1), controls=("permuted_labels", "untrained"),
-    origin="ours", says="and over training (mean over steps)", expect=above(0))
+    origin="ours", says="students are more accurate over training on injected inputs with structure than on Gaussian "
+    "ones (difference of means over steps)", expect=above(0))
 def structure_helps_early(runs):
-    plain, other = runs.values("injected")
-    return min(
-        accuracy(f, "injected", area, injected=other) - accuracy(f, "injected", area, injected=plain)
-        for f in students(runs)
-    )
+    return structure_helps(runs, area)
 
 
 @structured.claim("c19e_less_than_originals", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="though not as helpful as that on the original data",
-    says="accuracy on original inputs less that on injected ones with structure, at the end", expect=above(0)
-)
+    says="students are less accurate at the end on injected inputs with structure than on original ones (difference)",
+    expect=above(0))
 def less_than_originals(runs):
-    return min(gap(found, injected=runs.values("injected")[1]) for found in students(runs))
+    return min(gap(some, injected=runs.values("injected")[1]) for some in students(runs))
 
 
 @shares.claim("c20d_same_trend_at_every_share", within=(-1, 1), controls=("permuted_labels", "untrained"),
     paper="roughly the same trend for different alpha",
-    says="the least gap over shares of Gaussian inputs: mean over training, and at its end",
-    expect={"over training": above(0), "at the end": above(0)})
+    says="students are less accurate on Gaussian inputs than on original ones at every share, over training and at its "
+    "end (least difference)", expect={"over training": above(0), "at the end": above(0)})
 def every_share(runs):
-    return {
-        name: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha"))
-        for name, value in (("over training", area), ("at the end", last))
-    }
+    return both(lambda value: min(gap(runs, value, alpha=alpha) for alpha in runs.values("alpha")))
 
 
-PARTS = {"original": ("original", CATEGORIES[0]), "injected": ("injected", CATEGORIES[1]),
-    "mixture": ("mixture", CATEGORIES[2])}
+def follow(axis, runs, title):
+    """Draw the accuracy on each part against the step."""
+    for part, colour in zip(("original", "injected", "mixture"), CATEGORIES, strict=False):
+        band(axis, runs.curves(f"accuracy/{part}"), color=colour, label=part)
+    axis.set(title=title, xlabel="step", ylabel="agreement with the teacher", ylim=(0, 1.02))
 
 
-def follow(axis, found, title):
-    for part, (label, colour) in PARTS.items():
-        band(axis, found.curves(f"accuracy/{part}"), color=colour, label=label)
-    axis.set(title=title, xlabel="step", ylim=(0, 1.02))
-
-
-@figure.draw(cols=3, size=(12, 3.6))
+@figure.draw(cols=3, size=(12, 4.2))
 def panels(runs, axes):
-    shown = [(9, "trained", "m = 9"), (WIDE, "trained", f"m = {WIDE}"), (9, "untrained", "m = 9, untrained teacher")]
-    for axis, (width, teacher, title) in zip(axes[0], shown, strict=True):
-        found = runs.where(width=width, teacher=teacher, dataset=runs.values("dataset")[0])
-        follow(axis, found.where(injected="gaussian"), title)
+    settings = [(9, "trained", "m = 9"), (WIDE, "trained", f"m = {WIDE}"), (9, "untrained", "m = 9, untrained teacher")]
+    for axis, (width, teacher, title) in zip(axes[0], settings, strict=True):
+        some = runs.where(width=width, teacher=teacher, dataset=runs.values("dataset")[0])
+        follow(axis, some.where(injected="gaussian"), title)
         if teacher == "trained":
-            alone = found.where(injected="none").curves("accuracy/original")
+            alone = some.where(injected="none").curves("accuracy/original")
             band(axis, alone, color=CATEGORIES[3], linestyle="--", label="original, trained on these alone", shade=0.1)
-    axes[0, 0].set_ylabel("agreement with the teacher")
-    axes[0, 0].legend(loc="lower right")
+    legend_below(axes)
 
 
-@structured.draw(cols=2, size=(8.5, 3.6))
+@structured.draw(cols=2, size=(8.5, 4.2))
 def structures(runs, axes):
     name = runs.values("dataset")[0]
     for axis, kind in zip(axes[0], runs.values("injected"), strict=True):
         follow(axis, runs.where(injected=kind, dataset=name), f"{name}, injected: {kind}")
-    axes[0, 0].set_ylabel("agreement with the teacher")
-    axes[0, 0].legend(loc="lower right")
+    legend_below(axes)
 
 
-@shares.draw(cols=3, size=(11, 3.6))
+@shares.draw(cols=3, size=(11, 4.2))
 def each_share(runs, axes):
     for axis, alpha in zip(axes[0], sorted(runs.values("alpha")), strict=True):
         follow(axis, runs.where(alpha=alpha), f"α = {alpha:g}")
-    axes[0, 0].set_ylabel("agreement with the teacher")
-    axes[0, 2].legend(loc="lower right")
+    legend_below(axes)

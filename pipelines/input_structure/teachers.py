@@ -1,9 +1,9 @@
 """What the figures with teachers share: original and injected inputs, networks, and the teacher that labels both.
 
-A teacher learns the original data set; a regulariser makes its labels balanced and sure on the injected inputs
-(algorithm 3). It then labels all inputs, those of the original data set too. Networks on digits and MNIST have one
+A teacher learns the original data set; a regulariser makes its labels balanced and confident on the injected inputs
+(Algorithm 3). It then labels all inputs, also those of the original data set. Networks on digits and MNIST have one
 hidden layer with the activation z^2 and no biases, FC(m); those on CIFAR-10 and SVHN are ResNet(m), ResNet-18 with m
-filters in its first stage. The paper names no optimiser, rate, batch size or number of steps, nor the weights of the
+filters in its first stage. The paper names no optimiser, rate, batch size, number of steps or weights of the
 regulariser.
 """
 
@@ -20,7 +20,7 @@ CHUNK = 2048  # inputs at once through a network
 
 class TeacherConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "untrained_teacher"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; untrained_teacher: labels are those of teachers as they are drawn"
+        "none", description="what is destroyed; untrained_teacher: all teachers label untrained"
     )
     dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="the original data set")
     injected: Literal["none", "gaussian", "covariance", "tiny_imagenet"] = Field(
@@ -43,11 +43,14 @@ class TeacherConfig(TrainedConfig):
 def original(config: Any) -> data.TensorData:
     """The original data set with integer labels; pixels less one mean over one standard deviation a channel.
 
-    Standardised pixel by pixel, those that are hardly ever inked would be large where they are, and their squares huge.
+    Standardised one by one, pixels that are hardly ever inked would be large where they are, and their squares huge.
     """
     c = config
     options: dict[str, Any] = {
-        "seed": c.streams.data, "dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order
+        "seed": c.streams.data,
+        "dtype": c.dtype,
+        "batch_size": c.batch_size,
+        "order_seed": c.streams.order,
     }
     if c.dataset == "digits":
         return data.Digits(c.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **options)
@@ -57,13 +60,13 @@ def original(config: Any) -> data.TensorData:
 
 
 def injected(config: Any, like: torch.Tensor, count: int, part: str) -> torch.Tensor:
-    """`count` other inputs of the shape of those in `like`; Gaussians where the student gets none."""
+    """Return `count` injected inputs of the shape of those in `like`; Gaussians where the student gets none."""
     c = config
     if c.injected != "tiny_imagenet":
         law: Literal["gaussian", "covariance"] = "covariance" if c.injected == "covariance" else "gaussian"
         return data.gaussians_like(like, count, law, seed=c.streams.data, name=f"injected {part}")
     if c.dataset in FLAT:
-        raise ValueError("pictures of Tiny ImageNet have three channels: they are for cifar10 and svhn")
+        raise ValueError(f"Tiny ImageNet has three channels and fits cifar10 and svhn, not {c.dataset}")
     sizes: dict[str, Any] = {"n_train": count, "n_test": 0} if part == "train" else {"n_train": 1, "n_test": count}
     images = data.PublicImages(
         "tiny_imagenet", **sizes, targets="labels", pixels="unit", flatten=False, seed=c.streams.data, dtype=c.dtype
@@ -76,7 +79,7 @@ def injected(config: Any, like: torch.Tensor, count: int, part: str) -> torch.Te
 
 
 def network(config: Any, width: int, seed: int) -> Any:
-    """FC(width) on flat inputs, ResNet(width) on pictures."""
+    """Return FC(width) for flat inputs, ResNet(width) for pictures."""
     channels, side = CHANNELS[config.dataset]
     if config.dataset in FLAT:
         return nets.mlp(channels * side**2, width, 1, outputs=10, activation="quadratic", seed=seed, dtype=config.dtype)
@@ -84,14 +87,19 @@ def network(config: Any, width: int, seed: int) -> Any:
 
 
 def taught(config: Any, recorder: Any, task: data.TensorData, unlabelled: torch.Tensor) -> Any:
-    """The teacher, trained on the original data with the regulariser on these inputs, or as it is drawn."""
+    """Return the teacher: trained on the original data with the regulariser on `unlabelled`, or untrained."""
     c = config
     net = network(c, c.teacher_width, c.streams.init)
     if c.teacher == "untrained" or c.control == "untrained_teacher":
         return net.eval()
     learner = learners.BalancedTeacher(
-        net, unlabelled=unlabelled, weight=c.balance, sureness=c.sureness, seed=c.streams.order,
-        loss="cross_entropy", optimizer=learners.adam(c.lr),
+        net,
+        unlabelled=unlabelled,
+        weight=c.balance,
+        sureness=c.sureness,
+        seed=c.streams.order,
+        loss="cross_entropy",
+        optimizer=learners.adam(c.lr),
     )
     watching = probes.LossProbe({"teacher": task.test}, every=c.teacher_steps, loss="cross_entropy")
     fit(learner, task, c, recorder, steps=c.teacher_steps, probes=[watching])
@@ -99,25 +107,25 @@ def taught(config: Any, recorder: Any, task: data.TensorData, unlabelled: torch.
 
 
 def labels(net: Any, x: torch.Tensor) -> torch.Tensor:
-    """The classes that a network names, (n,)."""
+    """The class that the network predicts for each input, (n,)."""
     with torch.no_grad():
         device = next(net.parameters()).device
         return torch.cat([net(part.to(device)).argmax(1).cpu() for part in x.split(CHUNK)])
 
 
 def label_spread(y: torch.Tensor, classes: int = 10) -> float:
-    """The entropy of the shares of labels over ln C: 1 where all are as many."""
+    """The entropy of the shares of labels over ln C: 1 if all classes are equally frequent."""
     shares = torch.bincount(y, minlength=classes).double() / len(y)
     return float(torch.special.entr(shares).sum() / torch.log(torch.tensor(float(classes))))
 
 
 def student_cost(config: Any, units: int) -> Cost:
-    """Of training a teacher and students with `units` hidden units, or filters in the first stage, in all."""
+    """The cost of training a teacher, and students with `units` hidden units or first-stage filters in all."""
     c = config
     channels, side = CHANNELS[c.dataset]
 
     def one(width: int) -> tuple[float, float]:
-        """Parameters, and operations of a forward pass."""
+        """The number of parameters, and operations of a forward pass."""
         if c.dataset in FLAT:
             parameters = width * (channels * side**2 + 10.0)
             return parameters, 2 * parameters

@@ -1,11 +1,11 @@
-"""Figures 2.2, A.2, A.4, A.6, A.8, A.10. Maps of the neurons at the start, after one step and after two.
+"""Figures 2.2, A.2, A.4, A.6, A.8, A.10, A.11. Maps of the neurons at the start, after one step and after two.
 
-Each dot is a neuron; distances are those of 1 - cos, by multidimensional scaling. Two marks more are s* and -s*. The
-first row is the parity of five patterns, the others are its variants: an interval, other dimensions, unequal classes,
-fewer samples, and words.
+Each dot is a neuron; multidimensional scaling gives distances near 1 - cos. Two marks are s* and -s*. The first column
+is the parity of five patterns; the others are its variants: an interval, other dimensions, unequal classes, fewer
+samples, and hidden words.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, np, probes, torch
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, probes, torch
 from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, network
 
@@ -38,9 +38,16 @@ figure = Experiment(
     name="input_structure/weight_maps",
     figures=("Fig. 2.2", "Fig. A.2", "Fig. A.4", "Fig. A.6", "Fig. A.8", "Fig. A.10", "Fig. A.11"),
     title="Neurons in the plane, at the start and after one and two steps",
-    caption="Seed 0; 1 - cos as distance. Crosses: ± s*, for words ± E[yx].", laptop=PRESET, paper=PRESET,
-    grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]}, sweep_axes=SWEEP,
-    metric="clusters/between", mode="min", minutes=0.7, small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
+    caption="Neurons of one seed, distances near 1 - cos. Crosses: ± s*, for words ± E[yx].",
+    laptop=PRESET,
+    paper=PRESET,
+    grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
+    paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
+    sweep_axes=SWEEP,
+    metric="clusters/between",
+    mode="min",
+    minutes=0.7,
+    small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
 )
 
 
@@ -51,8 +58,8 @@ def run(config: PatternConfig, recorder: Recorder) -> None:
 
     def mapped(module, x):
         W, step = module.net.hidden.weight.detach()[: config.width].cpu(), module.trainer.global_step
-        found = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
-        rows[f"points_{step}"], marks[f"marks_{step}"] = found.points.numpy(), found.marks.numpy()
+        plane = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
+        rows[f"points_{step}"], marks[f"marks_{step}"] = plane.points.numpy(), plane.marks.numpy()
         clusters = measures.direction_clusters(W, config.streams.init)
         alignment = measures.direction_alignment(W, goal)
         return {f"clusters/{k}": v for k, v in clusters.items()} | {f"cosine/{k}": v for k, v in alignment.items()}
@@ -65,12 +72,12 @@ figure.cost(cost)
 
 
 def of(runs, row):
-    """The trials of a row; what is not given is not equal to itself."""
+    """The trials of a row; a missing share is None or, read back, NaN."""
     given = dict(zip(AXIS, row, strict=True))
     some = runs.where(**{name: value for name, value in given.items() if value is not None})
     if given["negative_share"] is None:
-        kept = [share is None or share != share for share in some.trials.negative_share]
-        some = type(runs)(some.trials[kept], runs.read, runs.load, runs.looked_at)
+        as_drawn = [share is None or share != share for share in some.trials.negative_share]
+        some = type(runs)(some.trials[as_drawn], runs.read, runs.load, runs.looked_at)
     return some
 
 
@@ -80,48 +87,60 @@ def present(runs):
     return list(dict.fromkeys(tuple(None if v != v else v for v in row) for row in columns))
 
 
-def least(runs, metric, step, problem=None):
+def by_row(runs, metric, step, problem=None):
+    """A metric after a step in each row, of these problems if given."""
     rows = [row for row in present(runs) if problem is None or row[0] in problem]
     return [of(runs, row).at(metric, step) for row in rows]
 
 
-@figure.claim("c03_neurons_gather_at_s", paper="cos > 0.99; clusters at ± s*", within=(0, 1),
-    says="largest and mean |cos| with s* after step 2, parities and interval (smallest over rows)", where="Fig. 2.2",
-    expect={"largest": at_least(0.99), "mean": at_least(0.99)})
+@figure.claim(
+    "c03_neurons_gather_at_s",
+    paper="cos > 0.99; clusters at ± s*",
+    within=(0, 1),
+    says="after step 2 neurons point along s* on parities and interval (largest and mean |cos|, smallest over rows)",
+    where="Fig. 2.2",
+    expect={"largest": at_least(0.99), "mean": at_least(0.99)},
+)
 def gather(runs):
     some = ("parity", "interval")
     return {
-        "largest": min(least(runs, "cosine/max_cosine", 2, some)),
-        "mean": min(least(runs, "cosine/mean_abs_cosine", 2, some)),
+        "largest": min(by_row(runs, "cosine/max_cosine", 2, some)),
+        "mean": min(by_row(runs, "cosine/mean_abs_cosine", 2, some)),
     }
 
 
-@figure.claim("c03c_two_clusters", origin="ours", within=(-1, 1),
-    says="two clusters of unit weights after step 2: mean cosine within (smallest over rows), cosine of the centres "
-    "(largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)})
+@figure.claim(
+    "c03c_two_clusters",
+    origin="ours",
+    within=(-1, 1),
+    says="after step 2 neurons form two opposite clusters (mean cosine with their centres, smallest over rows; cosine "
+    "of the centres, largest)",
+    expect={"within": at_least(0.95), "between": at_most(-0.95)},
+)
 def clusters(runs):
-    within = min(min(least(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
-    return {"within": within, "between": max(least(runs, "clusters/between", 2))}
+    within = min(min(by_row(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
+    return {"within": within, "between": max(by_row(runs, "clusters/between", 2))}
 
 
-@figure.claim("c03d_none_at_the_start", origin="ours", kind="identity",
-    says="mean |cos| of initial neurons with s* (largest over rows)", expect=at_most(0.2))
-def none(runs):
-    return max(least(runs, "cosine/mean_abs_cosine", 0))
+@figure.claim(
+    "c03d_none_at_the_start",
+    origin="ours",
+    kind="identity",
+    says="initial neurons point elsewhere than s* (mean |cos|, largest over rows)",
+    expect=at_most(0.2),
+)
+def elsewhere(runs):
+    return max(by_row(runs, "cosine/mean_abs_cosine", 0))
 
 
 @figure.draw(rows=3, cols=8, size=(16, 6.6))
 def maps(runs, axes):
     first = runs.where(seed=min(runs.values("seed")))
     for column, (row, name) in enumerate(zip(present(runs), ROWS.values(), strict=False)):
-        (kept,) = of(first, row).arrays("map")
+        (plane,) = of(first, row).arrays("map")
         for axis, (step, time) in zip(axes[:, column], TIMES.items(), strict=True):
-            points, marks = kept[f"points_{step}"], kept[f"marks_{step}"]
-            axis.scatter(*points.T, s=7, color=CATEGORIES[0], alpha=0.5, linewidth=0)
-            axis.scatter(*marks.T, s=42, marker="x", color=CATEGORIES[1], linewidth=1.4)
-            found = of(runs, row).at("cosine/mean_abs_cosine", step)
+            axis.scatter(*plane[f"points_{step}"].T, s=7, color=CATEGORIES[0], alpha=0.5, linewidth=0)
+            axis.scatter(*plane[f"marks_{step}"].T, s=42, marker="x", color=CATEGORIES[1], linewidth=1.4)
             axis.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
-            axis.set_xlabel(f"mean |cos| {np.round(found, 3)}", fontsize=8)
-            axis.set_title(name if step == 0 else "")
-            if column == 0:
-                axis.set_ylabel(time)
+            axis.set_xlabel(f"mean |cos| {of(runs, row).at('cosine/mean_abs_cosine', step):.3f}", fontsize=8)
+            axis.set(title=name if step == 0 else "", ylabel="" if column else time)

@@ -2,11 +2,11 @@
 
 (a) Networks FC(m) of many widths learn the original data; the paper takes the size of its teacher, 9, from the minimum
 before the curve rises. (b) to (d) A teacher of a given width labels Gaussian inputs, and students of many widths learn
-these labels: the minimum should lie at the same width, and move to the right with the teacher's.
+these labels: the minimum should lie at the teacher's width, and move to the right with it.
 
-Networks of all widths are trained side by side, on the same batches. On scikit-learn's digits there is a rise only
-where labels are noisy or samples few, so (a) has 15% of 1,000 training labels changed at random. The minimum of a curve
-is the first width after which the loss rises by 5% before it falls below that width's.
+Networks of all widths are trained side by side on the same batches. On scikit-learn's digits the loss rises only for
+noisy labels or few samples, so that (a) has 15% of 1,000 training labels changed at random. The minimum of a curve is
+the first width after which the loss rises by 5% before it falls below that width's.
 """
 
 from typing import Literal
@@ -20,6 +20,7 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     band,
+    bound_level,
     choice,
     data,
     fit,
@@ -63,19 +64,39 @@ class WidthConfig(TeacherConfig):
 PRESET = WidthConfig()
 
 figure = Experiment(
-    name="input_structure/width_curves", figures=("Fig. A.22",),
+    name="input_structure/width_curves",
+    figures=("Fig. A.22",),
     title="Test loss against width, of teachers and of students",
-    caption="Means over seeds and their range; dotted: the teacher's width. The paper has teachers of 9, 50 and 500.",
-    laptop=PRESET, paper=PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0,
-        widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000), teacher_steps=4700, steps=9400,
-        measure_every=940), grid={("inputs", "teacher_width"): list(CASES), "seed": [0, 1, 2, 3, 4]},
+    caption="Means over seeds and their range. The paper has teachers of widths 9, 50 and 500.",
+    laptop=PRESET,
+    paper=PRESET.but(
+        dataset="mnist",
+        n_train=60_000,
+        n_test=10_000,
+        n_gaussian=60_000,
+        label_noise=0.0,
+        widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000),
+        teacher_steps=4700,
+        steps=9400,
+        measure_every=940,
+    ),
+    grid={("inputs", "teacher_width"): list(CASES), "seed": [0, 1, 2, 3, 4]},
     paper_grid={("inputs", "teacher_width"): BIG, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "n_train": choice(300, 600, 1000), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="loss/test", minutes=0.8, needs=("mnist",),
-    small={"n_train": 40, "n_gaussian": 40, "widths": (1, 3, 9, 16), "batch_size": 20, "teacher_steps": 4, "steps": 6,
-        "measure_every": 3},
-    stand_in="1,000 of scikit-learn's 8x8 digits with 15% noisy labels, and teachers FC(3), FC(9), FC(30), in place of "
-    "MNIST and FC(9), FC(50), FC(500)",
+    metric="loss/test",
+    minutes=0.8,
+    needs=("mnist",),
+    small={
+        "n_train": 40,
+        "n_gaussian": 40,
+        "widths": (1, 3, 9, 16),
+        "batch_size": 20,
+        "teacher_steps": 4,
+        "steps": 6,
+        "measure_every": 3,
+    },
+    stand_in="1,000 of scikit-learn's 8x8 digits with 15% noisy labels replace MNIST, teachers FC(3), FC(9), FC(30) "
+    "replace FC(9), FC(50), FC(500)",
 )
 
 
@@ -97,12 +118,12 @@ def run(config: WidthConfig, recorder: Recorder) -> None:
     net = nets.ParallelWidths([network(c, width, seed) for width, seed in zip(c.widths, seeds.tolist(), strict=True)])
 
     def follow(module, _):
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for part, (x, y) in {"train": task.train, "test": task.test}.items():
             for width, loss, share in zip(c.widths, *scores(module, x, y), strict=True):
-                found |= {f"loss/{part}/{width}": loss, f"accuracy/{part}/{width}": share}
-        found["loss/test"] = min(found[f"loss/test/{width}"] for width in c.widths)
-        return found
+                values |= {f"loss/{part}/{width}": loss, f"accuracy/{part}/{width}": share}
+        values["loss/test"] = min(values[f"loss/test/{width}"] for width in c.widths)
+        return values
 
     learner = learners.Supervised(
         net, loss=learners.stacked_cross_entropy, optimizer=learners.adam(c.lr, c.weight_decay)
@@ -111,7 +132,7 @@ def run(config: WidthConfig, recorder: Recorder) -> None:
 
 
 def scores(module, x, y):
-    """Cross-entropy and accuracy of each network."""
+    """The cross-entropy and the accuracy of each network."""
     with torch.no_grad():
         losses, right = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         for part, target in zip(x.split(2048), y.split(2048), strict=True):
@@ -124,7 +145,7 @@ def scores(module, x, y):
 
 
 def noisy(y, config: WidthConfig):
-    """Labels of which a share is changed, each to one of the nine others."""
+    """Return labels of which a share is changed, each to one of the nine others."""
     chance = data.stream(config.streams.data, "label noise")
     changed = torch.from_numpy(chance.permutation(len(y))[: round(config.label_noise * len(y))])
     y = y.clone()
@@ -138,7 +159,7 @@ def cost(config: WidthConfig):
 
 
 def losses(runs, inputs, teacher_width):
-    """Widths, and final test losses at them."""
+    """The widths, and the final test losses at them."""
     widths = runs.values("widths")[0]
     chosen = {"inputs": inputs, "teacher_width": teacher_width}
     return list(widths), np.array([runs.final(f"loss/test/{width}", **chosen) for width in widths])
@@ -158,7 +179,7 @@ def minimum(runs, case):
 
 
 def peak(curve):
-    """ln of the factor by which the loss rises from its least before, or falls to its least after: the smaller."""
+    """ln of the factor by which the loss rises to a peak or falls from it, the smaller one, at the highest peak."""
     logs = np.log(curve)
     return max(logs[j] - max(logs[:j].min(), logs[j + 1 :].min()) for j in range(1, len(logs) - 1))
 
@@ -169,17 +190,26 @@ def given(runs):
     return [("original", runs.where(inputs="original").values("teacher_width")[0]), *cases]
 
 
-@figure.claim("c22_double_descent", where="Fig. A.22(a)", paper="a double descent curve (no number)", seeds=5,
-    says="original inputs: past a minimum the loss rises with width and falls again (ln of the smaller factor)",
-    expect=at_least(0.1))
+@figure.claim(
+    "c22_double_descent",
+    where="Fig. A.22(a)",
+    paper="a double descent curve (no number)",
+    seeds=5,
+    says="on original inputs the loss rises past a minimum with width and falls again (ln of the smaller factor)",
+    expect=at_least(0.1),
+)
 def double_descent(runs):
     return float(peak(losses(runs, *given(runs)[0])[1]))
 
 
-@figure.claim("c23_minimum_at_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
+@figure.claim(
+    "c23_minimum_at_the_teacher",
+    where="Fig. A.22(b)-(d)",
+    seeds=5,
     paper="minimums roughly the same, larger for larger teachers",
-    says="the minimum of students lies at the teacher's width (|ln of their ratio|, ln 1.5 at most)",
-    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)})
+    says="the minimum of students lies at the teacher's width (|ln of their ratio|, at most ln 1.5)",
+    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)},
+)
 def at_the_teacher(runs):
     names = ("first teacher", "second teacher", "third teacher")
     return {
@@ -188,35 +218,44 @@ def at_the_teacher(runs):
     }
 
 
-@figure.claim("c23b_moves_with_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
+@figure.claim(
+    "c23b_moves_with_the_teacher",
+    where="Fig. A.22(b)-(d)",
+    seeds=5,
     paper="the local minimum becomes larger when the teacher gets larger",
-    says="the minimum moves to the right from teacher to teacher (ln of the ratio of neighbours)",
-    expect={"second over first": above(0), "third over second": above(0)})
+    says="the minimum of students moves to the right with the teacher's width (ln of the ratio of neighbours)",
+    expect={"second over first": above(0), "third over second": above(0)},
+)
 def moves(runs):
     first, second, third = (float(np.log(minimum(runs, case))) for case in given(runs)[1:])
     return {"second over first": second - first, "third over second": third - second}
 
 
-@figure.claim("c23c_same_minimum_on_both", where="Fig. A.22(a), (b)", seeds=5,
+@figure.claim(
+    "c23c_same_minimum_on_both",
+    where="Fig. A.22(a), (b)",
+    seeds=5,
     paper="the local minimums of the two U-shapes are roughly the same",
     says="minima on original inputs and of students of the teacher FC(9) are at the same width (|ln of their ratio|, "
-    "ln 1.5 at most)", expect=at_most(0.406))
+    "at most ln 1.5)",
+    expect=at_most(0.406),
+)
 def same_minimum(runs):
     return abs(float(np.log(minimum(runs, given(runs)[0]) / minimum(runs, ("gaussian", 9)))))
 
 
 @figure.draw(cols=4, size=(14, 3.5))
 def panels(runs, axes):
-    for axis, case in zip(axes[0], given(runs), strict=True):
-        found = runs.where(inputs=case[0], teacher_width=case[1])
-        widths = found.values("widths")[0]
+    for axis, (inputs, teacher_width) in zip(axes[0], given(runs), strict=True):
+        some = runs.where(inputs=inputs, teacher_width=teacher_width)
+        widths = some.values("widths")[0]
         for part, colour in (("train", CATEGORIES[5]), ("test", CATEGORIES[0])):
-            table = np.array([found.finals(f"loss/{part}/{width}") for width in widths])
+            table = np.array([some.finals(f"loss/{part}/{width}") for width in widths])
             band(axis, table, np.array(widths), color=colour, label=part, marker="o", markersize=3)
-        title = "original inputs" if case[0] == "original" else f"Gaussian inputs, teacher FC({case[1]})"
+        title = "original inputs" if inputs == "original" else f"Gaussian inputs, teacher FC({teacher_width})"
         axis.set(title=title, xscale="log", xlabel="width", ylim=(0, None))
         axis.set_xticks([1, 3, 9, 30, 80], ["1", "3", "9", "30", "80"])
-        if case[0] == "gaussian":
-            axis.axvline(case[1], color="#444444", linestyle=":", linewidth=1)
+        if inputs == "gaussian":
+            bound_level(axis, teacher_width, "teacher's width", vertical=True)
     axes[0, 0].set_ylabel("cross-entropy")
-    axes[0, 0].legend(loc="upper right")
+    axes[0, 1].legend(loc="lower left")

@@ -36,7 +36,7 @@ def test_presets_of_the_paper_take_their_step_at_its_widths(name):
     assert recorded(results).value.notna().all()
 
 
-def test_the_paper_s_presets_are_its_numbers():
+def test_paper_presets_have_the_paper_s_sizes():
     for name in ("scores", "recall", "rotations", "rotations_recall"):
         paper = experiment(name).paper
         assert (paper.n_train, paper.dim, paper.width, paper.networks) == (2048, 2048, 2048, 30)
@@ -61,8 +61,8 @@ def test_weight_decay_and_rate_change_the_step():
     assert len(set(values)) == 3
 
 
-def test_more_networks_keep_those_that_were_there():
-    """An average over more networks is of the same ones and further ones: so it moves by less than they differ."""
+def test_more_networks_include_the_same_first_ones():
+    """The average over two networks differs from the first one, and so does another seed."""
     figure = experiment("nearer_classes")
     one, two, other = (
         performed(figure, [figure.laptop.but(**(SMALL | {"networks": k, "seed": seed}))]).curve("alignment/initial")

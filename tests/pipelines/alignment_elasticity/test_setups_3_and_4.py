@@ -50,11 +50,11 @@ def test_the_agreement_without_updates_is_that_of_the_untrained_control():
         assert own.final(f"kendalls_w_untrained/{name}") == pytest.approx(withheld)
 
 
-def test_the_ranking_s_middle_is_epochs_6_to_15_of_20():
+def test_mid_training_is_epochs_6_to_15_of_20():
     assert [epoch for epoch in range(21) if ranking.in_the_middle(epoch, 20)] == list(range(6, 16))
 
 
-def test_unseen_classes_of_a_seed_depend_on_nothing_else():
+def test_unseen_classes_depend_on_the_seed_alone():
     configs = [ranking.LAPTOP.but(seed=1, width=w, lr=lr) for w, lr in ((16, 1e-3), (32, 1e-2))]
     one, other = (ranking.two_classes(config) for config in configs)
     assert one.digest() == other.digest()
@@ -62,7 +62,7 @@ def test_unseen_classes_of_a_seed_depend_on_nothing_else():
     assert ranking.two_classes(configs[0].but(seed=2)).classes != one.classes
 
 
-def test_what_is_not_two_halves_is_refused():
+def test_an_odd_number_of_training_images_is_refused():
     with pytest.raises(RequestError, match="n_train"):
         ranking.LAPTOP.but(n_train=97)
 
@@ -95,7 +95,7 @@ def test_metric_learning_records_what_its_figure_is_about(stand_ins):
         assert chosen.final("pearson_p/recall_alignment") == pytest.approx(float(measures.pearson_p_value(r, 40)))
 
 
-def test_seeds_share_their_classes_as_the_paper_s_do():
+def test_all_seeds_share_one_split_of_classes():
     one, other = (metric_learning.unseen_half(metric_learning.LAPTOP.but(seed=s))[0] for s in (0, 1))
     assert one.digest() == other.digest()
     assert one.test_classes != metric_learning.unseen_half(metric_learning.LAPTOP.but(split=1))[0].test_classes
@@ -125,7 +125,7 @@ def test_another_width_puts_a_linear_layer_on_the_pretrained_network(monkeypatch
     assert trunk.head.weight.shape == (64, 2048)
 
 
-def test_the_paper_s_numbers_are_held_against_the_paper_s_data():
+def test_claims_about_printed_numbers_are_judged_on_the_paper_s_datasets():
     """On made-up results of CARS196 and CUB200 the claims that stand-ins cannot test are tested."""
     from madeup import results
 

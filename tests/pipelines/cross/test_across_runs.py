@@ -34,13 +34,13 @@ def test_runs_are_read_where_they_first_reach_the_common_nc1():
     assert list(found["end"]) == [20] * 4
 
 
-def test_runs_that_do_not_get_there_are_left_out_and_too_few_are_no_comparison():
+def test_runs_that_never_reach_the_common_nc1_are_left_out_and_half_of_them_must():
     falls = [np.exp(-1), 1.0, np.exp(-2), np.exp(-1), np.exp(-1)]
     assert list(met(results(falls))["pair"]) == [0, 2, 0, 1]
     with pytest.raises(Missing, match="3 of 4 runs reach NC1"):
         met(results([np.exp(-1), np.exp(-1), np.exp(-1), 1.0]))
 
 
-def test_what_pairs_of_digits_differ_in_is_taken_off():
+def test_within_pairs_subtracts_the_mean_of_each_pair():
     found = {"pair": np.array([0, 0, 1, 1]), "nfa": np.array([1.0, 3.0, 10.0, 20.0])}
     assert list(within_pairs(found, "nfa")) == [-1.0, 1.0, -5.0, 5.0]

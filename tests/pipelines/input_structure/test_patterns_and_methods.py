@@ -1,4 +1,4 @@
-"""What the figures on patterns rest on: the methods, their steps, and what is asked of the results."""
+"""The figures on patterns: the methods, their first steps, and how results are selected."""
 
 import pytest
 import torch
@@ -14,7 +14,6 @@ from featurelab.pipelines.input_structure import (
     step_artefact,
     weight_maps,
 )
-from featurelab.pipelines.input_structure.printed import TABLES
 
 SMALL = methods.PatternConfig(
     n_train=2000, n_test=500, dim=24, patterns=20, width=20, steps=40, batch_size=200, measure_every=20
@@ -23,8 +22,8 @@ SMALL = methods.PatternConfig(
 
 def test_the_tables_have_a_row_for_each_method():
     rows = {"network", "ntk", "rf", "one_step", "two_steps", "unstructured"}
-    assert all(set(table) == rows for table in TABLES.values())
-    assert all(0 <= row.test <= 100 for table in TABLES.values() for row in table.values())
+    assert all(set(table) == rows for table in comparison.TABLES.values())
+    assert all(0 <= row["test"] <= 100 for table in comparison.TABLES.values() for row in table.values())
 
 
 def test_a_network_learns_with_structure_and_its_neurons_find_the_patterns():
@@ -43,7 +42,7 @@ def test_fixed_features_start_at_zero_and_train(method):
 
 
 @pytest.mark.parametrize(("method", "steps"), [("one_step", 1), ("two_steps", 2)])
-def test_neurons_stay_as_they_are_after_the_steps_and_heads_move(method, steps):
+def test_neurons_stay_fixed_after_the_steps_while_heads_train(method, steps):
     found = performed(six_methods.figure, [SMALL.but(method=method)])
     whole = performed(six_methods.figure, [SMALL])
     after = whole.at("cosine/max_cosine", steps)
@@ -51,7 +50,7 @@ def test_neurons_stay_as_they_are_after_the_steps_and_heads_move(method, steps):
     assert found.final("loss/train") != found.at("loss/train", 20)
 
 
-def test_initial_scales_and_rates_are_the_paper_s():
+def test_initial_scales_and_rates_are_those_of_the_paper():
     config = methods.PatternConfig(width=300)
     net = methods.initial(config)
     assert net.hidden.weight.std().item() == pytest.approx(1 / 5, rel=0.05)
@@ -63,14 +62,14 @@ def test_initial_scales_and_rates_are_the_paper_s():
     assert methods.first_steps(config.but(first_lr=0.1, erase=0.5))[0].erase == {"hidden.weight": 0.5}
 
 
-def test_labels_in_a_random_order_leave_no_direction():
+def test_permuted_labels_leave_no_direction_and_untrained_neurons_stay():
     found = performed(six_methods.figure, [SMALL.but(control="permuted_labels")])
     assert found.at("cosine/mean_abs_cosine", 2) < 0.8
     still = performed(six_methods.figure, [SMALL.but(control="untrained")])
     assert still.final("cosine/max_cosine") == pytest.approx(still.at("cosine/max_cosine", 0))
 
 
-def test_the_direction_of_words_is_the_law_s_and_not_that_of_the_labels():
+def test_the_direction_of_words_does_not_depend_on_the_sampled_labels():
     config = SMALL.but(problem="words", size=8, words=3)
     task = methods.build(config)
     shuffled = methods.build(config.but(n_train=1000))
@@ -86,7 +85,7 @@ def test_rows_have_every_method_once_at_a_rate():
     assert {row[0] for row in rows if not row[1]} == {"network", "ntk", "rf"}
 
 
-def test_tuned_is_the_best_rate_and_the_own_rate_the_network_s():
+def test_tuned_takes_the_best_rate_and_accuracy_the_rate_of_the_network():
     configs = [
         SMALL.but(method=method, lr=lr, steps=6)
         for method, lr in (("network", 0.02), ("rf", 0.02), ("rf", 1e-5), ("rf", 0.1))
@@ -97,7 +96,7 @@ def test_tuned_is_the_best_rate_and_the_own_rate_the_network_s():
     assert comparison.accuracy(runs, "rf") == values[0]
 
 
-def test_the_theorem_s_rate_is_told_from_given_ones():
+def test_the_theorem_s_rate_is_distinguished_from_given_rates():
     configs = [step_artefact.figure.small_configs()[0].but(first_lr=rate) for rate in (None, 0.1)]
     runs = performed(step_artefact.figure, configs)
     assert [rate for rate in step_artefact.theorem(runs).values("first_lr") if rate is not None] == []
@@ -108,13 +107,13 @@ def test_the_interval_is_the_paper_s():
     assert methods.interval(interval.figure.laptop) == (20, 30)
 
 
-def test_the_prediction_is_that_of_the_config():
+def test_the_prediction_uses_the_settings_of_the_trials():
     runs = performed(predicted_cosine.figure, predicted_cosine.figure.small_configs()[:1])
     expected = theory.input_structure.predicted_cosine(100, patterns=12, size=3, gamma=0.25)
     assert predicted_cosine.predicted(runs, 100) == pytest.approx(expected)
 
 
-def test_rows_of_maps_are_found_again_where_a_share_is_not_given():
+def test_rows_of_maps_without_a_share_are_selected():
     configs = [config for config in weight_maps.figure.small_configs() if config.seed == 0]
     runs = performed(weight_maps.figure, configs)
     assert len(weight_maps.present(runs)) == len(configs)

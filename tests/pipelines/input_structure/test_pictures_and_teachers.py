@@ -1,4 +1,4 @@
-"""What the figures on real pictures and on teachers rest on, and that their paper presets train."""
+"""The figures on real pictures and with teachers, and one short training at their paper presets."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_pictures_are_two_centred_classes_of_one_scale():
     assert len(task.train[0]) + len(task.test[0]) == 183 + 174
 
 
-def test_one_seed_has_the_same_pictures_under_permuted_labels():
+def test_permuted_labels_leave_the_pictures_of_a_seed_as_they_are():
     plain = picture_maps.pictures(picture_maps.PRESET)
     with data.permuted_labels(1):
         permuted = picture_maps.pictures(picture_maps.PRESET)
@@ -41,7 +41,7 @@ def test_the_first_gradient_with_all_neurons_active_is_along_the_class_means():
     assert torch.nn.functional.cosine_similarity(gradient, axis[None]).abs().min().item() == pytest.approx(1.0)
 
 
-def test_the_filters_followed_have_as_many_inputs_as_outputs():
+def test_filters_are_followed_in_each_stage():
     config = filter_clusters.figure.small_configs()[0].but(depths=(1, 1), width=4)
     found = performed(filter_clusters.figure, [config])
     assert found.has("between/2")
@@ -67,7 +67,7 @@ def slow_peak(curve):
     return np.log(max(heights))
 
 
-def test_the_height_of_a_double_descent_is_that_of_an_enumeration():
+def test_the_height_of_a_peak_equals_a_search_over_all_triples():
     rng = np.random.default_rng(0)
     for _ in range(20):
         curve = rng.uniform(0.1, 3, size=7)
@@ -75,14 +75,14 @@ def test_the_height_of_a_double_descent_is_that_of_an_enumeration():
     assert width_curves.peak(np.array([4.0, 2.0, 1.0])) < 0
 
 
-def test_noisy_labels_are_other_classes_in_the_share_asked_for():
+def test_noise_changes_the_given_share_of_labels_to_other_classes():
     y = torch.arange(1000) % 10
     changed = width_curves.noisy(y, width_curves.PRESET)
     assert int((changed != y).sum()) == 150
     assert set(changed.tolist()) == set(range(10))
 
 
-def test_the_spread_of_labels_is_one_where_all_are_as_many():
+def test_the_spread_of_labels_is_one_for_equally_frequent_classes():
     assert teachers.label_spread(torch.arange(50) % 10) == pytest.approx(1.0)
     assert teachers.label_spread(torch.zeros(9, dtype=torch.long)) == pytest.approx(0.0)
 
@@ -96,7 +96,7 @@ def test_a_mixture_has_its_shares_and_a_student_of_its_teacher_s_kind_follows_it
     assert whole == pytest.approx(0.75 * one + 0.25 * other, abs=1e-3)
 
 
-def test_an_untrained_teacher_is_the_network_as_it_is_drawn():
+def test_an_untrained_teacher_has_its_initial_weights():
     config = students.figure.small_configs()[0].but(teacher="untrained")
     task = teachers.original(config)
     drawn = teachers.network(config, 9, config.streams.init)
@@ -108,9 +108,9 @@ def test_an_untrained_teacher_is_the_network_as_it_is_drawn():
     )
 
 
-def test_structured_inputs_are_no_pictures_of_digits():
+def test_tiny_imagenet_is_refused_for_digits():
     config = students.PRESET.but(injected="tiny_imagenet")
-    with pytest.raises(ValueError, match="three channels"):
+    with pytest.raises(ValueError, match="Tiny ImageNet"):
         teachers.injected(config, torch.zeros(2, 1, 8, 8), 3, "train")
     with pytest.raises(RequestError):
         students.PRESET.but(injected="pictures")
