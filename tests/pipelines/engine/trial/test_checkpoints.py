@@ -22,6 +22,7 @@ from featurelab.tracking.store.connect import attach
 from featurelab.tracking.store.store import Store
 
 EPOCHS = 6
+SCALAR = f"{np.float64(0).__reduce__()[0].__module__}.scalar"  # numpy.core in NumPy 1, numpy._core in NumPy 2
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,7 @@ def listing(config):
     ("build", "reason"),
     [
         (with_callback(Forgetful), "no: Forgetful.seen changes and is in no state_dict"),
-        (with_callback(Odd), "no: its state holds a numpy._core.multiarray.scalar; only tensors and plain values"),
+        (with_callback(Odd), f"no: its state holds a {SCALAR}; only tensors and plain values"),
         (listing, "no: Listing.losses changes and is in no state_dict"),
     ],
     ids=["callback", "odd state", "module"],

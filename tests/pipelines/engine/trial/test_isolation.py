@@ -29,10 +29,10 @@ def test_other_kernels_are_named_whoever_chose_them():
         found(),
         found(ATEN_CPU_CAPABILITY="default", ONEDNN_MAX_CPU_ISA="SSE41", OPENBLAS_CORETYPE="Nehalem"),
     )
-    assert other["torch kernels"] == "DEFAULT"
-    assert usual["torch kernels"] != "DEFAULT"
+    assert other["torch kernels"] in ("DEFAULT", "NO AVX")  # the second in torch 2.6
+    assert usual["torch kernels"] != other["torch kernels"]
     lines = changes(environment(dispatch=usual), environment(dispatch=other))
-    assert f"torch kernels: {usual['torch kernels']} -> DEFAULT" in lines
+    assert f"torch kernels: {usual['torch kernels']} -> {other['torch kernels']}" in lines
     assert "ONEDNN_MAX_CPU_ISA: none -> SSE41" in lines
     assert [line for line in lines if line.startswith("openblas kernels: ") and line.endswith("Nehalem")]
     assert changes(environment(dispatch=usual), environment(dispatch=found())) == []
