@@ -17,6 +17,7 @@ from featurelab.modules import data, decoding, language, learners, measures, net
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     import pytorch_lightning as pl
     import torch
     from matplotlib import colors
@@ -42,6 +43,7 @@ else:
     colors = Library("matplotlib.colors")
     mpl = Library("matplotlib")
     np = Library("numpy")
+    pd = Library("pandas")
     pl = Library("pytorch_lightning")
     stats = Library("scipy.stats")
     torch = Library("torch")
@@ -60,6 +62,7 @@ __all__ = [
     "mpl",
     "nets",
     "np",
+    "pd",
     "pl",
     "probes",
     "stats",

@@ -1,13 +1,15 @@
 """What a sweep measured, read back from the store: the view that claims and drawings work on."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from featurelab.pipelines.engine.errors import Missing, nearest
+from featurelab.pipelines.engine.libraries import pd
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -30,20 +32,20 @@ class Results:
     looked_at: set[str] | None = None
     names: Callable[[], Collection[str]] | None = None
 
-    def where(self, **config: Any) -> "Results":
+    def where(self, **config: Any) -> Results:
         """The trials with these config values."""
         keep = np.ones(len(self.trials), dtype=bool)
         for name, value in config.items():
             keep &= np.array([v == value for v in self._column(name)], dtype=bool)
         return replace(self, trials=self.trials[keep])
 
-    def under(self, control: str) -> "Results":
+    def under(self, control: str) -> Results:
         """The trials under this control, `none` for those without."""
         if "control" not in self.trials:
             return self if control == "none" else replace(self, trials=self.trials[:0])
         return replace(self, trials=self.trials[self.trials.control.fillna("none") == control])
 
-    def by_seed(self) -> "Iterator[tuple[int, Results]]":
+    def by_seed(self) -> Iterator[tuple[int, Results]]:
         seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
         for seed in sorted(seeds):
             yield seed, self.where(seed=seed)
@@ -95,7 +97,7 @@ class Results:
             raise Missing(f"no setting {name} was recorded")
         return self.trials[name]
 
-    def _looked(self, where: Mapping[str, Any]) -> "Results":
+    def _looked(self, where: Mapping[str, Any]) -> Results:
         chosen = self.where(**where)
         if self.looked_at is not None:
             self.looked_at.update(chosen.trials.run_id)
