@@ -53,6 +53,8 @@ class Call:
 
 
 class Listener(Protocol):
+    """Receives each call of attention in a pass, and returns what attention returns."""
+
     def __call__(self, call: Call, /) -> Any: ...
 
 

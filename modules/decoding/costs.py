@@ -66,7 +66,7 @@ def counted_flops(call: Callable[[], object], *, attention: bool = False) -> int
     return sum(number for kind, number in counts.items() if not attention or any(name in str(kind) for name in _OURS))
 
 
-_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # torch counts those of GPUs only
+_ON_CPU = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # torch counts only that of GPUs
 _OURS = ("bmm", "scaled_dot_product")
 
 

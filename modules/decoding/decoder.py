@@ -72,6 +72,7 @@ def prompt_of(ids: Tensor, mask: Tensor | None, device: Any) -> Prompt:
 
 
 def left_padded(rows: Sequence[Tensor]) -> Prompt:
+    """A prompt from rows of token ids of different lengths, padded on the left."""
     longest = max(map(len, rows))
     ids = torch.stack([torch.cat([row.new_zeros(longest - len(row)), row]) for row in rows])
     lengths = torch.tensor([len(row) for row in rows], device=ids.device)
@@ -213,5 +214,6 @@ class Decoder(ABC):
 
 
 def device_of(model: Any) -> torch.device:
+    """The device of the first parameter of a model."""
     device: torch.device = next(model.parameters()).device
     return device

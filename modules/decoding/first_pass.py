@@ -78,6 +78,7 @@ def chosen_tokens(
 
 
 def check(score: Score, row: Row, layers: Sequence[int], count: int) -> None:
+    """Raise ValueError for an unknown score or row, or a layer outside 1 to `count`."""
     if score not in ("raw", "scaled", "softmax"):
         raise ValueError(f"score must be raw, scaled or softmax, got {score!r}")
     if row not in ("last", "middle", "largest_norm"):

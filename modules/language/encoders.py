@@ -138,7 +138,7 @@ def load_text_encoder(name: str, *, weights: Weights = "float32", device: str = 
 
 
 _OPTIONS: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-_WITHOUT_HEAD = ("vit", "bert", "roberta")  # these would add one, with weights that no file holds
+_WITHOUT_HEAD = ("vit", "bert", "roberta")  # their classes would add a head, whose weights no file holds
 
 
 def _quiet() -> Any:
@@ -150,7 +150,7 @@ def _quiet() -> Any:
 
 
 def _read(folder: Path, kind: str, name: str, transformers: Any) -> nn.Module:
-    safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
+    safe = weight_files(folder)[0].suffix == ".safetensors"  # other files are read without running their content
     with refused(folder):
         config = transformers.AutoConfig.from_pretrained(folder, **_OPTIONS)
         bare = {"add_pooling_layer": False} if config.model_type in _WITHOUT_HEAD else {}

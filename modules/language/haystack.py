@@ -48,6 +48,8 @@ class Decoder(Protocol):
 
 
 class Written(Protocol):
+    """The tokens (B, T) that a decoder has written."""
+
     tokens: Tensor
 
 
@@ -77,7 +79,7 @@ def hide_needle(
         found = _written(model, asked, needle, before, " ".join(filter(None, (before, needle.sentence, after))))
         if len(found.ids) <= length:
             return found
-        room -= len(found.ids) - length  # where tokens meet, they may be others than those of the parts
+        room -= len(found.ids) - length  # tokens may differ where the parts meet
     raise ValueError(f"a prompt of {length} tokens leaves no room for filler beside the needle and the question")
 
 

@@ -106,7 +106,7 @@ def load_model(name: str, *, weights: Weights = "auto", device: str = "cpu", cha
     transformers.utils.logging.disable_progress_bar()
     kind = ("bfloat16" if device.startswith("cuda") else "float32") if weights == "auto" else weights
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    safe = weight_files(folder)[0].suffix == ".safetensors"  # the others are read without running what they hold
+    safe = weight_files(folder)[0].suffix == ".safetensors"  # other files are read without running their content
     with refused(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(

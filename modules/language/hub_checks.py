@@ -28,7 +28,7 @@ MOST = {
     r"layer|depth|block|stage|expert": 4096,
     r"label|classes": 1_000_000,
 }  # of numbers in config.json, by their name
-SPARE = 1 << 26  # numbers that a network may have beyond twice those in its files: heads, tables of positions
+SPARE = 1 << 26  # numbers that a network may have beyond twice those in its files, for heads and tables of positions
 
 
 class ModelMissing(Exception):

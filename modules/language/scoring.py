@@ -48,7 +48,9 @@ def label_logits(model: LanguageModel, prompt: str, words: Sequence[str], **opti
     return word_scores(model, [prompt], words, **options)[0]
 
 
-Row = tuple[int, list[int], dict[int, list[int]]]  # of the prompt, what is read, and by word what shall follow
+Row = tuple[
+    int, list[int], dict[int, list[int]]
+]  # index of the prompt, tokens to read, and by word the tokens that follow
 
 
 def _rows(index: int, context: list[int], whole: list[list[int]]) -> Iterator[Row]:

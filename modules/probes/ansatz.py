@@ -243,6 +243,7 @@ def _dispersion(layer: TangentCovariance) -> dict[str, float]:
 
 
 def refuse_unknown_quantities(wanted: Sequence[str], known: Sequence[str]) -> None:
+    """Raise ValueError, which suggests the nearest name, for an unknown quantity."""
     for name in wanted:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]

@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from featurelab.modules.measures.core.samples import Samples
 
-STEPS = 10  # a measurement that takes as long as more training steps is told of
-SECONDS = 0.5  # unless it is over before anybody wonders
+STEPS = 10  # announce a measurement that takes longer than so many training steps,
+SECONDS = 0.5  # and longer than this
 
 
 class Cost:

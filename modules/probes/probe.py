@@ -23,7 +23,7 @@ from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
 from .precision import in_float32, widened
 
-# what a network raises on inputs that it does not take; exceptions of others, such as signals to stop, pass through
+# what a network raises on inputs that do not fit; other exceptions, such as signals to stop, pass through
 MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, ArithmeticError)
 
 
@@ -68,7 +68,7 @@ class Probe(pl.Callback, ABC):
     a tensor, and at the first measurement ValueError for unknown layers.
     """
 
-    streams = False  # whether `measure` goes through `data` by itself
+    streams = False  # whether `measure` iterates over `data` itself
     layers: Sequence[str] | None = None
     n_outputs: int | None = None
 
@@ -259,7 +259,7 @@ class Probe(pl.Callback, ABC):
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         line = f"{type(self).__name__} could not measure {type(module).__name__} on {what}: {reason}"
         if self.strict:
-            raise CannotMeasure(line).with_traceback(error.__traceback__) from error  # ends where the mistake is
+            raise CannotMeasure(line).with_traceback(error.__traceback__) from error  # ends at the mistake
         self.skipped = {"measurement": f"{what}: {reason}"}
         self._once("failed", f"{line}. Training continues; say in inputs=, targets= or outputs= what to measure")
 

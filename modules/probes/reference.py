@@ -68,7 +68,7 @@ def frozen(module: nn.Module) -> nn.Module:
     for part, twin in twins.items():
         for name, value in vars(part).items():
             written = getattr(value, "_torchdynamo_orig_callable", None)
-            # deepcopy leaves functions as they are, so that a method under torch.compile would run the original network
+            # deepcopy does not copy functions, so a method under torch.compile would run the original network
             if isinstance(written, types.MethodType) and written.__self__ in twins:
                 setattr(twin, name, types.MethodType(written.__func__, twins[written.__self__]))
     for param in copied.parameters():

@@ -3,8 +3,8 @@
     E l(phi(x) . (phi(x+) - phi(x-))) = -E |phi_(z_R) - phi_0|^2,    phi_(z_R) = E[phi(x) | z_R],    phi_0 = E phi(x)
 
 Inputs x = g(z) of finitely many z = (z_R, z_U) are enumerated, with random probabilities, so both sides are exact: for
-a free table of vectors, a ReLU network and a linear map. For a linear map phi_(z_R) is phi of the mean input. It is the
-variance of the conditional mean: that of phi itself is another number.
+a free table of vectors, a ReLU network and a linear map. For a linear map phi_(z_R) is phi of the mean input. The
+objective is the variance of the conditional mean, not that of phi itself.
 """
 
 from typing import Literal
@@ -22,6 +22,7 @@ from featurelab.pipelines import (
     data,
     evaluate,
     learners,
+    legend_beside,
     nets,
     np,
     theory,
@@ -41,12 +42,18 @@ class PcaConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/pca_identity", trains=False, figures=("Thm. 7.1",),
-    title="The linear contrastive loss and the PCA objective", caption="Dots are seeds.", laptop=PcaConfig(),
+    name="contrastive_tradeoff/pca_identity",
+    trains=False,
+    figures=("Thm. 7.1",),
+    title="The linear contrastive loss and the PCA objective",
+    caption="Dots are seeds.",
+    laptop=PcaConfig(),
     paper=PcaConfig(invariant=20, spurious=12, dim=30, width=16),
     grid={"representation": list(REPRESENTATIONS), "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)}, metric="error/pca",
-    minutes=0.1, small={"invariant": 3, "spurious": 2},
+    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)},
+    metric="error/pca",
+    minutes=0.1,
+    small={"invariant": 3, "spurious": 2},
 )
 
 
@@ -64,7 +71,7 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
         "linear": lambda: nets.mlp(config.dim, 1, 0, outputs=config.width, seed=seed),
     }[config.representation]()
 
-    def found(net, x, index):
+    def both_sides(net, x, index):
         with torch.no_grad():
             H = (net(index) if config.representation == "table" else net(x)).unflatten(0, (R, U))
             loss = theory.contrastive_tradeoff.contrastive_by_enumeration(H, p, q, "linear")
@@ -80,32 +87,47 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
                 values["error/on_means"] = (on_means / loss - 1).abs()
         return {name: value.item() for name, value in values.items()}
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, both_sides), task, config, recorder)
 
 
 @figure.cost
-def cost(config: PcaConfig):
+def cost(config: PcaConfig) -> Cost:
     rows = config.invariant * config.spurious
     return Cost(rows * config.width, 4.0 * rows**2 * (config.width + config.spurious), 8.0 * rows**2 * config.spurious)
 
 
-@figure.claim("c01_loss_is_the_pca_objective", kind="identity", paper="equivalent",
-    says="loss and PCA objective agree for every representation (greatest relative difference)",
-    expect=at_most(1e-10))
+@figure.claim(
+    "c01_loss_is_the_pca_objective",
+    kind="identity",
+    paper="equivalent",
+    says="The linear contrastive loss is the negative PCA objective for every representation (greatest relative "
+    "difference)",
+    expect=at_most(1e-10),
+)
 def same(runs):
     return max(runs.final("error/pca", representation=name) for name in REPRESENTATIONS)
 
 
-@figure.claim("c01b_linear_representations", kind="identity", paper="equivalent",
-    says="for a linear map that is linear PCA on inputs averaged over z_U (relative difference)", expect=at_most(1e-10)
+@figure.claim(
+    "c01b_linear_representations",
+    kind="identity",
+    paper="equivalent",
+    says="For a linear map, the contrastive loss is the objective of linear PCA on inputs averaged over z_U (relative "
+    "difference)",
+    expect=at_most(1e-10),
 )
 def linear(runs):
     return runs.final("error/on_means", representation="linear")
 
 
-@figure.claim("c01c_not_of_the_representation_itself", kind="identity", origin="ours",
-    says="the variance of phi itself is another number, and so is that of a network's phi of mean inputs (least "
-    "relative difference)", expect={"plain": at_least(0.05), "network": at_least(0.01)})
+@figure.claim(
+    "c01c_not_of_the_representation_itself",
+    kind="identity",
+    origin="ours",
+    says="The contrastive loss is neither the variance of phi itself nor, for a network, that of phi of the mean "
+    "inputs (least relative differences)",
+    expect={"plain": at_least(0.05), "network": at_least(0.01)},
+)
 def others(runs):
     return {
         "plain": min(runs.final("error/plain", representation=name) for name in REPRESENTATIONS),
@@ -122,6 +144,6 @@ def panel(runs, axes):
         axis.plot(losses, -some.finals("pca"), "o", color=colour, label=f"{label}: conditional mean")
         axis.plot(losses, -some.finals("plain"), "x", color=colour, label=f"{label}: φ itself")
     ends = axis.get_xlim()
-    axis.axline((ends[0], ends[0]), slope=1, color="#444444", linestyle="--", linewidth=1)
+    axis.axline((ends[0], ends[0]), slope=1, color="black", linestyle="-.", linewidth=1, label="equal")
     axis.set(xscale="log", yscale="log", xlabel="contrastive loss, negated", ylabel="variance")
-    axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    legend_beside(axis)

@@ -1,14 +1,12 @@
-"""What the figures on pictures share: pre-training on a union of datasets, and the networks and losses it takes.
+"""Networks that are pre-trained on unions of picture sets.
 
-A union is written as "digits+shapes": the set nearest to the target first, then what is added to it. Each union is
-trained on from scratch, `epochs` passes over all of its pictures, so a larger one takes more updates. Beside each
-trade-off stand trials that take these apart: as many updates on the target's set alone, as few on the union, and as
-many pictures of noise as were added.
+A union is written "digits+shapes": the set nearest to the target first, then what is added to it. Each union is trained
+on from scratch, `epochs` passes over all of its pictures, so a larger one takes more updates.
 """
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from featurelab.pipelines import (
     Cost,
@@ -23,37 +21,69 @@ from featurelab.pipelines import (
     torch,
 )
 
+Length = Literal["own", "longest", "shortest", "early", "none"]
+Method = Literal["nt_xent", "moco", "simsiam", "nnclr"]
+METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
 CONTROLS = ("permuted_labels", "untrained", "shuffled_pairs")
 SMALL = ("digits", "turned", "shapes", "gratings", "photos", "noise")  # without a download
-# training pictures that the paper takes of each public set, and its classes; CIFAR-100 is not among the paper's
-PUBLIC = {
-    "cinic10": (90_000, 10), "svhn": (73_257, 10), "gtsrb": (107_500, 43), "imagenet32": (500_000, 1000),
-    "cifar10": (50_000, 10), "cifar100": (50_000, 100), "mnist": (60_000, 10), "fashion_mnist": (60_000, 10),
-    "emnist_digits": (240_000, 10), "emnist_letters": (124_800, 26), "fer2013": (28_709, 7),
-    "facescrub": (127_017, 695),
-}
 SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
-METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
-# (projector, predictor) after features of width w, by method: of the MLP, and of convolutional networks
-HEADS: dict[str, dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
-    "mlp": {"nt_xent": ((), ()), "moco": ((64, 32), ()), "simsiam": ((64, 32), (16, 32)),
-        "nnclr": ((64, 32), (64, 32))},
-    "small": {"nt_xent": ((128, 64), ()), "moco": ((128, 64), ()), "simsiam": ((128, 128), (32, 128)),
-        "nnclr": ((128, 64), (128, 64))},
-    "resnet18": {"nt_xent": ((512, 128), ()), "moco": ((512, 128), ()), "simsiam": ((2048, 2048, 2048), (512, 2048)),
-        "nnclr": ((2048, 2048, 256), (4096, 256))},
+
+
+class PublicSet(NamedTuple):
+    pictures: int  # that the paper trains on
+    classes: int
+
+
+PUBLIC = {  # CIFAR-100 is not among the paper's sets
+    "cinic10": PublicSet(90_000, 10),
+    "svhn": PublicSet(73_257, 10),
+    "gtsrb": PublicSet(107_500, 43),
+    "imagenet32": PublicSet(500_000, 1000),
+    "cifar10": PublicSet(50_000, 10),
+    "cifar100": PublicSet(50_000, 100),
+    "mnist": PublicSet(60_000, 10),
+    "fashion_mnist": PublicSet(60_000, 10),
+    "emnist_digits": PublicSet(240_000, 10),
+    "emnist_letters": PublicSet(124_800, 26),
+    "fer2013": PublicSet(28_709, 7),
+    "facescrub": PublicSet(127_017, 695),
 }
-Method = Literal["nt_xent", "moco", "simsiam", "nnclr"]
+
+
+class Heads(NamedTuple):
+    """Layers after the features, in training only."""
+
+    projector: tuple[int, ...] = ()
+    predictor: tuple[int, ...] = ()
+
+
+HEADS: dict[str, dict[str, Heads]] = {
+    "mlp": {
+        "nt_xent": Heads(),
+        "moco": Heads((64, 32)),
+        "simsiam": Heads((64, 32), (16, 32)),
+        "nnclr": Heads((64, 32), (64, 32)),
+    },
+    "small": {
+        "nt_xent": Heads((128, 64)),
+        "moco": Heads((128, 64)),
+        "simsiam": Heads((128, 128), (32, 128)),
+        "nnclr": Heads((128, 64), (128, 64)),
+    },
+    "resnet18": {
+        "nt_xent": Heads((512, 128)),
+        "moco": Heads((512, 128)),
+        "simsiam": Heads((2048, 2048, 2048), (512, 2048)),
+        "nnclr": Heads((2048, 2048, 256), (4096, 256)),
+    },
+}
 
 
 class UnionConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "shuffled_pairs"] = Field(  # type: ignore[assignment]
-        "none",
-        description="what is destroyed; shuffled_pairs: positive pairs are of two pictures; labels are a probe's",
+        "none", description="what is destroyed; shuffled_pairs: positive pairs are of two pictures"
     )
-    union: str = Field(
-        "digits", description="sets that are pre-trained on, the nearest to the target first, joined by +"
-    )
+    union: str = Field("digits", description="sets that are pre-trained on, nearest to the target first, joined by +")
     target: str = Field("digits", description="the set whose accuracy is the target's")
     tasks: str = Field("digits+shapes+gratings+photos", description="sets whose accuracies are averaged, joined by +")
     n_train: int = Field(1000, ge=2, description="training pictures of each set; at most as many as the paper's")
@@ -61,21 +91,19 @@ class UnionConfig(TrainedConfig):
     share: float = Field(1.0, gt=0, le=1, description="share of the first set's pictures that is pre-trained on")
     classes: int | None = Field(None, ge=1, description="classes of the last set that are kept; none: all")
     edge: int = Field(8, ge=8, description="side of the pictures, pixels")
-    length: Literal["own", "longest", "shortest", "early", "none"] = Field(
+    length: Length = Field(
         "own", description="updates: epochs of the union; of the whole one; of the first set; an eighth of it; none"
     )
     repeat: int = Field(0, ge=0, description="repetition with other weights and batches")
-    method: Method = Field("nt_xent", description="how it is pre-trained")
+    method: Method = Field("nt_xent", description="pre-training method")
     net: Literal["mlp", "small", "resnet18"] = Field("mlp", description="the encoder")
     width: int = Field(16, ge=4, multiple_of=4, description="features; the ResNet-18 of the paper has 512")
     hidden: tuple[int, ...] = Field((256, 128), description="mlp: units of its hidden layers")
     normalised: bool = Field(False, description="mlp: whether its hidden layers and MoCo's have batch normalisation")
     temperature: float = Field(0.2, gt=0, description="of NT-Xent, MoCo and NNCLR")
     queue: int = Field(1024, ge=1, description="rows of the queue of MoCo and NNCLR")
-    momentum: float = Field(0.99, ge=0, le=1, description="MoCo: how slow the copy is")
-    groups: int = Field(
-        1, ge=1, description="MoCo: parts of a batch with statistics of their own, copies' ones shuffled"
-    )
+    momentum: float = Field(0.99, ge=0, le=1, description="MoCo: momentum of the key network")
+    groups: int = Field(1, ge=1, description="MoCo: parts of a batch with statistics of their own; keys are shuffled")
     optimizer: Literal["adamw", "sgd"] = Field("adamw", description="of pre-training and fine-tuning")
     lr: float = Field(2e-3, gt=0, description="learning rate of pre-training, before the cosine schedule")
     weight_decay: float = Field(0.01, ge=0, description="weight decay of pre-training")
@@ -90,7 +118,7 @@ class UnionConfig(TrainedConfig):
     tune: bool = Field(False, description="also fine-tune, with and without contrastive regularisation")
     tune_labels: tuple[int, ...] = Field((50, 200), description="labelled pictures of fine-tuning")
     tune_steps: int = Field(400, ge=1, description="updates of fine-tuning")
-    tune_epochs: int | None = Field(None, ge=1, description="passes of fine-tuning, in place of so many updates")
+    tune_epochs: int | None = Field(None, ge=1, description="passes of fine-tuning; replaces the number of updates")
     tune_lr: float = Field(1e-3, gt=0, description="learning rate of fine-tuning and of further pre-training")
     tune_batch: int = Field(64, ge=2, description="pictures in a batch of fine-tuning")
     strength: float = Field(0.1, ge=0, description="lambda: weight of the contrastive loss in fine-tuning")
@@ -99,7 +127,7 @@ class UnionConfig(TrainedConfig):
 
     @model_validator(mode="after")
     def _possible(self) -> "UnionConfig":
-        names = [*self.union.split("+"), *self.tasks.split("+"), self.target]
+        names = [*self.sets, *self.tasks.split("+"), self.target]
         known = {*SMALL, *PUBLIC}
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"{unknown[0]!r} is no set; known: {', '.join(sorted(known))}")
@@ -118,11 +146,14 @@ class UnionConfig(TrainedConfig):
 
 
 def classes_of(name: str) -> int:
-    return data.PICTURE_KINDS[name] if name in data.PICTURE_KINDS else PUBLIC[name][1]
+    return data.PICTURE_KINDS[name] if name in data.PICTURE_KINDS else PUBLIC[name].classes
+
+
+# what is trained on
 
 
 def added(config: UnionConfig) -> list[str]:
-    """The tasks that the whole union adds to the first set, which itself may be no task but stand in for the first."""
+    """Tasks that the whole union adds to the first set. A first set that is no task stands in for the first task."""
     tasks = config.tasks.split("+")
     return [name for name in tasks if name != config.sets[0]] if config.sets[0] in tasks else tasks[1:]
 
@@ -131,7 +162,7 @@ def size(config: UnionConfig, name: str) -> int:
     """Training pictures of a set; one of noise has as many as all that are added to the first."""
     if config.is_small:
         return config.n_train
-    most = sum(PUBLIC[other][0] for other in added(config)) if name == "noise" else PUBLIC[name][0]
+    most = sum(PUBLIC[other].pictures for other in added(config)) if name == "noise" else PUBLIC[name].pictures
     return min(config.n_train, most)
 
 
@@ -139,6 +170,20 @@ def first_size(config: UnionConfig) -> int:
     """Pictures of the first set that are pre-trained on."""
     n = size(config, config.sets[0])
     return n if config.share == 1 else max(2, round(config.share * n))
+
+
+def updates(config: UnionConfig, n: int) -> int:
+    """Optimiser steps of pre-training on n pictures."""
+    if config.length == "none":
+        return 1
+    first = first_size(config)
+    seen = {
+        "own": n,
+        "longest": first + sum(size(config, name) for name in added(config)),
+        "shortest": first,
+        "early": max(1, first // 8),
+    }[config.length]
+    return config.epochs * math.ceil(seen / config.batch_size)
 
 
 def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | None = None) -> "data.TensorData":
@@ -149,16 +194,12 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
         kind: Any = name
         return data.small_pictures(kind, n, config.n_test, classes=classes, seed=seed, dtype=config.dtype)
     if name == "noise":
-        return noise(config, n, seed)
-    filled = name == "gtsrb" and n == PUBLIC[name][0]
-    rows: dict[str, Any] = {"per_class": SIGNS_A_CLASS, "change": data.Warps()} if filled else {"n_train": n}
+        x = data.stream(seed, "noise").integers(0, 256, (n, 3, config.edge, config.edge), dtype="uint8")
+        return data.TensorData((torch.from_numpy(x), torch.zeros(n, dtype=torch.int64)), name="noise")
+    rows: dict[str, Any] = {"n_train": n}
+    if name == "gtsrb" and n == PUBLIC[name].pictures:
+        rows = {"per_class": SIGNS_A_CLASS, "change": data.Warps()}
     return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
-
-
-def noise(config: UnionConfig, n: int, seed: int) -> "data.TensorData":
-    chance = data.stream(seed, "noise")
-    x = torch.from_numpy(chance.integers(0, 256, (n, 3, config.edge, config.edge), dtype="uint8"))
-    return data.TensorData((x, torch.zeros(n, dtype=torch.int64)), name="noise")
 
 
 def union_of(config: UnionConfig) -> "data.TensorData":
@@ -168,13 +209,11 @@ def union_of(config: UnionConfig) -> "data.TensorData":
         last = place == len(config.sets) - 1 and place > 0
         part = pictures(config, name, place=place, classes=config.classes if last else None)
         if not place and config.share < 1:
-            kept = first_size(config)
-            part.train = part.train[0][:kept], part.train[1][:kept]
+            x, y = part.train
+            part.train = x[: first_size(config)], y[: first_size(config)]
         parts.append(part)
-    return data.union(
-        parts, batch_size=config.batch_size, order_seed=stream_seed(config.seed, f"order {config.repeat}"),
-        augment=views(config), dtype=config.dtype,
-    )
+    order = stream_seed(config.seed, f"order {config.repeat}")
+    return data.union(parts, batch_size=config.batch_size, order_seed=order, augment=views(config), dtype=config.dtype)
 
 
 def views(config: UnionConfig, clean: bool = False) -> Any:
@@ -183,48 +222,43 @@ def views(config: UnionConfig, clean: bool = False) -> Any:
     return data.Views(change, clean=clean, shuffled=config.control == "shuffled_pairs")
 
 
-def updates(config: UnionConfig, n: int) -> int:
-    """Optimiser steps of pre-training on n pictures."""
-    if config.length == "none":
-        return 1
-    first = first_size(config)
-    seen = {
-        "own": n, "longest": first + sum(size(config, name) for name in added(config)),
-        "shortest": first, "early": max(1, first // 8),
-    }[config.length]
-    return config.epochs * math.ceil(seen / config.batch_size)
+# networks and their pre-training
 
 
-def encoder(config: UnionConfig) -> "tuple[Any, int]":
-    """A network from pictures to features, and how many they are."""
+def encoder(config: UnionConfig) -> Any:
+    """A network from pictures to features."""
     seed = stream_seed(config.seed, f"init {config.repeat}")
     if config.net == "mlp":
-        pixels = config.edge**2 * (1 if config.is_small else 3)
-        sizes = (pixels, *config.hidden, config.width)
+        sizes = (config.edge**2 * (1 if config.is_small else 3), *config.hidden, config.width)
         if config.normalised:
             body = nets.projector(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
-            return torch.nn.Sequential(torch.nn.Flatten(), body), config.width
-        return nets.perceptron(sizes, seed=seed, dtype=config.dtype), config.width
-    same: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
+            return torch.nn.Sequential(torch.nn.Flatten(), body)
+        return nets.perceptron(sizes, seed=seed, dtype=config.dtype)
+    options: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
     if config.net == "resnet18":
-        return nets.resnet18(2, width=config.width // 8, **same).trunk, config.width
+        return nets.resnet18(2, width=config.width // 8, **options).trunk
     widths = (config.width // 4, config.width // 2, config.width)
-    return nets.resnet(2, depths=(1, 1, 1), widths=widths, **same).trunk, config.width
+    return nets.resnet(2, depths=(1, 1, 1), widths=widths, **options).trunk
 
 
 def siamese(config: UnionConfig) -> "nets.Siamese":
-    body, width = encoder(config)
-    projector, predictor = HEADS[config.net][config.method]
+    """An encoder with the heads of its pre-training method."""
+    heads = HEADS[config.net][config.method]
     normed = config.method in ("simsiam", "nnclr")
     seed = stream_seed(config.seed, f"heads {config.repeat}")
-    parts: list[Any] = [None, None]
-    if projector:
-        parts[0] = nets.projector(
-            (width, *projector), batch_norm=normed or config.normalised, last_norm=normed, seed=seed, dtype=config.dtype
+    projector = predictor = None
+    if heads.projector:
+        projector = nets.projector(
+            (config.width, *heads.projector),
+            batch_norm=normed or config.normalised,
+            last_norm=normed,
+            seed=seed,
+            dtype=config.dtype,
         )
-    if predictor:
-        parts[1] = nets.projector((projector[-1], *predictor), batch_norm=True, seed=seed + 1, dtype=config.dtype)
-    return nets.Siamese(body, *parts)
+    if heads.predictor:
+        sizes = (heads.projector[-1], *heads.predictor)
+        predictor = nets.projector(sizes, batch_norm=True, seed=seed + 1, dtype=config.dtype)
+    return nets.Siamese(encoder(config), projector, predictor)
 
 
 def optimizer(config: UnionConfig, lr: float) -> Any:
@@ -237,19 +271,19 @@ def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, m
     """The learner of a pre-training method."""
     method = method or config.method
     options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine_schedule(epochs)}
-    projector = HEADS[config.net][method][0]
-    width = projector[-1] if projector else config.width
-    seed = stream_seed(config.seed, "queue")
-    if method == "moco":
-        return learners.MoCo(
-            net, width=width, size=config.queue, momentum=config.momentum, temperature=config.temperature,
-            groups=config.groups, seed=seed, **options,
-        )
-    if method == "nnclr":
-        return learners.NNCLR(net, width=width, size=config.queue, temperature=config.temperature, seed=seed, **options)
     if method == "simsiam":
         return learners.SimSiam(net, **options)
-    return learners.NTXent(net, temperature=config.temperature, **options)
+    options["temperature"] = config.temperature
+    if method == "nt_xent":
+        return learners.NTXent(net, **options)
+    options |= {
+        "width": [config.width, *HEADS[config.net][method].projector][-1],
+        "size": config.queue,
+        "seed": stream_seed(config.seed, "queue"),
+    }
+    if method == "nnclr":
+        return learners.NNCLR(net, **options)
+    return learners.MoCo(net, momentum=config.momentum, groups=config.groups, **options)
 
 
 def pretrained(config: UnionConfig, recorder: Any) -> "nets.Siamese":
@@ -280,8 +314,8 @@ def cost(config: UnionConfig) -> Cost:
     else:
         sizes = [config.edge**2, *config.hidden, config.width]
         parameters = products = float(sum(a * b for a, b in itertools.pairwise(sizes)))
-    tuned = config.tune * 5 * len(config.tune_labels) * config.tune_steps * 3 * config.tune_batch
-    flops = 6.0 * products * (2 * config.batch_size * steps + tuned)
+    tuned_pictures = config.tune * 5 * len(config.tune_labels) * config.tune_steps * 3 * config.tune_batch
+    flops = 6.0 * products * (2 * config.batch_size * steps + tuned_pictures)
     pixels = sum(each) * config.edge**2 * (4.0 if config.is_small else 3.0)
     memory = pixels + 16.0 * parameters + 4e3 * config.batch_size * config.edge**2
     needed = () if config.is_small else tuple(dict.fromkeys([*config.sets, *config.tasks.split("+"), config.target]))

@@ -1,12 +1,12 @@
-"""Lemma F.5, section 7.2.3. The Rademacher complexity of predictors on representations of T tasks.
+"""Lemma F.5, Sections 7.2.2 and 7.2.3. The Rademacher complexity of predictors on representations of T tasks.
 
 Of {u . phi, |u| <= B} on m samples it is (B/m) E|sum_i sigma_i phi(x_i)|, drawn here with features of weight alpha = 1
 and beta = 1/T and the B of lemma F.5; |u*| = 1, half on shared and half on private features, r = 2s. The bound's
 leading term is sqrt((v_1/alpha + v_2/beta)(s alpha + (r - s) beta)/m), which for two representations differs by
 (1 + T)/(2 sqrt T): the price of universality.
 
-Two things are misprinted. X_(t,j) = alpha sum_i z_j has the factor alpha for its root: the variance m alpha that
-follows is that of sqrt(alpha) sum_i z_j. And the universal rate, O(L sqrt(T/m) |u*|) in section 7.2.2, has lost an r.
+Two formulas are misprinted. X_(t,j) = alpha sum_i z_j has the factor alpha in place of its root: the variance m alpha
+that follows is that of sqrt(alpha) sum_i z_j. The universal rate, O(L sqrt(T/m) |u*|) in section 7.2.2, lacks an r.
 """
 
 import math
@@ -24,6 +24,7 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
+    legend_below,
     np,
     theory,
     torch,
@@ -44,12 +45,18 @@ class ComplexityConfig(Config):
 PRESET = ComplexityConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.3"),
+    name="contrastive_tradeoff/rademacher",
+    trains=False,
+    figures=("Lemma F.5", "Sec. 7.2.2", "Sec. 7.2.3"),
     title="Rademacher complexity of predictors on representations of T tasks",
-    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET, paper=PRESET.but(draws=20_000),
+    caption="Means over seeds; bars from the least to the greatest.",
+    laptop=PRESET,
+    paper=PRESET.but(draws=20_000),
     grid={"shared": SIZES, "tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"tasks": choice(*TASKS), "shared": choice(5, 10, 40), "samples": choice(10, 100, 1000)},
-    metric="complexity", minutes=0.1, small={"draws": 200},
+    metric="complexity",
+    minutes=0.1,
+    small={"draws": 200},
 )
 
 
@@ -59,24 +66,30 @@ def run(config: ComplexityConfig, recorder: Recorder) -> None:
     weights = torch.tensor([1.0] * s + [1 / T] * s, dtype=torch.float64)
     radius = theory.contrastive_tradeoff.predicted_predictor_norm(0.5, 0.5, 1, 1 / T)
     chance = data.stream(config.streams.data, "samples")
-    found, sums = [], []
+    complexities, sums = [], []
     for start in range(0, config.draws, CHUNK):
         number = min(CHUNK, config.draws - start)
         z = torch.from_numpy(chance.standard_normal((number, m, 2 * s)))
         signs = torch.from_numpy(chance.choice([-1.0, 1.0], (number, m)))
-        found.append(theory.contrastive_tradeoff.rademacher_complexity(z * weights.sqrt(), signs, radius))
+        complexities.append(theory.contrastive_tradeoff.rademacher_complexity(z * weights.sqrt(), signs, radius))
         sums.append(z.sum(1)[:, s:])
-    complexity = torch.cat(found).mean().item()
+    complexity = torch.cat(complexities).mean().item()
     leading = theory.contrastive_tradeoff.rademacher_leading(0.5, 0.5, 1, 1 / T, shared=s, private=s, m=m)
     spread = torch.cat(sums).var().item() / m  # of a sum of private features, over m
-    recorder.log({
-        "complexity": complexity, "leading": leading, "over_leading": complexity / leading,
-        "variance/printed": T**-2 * spread * T, "variance/corrected": T**-1 * spread * T,
-    }, step=0)
+    recorder.log(
+        {
+            "complexity": complexity,
+            "leading": leading,
+            "over_leading": complexity / leading,
+            "variance/printed": T**-2 * spread * T,
+            "variance/corrected": T**-1 * spread * T,
+        },
+        step=0,
+    )
 
 
 @figure.cost
-def cost(config: ComplexityConfig):
+def cost(config: ComplexityConfig) -> Cost:
     numbers = config.draws * config.samples * 2.0 * config.shared
     return Cost(2 * config.shared, 10 * numbers, 24.0 * CHUNK * config.samples * 2 * config.shared)
 
@@ -85,16 +98,31 @@ def over_grid(runs, measure):
     return [measure(runs.where(shared=s, tasks=t), s, t) for s in SIZES for t in TASKS]
 
 
-@figure.claim("c10_leading_term", kind="identity", where="Lemma F.5", paper="leading term (1 + o(1))",
-    says="complexity over the leading term of the bound (least and greatest over r and T)",
-    expect={"least": between(0.95, 1), "greatest": between(0.95, 1)})
+def ends(runs, metric):
+    """The least and the greatest value over r and T."""
+    values = over_grid(runs, lambda one, s, t: one.final(metric))
+    return {"least": min(values), "greatest": max(values)}
+
+
+@figure.claim(
+    "c10_leading_term",
+    kind="identity",
+    where="Lemma F.5",
+    paper="leading term (1 + o(1))",
+    says="The complexity is near the leading term of the bound (ratio, least and greatest over r and T)",
+    expect={"least": between(0.95, 1), "greatest": between(0.95, 1)},
+)
 def over_leading(runs):
-    found = over_grid(runs, lambda one, s, t: one.final("over_leading"))
-    return {"least": min(found), "greatest": max(found)}
+    return ends(runs, "over_leading")
 
 
-@figure.claim("c10b_price_of_universality", kind="identity", where="Sec. 7.2.3", paper="(1 + T)/(2√T) for r = 2s",
-    says="complexity over that of T = 1, over (1 + T)/(2 sqrt T) (greatest distance from 1)", expect=at_most(0.05)
+@figure.claim(
+    "c10b_price_of_universality",
+    kind="identity",
+    where="Sec. 7.2.3",
+    paper="(1 + T)/(2√T) for r = 2s",
+    says="The complexity grows with T as (1 + T)/(2 sqrt T) (ratio to T = 1 over this, greatest distance from 1)",
+    expect=at_most(0.05),
 )
 def price(runs):
     def off(one, s, t):
@@ -112,57 +140,74 @@ def growth(runs, rate):
     return large / small
 
 
-@figure.claim("c10c_rate_printed", kind="identity", where="Sec. 7.2.2", paper="O(L √(T/m) |u*|)",
-    says="complexity over sqrt(T/m) is the same for r = 20 and r = 80 (ratio)", expect=between(0.95, 1.05))
+@figure.claim(
+    "c10c_rate_printed",
+    kind="identity",
+    where="Sec. 7.2.2",
+    paper="O(L √(T/m) |u*|)",
+    says="The complexity over sqrt(T/m) does not depend on r (ratio of r = 80 to r = 20)",
+    expect=between(0.95, 1.05),
+)
 def printed_rate(runs):
     return growth(runs, lambda r, t: math.sqrt(t))
 
 
-@figure.claim("c10d_rate", kind="identity", origin="corrected", where="Sec. 7.2.2",
-    says="complexity over sqrt(r T/m) is the same for r = 20 and r = 80 (ratio)", expect=between(0.95, 1.05)
+@figure.claim(
+    "c10d_rate",
+    kind="identity",
+    origin="corrected",
+    where="Sec. 7.2.2",
+    says="The complexity over sqrt(r T/m) does not depend on r (ratio of r = 80 to r = 20)",
+    expect=between(0.95, 1.05),
 )
 def rate(runs):
     return growth(runs, lambda r, t: math.sqrt(r * t))
 
 
-def variances(runs, form):
-    found = over_grid(runs, lambda one, s, t: one.final(f"variance/{form}"))
-    return {"least": min(found), "greatest": max(found)}
-
-
 ONE = {"least": between(0.97, 1.03), "greatest": between(0.97, 1.03)}
 
 
-@figure.claim("c10e_variance_printed", kind="identity", where="Lemma F.5, proof", paper="X_{t,j} = α Σ z_j, E X² = mα",
-    says="the variance of beta sum_i z_j over m beta is 1 (least and greatest over r and T)", expect=ONE)
+@figure.claim(
+    "c10e_variance_printed",
+    kind="identity",
+    where="Lemma F.5, proof",
+    paper="X_{t,j} = α Σ z_j, E X² = mα",
+    says="The variance of beta sum_i z_j is m beta (ratio, least and greatest over r and T)",
+    expect=ONE,
+)
 def printed_variance(runs):
-    return variances(runs, "printed")
+    return ends(runs, "variance/printed")
 
 
-@figure.claim("c10f_variance", kind="identity", origin="corrected", where="Lemma F.5, proof",
-    says="the variance of sqrt(beta) sum_i z_j over m beta is 1 (least and greatest over r and T)", expect=ONE
+@figure.claim(
+    "c10f_variance",
+    kind="identity",
+    origin="corrected",
+    where="Lemma F.5, proof",
+    says="The variance of sqrt(beta) sum_i z_j is m beta (ratio, least and greatest over r and T)",
+    expect=ONE,
 )
 def variance(runs):
-    return variances(runs, "corrected")
+    return ends(runs, "variance/corrected")
 
 
-@figure.draw(cols=2, size=(9.5, 3.7))
+@figure.draw(cols=2, size=(9.5, 4))
 def panels(runs, axes):
     left, right = axes[0]
-    for s, colour in zip(SIZES, CATEGORIES, strict=False):
+    for s, color in zip(SIZES, CATEGORIES, strict=False):
         some = runs.where(shared=s)
-        bars(left, [some.finals("complexity", tasks=t) for t in TASKS], TASKS, color=colour, label=f"r = {2 * s}")
-        left.plot(TASKS, [some.final("leading", tasks=t) for t in TASKS], "--", color=colour, linewidth=1)
+        bars(left, [some.finals("complexity", tasks=t) for t in TASKS], TASKS, color=color, label=f"r = {2 * s}")
+        left.plot(TASKS, [some.final("leading", tasks=t) for t in TASKS], "-.", color=color, linewidth=1)
         base = some.final("complexity", tasks=1)
-        bars(right, [some.finals("complexity", tasks=t) / base for t in TASKS], TASKS, color=colour, linestyle="none")
-    left.plot([], [], "--", color="#444444", linewidth=1, label="leading term")
+        bars(right, [some.finals("complexity", tasks=t) / base for t in TASKS], TASKS, color=color, linestyle="none")
+    left.plot([], [], "k-.", linewidth=1, label="leading term")
     left.set(ylabel="complexity")
     many = np.geomspace(1, TASKS[-1], 50)
-    right.plot(many, (1 + many) / (2 * np.sqrt(many)), "--", color="#444444", linewidth=1, label="$(1+T)/(2\\sqrt{T})$")
-    right.plot(many, np.sqrt(many), ":", color="#444444", linewidth=1, label="$\\sqrt{T}$")
+    right.plot(many, (1 + many) / (2 * np.sqrt(many)), "k-.", linewidth=1, label="$(1+T)/(2\\sqrt{T})$")
+    right.plot(many, np.sqrt(many), "k:", linewidth=1, label="$\\sqrt{T}$")
     right.set(ylabel="complexity over that of T = 1")
     for axis in (left, right):
         axis.set(xscale="log", xlabel="tasks T", ylim=(0, None))
         axis.set_xticks(TASKS, [str(t) for t in TASKS])
         axis.minorticks_off()
-        axis.legend(loc="upper left")
+        legend_below(axis, 3)

@@ -1,10 +1,12 @@
 """Proposition F.9. Contrastive learning on the target task, near a universal representation, raises its features.
 
 W* of the even mixture of T tasks has weights 1 and 1/T (proposition F.8). From there W minimises the contrastive loss
-on pairs of one task, |W - W*|_F <= gamma, |W|_2 <= 1, with no bound on |W|_F: every step ends with the exact
-projection. Then sqrt(beta) of that task shall be min(1, T^(-1/2) + gamma/sqrt(r - s)), and all else as it was. The
-proposition has r = 2s and prints gamma/sqrt(s), which is another number where r is not 2s.
+on pairs of one task under |W - W*|_F <= gamma and |W|_2 <= 1, with no bound on |W|_F: every step ends with the exact
+projection. At the optimum sqrt(beta) of that task is min(1, T^(-1/2) + gamma/sqrt(r - s)), and all other weights stay.
+The proposition has r = 2s and prints gamma/sqrt(s), which is another number where r is not 2s.
 """
+
+from typing import NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -16,6 +18,7 @@ from featurelab.pipelines import (
     bars,
     choice,
     learners,
+    legend_below,
     loguniform,
     measures,
     nets,
@@ -24,10 +27,17 @@ from featurelab.pipelines import (
     torch,
     uniform,
 )
-from featurelab.pipelines.contrastive_tradeoff.mixture import EPOCHS, MixtureConfig, mixture, train
+from featurelab.pipelines.contrastive_tradeoff.learned_weights import EPOCHS, MixtureConfig, mixture, train
 
 RADII = [0.2, 0.5, 0.8, 1.2]
-EQUAL, UNEQUAL = (4, 4), (4, 9)  # s and r - s
+
+
+class Features(NamedTuple):
+    shared: int
+    private: int  # r - s
+
+
+EQUAL, UNEQUAL = Features(4, 4), Features(4, 9)
 
 
 class TargetConfig(MixtureConfig):
@@ -40,13 +50,22 @@ class TargetConfig(MixtureConfig):
 PRESET = TargetConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/target_learning", figures=("Prop. F.9",),
+    name="contrastive_tradeoff/target_learning",
+    figures=("Prop. F.9",),
     title="Weights after contrastive learning on the target task near a universal representation",
-    caption="Means over seeds; bars from the least to the greatest. Dashed: closed form; dotted: as printed.",
-    laptop=PRESET, paper=PRESET.but(steps=1500, batch_size=1024),
+    caption="Means over seeds; bars from the least to the greatest.",
+    laptop=PRESET,
+    paper=PRESET.but(steps=1500, batch_size=1024),
     grid={("shared", "private"): [EQUAL, UNEQUAL], "radius": RADII, "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(0.1, 10.0), "radius": uniform(0.1, 1.5), "weight_decay": loguniform(1e-6, 1e-2),
-        "width": choice(0, 30, 40), "tasks": choice(2, 4, 8)}, metric="loss/test", minutes=0.3,
+    sweep_axes={
+        "lr": loguniform(0.1, 10.0),
+        "radius": uniform(0.1, 1.5),
+        "weight_decay": loguniform(1e-6, 1e-2),
+        "width": choice(0, 30, 40),
+        "tasks": choice(2, 4, 8),
+    },
+    metric="loss/test",
+    minutes=0.3,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "spurious": 2, "radius": [0.5, 1.2]},
 )
 
@@ -54,13 +73,13 @@ figure = Experiment(
 @figure.trial
 def run(config: TargetConfig, recorder: Recorder) -> None:
     tasks, s, q = config.tasks, config.shared, config.private
-    task = mixture(config, [1.0] + [0.0] * (tasks - 1), config.steps)
-    kept = s + tasks * q
-    rows = max(config.width, kept)
+    task = mixture(config, [1.0] + [0.0] * (tasks - 1))
+    invariant = s + tasks * q
+    rows = max(config.width, invariant)
     scale = torch.cat([torch.ones(s), torch.full((tasks * q,), tasks**-0.5)]).to(torch.float64)
     turn = torch.Generator().manual_seed(config.streams.init)
-    rotation = measures.haar_orthogonal(rows, turn)[:, :kept]
-    centre = (rotation * scale) @ task.dictionary[:, :kept].T
+    rotation = measures.haar_orthogonal(rows, turn)[:, :invariant]
+    centre = (rotation * scale) @ task.dictionary[:, :invariant].T
     net = nets.MLP([nets.linear_from_weights(centre, dtype=config.dtype)], torch.nn.Identity())
     (weight,) = net.parameters()
     centre = weight.detach().clone()
@@ -69,85 +88,98 @@ def run(config: TargetConfig, recorder: Recorder) -> None:
         return learners.project_spectral_near(W, centre.to(W), config.radius)
 
     optimizer = learners.projected_optimizer(learners.gd(config.lr, config.weight_decay), near)
-    train(config, recorder, task, net, optimizer, config.steps)
+    train(config, recorder, task, net, optimizer)
     moved = (weight.detach() - centre.to(weight)).norm().item()
     recorder.log({"moved": moved}, step=config.steps)
 
 
 @figure.cost
-def cost(config: TargetConfig):
+def cost(config: TargetConfig) -> Cost:
     factors = config.shared + config.tasks * config.private + config.spurious
     rows = max(config.width, factors - config.spurious)
     step = 12.0 * config.batch_size * factors * (rows + factors) + 200.0 * rows**2 * factors
     return Cost(rows * factors, step * config.steps, 64.0 * config.batch_size * factors, config.steps)
 
 
-def errors(runs, sizes, which):
-    """Of sqrt(beta) against the closed form with the number s or q of features `which`, and of all other weights."""
-    s, q = sizes
-    found: dict[str, list[float]] = {"√β": [], "others": []}
-    for radius in radii(runs):
-        one = runs.where(shared=s, private=q, radius=radius)
-        (tasks,) = one.values("tasks")
-        root = theory.contrastive_tradeoff.regularised_root(tasks, radius, {"shared": s, "private": q}[which])
-        found["√β"].append(abs(one.final("weight/private/0") ** 0.5 - root))
-        rest = [abs(one.final(f"weight/private/{t}") ** 0.5 - tasks**-0.5) for t in range(1, tasks)]
-        found["others"] += [*rest, abs(one.final("weight/shared") ** 0.5 - 1), one.final("weight/spurious")]
-    return {name: max(values) for name, values in found.items()}
-
-
 def radii(runs):
     return sorted(runs.values("radius"))
 
 
+def errors(runs, features, over):
+    """Of sqrt(beta) against the closed form with gamma over the root of `over`, and of all other weights."""
+    target, others = [], []
+    for radius in radii(runs):
+        one = runs.where(shared=features.shared, private=features.private, radius=radius)
+        (tasks,) = one.values("tasks")
+        target.append(
+            abs(
+                one.final("weight/private/0") ** 0.5 - theory.contrastive_tradeoff.regularised_root(tasks, radius, over)
+            )
+        )
+        others += [abs(one.final(f"weight/private/{t}") ** 0.5 - tasks**-0.5) for t in range(1, tasks)]
+        others += [abs(one.final("weight/shared") ** 0.5 - 1), one.final("weight/spurious")]
+    return {"√β": max(target), "others": max(others)}
+
+
 BOUNDS = {"√β": at_most(0.01), "others": at_most(0.01)}
-SAYS = "root of the target task's weight against the closed form; all other weights (greatest distances over gamma)"
+MEASURED = "(distance of the root of the target task's weight, of all other weights; greatest over gamma)"
 
 
-@figure.claim("c09_closed_form", paper="√β = min(1, √(1/T) + γ/√s), others as they were", says=f"r = 2s: {SAYS}",
-    expect=BOUNDS)
+@figure.claim(
+    "c09_closed_form",
+    paper="√β = min(1, √(1/T) + γ/√s), others as they were",
+    expect=BOUNDS,
+    says=f"For r = 2s, learning on the target task raises its weight by the closed form and no other {MEASURED}",
+)
 def closed_form(runs):
-    return errors(runs, EQUAL, "shared")
+    return errors(runs, EQUAL, EQUAL.shared)
 
 
-@figure.claim("c09b_elsewhere_as_printed", paper="√β = min(1, √(1/T) + γ/√s)",
-    says=f"r - s = 9, s = 4, with gamma/sqrt(s) as printed: {SAYS}", expect=BOUNDS)
+@figure.claim(
+    "c09b_elsewhere_as_printed",
+    paper="√β = min(1, √(1/T) + γ/√s)",
+    expect=BOUNDS,
+    says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
+    f"gamma/sqrt(s), as printed, and no other {MEASURED}",
+)
 def as_printed(runs):
-    return errors(runs, UNEQUAL, "shared")
+    return errors(runs, UNEQUAL, UNEQUAL.shared)
 
 
-@figure.claim("c09c_elsewhere", origin="corrected",
-    says=f"r - s = 9, s = 4, with gamma/sqrt(r - s): {SAYS}", expect=BOUNDS)
+@figure.claim(
+    "c09c_elsewhere",
+    origin="corrected",
+    expect=BOUNDS,
+    says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
+    f"gamma/sqrt(r - s), and no other {MEASURED}",
+)
 def elsewhere(runs):
-    return errors(runs, UNEQUAL, "private")
+    return errors(runs, UNEQUAL, UNEQUAL.private)
 
 
-@figure.draw(cols=2, size=(9, 3.7))
+@figure.draw(cols=2, size=(9, 4))
 def panels(runs, axes):
     fine = np.linspace(0, max(radii(runs)), 100)
-    for axis, (s, q) in zip(axes[0], (EQUAL, UNEQUAL), strict=True):
-        some = runs.where(shared=s, private=q)
+    names = {"private/0": "private, target task", "private/1": "private, another task", "shared": "shared"}
+    for axis, features in zip(axes[0], (EQUAL, UNEQUAL), strict=True):
+        some = runs.where(shared=features.shared, private=features.private)
         (tasks,) = some.values("tasks")
-        axis.plot(
-            fine,
-            [theory.contrastive_tradeoff.regularised_root(tasks, g, q) for g in fine],
-            "--",
-            color="#444444",
-            linewidth=1,
-        )
-        if q != s:
+        forms = {"closed form": ("k-.", features.private), "closed form as printed": ("k:", features.shared)}
+        for label, (look, over) in forms.items():
             axis.plot(
                 fine,
-                [theory.contrastive_tradeoff.regularised_root(tasks, g, s) for g in fine],
-                ":",
-                color="#444444",
+                [theory.contrastive_tradeoff.regularised_root(tasks, g, over) for g in fine],
+                look,
                 linewidth=1,
+                label=label,
             )
-        names = {"private/0": "private, target task", "private/1": "private, another task", "shared": "shared"}
-        for (name, label), colour in zip(names.items(), CATEGORIES, strict=False):
+        for (name, label), color in zip(names.items(), CATEGORIES, strict=False):
             rows = [np.sqrt(some.finals(f"weight/{name}", radius=g)) for g in radii(runs)]
-            bars(axis, rows, radii(runs), color=colour, linestyle="none", label=label)
+            bars(axis, rows, radii(runs), color=color, linestyle="none", label=label)
         axis.set(
-            xlabel="distance γ from W*", ylabel="root of the weight", ylim=(0, 1.08), title=f"s = {s}, r - s = {q}"
+            xlabel="distance γ from W*",
+            ylabel="root of the weight",
+            ylim=(0, 1.08),
+            title=f"s = {features.shared}, r - s = {features.private}",
         )
-    axes[0, 1].legend(loc="lower right")
+    legend_below(axes, 5)

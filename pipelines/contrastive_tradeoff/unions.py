@@ -1,73 +1,97 @@
-"""Figures 7.1, 7.3, F.2 and F.9 to F.13. Growing unions of pre-training sets: universality against label efficiency.
+"""Figures 7.1, 7.3 and F.2. Growing unions of pre-training sets: universality against label efficiency.
 
-A network is pre-trained on the set nearest to the target, then, anew, with one unrelated set after the other added.
-Linear probes find its accuracy on the target, with few labels and many, and on all of the sets, averaged with the
-numbers of classes as weights. The paper: the target's accuracy falls (CIFAR-10: 88.5 to 76.4 percent) while the average
-rises (18.3 to 20.1).
+A network is pre-trained on the set nearest to the target, then, from scratch, on unions with one more unrelated set
+each. Linear probes give its accuracy on the target, with few labels and many, and the average over all sets, weighted
+by their numbers of classes. In the paper the target's accuracy falls while the average rises.
 
-A larger union also takes more updates and has more pictures. So the target's set stands there with as many pictures of
-noise, and with as many updates alone; and the whole union with the updates of the target's set. That the average rises
-is nearly by construction: the sets that are added are those that are averaged.
+A larger union also takes more updates and has more pictures. Controls for both are the first set with as many pictures
+of noise, the first set in the updates of the whole union, and the whole union in the updates of the first set. The
+average rises nearly by construction: the sets that are added are those that are averaged.
 
-The laptop preset has digits as target and generated shapes, gratings and patches of two photographs, 8 x 8 pixels, and
-NT-Xent in place of MoCo v2, with which this trade-off was seen before. Its trials are read by the figures on CKA
-(`similarity`) and on fine-tuning (`regularised`).
+The laptop preset has digits as target, generated shapes, gratings and patches of two photographs, 8 x 8 pixels, and
+NT-Xent in place of MoCo v2. `similarity` and `regularised` read its trials.
 """
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Results,
     above,
     at_least,
     at_most,
     band,
     choice,
+    legend_below,
     loguniform,
     measures,
     np,
+    null_level,
+    printed_table,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS, UnionConfig, cost
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import ALL_LABELS, INTRODUCTION
+from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS, Length, UnionConfig, cost
 from featurelab.pipelines.contrastive_tradeoff.transfer import train
 
-STEPS = ["digits", "digits+shapes", "digits+shapes+gratings", "digits+shapes+gratings+photos"]
-NAMES = ["D", "DS", "DSG", "DSGN"]  # as they are drawn: N, photos, stands for natural pictures
-FIRST, WHOLE, NOISY = STEPS[0], STEPS[-1], "digits+noise+noise+noise"
-LAPTOP = UnionConfig()
+SEEDS = [0, 1, 2]
+PRINTED = "88.5 to 76.4% and 18.3 to 20.1%"  # Figure 7.1: the target, and the average
+
+
+class Network(NamedTuple):
+    """A network of a figure: what it is pre-trained on, for how long, and whether it is trained further."""
+
+    union: str
+    length: Length = "own"
+    repeat: int = 0
+    tune: bool = False
+    adapt: bool = False
+    target: str = "digits"
+
+
+def grid_of(networks, *settings):
+    """These networks, which differ in these settings, at every seed."""
+    return {settings: [tuple(getattr(network, setting) for setting in settings) for network in networks], "seed": SEEDS}
+
+
+def growing(*sets):
+    """The unions that begin with the first set, smallest first."""
+    return ["+".join(sets[: count + 1]) for count in range(len(sets))]
+
+
+def trade_off_of(unions, noise):
+    """The unions, and their controls for the number of pictures and of updates; `noise` sets of noise are as many."""
+    first, whole = unions[0], unions[-1]
+    controls = [Network(first + noise * "+noise"), Network(first, "longest"), Network(whole, "shortest")]
+    return [*map(Network, unions), *controls]
+
+
+def every_network(sets, *, noise, tuned):
+    """All networks by name: unions, their controls, each other set alone, the first set again, untrained and early."""
+    first, unions = sets[0], growing(*sets)
+    return {
+        **{name: Network(union, tune=name in tuned, adapt=name in tuned)
+            for name, union in zip(NAMES, unions, strict=True)},
+        **dict(zip(("noise", "longer", "shorter"), trade_off_of(unions, noise)[-3:], strict=True)),
+        "S": Network(sets[1]), "G": Network(sets[2]), "N": Network(sets[3]), "again": Network(first, repeat=1),
+        "untrained": Network(first, "none"), "early": Network(first, "early", adapt=True),
+    }
+
+
+NAMES = ["D", "DS", "DSG", "DSGN"]  # N, photos, stands for natural pictures
+SETS = ["digits", "shapes", "gratings", "photos"]
+PAPER_SETS = ["cinic10", "svhn", "gtsrb", "imagenet32"]
+UNIONS, PAPER_UNIONS = growing(*SETS), growing(*PAPER_SETS)
+NETWORKS = every_network(SETS, noise=3, tuned=("D", "DSGN"))
+PAPER_NETWORKS = every_network(PAPER_SETS, noise=1, tuned=NAMES)
+SETTINGS = ("union", "length", "repeat", "tune", "adapt")
 PAPER = UnionConfig(
     union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=500_000, edge=32, method="moco",
     net="resnet18", width=512, queue=4096, groups=8, optimizer="sgd", lr=0.06, weight_decay=5e-4, batch_size=512,
     epochs=800, labels=(500, 2500, 5000, 10_000, 50_000), draws=3, few=10**9, probe="sgd",
     tune_labels=(500, 2500, 5000, 10_000, 50_000), tune_epochs=200, tune_lr=0.06, tune_batch=256,
 )
-
-
-def held_against(steps, noisy):
-    """(union, length) of the first set with as much noise, and for as long, and of the whole union as briefly."""
-    return [(noisy, "own"), (steps[0], "longest"), (steps[-1], "shortest")]
-
-
-def cells(steps, noisy):
-    """(union, length) of the growing unions in updates of their own, and of what the whole one is held against."""
-    return [*((union, "own") for union in steps), *held_against(steps, noisy)]
-
-
-PAIR = ("union", "length")
-AXES = (*PAIR, "repeat", "tune", "adapt")
-GROWING = [(union, "own", 0, union in (FIRST, WHOLE), union in (FIRST, WHOLE)) for union in STEPS]
-BESIDE = [(union, length, 0, False, False) for union, length in held_against(STEPS, NOISY)]
-ALONE = [(name, "own", 0, False, False) for name in ("shapes", "gratings", "photos")]
-OTHER = [(FIRST, "own", 1, False, False), (FIRST, "none", 0, False, False)]
-EARLY = [(FIRST, "early", 0, False, True)]
-SETS = ["cinic10", "svhn", "gtsrb", "imagenet32"]
-PAPER_STEPS = ["+".join(SETS[: count + 1]) for count in range(4)]
-PAPER_CELLS = [
-    *[(union, "own", 0, True, True) for union in PAPER_STEPS],
-    *[(*cell, 0, False, False) for cell in held_against(PAPER_STEPS, PAPER_STEPS[0] + "+noise")],
-    *[(name, "own", 0, False, False) for name in SETS[1:]], (PAPER_STEPS[0], "own", 1, False, False),
-    (PAPER_STEPS[0], "none", 0, False, False), (PAPER_STEPS[0], "early", 0, False, True),
-]
 TINY = {"n_train": 40, "n_test": 20, "epochs": 1, "hidden": (8,), "width": 4, "batch_size": 20, "labels": (20, 40),
     "draws": 1, "few": 20, "tune_labels": (20,), "tune_steps": 2, "tune_batch": 10, "adapt_epochs": 1}
 
@@ -76,8 +100,8 @@ figure = Experiment(
     title="Growing unions of pre-training sets",
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
-    laptop=LAPTOP, paper=PAPER, grid={AXES: GROWING + BESIDE + ALONE + OTHER + EARLY, "seed": [0, 1, 2]},
-    paper_grid={AXES: PAPER_CELLS, "seed": [0, 1, 2]},
+    laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
+    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS),
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
@@ -88,187 +112,201 @@ figure.trial(train)
 figure.cost(cost)
 
 
-def steps_of(runs):
-    """The growing unions, smallest first: the first one that was run, and those that begin with it."""
-    own = [union for union in runs.where(length="own", repeat=0).values("union") if "noise" not in union]
-    return sorted((u for u in own if u == own[0] or u.startswith(f"{own[0]}+")), key=lambda u: u.count("+"))
+@dataclass(frozen=True)
+class Unions:
+    """What was measured of networks along growing unions."""
 
+    runs: Results
 
-def cell(runs, metric, union, length="own", repeat=0):
-    return runs.final(metric, union=union, length=length, repeat=repeat)
+    @property
+    def all(self) -> list[str]:
+        """The growing unions, smallest first: the first one that was run, and those that begin with it."""
+        names = [u for u in self.runs.where(length="own", repeat=0).values("union") if "noise" not in u]
+        return sorted((u for u in names if u == names[0] or u.startswith(f"{names[0]}+")), key=lambda u: u.count("+"))
 
+    @property
+    def first(self) -> str:
+        return self.all[0]
 
-def noisy(runs):
-    (found,) = [union for union in runs.values("union") if "noise" in union]
-    return found
+    @property
+    def whole(self) -> str:
+        return self.all[-1]
 
+    @property
+    def noise(self) -> str:
+        """The first set with as many pictures of noise as the whole union adds."""
+        (union,) = [union for union in self.runs.values("union") if "noise" in union]
+        return union
 
-def few_and_many(runs):
-    """The least and the greatest number of labels of the target, as metrics."""
-    (labels,) = {tuple(labels) for labels in runs.trials.labels}
-    return f"target/{labels[0]}", f"target/{labels[-1]}"
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Numbers of labelled pictures of the target, rising."""
+        (labels,) = {tuple(labels) for labels in self.runs.trials.labels}
+        return labels
 
+    @property
+    def few(self) -> str:
+        """The metric of the target's accuracy with the fewest labels."""
+        return f"target/{self.labels[0]}"
 
-def trend(runs, metric):
-    values = torch.tensor([cell(runs, metric, union) for union in steps_of(runs)])
-    return measures.spearman(torch.arange(len(values), dtype=values.dtype), values).item()
+    @property
+    def many(self) -> str:
+        return f"target/{self.labels[-1]}"
 
+    def of(self, metric: str, union: str, length: Length = "own") -> float:
+        return self.runs.final(metric, union=union, length=length, repeat=0)
 
-PRINTED = f"{INTRODUCTION['target'][0]} to {INTRODUCTION['target'][1]}% and {INTRODUCTION['average'][0]} to " \
-    f"{INTRODUCTION['average'][1]}%"
+    def fall(self, metric: str) -> float:
+        """From the first set to the whole union."""
+        return self.of(metric, self.first) - self.of(metric, self.whole)
+
+    def trend(self, metric: str) -> float:
+        """The rank correlation with the number of sets."""
+        values = torch.tensor([self.of(metric, union) for union in self.all])
+        return measures.spearman(torch.arange(len(values), dtype=values.dtype), values).item()
 
 
 @figure.claim("c14_trade_off", where="Figs. 7.1, 7.3", paper=PRINTED,
-    expect={"target falls": above(0), "average rises": above(0)},
-    says="from the first set to the whole union accuracy on the target falls, with few labels, and the weighted "
-    "average over all sets rises (differences)")
+    says="From the first set to the whole union, the target's accuracy with few labels falls and the weighted average "
+    "over all sets rises (differences of accuracies)",
+    expect={"target falls": above(0), "average rises": above(0)})
 def trade_off(runs):
-    few, _ = few_and_many(runs)
-    first, *_, last = steps_of(runs)
-    return {
-        "target falls": cell(runs, few, first) - cell(runs, few, last),
-        "average rises": cell(runs, "average", last) - cell(runs, "average", first),
-    }
+    unions = Unions(runs)
+    return {"target falls": unions.fall(unions.few), "average rises": -unions.fall("average")}
 
 
 @figure.claim("c14b_step_by_step", where="Fig. 7.3", paper="88.4, 85.2, 82.1, 75.6% (Table 7.1)", within=(-1, 1),
-    says="and so they do step by step (Spearman over the four unions)",
+    says="With every set that is added to the union, the target's accuracy with few labels falls and the weighted "
+    "average rises (Spearman over the four unions)",
     expect={"target": at_most(-0.8), "average": at_least(0.8)})
 def monotone(runs):
-    return {"target": trend(runs, few_and_many(runs)[0]), "average": trend(runs, "average")}
+    unions = Unions(runs)
+    return {"target": unions.trend(unions.few), "average": unions.trend("average")}
 
 
 @figure.claim("c14c_more_than_as_much_noise", origin="ours", where="Fig. 7.3",
-    says="the union is worse on the target, with few labels, than the first set with as many pictures of noise, in as "
-    "many updates (difference)", expect=above(0))
+    says="With few labels, the whole union is worse on the target than the first set with as many pictures of noise, "
+    "in equally many updates (difference of accuracies)", expect=above(0))
 def beyond_noise(runs):
-    few, _ = few_and_many(runs)
-    return cell(runs, few, noisy(runs)) - cell(runs, few, steps_of(runs)[-1])
+    unions = Unions(runs)
+    return unions.of(unions.few, unions.noise) - unions.of(unions.few, unions.whole)
 
 
 @figure.claim("c14d_not_by_its_length", origin="ours", where="Fig. 7.3",
-    says="it is worse than the first set in equally many updates: those of the union, and those of the first set "
-    "(differences)", expect={"as many": above(0), "as few": above(0)})
+    says="In equally many updates, those of the union or those of the first set, the whole union is worse on the "
+    "target than the first set alone (differences of accuracies)", expect={"as many": above(0), "as few": above(0)})
 def beyond_length(runs):
-    few, _ = few_and_many(runs)
-    first, *_, last = steps_of(runs)
+    unions = Unions(runs)
+    few, first, whole = unions.few, unions.first, unions.whole
     return {
-        "as many": cell(runs, few, first, "longest") - cell(runs, few, last),
-        "as few": cell(runs, few, first) - cell(runs, few, last, "shortest"),
+        "as many": unions.of(few, first, "longest") - unions.of(few, whole),
+        "as few": unions.of(few, first) - unions.of(few, whole, "shortest"),
     }
 
 
-BEYOND = ("noise", "as many", "as few")
+LENGTHS = ("as many", "as few")
+BEYOND = dict.fromkeys(("noise", *LENGTHS), above(0))  # what `beyond` gives, and what is expected of it
 
 
 def beyond(runs):
-    """What noise and length leave of the fall on the target with few labels (differences of accuracies)."""
+    """How much worse the union is on the target than its controls, with few labels."""
     return {"noise": beyond_noise(runs), **beyond_length(runs)}
 
 
 @figure.claim("c14e_average_beyond_length_and_noise", origin="ours", where="Fig. 7.3",
-    says="the average of the union is higher than that of the first set in as many updates, and with as much noise "
-    "(differences)", expect={"length": above(0), "noise": above(0)})
+    says="The weighted average of the whole union is higher than that of the first set in as many updates, and of the "
+    "first set with as many pictures of noise (differences of accuracies)",
+    expect={"length": above(0), "noise": above(0)})
 def average_beyond(runs):
-    first, *_, last = steps_of(runs)
-    whole = cell(runs, "average", last)
-    return {
-        "length": whole - cell(runs, "average", first, "longest"), "noise": whole - cell(runs, "average", noisy(runs))
-    }
+    unions = Unions(runs)
+    whole = unions.of("average", unions.whole)
+    return {"length": whole - unions.of("average", unions.first, "longest"),
+        "noise": whole - unions.of("average", unions.noise)}
 
 
 @figure.claim("c15_fewer_labels_larger_drop", where="Fig. F.2", paper="12.4 points with 1% of labels, 12.8 with all",
-    says="the fall on the target is larger with the fewest labels than with the most (difference of accuracies)",
-    expect=above(0))
+    says="From the first set to the whole union, the target's accuracy falls more with the fewest labels than with the "
+    "most (difference of the two falls)", expect=above(0))
 def larger_drop(runs):
-    first, *_, last = steps_of(runs)
-    few, many = (cell(runs, metric, first) - cell(runs, metric, last) for metric in few_and_many(runs))
-    return few - many
+    unions = Unions(runs)
+    return unions.fall(unions.few) - unions.fall(unions.many)
 
 
 @figure.claim("c15b_error_grows_by_a_larger_factor", origin="ours", where="Fig. F.2",
-    says="and the error grows by a larger factor (difference of log ratios): many labels leave no room for a fall",
-    expect=above(0))
+    says="From the first set to the whole union, the target's error grows by a larger factor with the fewest labels "
+    "than with the most, where accuracies have little room to fall (difference of log ratios)", expect=above(0))
 def larger_factor(runs):
-    first, *_, last = steps_of(runs)
-    few, many = (
-        np.log((1 - cell(runs, metric, last)) / (1 - cell(runs, metric, first))) for metric in few_and_many(runs)
-    )
+    unions = Unions(runs)
+    few, many = (np.log((1 - unions.of(metric, unions.whole)) / (1 - unions.of(metric, unions.first)))
+        for metric in (unions.few, unions.many))
     return float(few - many)
 
 
 @figure.claim("c19_specific_first_universal_later", where="Tables F.2, F.3", paper="76.0 > 58.8%, then 84.7 < 85.9%",
-    says="with few labels the specific network is better on its task, with many the universal one at least as good "
-    "(differences)", expect={"few": above(0), "many": at_most(0)})
+    says="With few labels the first set's network is better on the target than the whole union's, with many labels it "
+    "is no better (differences of accuracies)", expect={"few": above(0), "many": at_most(0)})
 def crossing(runs):
-    first, *_, last = steps_of(runs)
-    few, many = (cell(runs, metric, first) - cell(runs, metric, last) for metric in few_and_many(runs))
-    return {"few": few, "many": many}
+    unions = Unions(runs)
+    return {"few": unions.fall(unions.few), "many": unions.fall(unions.many)}
 
 
-def draw_beside(axis, runs, metric, tint):
-    """Lines at the first set alone for as long as the whole union, and with as much noise."""
-    axis.axhline(cell(runs, metric, steps_of(runs)[0], "longest"), color=tint, linewidth=0.9, linestyle=":")
-    axis.axhline(cell(runs, metric, noisy(runs)), color=tint, linewidth=0.9, linestyle="--")
+def flat(measured):
+    """Numbers, or numbers by part, of several groups of trials: each by the name of its group and part."""
+    return {f"{name}, {part}" if part else name: value for name, values in measured.items()
+        for part, value in (values if isinstance(values, dict) else {"": values}).items()}
 
 
-def legend_beside(axis, **options):
-    """A legend that says what these lines are, below the drawing unless told otherwise."""
-    for style, name in ((":", "first set for as long"), ("--", "first set and noise")):
-        axis.plot([], [], color="#666666", linewidth=0.9, linestyle=style, label=name)
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 3}
-    axis.legend(**below | options)
+def draw_along(axis, runs, metric, color, label):
+    """Accuracies along the unions, and lines at the controls: the first set for as long, and with as much noise."""
+    unions = Unions(runs)
+    table = [runs.where(repeat=0).finals(metric, union=union, length="own") for union in unions.all]
+    band(axis, table, range(len(table)), color=color, marker="o", markersize=3.5, label=label)
+    null_level(axis, unions.of(metric, unions.first, "longest"), color=color)
+    null_level(axis, unions.of(metric, unions.noise), color=color, linestyle="--")
 
 
-def draw_growing(axis, runs):
-    """Accuracies along the unions, of the target and of all sets, and what the last union is held against."""
-    names = steps_of(runs)
-    for metric, name, tint in zip((*few_and_many(runs), "average"),
-            ("target, few labels", "target, all labels", "weighted average"), CATEGORIES, strict=False):
-        table = [runs.finals(metric, union=union, length="own") for union in names]
-        band(axis, table, range(len(names)), color=tint, marker="o", markersize=3.5, label=name)
-        draw_beside(axis, runs, metric, tint)
-    axis.set_xticks(range(len(names)), [union.split("+")[-1] for union in names])
-    axis.set(xlabel="pre-trained on, with", ylabel="accuracy")
-    legend_beside(axis)
+def finish_along(axis, runs, ylabel="accuracy", columns=3):
+    """The unions' names below the axis, and a legend that names the lines of `draw_along`."""
+    names = Unions(runs).all
+    ticks = NAMES if names == UNIONS else [union.split("+")[-1] for union in names]
+    axis.set_xticks(range(len(names)), ticks)
+    axis.set(xlabel="pre-trained on" if names == UNIONS else "pre-trained on, with", ylabel=ylabel)
+    for linestyle, label in ((":", "first set for as long"), ("--", "first set and noise")):
+        axis.plot([], [], color="gray", linewidth=1, linestyle=linestyle, label=label)
+    legend_below(axis, columns)
 
 
-@figure.draw(cols=2, size=(10, 3.9))
+def draw_growing(runs, axes):
+    """Accuracies on the target, with few labels and all, and the average, along the unions."""
+    (axis,), unions = axes[0], Unions(runs)
+    shown = {unions.few: "target, few labels", unions.many: "target, all labels", "average": "weighted average"}
+    for (metric, label), color in zip(shown.items(), CATEGORIES, strict=False):
+        draw_along(axis, runs, metric, color, label)
+    finish_along(axis, runs)
+
+
+@figure.draw(cols=2, size=(10.5, 4.4))
 def panels(runs, axes):
-    left, right = axes[0]
-    unions = steps_of(runs)
-    names = NAMES[: len(unions)] if unions[0] == FIRST else [union.split("+")[-1] for union in unions]
-    xs = np.arange(len(unions))
-    own = runs.where(repeat=0)
-    (labels,) = {tuple(labels) for labels in runs.trials.labels}
-    for n, tint in zip(labels, CATEGORIES, strict=False):
-        metric = f"target/{n}"
-        table = [own.finals(metric, union=union, length="own") for union in unions]
-        band(left, table, xs, color=tint, marker="o", markersize=3.5, label=f"{n} labels")
-        draw_beside(left, runs, metric, tint)
-    printed = np.array(ALL_LABELS["LP"]) / 100
-    if len(unions) == len(printed):
-        left.plot(xs, printed, color="#999999", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
-    left.set_xticks(xs, names)
-    left.set(xlabel="pre-trained on", ylabel="accuracy on the target")
-    legend_beside(left, loc="lower left", bbox_to_anchor=None, ncols=2)
-    low, high = left.get_ylim()
-    left.set_ylim(low - 0.42 * (high - low), high)
-    few = f"target/{labels[0]}"
-    for place, (union, name) in enumerate(zip(unions, names, strict=True)):
-        pair = [own.finals(metric, union=union, length="own") for metric in ("average", few)]
-        right.scatter(*pair, color=CATEGORIES[0], alpha=0.3 + 0.7 * place / len(unions), s=14)
-        right.annotate(
-            name, [float(np.mean(part)) for part in pair], textcoords="offset points", xytext=(0, 9), ha="center"
-        )
-    for union, length, name, tint in (
-        (noisy(runs), "own", "noise", CATEGORIES[1]), (unions[0], "longest", "long", CATEGORIES[2]),
-        (unions[-1], "shortest", "short union", CATEGORIES[3]),
-    ):
-        pair = [own.finals(metric, union=union, length=length) for metric in ("average", few)]
-        right.scatter(*pair, color=tint, s=14, marker="s", label=name)
-    right.set(xlabel="weighted average accuracy of all sets", ylabel=f"accuracy on the target, {labels[0]} labels")
-    low, high = right.get_ylim()
-    right.set_ylim(low - 0.12 * (high - low), high + 0.05 * (high - low))
-    right.margins(x=0.12)
-    right.legend(loc="lower right")
+    (left, right), unions = axes[0], Unions(runs)
+    for n, color in zip(unions.labels, CATEGORIES, strict=False):
+        draw_along(left, runs, f"target/{n}", color, f"{n} labels")
+    table: Any = printed_table(__file__, "table_f_5.csv")
+    printed = [row["100"] / 100 for row in table if row["method"] == "LP"]
+    if len(unions.all) == len(printed):
+        left.plot(range(4), printed, color="black", marker="x", linewidth=1, label="paper, CIFAR-10, all labels")
+    finish_along(left, runs, "accuracy on the target")
+    shown = {NAMES[place] if unions.all == UNIONS else union.split("+")[-1]: (union, "own", CATEGORIES[0], "o")
+        for place, union in enumerate(unions.all)}
+    shown |= {"noise": (unions.noise, "own", CATEGORIES[1], "s"),
+        "D for as long": (unions.first, "longest", CATEGORIES[2], "s"),
+        "DSGN in brief": (unions.whole, "shortest", CATEGORIES[3], "s")}
+    for name, (union, length, color, marker) in shown.items():
+        pair = [runs.where(repeat=0).finals(metric, union=union, length=length) for metric in ("average", unions.few)]
+        right.scatter(*pair, color=color, s=14, marker=marker, label=name if marker == "s" else None)
+        if marker == "o":
+            mean = [float(np.mean(values)) for values in pair]
+            right.annotate(name, mean, textcoords="offset points", xytext=(0, 9), ha="center")
+    right.set(xlabel="weighted average accuracy of all sets",
+        ylabel=f"accuracy on the target, {unions.labels[0]} labels")
+    right.margins(0.12)
+    legend_below(right, 3)

@@ -2,8 +2,8 @@
 
 z_R is one of the four corners {-1, 1}^2, phi(x) lies on the unit circle, l is logistic. The layout of section F.1.1
 puts the corners at (-1, 0), (1, 0), (0, -1), (0, 1), so that the label, the first coordinate of z_R, is an XOR. Its
-loss is that of the layout that separates the label, and no layout has less: neither random ones nor any on a grid of
-angles.
+loss equals that of a layout that separates the label, and no layout has a lower one: neither random layouts nor any on
+a grid of angles.
 """
 
 from typing import Literal
@@ -19,6 +19,7 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
+    legend_below,
     np,
     theory,
     torch,
@@ -41,12 +42,19 @@ class XorConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/xor_layout", trains=False, figures=("Fig. F.1",),
+    name="contrastive_tradeoff/xor_layout",
+    trains=False,
+    figures=("Fig. F.1",),
     title="An optimal representation that makes an XOR",
-    caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
-    paper=XorConfig(turns=120), grid={"seed": [0, 1, 2]},
-    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random",
-    minutes=0.1, small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
+    caption="Left: colours are labels. Right: losses of random layouts, all seeds.",
+    laptop=XorConfig(),
+    paper=XorConfig(turns=120),
+    grid={"seed": [0, 1, 2]},
+    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)},
+    metric="loss/random",
+    minutes=0.1,
+    small={"angles": 40, "layouts": 20, "turns": 8},
+    headline=True,
 )
 
 
@@ -58,10 +66,10 @@ def run(config: XorConfig, recorder: Recorder) -> None:
         points = circle(torch.tensor(places, dtype=torch.float64) * quarter)
         values[f"loss/{name}"] = losses(points[None]).item()
         for bias in (False, True):
-            found = theory.contrastive_tradeoff.best_planar_accuracy(
+            best = theory.contrastive_tradeoff.best_planar_accuracy(
                 points, torch.tensor(LABELS), config.angles, bias=bias
             )
-            values[f"accuracy/{name}{'_bias' * bias}"] = found
+            values[f"accuracy/{name}{'_bias' * bias}"] = best
     chance = data.stream(config.streams.init, "layouts")
     random = losses(circle(torch.from_numpy(chance.uniform(0, 2 * np.pi, (config.layouts, 4)))))
     values["loss/random"] = random.min().item()
@@ -93,25 +101,40 @@ def least_of_grid(turns):
 
 
 @figure.cost
-def cost(config: XorConfig):
+def cost(config: XorConfig) -> Cost:
     return Cost(8, 200.0 * (config.layouts + config.turns**3), 400.0 * CHUNK)
 
 
-@figure.claim("c04_no_line_tells_the_labels", kind="identity", paper="no non-trivial error bound",
-    says="the best accuracy of sign(u . phi) on the XOR layout", expect=between(0.5, 0.5))
+@figure.claim(
+    "c04_no_line_tells_the_labels",
+    kind="identity",
+    paper="no non-trivial error bound",
+    says="On the XOR layout no predictor sign(u . phi) is better than chance (best accuracy)",
+    expect=between(0.5, 0.5),
+)
 def through_the_origin(runs):
     return runs.final("accuracy/xor")
 
 
-@figure.claim("c04b_with_a_bias", kind="identity", paper="no non-trivial error bound",
-    says="nor is any with a bias, sign(u . phi + b), better than chance (best accuracy)", expect=at_most(0.5))
+@figure.claim(
+    "c04b_with_a_bias",
+    kind="identity",
+    paper="no non-trivial error bound",
+    says="On the XOR layout no predictor with a bias, sign(u . phi + b), is better than chance (best accuracy)",
+    expect=at_most(0.5),
+)
 def with_bias(runs):
     return runs.final("accuracy/xor_bias")
 
 
-@figure.claim("c04c_as_good_as_a_layout_that_separates", kind="identity", paper="optimal",
-    says="the loss is that of a layout with the label at its sides (distance), on which accuracy is 1 (less 1)",
-    expect={"loss": at_most(1e-12), "accuracy": at_most(0)})
+@figure.claim(
+    "c04c_as_good_as_a_layout_that_separates",
+    kind="identity",
+    paper="optimal",
+    says="The XOR layout has the loss of a layout that separates the label (distance of losses; 1 less the accuracy "
+    "on the other layout)",
+    expect={"loss": at_most(1e-12), "accuracy": at_most(0)},
+)
 def as_good(runs):
     return {
         "loss": abs(runs.final("loss/xor") - runs.final("loss/aligned")),
@@ -119,14 +142,23 @@ def as_good(runs):
     }
 
 
-@figure.claim("c04d_no_random_layout_is_better", kind="identity", paper="optimal",
-    says="its loss less the least of random layouts", expect=at_most(0))
+@figure.claim(
+    "c04d_no_random_layout_is_better",
+    kind="identity",
+    paper="optimal",
+    says="No random layout has a lower loss than the XOR layout (its loss less the least of random ones)",
+    expect=at_most(0),
+)
 def best_of_random(runs):
     return runs.final("loss/xor") - runs.final("loss/random")
 
 
-@figure.claim("c04e_no_layout_of_a_grid_is_better", kind="identity", origin="ours",
-    says="its loss less the least over all layouts on a grid of angles, of which it is one", expect=at_most(1e-12)
+@figure.claim(
+    "c04e_no_layout_of_a_grid_is_better",
+    kind="identity",
+    origin="ours",
+    says="No layout on a grid of angles, of which the XOR layout is one, has a lower loss (its loss less the least)",
+    expect=at_most(1e-12),
 )
 def best_of_grid(runs):
     return runs.final("loss/xor") - runs.final("loss/grid")
@@ -136,7 +168,7 @@ def best_of_grid(runs):
 def panels(runs, axes):
     turn = np.linspace(0, 2 * np.pi, 200)
     for axis, (name, places) in zip(axes[0], LAYOUTS.items(), strict=False):
-        axis.plot(np.cos(turn), np.sin(turn), color="#bbbbbb", linewidth=1)
+        axis.plot(np.cos(turn), np.sin(turn), color="lightgray", linewidth=1)
         for place, corner, label in zip(places, CORNERS, LABELS, strict=True):
             x, y = np.cos(place * np.pi / 2), np.sin(place * np.pi / 2)
             axis.plot([x], [y], "o", markersize=9, color=CATEGORIES[int(label > 0)])
@@ -146,8 +178,8 @@ def panels(runs, axes):
         axis.set(title=f"{title}: accuracy {plain:g}, with a bias {biased:g}", aspect="equal", xticks=[], yticks=[])
         axis.grid(visible=False)
     right = axes[0, 2]
-    found = np.concatenate([kept["losses"] for kept in runs.arrays("random")])
-    right.hist(found, bins=60, color=CATEGORIES[0], label="random layouts")
+    losses_of_random = np.concatenate([arrays["losses"] for arrays in runs.arrays("random")])
+    right.hist(losses_of_random, bins=60, color=CATEGORIES[0], label="random layouts")
     right.axvline(runs.final("loss/xor"), color=CATEGORIES[1], label=f"XOR layout, {runs.final('loss/xor'):.4f}")
     right.set(xlabel="contrastive loss", ylabel="layouts", yscale="log")
-    right.legend(loc="upper right")
+    legend_below(right, 2)

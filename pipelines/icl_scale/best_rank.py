@@ -1,13 +1,14 @@
-"""Section 5.4, after Theorem 5.4.2. Which rank is best: the trade-off between what is seen and the noise let in.
+"""Section 5.4, after Theorem 5.4.2. The best rank trades what is seen of the task against the noise that is let in.
 
-A larger rank sees more of the task, and lets more noise in. Errors of all ranks, 0 (which predicts 0) included, are
-measured on the same drawn prompts, tasks N(0, I), for each prompt length M and label noise. With a flat spectrum, the
-control, no rank between 0 and all is best.
+A larger rank sees more of the task and lets in more noise. The errors of all ranks, 0 (which predicts 0) included, are
+measured on the same random prompts, tasks N(0, I), for each prompt length M and label noise. With a flat spectrum, the
+control, no rank between 0 and the full one is best.
 """
 
 from typing import Literal
 
 from featurelab.pipelines import (
+    CATEGORIES,
     Experiment,
     Field,
     Recorder,
@@ -16,6 +17,7 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
+    legend_below,
     loguniform,
     np,
     torch,
@@ -35,7 +37,7 @@ class BestRankConfig(PromptConfig):
 figure = Experiment(
     name="icl_scale/best_rank", trains=False, figures=("Thm. 5.4.2",), part="trade-off",
     title="Best rank against prompt length and label noise",
-    caption="Numbers: the rank of least error on drawn prompts, of 0 to 16; 4 directions are strong.",
+    caption="Numbers: the rank of least error on random prompts, of 0 to 16; 4 directions are strong.",
     laptop=BestRankConfig(prompts=20_000), paper=BestRankConfig(prompts=1_000_000),
     grid={"shown": LENGTHS, "noise": NOISES, "seed": [0, 1, 2]},
     sweep_axes={"noise": loguniform(0.1, 100.0), "shown": choice(8, 32, 128, 512), "weak": loguniform(0.01, 1.0),
@@ -61,40 +63,41 @@ def best(runs, shown, noise):
 
 
 @figure.claim("c06_short_prompts_want_strong_directions",
-    says="at M = 16 without noise the best rank is 4, the number of strong directions", paper="small ranks win",
+    says="At M = 16 without noise the best rank is 4, the number of strong directions", paper="small ranks win",
     expect=between(3.5, 4.5))
 def short(runs):
     return best(runs, 16, 0.0)
 
 
-@figure.claim("c06b_long_prompts_want_all", says="at M = 256 without noise the best rank is 16, the full one",
+@figure.claim("c06b_long_prompts_want_all", says="At M = 256 without noise the best rank is 16, the full one",
     paper="the full rank wins", expect=at_least(15.5))
 def long(runs):
     return best(runs, 256, 0.0)
 
 
 @figure.claim("c06c_noise_switches",
-    says="at M = 64 the best rank falls from 16 to 4 between noise 1 and 4", paper="noise favours small ranks",
+    says="At M = 64 the best rank falls from 16 to 4 between noise 1 and noise 4", paper="noise favours small ranks",
     expect={"noise 1": at_least(15.5), "noise 4": between(3.5, 4.5)})
 def switch(runs):
     return {f"noise {s:g}": best(runs, 64, s) for s in (1.0, 4.0)}
 
 
 @figure.claim("c06d_one_direction_is_never_best", origin="ours",
-    says="at M = 16 and noise 16, where rank 1 is best of the ranks from 1 on, rank 0 is better (best rank, and error "
-    "of rank 1 over that of rank 0)", expect={"best": at_most(0.5), "ratio": at_least(1.02)}, controls=())
+    says="At M = 16 and noise 16, where rank 1 is the best of the ranks above 0, rank 0 is better (best rank; error of "
+    "rank 1 over that of rank 0)", expect={"best": at_most(0.5), "ratio": at_least(1.02)}, controls=())
 def nothing_at_all(runs):
-    (kept,) = runs.arrays("errors", shown=16, noise=16.0)
-    return {"best": best(runs, 16, 16.0), "ratio": kept["errors"][1] / kept["errors"][0]}
+    (arrays,) = runs.arrays("errors", shown=16, noise=16.0)
+    return {"best": best(runs, 16, 16.0), "ratio": arrays["errors"][1] / arrays["errors"][0]}
 
 
 @figure.claim("c06e_between_nothing_and_all", origin="ours",
-    says="a share of the cells has a best rank strictly between 0 and 16, and in each of them it is 4",
+    says="In some cells of prompt length and noise the best rank lies strictly between 0 and 16, and there it is 4 "
+    "(share of cells, least and greatest of these ranks)",
     expect={"share": at_least(0.2), "least": at_least(4), "greatest": at_most(4)})
 def between_ends(runs):
-    found = np.array([best(runs, M, s) for M in LENGTHS for s in NOISES])
-    inner = found[(found > 0) & (found < 16)]
-    return {"share": len(inner) / len(found), "least": inner.min(initial=16), "greatest": inner.max(initial=0)}
+    ranks = np.array([best(runs, M, s) for M in LENGTHS for s in NOISES])
+    inner = ranks[(ranks > 0) & (ranks < 16)]
+    return {"share": len(inner) / len(ranks), "least": inner.min(initial=16), "greatest": inner.max(initial=0)}
 
 
 @figure.draw(cols=2, size=(10, 3.4))
@@ -108,8 +111,8 @@ def panels(runs, axes):
     left.set_yticks(range(len(NOISES)), [f"{s:g}" for s in NOISES])
     left.set(xlabel="examples M of a prompt", ylabel="label noise", title="rank of least error (mean of seeds)")
     left.grid(visible=False)
-    for M, colour in zip((16, 64, 256), ("#3566a8", "#d1672c", "#3f8f5b"), strict=True):
-        kept = runs.arrays("errors", shown=M, noise=1.0)
-        right.plot(kept[0]["ranks"], np.mean([one["errors"] for one in kept], 0), color=colour, label=f"M = {M}")
+    for M, color in zip((16, 64, 256), CATEGORIES, strict=False):
+        arrays = runs.arrays("errors", shown=M, noise=1.0)
+        right.plot(arrays[0]["ranks"], np.mean([one["errors"] for one in arrays], 0), color=color, label=f"M = {M}")
     right.set(xlabel="rank", ylabel="squared error, noise 1", ylim=(0, None))
-    right.legend(loc="lower left")
+    legend_below(right)

@@ -1,14 +1,12 @@
-"""Figures 5.1 and 5.2. Larger language models follow inverted labels in a prompt, smaller ones keep to what they knew.
+"""Figures 5.1 and 5.2. Larger language models follow inverted labels in a prompt, smaller ones keep what they learned.
 
-Of M = 16 labelled sentences in the prompt a share p have their labels inverted; accuracy is that of the query's own
+Of M = 16 labelled sentences in the prompt a share p have their labels inverted; accuracy is that of the query's true
 label. The figures show Llama chat and base models on five datasets of two classes; the text gives no number.
 
-The laptop preset has stand-ins of four sizes, all trained for as many steps. That they follow inverted labels is put
-into them: in 0.3 of their training prompts all labels are inverted. What can be asked of them is whether size alone
-orders them, once all of them can do the task: a small one that was trained too little looks robust.
+The laptop preset has stand-ins of four sizes, all trained for equally many steps. Training makes them follow inverted
+labels: in 0.3 of their training prompts all labels are inverted. They can only tell whether size alone orders them once
+all of them can do the task: a small model that was trained too little looks robust.
 """
-
-from typing import Any
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -21,8 +19,10 @@ from featurelab.pipelines import (
     band,
     below,
     choice,
+    legend_beside,
     loguniform,
     np,
+    null_level,
 )
 from featurelab.pipelines.icl_scale.in_context_labels import (
     DATASETS,
@@ -97,26 +97,26 @@ def drops(plain, flipped):
 
 
 @figure.claim("c12_larger_models_fall_more", paper="larger models fall more; curves, no number", expect=above(0),
-    says="from true to all inverted labels accuracy falls more in the largest model than in the smallest (difference)"
-)
+    says="From true labels to inverted ones, accuracy falls more in the largest model than in the smallest (difference "
+    "of falls)")
 def fall_more(runs):
     return least(runs, lambda plain, flipped: last(drops(plain, flipped)) - first(drops(plain, flipped)))
 
 
 @figure.claim("c12_larger_is_as_good_with_true_labels", paper="at 0% larger is better", expect=at_least(-0.05),
-    says="with true labels the largest model is as accurate as the smallest, or more (difference)")
+    says="With true labels the largest model is at least as accurate as the smallest (difference of accuracies)")
 def as_good(runs):
     return least(runs, lambda plain, flipped: last(plain) - first(plain))
 
 
 @figure.claim("c12_larger_is_worse_with_inverted_labels", paper="at 100% larger is worse", expect=above(0),
-    says="with all labels inverted the largest model is less accurate than the smallest (difference)")
+    says="With all labels inverted the largest model is less accurate than the smallest (difference of accuracies)")
 def worse(runs):
     return least(runs, lambda plain, flipped: first(flipped) - last(flipped))
 
 
 @figure.claim("c12_small_models_stay_flat", paper="smaller models stay flat and are seldom below chance",
-    says="the smallest model falls by a tenth at most, and is not below chance with all labels inverted",
+    says="The smallest model falls by at most 0.1, and is not below chance with all labels inverted (fall, accuracy)",
     expect={"fall": at_most(0.1), "accuracy": at_least(0.5)})
 def flat(runs):
     return {
@@ -126,12 +126,12 @@ def flat(runs):
 
 
 @figure.claim("c12_pattern_in_numbers", origin="ours", where="Figs. 5.1, 5.2, stand-ins",
-    says="the same with thresholds that were set on runs of unequal length: falls differ by half, the smallest stays "
-    "above chance, the largest is nearly always wrong",
+    says="In stand-ins, falls of the largest and the smallest model differ by half; with inverted labels the smallest "
+    "stays above chance and the largest is nearly always wrong (thresholds from runs of unequal length)",
     expect={"difference": above(0.5), "ahead": above(0), "smallest": above(0.5), "largest": below(0.1)})
 def pattern(runs):
     if runs.values("family") != ["stand_in"]:
-        raise Missing("the thresholds are those of stand-ins")
+        raise Missing("this claim is about stand-ins, on which its thresholds were set")
     return {
         "difference": fall_more(runs),
         "ahead": as_good(runs),
@@ -141,24 +141,24 @@ def pattern(runs):
 
 
 @figure.claim("c12b_all_sizes_can_do_the_task", origin="ours",
-    says="with true labels every size is right in 0.95 of the prompts (least accuracy)", expect=at_least(0.95),
+    says="With true labels every stand-in is right in 0.95 of the prompts (least accuracy)", expect=at_least(0.95),
     within=(0, 1), controls=("permuted_labels", "untrained"))
 def able(runs):
     if runs.values("family") != ["stand_in"]:
-        raise Missing("it is asked of stand-ins, whose training is ours")
+        raise Missing("this claim is about stand-ins, whose training is ours")
     return least(runs, lambda plain, flipped: min(plain.values()))
 
 
 @figure.claim("c12c_among_those_that_can", origin="ours",
-    says="the largest model falls by more than each other model that is right in 0.95 of the prompts with true labels, "
-    "as it is itself (least difference of the falls)", expect=above(0.1))
+    says="Among models that are right in 0.95 of the prompts with true labels, the largest falls by more than each "
+    "other (least difference of falls)", expect=above(0.1))
 def among_able(runs):
     return least(runs, lambda plain, flipped: min(beyond(plain, flipped).values()))
 
 
 @figure.claim("c12d_than_the_smallest_that_can", origin="ours",
-    says="the largest model falls by more than the smallest of those that are right in 0.95 of the prompts with true "
-    "labels, as it is itself (difference of the falls)", expect=above(0.1))
+    says="Among models that are right in 0.95 of the prompts with true labels, the largest falls by more than the "
+    "smallest (difference of falls)", expect=above(0.1))
 def than_smallest(runs):
     return least(runs, lambda plain, flipped: first(beyond(plain, flipped)))
 
@@ -172,34 +172,27 @@ def beyond(plain, flipped):
     return {size: last(falls) - falls[size] for size in able if size != max(plain)}
 
 
-MARKERS = {"stand_in": "o", "chat": "o", "base": "s"}
-STYLES = {"stand_in": "-", "chat": "-", "base": "--"}
-UNITS = {"stand_in": "thousand", "chat": "billion", "base": "billion"}
-
-
-@figure.draw(cols=2, size=(9.5, 3.8))
+@figure.draw(cols=2, size=(11, 3.8))
 def panels(runs, axes):
     curve, fall = axes[0]
+    unit = "thousand" if "stand_in" in runs.values("family") else "billion"
     for family in runs.values("family"):
-        own = runs.where(family=family)
+        own, marker = runs.where(family=family), "s" if family == "base" else "o"
         sizes = sorted(own.values("size"))
         for size, colour in zip(sizes, CATEGORIES, strict=False):
             seeds = own.where(size=size).values("seed")
             table = np.stack([own.curve("accuracy/flipped", size=size, seed=seed) for seed in seeds], axis=1)
             percent = own.curve("accuracy/flipped", size=size).index
-            look: dict[str, Any] = {
-                "linestyle": STYLES[family],
-                "label": f"{family.replace('_', '-')}, {size:g} {UNITS[family]}",
-            }
-            band(curve, table, percent, color=colour, marker="o", markersize=3, **look)
+            label = f"{family.replace('_', '-')}, {size:g} {unit}"
+            band(curve, table, percent, color=colour, marker="o", markersize=3, label=label,
+                linestyle="--" if family == "base" else "-")
             ends = table[list(percent).index(0)] - table[list(percent).index(100)]
-            fall.scatter([size] * len(ends), ends, color=colour, marker=MARKERS[family], s=18, zorder=3)
-    curve.axhline(0.5, color="#5b6770", linewidth=0.8, linestyle=":")
-    curve.text(100, 0.52, "chance", ha="right", fontsize=7, color="#5b6770")
+            fall.scatter([size] * len(ends), ends, color=colour, marker=marker, s=18, zorder=3)
+    null_level(curve, 0.5, "chance")
     curve.set(xlabel="labels inverted (%)", ylabel="accuracy (query's own label)", ylim=(-0.03, 1.03))
-    curve.legend(loc="lower left", fontsize=7)
-    sizes, unit = sorted(set(runs.values("size"))), UNITS[runs.values("family")[0]]
-    fall.axhline(0, color="#5b6770", linewidth=0.8)
+    legend_beside(curve)
+    sizes = sorted(set(runs.values("size")))
+    null_level(fall, 0)
     fall.set(xscale="log", xlabel=f"parameters ({unit}s)", ylabel="accuracy at 0% less that at 100%", ylim=(-0.2, 1.1))
     fall.set_xticks(sizes, [f"{size:g}" for size in sizes])
     fall.minorticks_off()

@@ -1,8 +1,8 @@
-"""Section 5.5 against Figure 5.1. Flipped labels in the prompts of parities: a curve that comes back.
+"""Section 5.5 against Figure 5.1. With flipped labels in prompts of parities, accuracy falls and rises again.
 
-Two ReLU heads of opposite V make |.| of what they see, so the theorem's models do not notice that *all* labels are
-turned round: accuracy falls until half are flipped and then rises again. Figure 5.1's fall from no flips to all cannot
-be had from them.
+Two ReLU heads of opposite V compute an absolute value, so the theorem's models do not notice that *all* labels are
+flipped: accuracy falls until half are flipped and then rises again. They cannot show Figure 5.1's fall from no flips to
+all.
 """
 
 from typing import Literal
@@ -20,7 +20,9 @@ from featurelab.pipelines import (
     between,
     choice,
     data,
+    legend_below,
     nets,
+    null_level,
     theory,
     uniform,
 )
@@ -40,12 +42,20 @@ class FlippedConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_parity", trains=False, figures=("Fig. 5.1",), part="parities",
+    name="icl_scale/flipped_parity",
+    trains=False,
+    figures=("Fig. 5.1",),
+    part="parities",
     title="Accuracy on S1 against flipped labels",
     caption="The theorem's models of 4 of 32 features, prompts of 64 examples. Mean and range over seeds.",
-    laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000), grid={"flipped": SHARES, "seed": [0, 1, 2]},
-    sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)}, metric="accuracy/small", mode="max",
-    minutes=0.1, small={"prompts": 100},
+    laptop=FlippedConfig(),
+    paper=FlippedConfig(prompts=1_000_000),
+    grid={"flipped": SHARES, "seed": [0, 1, 2]},
+    sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)},
+    metric="accuracy/small",
+    mode="max",
+    minutes=0.1,
+    small={"prompts": 100},
 )
 
 
@@ -56,15 +66,15 @@ def run(config: FlippedConfig, recorder: Recorder) -> None:
     tasks, _ = data.parity_pairs(d, 2**config.few)
     flipped = round(config.flipped * config.shown)
     prompts = data.parity_prompts(tasks, config.prompts, d, config.gamma, config.shown, chance, flipped=flipped)
-    found = {}
+    accuracies = {}
     for name, bits in zip(MODELS, (config.few, config.bits), strict=True):
         net = nets.binary_heads(d, bits, config.gamma).requires_grad_(False)
-        found[f"accuracy/{name}"] = theory.icl_scale.tied_accuracy((prompts.y * net(prompts.x))[:, 0])
-    recorder.log(found, step=0)
+        accuracies[f"accuracy/{name}"] = theory.icl_scale.tied_accuracy((prompts.y * net(prompts.x))[:, 0])
+    recorder.log(accuracies, step=0)
 
 
 @figure.cost
-def cost(config: FlippedConfig):
+def cost(config: FlippedConfig) -> Cost:
     numbers = float(config.prompts * 2**config.bits)
     return Cost(2 * (config.bits + 1) * 2**config.bits, 60.0 * numbers * (config.bits + 1), 80.0 * numbers)
 
@@ -73,25 +83,38 @@ def accuracy(runs, name, share):
     return runs.final(f"accuracy/{name}", flipped=share)
 
 
-@figure.claim("c12p_all_flips_are_none", origin="ours",
-    says="with all labels flipped both are right as often as with none (greatest distance), with half at chance",
-    expect={"distance": at_most(0.015), "small, half": between(0.49, 0.51), "large, half": between(0.49, 0.51)}
+@figure.claim(
+    "c12p_all_flips_are_none",
+    origin="ours",
+    says="With all labels flipped both models are right as often as with none, and with half of them flipped as often "
+    "as chance (greatest distance, accuracies)",
+    expect={"distance": at_most(0.015), "small, half": between(0.49, 0.51), "large, half": between(0.49, 0.51)},
 )
 def comes_back(runs):
     far = max(abs(accuracy(runs, name, 1.0) - accuracy(runs, name, 0.0)) for name in MODELS)
     return {"distance": far} | {f"{name}, half": accuracy(runs, name, 0.5) for name in MODELS}
 
 
-@figure.claim("c12q_the_large_one_falls_further", where="Fig. 5.1", paper="larger models fall further",
-    says="accuracy at no flips less that at half: of the large model more than of the small one (difference)",
-    expect=above(0))
+@figure.claim(
+    "c12q_the_large_one_falls_further",
+    where="Fig. 5.1",
+    paper="larger models fall further",
+    says="From no flipped labels to half of them, accuracy falls more in the large model than in the small one "
+    "(difference of falls)",
+    expect=above(0),
+)
 def falls_further(runs):
     drops = {name: accuracy(runs, name, 0.0) - accuracy(runs, name, 0.5) for name in MODELS}
     return drops["large"] - drops["small"]
 
 
-@figure.claim("c12u_the_small_one_is_the_more_robust", where="Section 5.5", paper="smaller models are more robust",
-    says="with an eighth of the labels flipped the small model is right more often (difference)", expect=above(0)
+@figure.claim(
+    "c12u_the_small_one_is_the_more_robust",
+    where="Section 5.5",
+    paper="smaller models are more robust",
+    says="With an eighth of the labels flipped, the small model is right more often than the large one (difference of "
+    "accuracies)",
+    expect=above(0),
 )
 def eighth(runs):
     return accuracy(runs, "small", 0.125) - accuracy(runs, "large", 0.125)
@@ -101,8 +124,8 @@ def eighth(runs):
 def panels(runs, axes):
     (axis,) = axes[0]
     for name, colour in zip(MODELS, CATEGORIES, strict=False):
-        found = [runs.finals(f"accuracy/{name}", flipped=share) for share in SHARES]
-        bars(axis, found, SHARES, color=colour, label=f"{name} model")
-    axis.axhline(0.5, color="#444444", linestyle="--", linewidth=1)
+        table = [runs.finals(f"accuracy/{name}", flipped=share) for share in SHARES]
+        bars(axis, table, SHARES, color=colour, label=f"{name} model")
+    null_level(axis, 0.5, "chance")
     axis.set(xlabel="share of flipped labels", ylabel="accuracy on S1", ylim=(0.45, 0.75))
-    axis.legend(loc="upper center")
+    legend_below(axis)

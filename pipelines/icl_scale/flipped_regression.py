@@ -1,9 +1,9 @@
-"""Section 5.4 against Figure 5.1. Flipped labels in prompts of regression: what closed-form attention makes of them.
+"""Section 5.4 against Figure 5.1. Closed-form attention follows flipped labels in prompts of regression.
 
-Of the M labels of a prompt a share is given the other sign; the answer's sign is compared with the true one's. Linear
-attention has no prior of its own: it follows the prompt, and all labels flipped invert it. So a larger rank has the
-lower accuracy where fewer than half are flipped and the *higher* one beyond, unlike the language models of Figure 5.1,
-where the larger one falls further.
+A share of the M labels of a prompt gets the other sign; the answer's sign is compared with the true one. Linear
+attention has no prior of its own: it follows the prompt, and all labels flipped invert it. A larger rank therefore has
+the lower accuracy where fewer than half are flipped and the *higher* one beyond, unlike the language models of Figure
+5.1, where the larger one falls further.
 """
 
 from typing import Literal
@@ -20,7 +20,9 @@ from featurelab.pipelines import (
     below,
     choice,
     data,
+    legend_below,
     loguniform,
+    null_level,
     theory,
     torch,
 )
@@ -36,13 +38,20 @@ class FlipConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/flipped_regression", trains=False, figures=("Fig. 5.1",), part="regression",
+    name="icl_scale/flipped_regression",
+    trains=False,
+    figures=("Fig. 5.1",),
+    part="regression",
     title="Accuracy of signs against flipped labels",
     caption="Closed-form attention of two ranks; the task is in the 4 strong directions. Mean and range over seeds.",
-    laptop=FlipConfig(), paper=FlipConfig(prompts=1_000_000),
+    laptop=FlipConfig(),
+    paper=FlipConfig(prompts=1_000_000),
     grid={"width": RANKS, "flipped": SHARES, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8, 16), "shown": choice(8, 16, 64), "weak": loguniform(0.01, 1.0)},
-    metric="accuracy", mode="max", minutes=0.2, small={"prompts": 200},
+    metric="accuracy",
+    mode="max",
+    minutes=0.2,
+    small={"prompts": 200},
 )
 figure.cost(cost)
 
@@ -66,34 +75,46 @@ def drop(runs, rank):
     return accuracy(runs, rank, 0.0) - accuracy(runs, rank, 1.0)
 
 
-@figure.claim("c12r_the_small_one_is_the_more_robust", where="Section 5.4", paper="smaller models are more robust",
-    says="with a quarter of the labels flipped rank 4 is right more often than rank 16 (difference)",
-    expect=at_least(0.05))
+@figure.claim(
+    "c12r_the_small_one_is_the_more_robust",
+    where="Section 5.4",
+    paper="smaller models are more robust",
+    says="With a quarter of the labels flipped, rank 4 is right more often than rank 16 (difference of accuracies)",
+    expect=at_least(0.05),
+)
 def quarter(runs):
     return accuracy(runs, 4, 0.25) - accuracy(runs, 16, 0.25)
 
 
-@figure.claim("c12s_the_large_one_falls_further", where="Fig. 5.1", paper="larger models fall further",
-    says="accuracy at no flips less that at all flips: of rank 16 more than of rank 4 (difference)", expect=above(0))
+@figure.claim(
+    "c12s_the_large_one_falls_further",
+    where="Fig. 5.1",
+    paper="larger models fall further",
+    says="From no flipped labels to all of them, accuracy falls more at rank 16 than at rank 4 (difference of falls)",
+    expect=above(0),
+)
 def falls_further(runs):
     return drop(runs, 16) - drop(runs, 4)
 
 
-@figure.claim("c12t_both_invert", origin="ours",
-    says="with all labels flipped both are right less often than not, and as rarely as they were wrong without "
-    "(accuracy of rank 4 and 16, greatest distance)",
-    expect={"rank 4": below(0.5), "rank 16": below(0.5), "distance": at_most(0.01)})
+@figure.claim(
+    "c12t_both_invert",
+    origin="ours",
+    says="With all labels flipped, both ranks are wrong more often than right, and exactly where they were right with "
+    "none (accuracies; greatest distance from one minus that with none)",
+    expect={"rank 4": below(0.5), "rank 16": below(0.5), "distance": at_most(0.01)},
+)
 def invert(runs):
-    found = {f"rank {r}": accuracy(runs, r, 1.0) for r in RANKS}
-    return found | {"distance": max(abs(found[f"rank {r}"] + accuracy(runs, r, 0.0) - 1) for r in RANKS)}
+    inverted = {f"rank {r}": accuracy(runs, r, 1.0) for r in RANKS}
+    return inverted | {"distance": max(abs(inverted[f"rank {r}"] + accuracy(runs, r, 0.0) - 1) for r in RANKS)}
 
 
 @figure.draw(size=(6, 3.6))
 def panels(runs, axes):
     (axis,) = axes[0]
     for rank, colour in zip(RANKS, CATEGORIES, strict=False):
-        found = [runs.finals("accuracy", width=rank, flipped=share) for share in SHARES]
-        bars(axis, found, SHARES, color=colour, label=f"rank {rank}")
-    axis.axhline(0.5, color="#444444", linestyle="--", linewidth=1)
+        table = [runs.finals("accuracy", width=rank, flipped=share) for share in SHARES]
+        bars(axis, table, SHARES, color=colour, label=f"rank {rank}")
+    null_level(axis, 0.5, "chance")
     axis.set(xlabel="share of flipped labels", ylabel="accuracy of the sign", ylim=(0, 1))
-    axis.legend()
+    legend_below(axis)

@@ -1,12 +1,13 @@
-"""What the figures on language models share: prompts of labelled sentences, some labels inverted, and their reading.
+"""Prompts of labelled sentences, some with inverted labels, and what language models make of them.
 
 A model is a published one (`model`: a folder, a name under $FEATURELAB_DATA/models or one of the hub) or a stand-in: a
-small decoder trained here on a made-up language of positive and negative sentences, whose prompts have all labels
-inverted in a share of them. Both are read in the same way: which label word is more likely to follow, and how strongly
-the last token attends, in the last layer, to the sentence and to an irrelevant addition.
+small decoder trained here on a made-up language of positive and negative sentences, where all labels are inverted in a
+share of the training prompts. We read which label word is more likely to follow, and how strongly the last token
+attends, in the last layer, to the sentence and to an irrelevant addition.
 
-Not stated and inferred: the five datasets but SST-2; label words are the classes' names; exemplars are drawn at random,
-for each query anew; a chat model sees exemplars as turns of a conversation; norms of attention are not normalised.
+The paper does not state the following, which we inferred: the five datasets but SST-2; label words are the classes'
+names; exemplars are sampled at random, anew for each query; a chat model sees exemplars as turns of a conversation;
+norms of attention are not normalised.
 """
 
 from functools import partial
@@ -18,8 +19,12 @@ DATASETS = ("sst2", "mrpc", "qqp", "rte", "subj")
 POOL = 2000  # sentences of the made-up language from which exemplars are taken
 SPANS = ("relevant", "irrelevant")
 ADDED = (
-    "Anna's bicycle has 21 gears.", "The shoe size of Peter's brother is 9.", "There are 14 lamps in the corridor.",
-    "Maria is 32 years old.", "The train from the coast takes 50 minutes.", "Tom's neighbour owns 3 umbrellas.",
+    "Anna's bicycle has 21 gears.",
+    "The shoe size of Peter's brother is 9.",
+    "There are 14 lamps in the corridor.",
+    "Maria is 32 years old.",
+    "The train from the coast takes 50 minutes.",
+    "Tom's neighbour owns 3 umbrellas.",
 )
 
 
@@ -64,7 +69,12 @@ class Task:
     def prompts(self, config: LabelsConfig, **options: Any) -> Any:
         """Prompts of the queries; `options` are those of `FewShotPrompts`."""
         return language.FewShotPrompts(
-            self.model, self.pool, self.queries, self.words, template=self.template, seed=config.streams.data,
+            self.model,
+            self.pool,
+            self.queries,
+            self.words,
+            template=self.template,
+            seed=config.streams.data,
             **{"exemplars": config.exemplars, "name": config.dataset} | options,
         )
 
@@ -77,13 +87,22 @@ def task_of(config: LabelsConfig, recorder: Any) -> Task:
 def made_up(config: LabelsConfig, recorder: Any) -> Task:
     inverted = 0.0 if config.control == "no_inverted_prompts" else config.inverted
     task = data.SentimentPrompts(
-        config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data, exemplars=config.exemplars,
-        inverted=inverted, batch_size=config.batch_size,
+        config.steps * config.batch_size,
+        8 * config.batch_size,
+        seed=config.streams.data,
+        exemplars=config.exemplars,
+        inverted=inverted,
+        batch_size=config.batch_size,
     )
     vocabulary = data.SENTIMENT_WORDS
     net = nets.decoder(
-        len(vocabulary), task.train[0].shape[1] + 1, width=config.width, heads=config.heads, layers=config.layers,
-        embedding_std=config.embedding_std, seed=config.streams.init,
+        len(vocabulary),
+        task.train[0].shape[1] + 1,
+        width=config.width,
+        heads=config.heads,
+        layers=config.layers,
+        embedding_std=config.embedding_std,
+        seed=config.streams.init,
     )
     loss = learners.answer_loss(vocabulary.index("ANS"))
     optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay, warmup=config.warmup)
@@ -98,9 +117,7 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     pool, queries = (_sentences(n, rng) for n in (POOL, config.n_test))
     added = [_written(ids) for ids in data.irrelevant_words(config.n_test, rng)]
     template = language.Template("SENT {text}", joint=" ", answer="ANS", word=" {label}", end="", between=" ")
-    return Task(
-        language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added
-    )
+    return Task(language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added)
 
 
 def published(config: LabelsConfig, name: str) -> Task:
@@ -119,7 +136,7 @@ def published(config: LabelsConfig, name: str) -> Task:
 
 
 def flip_curve(task: Task, config: LabelsConfig, recorder: Any) -> None:
-    """`accuracy/flipped` at step 100 p: the share of queries whose own label word is the likelier one."""
+    """`accuracy/flipped` at step 100 p: the share of queries whose true label word is the likelier one."""
     for share in config.shares:
         prompts = task.prompts(config, flips=round(share * config.exemplars))
         asked(task, prompts, "flipped", config, recorder, step=round(100 * share))
@@ -140,26 +157,32 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     both = {task.model.prompt(task.template, [], f"{x} {more}"): (x, more) for x, more in pairs}
     queries = language.BinaryTexts([f"{x} {more}" for x, more in pairs], labels)
     prompts = language.FewShotPrompts(
-        task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
+        task.model,
+        task.pool,
+        queries,
+        task.words,
+        exemplars=0,
+        seed=config.streams.data,
+        template=task.template,
         name=f"{config.dataset} with additions",
     )
-    kept: dict[str, Any] = {}
+    norms_by_part: dict[str, Any] = {}
 
     def measure(net: Any, written: list[str], targets: Any) -> dict[str, float]:
         spans = {name: [_place(text, both[text][part]) for text in written] for part, name in enumerate(SPANS)}
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for label, classes in (("correct", targets), ("wrong", 1 - targets)):
-            said = [text + prompts.words[c] for text, c in zip(written, classes.tolist(), strict=True)]
-            norms = language.attention_norms(task.model, said, spans, batch_size=config.prompts_at_once)
+            answered = [text + prompts.words[c] for text, c in zip(written, classes.tolist(), strict=True)]
+            norms = language.attention_norms(task.model, answered, spans, batch_size=config.prompts_at_once)
             for column, kind in enumerate(("norm", "per_token")):
                 mean = {name: norms[name][:, column].mean().item() for name in SPANS}
-                found |= {f"attention_{kind}/{label}_{name}": value for name, value in mean.items()}
-                found[f"attention_{kind}/{label}_balance"] = mean["irrelevant"] / mean["relevant"]
-            kept.update({f"{label}_{name}": norms[name][:, 0].numpy() for name in SPANS})
-        return found
+                values |= {f"attention_{kind}/{label}_{name}": value for name, value in mean.items()}
+                values[f"attention_{kind}/{label}_balance"] = mean["irrelevant"] / mean["relevant"]
+            norms_by_part.update({f"{label}_{name}": norms[name][:, 0].numpy() for name in SPANS})
+        return values
 
     evaluate(learners.Measurement(task.model.net, measure), prompts, config, recorder, step=0)
-    recorder.array("attention", **kept)
+    recorder.array("attention", **norms_by_part)
 
 
 def cost(config: LabelsConfig) -> Cost:
@@ -167,8 +190,12 @@ def cost(config: LabelsConfig) -> Cost:
     if config.model is not None:
         parameters, tokens = round(config.size * 1e9), 35 * (config.exemplars + 1)
         return Cost(
-            parameters, 2.0 * parameters * tokens * prompts, 2.2 * parameters, prompts // config.prompts_at_once,
-            (config.dataset,), (config.model,),
+            parameters,
+            2.0 * parameters * tokens * prompts,
+            2.2 * parameters,
+            prompts // config.prompts_at_once,
+            (config.dataset,),
+            (config.model,),
         )
     length = 9 * (config.exemplars + 1)
     layer = 12 * config.width**2 + 13 * config.width

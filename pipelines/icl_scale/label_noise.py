@@ -1,10 +1,10 @@
-"""Theorem 5.4.2. The error of attention of rank r on prompts with noisy labels: drawn prompts against the closed form.
+"""Theorem 5.4.2. The error of rank-r attention on prompts with noisy labels has a closed form.
 
     E (f - <w, x_q>)^2 = (1/M) |s|^2_(V^2 D^3) + (1/M) (|w|^2_D + noise) tr(V^2 D^2)
                          + |xi|^2_D + sum_(i <= r) s_i^2 lam_i (lam_i v_i - 1)^2,      |a|^2_A = a^T A a,
 
-w = Q (s + xi), s in the r strongest directions of Lambda = Q D Q^T. Q is Haar distributed; prompts are drawn, queries
-averaged over. Two wrong forms are the controls, which the same prompts must find out: D^2 for D^3, as one line of the
+w = Q (s + xi), s in the r strongest directions of Lambda = Q D Q^T. Q is Haar distributed; prompts are random, queries
+are averaged over. Two wrong forms are the controls, which the prompts must detect: D^2 for D^3, as one line of the
 proof prints it, and the lengths N of pretraining and M of evaluation exchanged.
 """
 
@@ -20,6 +20,7 @@ from featurelab.pipelines import (
     below,
     choice,
     data,
+    legend_below,
     loguniform,
     np,
     theory,
@@ -41,14 +42,30 @@ class NoiseConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/label_noise", trains=False, figures=("Thm. 5.4.2",),
+    name="icl_scale/label_noise",
+    trains=False,
+    figures=("Thm. 5.4.2",),
     title="Error of rank-r attention under label noise",
-    caption="Dots: drawn prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
-    "evaluation.", laptop=NoiseConfig(), paper=NoiseConfig(prompts=1_000_000),
-    grid={"width": RANKS, "noise": NOISES, ("length", "shown"): LENGTHS, "task": ["fixed", "averaged"],
-        "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(1, 2, 4, 8, 16), "noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256),
-        "weak": loguniform(0.01, 1.0)}, metric="error/drawn", minutes=0.4, small={"prompts": 200},
+    caption="Dots: random prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
+    "evaluation.",
+    laptop=NoiseConfig(),
+    paper=NoiseConfig(prompts=1_000_000),
+    grid={
+        "width": RANKS,
+        "noise": NOISES,
+        ("length", "shown"): LENGTHS,
+        "task": ["fixed", "averaged"],
+        "seed": [0, 1, 2],
+    },
+    sweep_axes={
+        "width": choice(1, 2, 4, 8, 16),
+        "noise": loguniform(0.1, 10.0),
+        "shown": choice(8, 16, 64, 256),
+        "weak": loguniform(0.01, 1.0),
+    },
+    metric="error/drawn",
+    minutes=0.4,
+    small={"prompts": 200},
 )
 figure.cost(cost)
 
@@ -84,29 +101,49 @@ def run(config: NoiseConfig, recorder: Recorder) -> None:
     mean, error = mean_and_error(theory.icl_scale.query_averaged_errors(product, z, w, covariance))
     known = forms(values, squares, config)
     off = {name: abs((mean.item() - value) / error.item()) for name, value in known.items()}
-    recorder.log({
-        "error/drawn": mean.item(), "error/closed": known["none"], "z": off[config.control],
-        **{f"error/{name}": known[name] for name in WRONG}, **{f"z/{name}": off[name] for name in WRONG},
-    }, step=0)
+    recorder.log(
+        {
+            "error/drawn": mean.item(),
+            "error/closed": known["none"],
+            "z": off[config.control],
+            **{f"error/{name}": known[name] for name in WRONG},
+            **{f"z/{name}": off[name] for name in WRONG},
+        },
+        step=0,
+    )
 
 
-@figure.claim("c04_the_error_is_the_closed_form", paper="equality",
-    says="the mean over drawn prompts is the theorem's value in every cell of rank, noise, lengths and law of w "
-    "(greatest distance in standard errors)", expect=below(4))
+@figure.claim(
+    "c04_the_error_is_the_closed_form",
+    paper="equality",
+    says="The mean error over random prompts is the theorem's value for every rank, noise, length and law of w "
+    "(greatest distance in standard errors)",
+    expect=below(4),
+)
 def equality(runs):
     return float(runs.finals("z").max())
 
 
-@figure.claim("c04b_wrong_forms_are_found_out", origin="ours", controls=(),
-    says="with D^2 for D^3, or with the lengths exchanged, some cell is off by more than four standard errors "
-    "(greatest distance)", expect={name.replace("_", " "): above(4) for name in WRONG})
+@figure.claim(
+    "c04b_wrong_forms_are_found_out",
+    origin="ours",
+    controls=(),
+    says="Random prompts reject the theorem with D^2 for D^3, and with the lengths exchanged (greatest distance in "
+    "standard errors)",
+    expect={name.replace("_", " "): above(4) for name in WRONG},
+)
 def wrong_forms(runs):
     return {name.replace("_", " "): float(runs.finals(f"z/{name}").max()) for name in WRONG}
 
 
-@figure.claim("c04c_errata_of_the_proof", where="proof of Thm. 5.4.2", paper="D^2 in one line, D^3 in the theorem",
-    says="the line of the proof with D^2 gives the same error as the theorem (greatest relative difference)",
-    kind="identity", expect=at_most(1e-9))
+@figure.claim(
+    "c04c_errata_of_the_proof",
+    where="proof of Thm. 5.4.2",
+    paper="D^2 in one line, D^3 in the theorem",
+    says="The line of the proof with D^2 gives the theorem's error (greatest relative difference)",
+    kind="identity",
+    expect=at_most(1e-9),
+)
 def printed_line(runs):
     known, other = runs.finals("error/closed"), runs.finals("error/lower_power")
     return float(np.abs(other / known - 1).max())
@@ -126,4 +163,4 @@ def panels(runs, axes):
             axis.plot(NOISES, lower, color=colour, linestyle=":", linewidth=1.2, label=f"rank {rank}, $D^2$ for $D^3$")
         axis.set(title=f"N = {N}, M = {M}", xlabel="variance of label noise", ylim=(0, None))
     axes[0, 0].set(ylabel="squared error of a fixed task")
-    axes[0, 2].legend(loc="lower right", ncols=2)
+    legend_below(axes)

@@ -3,7 +3,7 @@
     u U = Q diag(v) Q^T,   v_i = N / ((N + 1) lam_i + tr) for i <= r and 0 beyond,   Ltilde_r = -1/2 sum lam_i^2 / T_i.
 
 W_K and W_Q are trained by L-BFGS on the expected loss in double precision. The tokens' covariance has a Haar basis and
-eigenvalues drawn from [0.3, 3]. The main text prints the excess loss without its factor 1/2.
+eigenvalues sampled from [0.3, 3]. The main text prints the excess loss without its factor 1/2.
 """
 
 from typing import Literal
@@ -18,9 +18,11 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     bars,
+    bound_level,
     choice,
     data,
     learners,
+    legend_below,
     loguniform,
     nets,
     np,
@@ -74,32 +76,31 @@ def run(config: OptimumConfig, recorder: Recorder) -> None:
 
     recorder.log({"loss/gap": loss().item() - values.sum().item() / 2 - least}, step=0)
     reached = learners.minimise_lbfgs(loss, net.parameters(), config.steps) - values.sum().item() / 2
-    found = net.product().detach()
+    product = net.product().detach()
     whole = theory.icl_scale.least_loss(values, config.length, config.dim)
+
+    def excess_error(half):
+        if config.width == config.dim:
+            return 0.0
+        return abs(
+            theory.icl_scale.excess_loss(product, covariance, config.length, half=half).item() / (reached - whole) - 1
+        )
+
     recorder.log(
         {
             "loss/reached": reached,
             "loss/closed": least,
             "loss/gap": reached - least,
-            "product_error": ((found - best).norm() / best.norm()).item(),
-            "excess/corrected": abs(
-                theory.icl_scale.excess_loss(found, covariance, config.length).item() / (reached - whole) - 1
-            )
-            if config.width < config.dim
-            else 0.0,
-            "excess/printed": abs(
-                theory.icl_scale.excess_loss(found, covariance, config.length, half=False).item() / (reached - whole)
-                - 1
-            )
-            if config.width < config.dim
-            else 0.0,
+            "product_error": ((product - best).norm() / best.norm()).item(),
+            "excess/corrected": excess_error(half=True),
+            "excess/printed": excess_error(half=False),
         },
         step=config.steps,
     )
 
 
 @figure.cost
-def cost(config: OptimumConfig):
+def cost(config: OptimumConfig) -> Cost:
     weights = 2 * config.width * config.dim
     return Cost(weights, 40.0 * config.steps * config.dim**3, 800.0 * weights, config.steps)
 
@@ -107,8 +108,8 @@ def cost(config: OptimumConfig):
 @figure.claim(
     "c01_training_reaches_the_closed_form",
     paper="exact",
-    says="trained weights have the product u U of the closed form (relative distance) and its loss (distance), at "
-    "every rank",
+    says="At every rank, trained weights have the product u U and the loss of the closed form (greatest relative "
+    "distance, greatest distance)",
     expect={"product": at_most(1e-5), "loss": at_most(1e-8)},
 )
 def reached(runs):
@@ -120,7 +121,7 @@ def reached(runs):
     paper="minimum",
     kind="identity",
     controls=(),
-    says="no trained weights are below the closed form's loss (least gap)",
+    says="No trained weights have a lower loss than the closed form (least gap)",
     expect=at_least(-1e-10),
 )
 def below_it(runs):
@@ -132,7 +133,7 @@ def below_it(runs):
     paper="no factor 1/2",
     where="Section 5.4, after Thm. 5.4.1",
     kind="identity",
-    says="the loss above that of the full rank is the printed norm (greatest relative difference)",
+    says="The loss of rank r above that of the full rank is the printed norm (greatest relative difference)",
     expect=at_most(1e-6),
 )
 def printed_excess(runs):
@@ -144,7 +145,7 @@ def printed_excess(runs):
     origin="corrected",
     where="Section 5.4, after Thm. 5.4.1",
     kind="identity",
-    says="with the factor 1/2 it is (greatest relative difference)",
+    says="The loss of rank r above that of the full rank is half the printed norm (greatest relative difference)",
     expect=at_most(1e-6),
 )
 def excess(runs):
@@ -155,8 +156,8 @@ def excess(runs):
 def panels(runs, axes):
     left, right = axes[0]
     bars(left, [np.maximum(runs.finals("product_error", width=r), 1e-17) for r in RANKS], RANKS, color=CATEGORIES[0])
-    left.axhline(1e-5, color="#444444", linestyle="--", linewidth=1)
-    left.annotate("tolerance", (0.02, 1e-5), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
+    bound_level(left, 1e-5, "tolerance")
+    legend_below(left)
     left.set(yscale="log", ylabel="relative error of u U", ylim=(1e-9, 1e-4))
     for seed, colour in zip(runs.values("seed"), CATEGORIES[1:], strict=False):
         some = runs.where(seed=seed)

@@ -1,14 +1,15 @@
-"""Theorem 5.5.1. The hand-made heads for in-context parities: right on which tasks, and with how many heads and norm.
+"""Theorem 5.5.1. The constructed heads for in-context parities: which tasks they solve, with how many heads and norm.
 
 A task is a pair (i, j) of d = 2^nu2 features, S1 the pairs of the first k = 2^nu1. Heads of nu bits say how many of
 the low nu bits of i and j differ: with nu2 bits, the large model, that is at least 1 on every task; with nu1, the
-small one, on S1 and on all of S2 but where the low bits coincide. All tasks are enumerated with prompts without end.
+small one, on S1 and on all of S2 but where the low bits coincide. All tasks are enumerated with infinite prompts.
 
-The theorem calls the large model the solution of least norm, and its number of heads the least. Neither is so: heads
-that are read as sets of which none holds another (an antichain) are right on every task with fewer heads and less norm.
+The theorem calls the large model the solution of least norm, and its number of heads the least. Neither holds: heads
+that are read as sets none of which contains another (an antichain) are right on every task with fewer heads and less
+norm.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -22,14 +23,23 @@ from featurelab.pipelines import (
     at_most,
     choice,
     data,
+    legend_below,
     nets,
     np,
+    null_level,
     theory,
     torch,
     uniform,
 )
 
-CASES = [(1, 2, 0.2), (1, 3, 0.2), (1, 3, 0.1), (2, 3, 0.2), (2, 4, 0.2), (2, 5, 0.2)]
+
+class Case(NamedTuple):
+    few: int  # nu1
+    bits: int  # nu2
+    gamma: float
+
+
+CASES = [Case(1, 2, 0.2), Case(1, 3, 0.2), Case(1, 3, 0.1), Case(2, 3, 0.2), Case(2, 4, 0.2), Case(2, 5, 0.2)]
 
 
 class HeadsConfig(Config):
@@ -48,11 +58,11 @@ figure = Experiment(
     "over the theorem's.",
     laptop=HeadsConfig(),
     paper=HeadsConfig(),
-    grid={("few", "bits", "gamma"): CASES, "seed": [0, 1, 2]},
+    grid={Case._fields: CASES, "seed": [0, 1, 2]},
     sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)},
     metric="hinge/small/S2",
     minutes=0.1,
-    small={("few", "bits", "gamma"): CASES},
+    small={Case._fields: CASES},
 )
 
 
@@ -62,34 +72,31 @@ def run(config: HeadsConfig, recorder: Recorder) -> None:
     known = data.endless_parity_prompts(d, gamma)
     inside = theory.icl_scale.both_important(known.tasks, k)
     large = nets.binary_heads(d, config.bits, gamma)
-    models = {
-        "large": large,
-        "small": nets.small_of_large(large, config.few),
-        "antichain": nets.antichain_heads(d, gamma),
-    }
-    found = {"hinge/formula": theory.icl_scale.small_model_hinge(d, k)}
+    small, antichain = nets.small_of_large(large, config.few), nets.antichain_heads(d, gamma)
+    values = {"hinge/formula": theory.icl_scale.small_model_hinge(d, k)}
     chance = data.stream(config.streams.data, "means")
     turned = torch.stack([torch.from_numpy(chance.standard_normal((50, d))), known.x[:50, 1].repeat(50, 1)[:50]], 1)
     opposite = turned * torch.tensor([-1.0, 1.0], dtype=torch.float64)[:, None]
-    for name, net in models.items():
+    for name, net in {"large": large, "small": small, "antichain": antichain}.items():
         net.requires_grad_(False)
         margins = known.y * net(known.x)
         for part, chosen in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{name}/{part}"] = theory.icl_scale.mean_hinge(margins, known.weights, chosen).item()
-            found[f"accuracy/{name}/{part}"] = theory.icl_scale.tied_accuracy(margins[chosen, 0])
-        found |= {f"margin/{name}": margins.min().item(), f"norm/{name}": net.squared_norms().item()}
-        found |= {f"heads/{name}": net.heads.shape[1], f"even/{name}": (net(turned) - net(opposite)).abs().max().item()}
+            values[f"hinge/{name}/{part}"] = theory.icl_scale.mean_hinge(margins, known.weights, chosen).item()
+            values[f"accuracy/{name}/{part}"] = theory.icl_scale.tied_accuracy(margins[chosen, 0])
+        values |= {f"margin/{name}": margins.min().item(), f"norm/{name}": net.squared_norms().item()}
+        values[f"heads/{name}"] = net.heads.shape[1]
+        values[f"even/{name}"] = (net(turned) - net(opposite)).abs().max().item()
         if name != "antichain":
             bits = config.bits if name == "large" else config.few
             far = theory.icl_scale.hamming_distances(known.tasks, bits)
-            found[f"hamming/{name}"] = (margins[:, 0] - far).abs().max().item()
+            values[f"hamming/{name}"] = (margins[:, 0] - far).abs().max().item()
             formula = theory.icl_scale.binary_heads_norm(d, bits, gamma)
-            found[f"norm_error/{name}"] = abs(found[f"norm/{name}"] / formula - 1)
-    recorder.log(found, step=0)
+            values[f"norm_error/{name}"] = abs(values[f"norm/{name}"] / formula - 1)
+    recorder.log(values, step=0)
 
 
 @figure.cost
-def cost(config: HeadsConfig):
+def cost(config: HeadsConfig) -> Cost:
     d = 2**config.bits
     return Cost(2 * (config.bits + 1) * d, 2e2 * d**3 * config.bits, 8.0 * 40 * d**3)
 
@@ -102,7 +109,8 @@ def greatest(runs, *metrics):
     "c08_margins_are_hamming_distances",
     paper="exact",
     kind="identity",
-    says="y g is how many low bits of the two features differ, of the large and the small model (greatest distance)",
+    says="The margin y g of the large and the small model is the number of low bits in which the two features differ "
+    "(greatest distance)",
     expect=at_most(1e-12),
 )
 def hamming(runs):
@@ -113,7 +121,8 @@ def hamming(runs):
     "c08b_who_is_right_where",
     paper="0, 0, 0, above 0",
     kind="identity",
-    says="hinge of the large model on S1 and S2, of the small one on S1 (greatest), and of the small one on S2 (least)",
+    says="The large model is right on S1 and S2, the small one on S1 only (hinge: greatest of the large model, of the "
+    "small one on S1; least of the small one on S2)",
     expect={"large": at_most(1e-12), "small, S1": at_most(1e-12), "small, S2": above(0)},
 )
 def who_is_right(runs):
@@ -128,8 +137,8 @@ def who_is_right(runs):
     "c08c_the_small_model_sees_most_of_s2",
     origin="ours",
     kind="identity",
-    says="the small model is wrong on S2 only where low bits coincide: its hinge there is d(d/k-1)/(d(d-1)-k(k-1)) "
-    "(greatest distance), its accuracy with ties as guesses at least 0.75 (least)",
+    says="The small model is wrong on S2 only where low bits coincide: its hinge is d(d/k-1)/(d(d-1)-k(k-1)) and it is "
+    "mostly right (greatest distance; least accuracy, ties as guesses)",
     expect={"formula": at_most(1e-12), "accuracy": at_least(0.75)},
 )
 def sees_most(runs):
@@ -141,7 +150,7 @@ def sees_most(runs):
     "c08d_norm_and_heads",
     paper="d nu (nu+1) / (8 gamma²)",
     kind="identity",
-    says="the squared norm of the heads is the closed form's (greatest relative error)",
+    says="The squared norm of the heads is the closed form (greatest relative error)",
     expect=at_most(1e-12),
 )
 def norms(runs):
@@ -152,7 +161,7 @@ def norms(runs):
     "c08e_even_in_the_labels",
     origin="ours",
     kind="identity",
-    says="all labels of a prompt turned round change no output, whatever the prompt (greatest change)",
+    says="Flipping all labels of a prompt changes no output (greatest change)",
     expect=at_most(1e-12),
 )
 def even(runs):
@@ -162,8 +171,10 @@ def even(runs):
 def over_theorem(runs, what):
     """The antichain over the theorem's large model, by case, where all of its margins are 1."""
     cases = dict.fromkeys((bits, gamma) for _, bits, gamma in CASES if bits >= 3)
-    found = [{m: runs.final(f"{what}/{m}", bits=b, gamma=g) for m in ("antichain", "large")} for b, g in cases]
-    return [one["antichain"] / one["large"] for one in found]
+    return [
+        runs.final(f"{what}/antichain", bits=b, gamma=g) / runs.final(f"{what}/large", bits=b, gamma=g)
+        for b, g in cases
+    ]
 
 
 @figure.claim(
@@ -171,7 +182,7 @@ def over_theorem(runs, what):
     where="Thm. 5.5.1, minimality",
     paper="2(nu2 + 1) heads",
     kind="identity",
-    says="no heads that are right on every task are fewer than the theorem's, for d of 8 and more (least ratio)",
+    says="For d of 8 and more, no model that is right on every task has fewer heads than the theorem's (least ratio)",
     expect=at_least(1),
 )
 def least_heads(runs):
@@ -183,7 +194,8 @@ def least_heads(runs):
     where="Thm. 5.5.1, minimality",
     paper="optimal",
     kind="identity",
-    says="none that are right on every task have less norm, for d of 8 and more (least ratio of sums of squares)",
+    says="For d of 8 and more, no model that is right on every task has less norm than the theorem's (least ratio of "
+    "sums of squares)",
     expect=at_least(1),
 )
 def least_norm(runs):
@@ -195,8 +207,8 @@ def least_norm(runs):
     origin="corrected",
     where="Thm. 5.5.1, minimality",
     kind="identity",
-    says="an antichain's heads have margins of 1 on every task (least), with fewer heads and less norm for every d of "
-    "8 and more (greatest ratios)",
+    says="For d of 8 and more, an antichain has margins of 1 on every task with fewer heads and less norm than the "
+    "theorem's model (least margin, greatest ratios)",
     expect={"margin": at_least(1 - 1e-12), "heads": at_most(0.95), "norm": at_most(0.8)},
 )
 def antichain(runs):
@@ -207,15 +219,15 @@ def antichain(runs):
 @figure.draw(cols=2, size=(9.5, 3.5))
 def panels(runs, axes):
     left, right = axes[0]
-    cases = [case for case in CASES if case[2] == 0.2]
+    cases = [case for case in CASES if case.gamma == 0.2]
     spots = np.arange(len(cases))
-    hinge = [runs.final("hinge/small/S2", few=a, bits=b, gamma=g) for a, b, g in cases]
+    hinge = [runs.final("hinge/small/S2", **case._asdict()) for case in cases]
     left.bar(spots, hinge, 0.5, color=CATEGORIES[0], label="small model, enumerated")
     formula = [theory.icl_scale.small_model_hinge(2**b, 2**a) for a, b, _ in cases]
     left.plot(spots, formula, "_", markersize=22, markeredgewidth=2, color=CATEGORIES[1], label="formula")
     left.set_xticks(spots, [f"{2**a} of {2**b}" for a, b, _ in cases])
     left.set(xlabel="important features", ylabel="hinge loss on S2", ylim=(0, 0.6))
-    left.legend(loc="upper right", ncols=2)
+    legend_below(left)
     sizes = sorted({b for _, b, _ in cases})
     for what, marker, colour in (("heads", "o", CATEGORIES[0]), ("norm", "s", CATEGORIES[1])):
         rows = [
@@ -223,8 +235,8 @@ def panels(runs, axes):
             for b in sizes
         ]
         right.plot([2**b for b in sizes], rows, marker=marker, color=colour, label=what)
-    right.axhline(1, color="#444444", linestyle="--", linewidth=1)
+    null_level(right, 1, "theorem")
     right.set(xscale="log", xlabel="features d", ylabel="antichain over theorem", ylim=(0, 1.1))
     right.set_xticks([2**b for b in sizes], [str(2**b) for b in sizes])
     right.minorticks_off()
-    right.legend(loc="lower left")
+    legend_below(right)

@@ -1,8 +1,8 @@
-"""What the figures on regression share: tokens with a few strong directions, and closed-form attention of each rank.
+"""Regression prompts whose tokens have a few strong directions, and closed-form attention of each rank on them.
 
 Tokens are N(0, Lambda), tasks w, labels <w, x>. A head of linear attention whose key-query matrix has rank r predicts
 x_q^T P^T z from z = X^T y / M; pretrained on prompts of N examples without noise it inverts the r strongest directions
-of Lambda. The dissertation (chapter 5) gives no sizes: all here are inferred.
+of Lambda. The dissertation (chapter 5) gives no sizes; all sizes here are ours.
 """
 
 from typing import Any
@@ -33,9 +33,9 @@ def strong_task(config: PromptConfig) -> "torch.Tensor":
 def drawn_errors(
     config: PromptConfig, w: "torch.Tensor", length: int, noise: float, name: str, flipped: int = 0
 ) -> "torch.Tensor":
-    """Errors (prompts, ranks) of the optimum of each rank on drawn prompts of `length`, averaged over queries.
+    """Errors (prompts, ranks) of the optimum of each rank on random prompts of `length`, averaged over queries.
 
-    `w` (dim,) or (prompts, dim) in the eigenbasis. One stream for each `name`: ranks see the same prompts.
+    `w` is (dim,) or (prompts, dim) in the eigenbasis. Each `name` has one stream, so all ranks see the same prompts.
     """
     values = spectrum(config)
     tasks = w.expand(config.prompts, config.dim)

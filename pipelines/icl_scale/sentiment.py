@@ -1,16 +1,28 @@
-"""Inverted labels in prompts of SST-2, read by one published model, beside what knowing nothing gives.
+"""Figure 5.2, one model. Inverted labels in prompts of SST-2, read by one published model.
 
-A model that cannot do the task with true labels has nothing to lose when they are inverted, and says nothing of the
-claim. So its accuracy stands beside a null level, the share of the larger class, and where it is not above that by two
-standard errors, the paper's claims are untested. Its accuracy with exemplars' labels drawn at random says how much of
-what it can do comes from them.
+A model that cannot do the task with true labels has nothing to lose when they are inverted, and says nothing about the
+claim. Where its accuracy is not above a null level, the share of the larger class, by two standard errors, the paper's
+claims are untested. Its accuracy with random labels of the exemplars tells how much it owes to them.
 
 The paper preset reads stories260K, a Llama of 0.26 million parameters that was trained on short stories, with four
-exemplars, as many as its 512 tokens hold; `--over model=...` puts another in its place. The laptop preset trains a
-stand-in, so that nothing needs to be fetched.
+exemplars, as many as its 512 tokens hold; `--over model=...` replaces it. The laptop preset trains a stand-in, so that
+nothing has to be fetched.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Field, Missing, Recorder, above, bars, choice, loguniform, np
+from featurelab.pipelines import (
+    CATEGORIES,
+    Experiment,
+    Field,
+    Missing,
+    Recorder,
+    above,
+    bars,
+    choice,
+    legend_below,
+    loguniform,
+    np,
+    null_level,
+)
 from featurelab.pipelines.icl_scale.flipped_labels import LEARNED
 from featurelab.pipelines.icl_scale.in_context_labels import LabelsConfig, asked, cost, flip_curve, task_of
 
@@ -22,8 +34,9 @@ class SentimentConfig(LabelsConfig):
 figure = Experiment(
     name="icl_scale/sentiment", figures=("Fig. 5.2",), part="one model",
     title="One model on prompts with inverted labels",
-    caption="Mean over seeds, bars their range. Grey: the share of the larger class, and accuracy with labels drawn at "
-    "random.", laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=SentimentConfig(
+    caption="Mean over seeds, bars their range. Grey: the share of the larger class, and accuracy with random labels "
+    "of the exemplars.",
+    laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=SentimentConfig(
         family="base", size=0.00026, model="stories260K", dataset="sst2", width=16, exemplars=4, n_test=400, steps=800
     ), grid={"seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
@@ -32,8 +45,6 @@ figure = Experiment(
     small=LEARNED | {"n_test": 40, "width": 8, "heads": 1},
 )
 figure.cost(cost)
-
-
 
 
 @figure.trial
@@ -52,12 +63,13 @@ def able(runs):
     plain, null, n = runs.at("accuracy/flipped", 0), runs.final("accuracy/larger_class"), runs.final("prompts/read")
     error = np.sqrt(plain * (1 - plain) / n)
     if plain - 2 * error <= null:
-        said = f"with true labels it is right in {plain:.3f} (standard error {error:.3f}) of the prompts"
-        raise Missing(f"the model cannot do the task: {said}, the larger class has {null:.3f}")
+        accuracy = f"with true labels it is right in {plain:.3f} (standard error {error:.3f}) of the prompts"
+        raise Missing(f"the model cannot do the task: {accuracy}, the larger class has {null:.3f}")
 
 
 @figure.claim("s1_the_model_can_do_the_task", origin="ours",
-    says="with true labels it is right more often than the larger class would be (difference)", expect=above(0),
+    says="With true labels the model is right more often than a guess of the larger class (difference of accuracies)",
+    expect=above(0),
     controls=("permuted_labels", "untrained"))
 def can(runs):
     n = runs.final("prompts/read")  # accuracies are kept in single precision: what is equal shall be so
@@ -65,20 +77,22 @@ def can(runs):
 
 
 @figure.claim("s1b_it_uses_the_labels_it_is_shown", origin="ours",
-    says="it is right more often with true labels than with labels drawn at random (difference)", expect=above(0))
+    says="The model is right more often with true labels of the exemplars than with random ones (difference of "
+    "accuracies)", expect=above(0))
 def uses(runs):
     return runs.at("accuracy/flipped", 0) - runs.curve("accuracy/random_labels").mean()
 
 
 @figure.claim("s2_inverted_labels_take_accuracy", paper="accuracy falls as labels are inverted; curves, no number",
-    says="accuracy with true labels exceeds that with all labels inverted (difference)", expect=above(0))
+    says="The model is right more often with true labels than with all labels inverted (difference of accuracies)",
+    expect=above(0))
 def takes(runs):
     able(runs)
     return runs.at("accuracy/flipped", 0) - runs.at("accuracy/flipped", 100)
 
 
 @figure.claim("s3_falls_below_chance", paper="large models fall below chance, small ones seldom", expect=above(0),
-    says="with all labels inverted the model is wrong more often than right (0.5 less its accuracy)")
+    says="With all labels inverted the model is wrong more often than right (0.5 less its accuracy)")
 def below_chance(runs):
     able(runs)
     return 0.5 - runs.at("accuracy/flipped", 100)
@@ -88,8 +102,7 @@ def below_chance(runs):
 def panel(runs, axes):
     axis = axes[0, 0]
     bars(axis, runs.curves("accuracy/flipped"), color=CATEGORIES[0], label="inverted labels")
-    grey = "#5b6770"
-    axis.axhline(runs.final("accuracy/larger_class"), color=grey, linestyle=":", label="larger class")
-    axis.axhline(runs.curve("accuracy/random_labels").mean(), color=grey, linestyle="--", label="labels at random")
+    null_level(axis, runs.final("accuracy/larger_class"), "larger class")
+    null_level(axis, runs.curve("accuracy/random_labels").mean(), "random labels", linestyle="--")
     axis.set(xlabel="labels inverted (%)", ylabel="accuracy (query's own label)", ylim=(0, 1.03))
-    axis.legend(loc="lower left")
+    legend_below(axis, 3)

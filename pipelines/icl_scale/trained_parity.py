@@ -1,9 +1,8 @@
-"""Theorem 5.5.1, trained. What training finds for pairs of d = 4 features, of which k = 2 are important.
+"""Theorem 5.5.1, trained. Heads that are trained on pairs of d = 4 features, of which k = 2 are important.
 
-All tasks are enumerated with prompts without end; S2 has half the share below which the theorem is stated. Heads are
-whole matrices V_h, signs a_h stay in [-1, 1]; hinge loss plus lambda times the sum of squares. Most trainings end in
-local minima, so many copies train side by side and the one of least objective is kept. With as many heads as the
-theorem's small model it is right on more than that.
+All tasks are enumerated with infinite prompts; S2 has half the share below which the theorem is stated. Heads are whole
+matrices V_h, signs a_h stay in [-1, 1]; the loss is the hinge loss plus lambda times the sum of squares. Most trainings
+end in local minima, so many copies train side by side and we take the one of least objective.
 """
 
 from typing import Literal
@@ -20,10 +19,12 @@ from featurelab.pipelines import (
     at_most,
     band,
     below,
+    bound_level,
     choice,
     data,
     fit,
     learners,
+    legend_below,
     loguniform,
     nets,
     np,
@@ -54,7 +55,7 @@ figure = Experiment(
     figures=("Thm. 5.5.1",),
     part="trained",
     title="Trained heads on pairs of four features",
-    caption="The copy of least objective. Dashed: the theorem's heads.",
+    caption="The copy of least objective.",
     laptop=ParityConfig(),
     paper=ParityConfig(copies=256, steps=20_000),
     grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
@@ -101,7 +102,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
         margins = known.y.to(f) * f[:, [chosen]]
         least = (known.y.to(f) * f).amin(0)
         norms = net.squared_norms().detach()
-        found = {
+        of_best = {
             "objective": values[chosen],
             "norm": norms[chosen],
             "margin": margins.min(),
@@ -110,8 +111,8 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
             "share_right": (least > 0).double().mean(),
         }
         for part, rows in {"S1": inside, "S2": ~inside}.items():
-            found[f"hinge/{part}"] = theory.icl_scale.mean_hinge(margins.cpu(), known.weights, rows).item()
-        return {name: float(value) for name, value in found.items()}
+            of_best[f"hinge/{part}"] = theory.icl_scale.mean_hinge(margins.cpu(), known.weights, rows).item()
+        return {name: float(value) for name, value in of_best.items()}
 
     watching = [probes.Measure(best, every=config.measure_every, inputs=prompts.train[0])]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
@@ -126,7 +127,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
 
 
 @figure.cost
-def cost(config: ParityConfig):
+def cost(config: ParityConfig) -> Cost:
     weights = config.copies * config.width * config.dim**2
     samples = config.dim * (config.dim - 1) / 2 * 2**config.dim
     return Cost(weights, 6.0 * weights * samples * config.steps, 8.0 * 10 * weights + 800.0 * samples, config.steps)
@@ -135,7 +136,7 @@ def cost(config: ParityConfig):
 @figure.claim(
     "c13_large_is_right_everywhere",
     paper="0 on S1 and S2",
-    says="six heads: the best of the copies has hinge 0 on S1 and S2, and margins of 1",
+    says="With six heads, the best of the copies is right on S1 and S2 with margins of 1 (hinges, least margin)",
     expect={"S1": at_most(0.01), "S2": at_most(0.02), "margin": at_least(0.95)},
 )
 def large(runs):
@@ -146,7 +147,7 @@ def large(runs):
 @figure.claim(
     "c13b_small_is_right_on_s1",
     paper="0 on S1, above 0 on S2",
-    says="four heads: the best of the copies has hinge 0 on S1, and not on S2",
+    says="With four heads, the best of the copies is right on S1 and not on S2 (hinges)",
     expect={"S1": at_most(0.01), "S2": at_least(0.05)},
 )
 def small(runs):
@@ -158,7 +159,7 @@ def small(runs):
     "c13c_norm_is_least_printed",
     where="Thm. 5.5.1, minimality",
     paper="optimal",
-    says="six heads: no copy has a greater margin on its worst task than the theorem's, both at a sum of squares of 1 "
+    says="With six heads, no copy has a greater least margin than the theorem's heads, both at a sum of squares of 1 "
     "(greatest over the theorem's)",
     expect=at_most(1),
     controls=(),
@@ -171,7 +172,8 @@ def norm(runs):
     "c13e_four_heads_are_enough",
     origin="ours",
     where="Thm. 5.5.1, minimality",
-    says="four heads: some copy is right on every task, S2 too, so that six are not needed (greatest least margin)",
+    says="With four heads, some copy is right on every task of S1 and S2, so six are not needed (greatest least "
+    "margin)",
     expect=above(0),
 )
 def four(runs):
@@ -182,7 +184,8 @@ def four(runs):
     "c13d_small_does_better_than_printed",
     origin="corrected",
     where="Thm. 5.5.1, minimality",
-    says="hinge on S2 of the trained small model over that of the theorem's, right on S1 as it is",
+    says="The trained small model is better on S2 than the theorem's, and as right on S1 (hinge on S2 over the "
+    "theorem's, hinge on S1)",
     expect={"S2": below(0.8), "S1": at_most(0.01)},
 )
 def better(runs):
@@ -192,12 +195,11 @@ def better(runs):
 
 @figure.draw(cols=3, size=(11, 3.4))
 def panels(runs, axes):
-    for axis, (metric, label) in zip(
-        axes[0], {"hinge/S1": "hinge on S1", "hinge/S2": "hinge on S2", "norm": "sum of squares"}.items(), strict=True
-    ):
+    labels = {"hinge/S1": "hinge on S1", "hinge/S2": "hinge on S2", "norm": "sum of squares"}
+    for axis, (metric, label) in zip(axes[0], labels.items(), strict=True):
         for (name, width), colour in zip(WIDTHS.items(), CATEGORIES, strict=False):
             band(axis, runs.curves(metric, width=width), color=colour, label=f"{name}, {width} heads")
         axis.set(xlabel="step", ylabel=label, ylim=(0, None))
-    axes[0, 1].axhline(runs.final("theorem/hinge"), color=CATEGORIES[0], linestyle="--", linewidth=1)
-    axes[0, 2].axhline(runs.final("theorem/norm", width=6), color=CATEGORIES[1], linestyle="--", linewidth=1)
-    axes[0, 0].legend(loc="upper right")
+    bound_level(axes[0, 1], runs.final("theorem/hinge"), "theorem, small", color=CATEGORIES[0])
+    bound_level(axes[0, 2], runs.final("theorem/norm", width=6), "theorem, large", color=CATEGORIES[1])
+    legend_below(axes)

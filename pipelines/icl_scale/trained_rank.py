@@ -1,7 +1,7 @@
-"""Theorems 5.4.1 and 5.4.2 of networks trained on prompts: attention of rank 2 and 8, and what noise does to them.
+"""Theorems 5.4.1 and 5.4.2, trained. Attention of rank 2 and 8 is trained on prompts, then tested under label noise.
 
 Tokens have two strong directions, the evaluated task w = (1, 1, 0, ...) lies in them. W_K, W_Q and u are trained by
-Adam on half the mean squared error of prompts whose labels have no noise, then shown prompts of 16 examples with it. By
+Adam on half the mean squared error of prompts without label noise, then tested on prompts of 16 examples with noise. By
 the theorem d error / d noise is tr(V^2 D^2) / M, 2.50 times as large at rank 8 as at rank 2.
 """
 
@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_below,
     loguniform,
     nets,
     probes,
@@ -95,18 +96,14 @@ def run(config: RankConfig, recorder: Recorder) -> None:
     net = nets.reduced_attention(
         len(values), config.width, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
     )
-    learner = learners.Supervised(
-        net,
-        loss="half_mse",
-        optimizer=learners.scheduled_by_step(
-            learners.adam(config.lr, config.weight_decay), learners.cosine_schedule(config.steps)
-        ),
-    )
+    adam = learners.adam(config.lr, config.weight_decay)
+    optimizer = learners.scheduled_by_step(adam, learners.cosine_schedule(config.steps))
+    learner = learners.Supervised(net, loss="half_mse", optimizer=optimizer)
     close = probes.Measure(closeness(config, covariance), config.measure_every, inputs=prompts.test[0][:1])
     watching = [probes.LossProbe({"test": prompts.test}, config.measure_every), close]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
     P, w = net.product().detach().cpu().double(), Q @ task(config)
-    found: dict[str, float] = {}
+    values_by_noise: dict[str, float] = {}
     for noise in NOISES:
         z = data.prompt_means(
             w.expand(config.prompts, -1),
@@ -117,30 +114,31 @@ def run(config: RankConfig, recorder: Recorder) -> None:
         )
         errors = theory.icl_scale.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
         v = theory.icl_scale.inverse_factors(values, config.length, config.width)
-        found |= {
+        values_by_noise |= {
             f"error/{noise:g}": errors.mean().item(),
             f"closed/{noise:g}": theory.icl_scale.direction_errors(values, v, task(config), config.shown, noise),
         }
     slope = theory.icl_scale.noise_slope(v, values, config.shown)
-    recorder.log(found | {"slope": (found["error/4"] - found["error/0"]) / 4, "slope/closed": slope}, step=config.steps)
+    slopes = {"slope": (values_by_noise["error/4"] - values_by_noise["error/0"]) / 4, "slope/closed": slope}
+    recorder.log(values_by_noise | slopes, step=config.steps)
 
 
 def closeness(config: RankConfig, covariance: Any) -> Any:
-    """How far weights are from the closed form of their rank, in loss and as a matrix."""
+    """Measures how far weights are from the closed form of their rank, in loss and as a matrix."""
     values, _ = theory.icl_scale.descending_eigen(covariance)
     best = theory.icl_scale.optimal_product(covariance, config.length, config.width)
     least = theory.icl_scale.least_loss(values, config.length, config.width)
 
-    def found(module, x):
+    def distances(module, x):
         P = module.net.product().detach().cpu().double()
         reached = theory.icl_scale.pretraining_loss(P, covariance, config.length).item() - values.sum().item() / 2
         return {"excess_ratio": (reached - least) / -least, "product_error": ((P - best).norm() / best.norm()).item()}
 
-    return found
+    return distances
 
 
 @figure.cost
-def cost(config: RankConfig):
+def cost(config: RankConfig) -> Cost:
     d, steps = len(config.spectrum), config.steps
     numbers = 8.0 * d * (8 * config.prompts + 2 * config.n_train)
     return Cost(2 * d * config.width, 12.0 * d * config.width * config.batch_size * steps, numbers, steps)
@@ -149,8 +147,8 @@ def cost(config: RankConfig):
 @figure.claim(
     "c02_training_reaches_the_closed_form",
     paper="exact in expectation",
-    says="trained on prompts, loss above the closed form over its size, and relative distance of u U (greatest of both "
-    "ranks)",
+    says="Training on prompts reaches the closed form at both ranks (loss above it over its size, relative distance of "
+    "u U; greatest)",
     expect={"loss": at_most(1e-3), "product": at_most(0.1)},
 )
 def reached(runs):
@@ -161,7 +159,7 @@ def reached(runs):
 @figure.claim(
     "c07_larger_rank_is_more_sensitive",
     paper="larger models are easier to be distracted",
-    says="error at noise 4 above that at 0: of rank 8 more than of rank 2 (difference)",
+    says="From noise 0 to noise 4, the error rises more at rank 8 than at rank 2 (difference of rises)",
     expect=above(0),
 )
 def sensitivity(runs):
@@ -171,7 +169,7 @@ def sensitivity(runs):
 @figure.claim(
     "c07b_as_much_as_the_theorem_says",
     origin="ours",
-    says="ratio of the two slopes in noise, over that of tr(V²D²), which is 2.50",
+    says="The slopes of the error in the noise at rank 8 and 2 have the theorem's ratio (over that of tr(V²D²), 2.50)",
     expect=between(0.95, 1.05),
 )
 def slopes(runs):
@@ -182,16 +180,16 @@ def slopes(runs):
 @figure.claim(
     "c07c_errors_under_noise",
     origin="ours",
-    says="errors of trained networks on noisy prompts over those of the closed form (least and greatest)",
+    says="Trained networks have the closed form's errors on noisy prompts (ratios, least and greatest)",
     expect={"least": between(0.95, 1.05), "greatest": between(0.95, 1.05)},
 )
 def errors(runs):
-    found = [
+    ratios = [
         runs.final(f"error/{noise:g}", width=r) / runs.final(f"closed/{noise:g}", width=r)
         for noise in NOISES
         for r in RANKS
     ]
-    return {"least": min(found), "greatest": max(found)}
+    return {"least": min(ratios), "greatest": max(ratios)}
 
 
 @figure.draw(cols=3, size=(11, 3.5))
@@ -199,12 +197,11 @@ def panels(runs, axes):
     left, middle, right = axes[0]
     curves(left, runs, "excess_ratio", across="width", label="rank {value}")
     left.set(yscale="log", xlabel="step", ylabel="excess loss / |closed form|")
-    left.legend()
     curves(middle, runs, "product_error", across="width", label="rank {value}")
     middle.set(yscale="log", xlabel="step", ylabel="relative error of u U")
     for rank, colour in zip(RANKS, CATEGORIES, strict=False):
         closed = [runs.final(f"closed/{noise:g}", width=rank) for noise in NOISES]
-        right.plot(NOISES, closed, color=colour, label=f"rank {rank}")
+        right.plot(NOISES, closed, color=colour, label=f"closed form, rank {rank}")
         bars(right, [runs.finals(f"error/{s:g}", width=rank) for s in NOISES], NOISES, color=colour, linestyle="none")
     right.set(xlabel="variance of label noise", ylabel="squared error", ylim=(0, None))
-    right.legend(loc="upper left")
+    legend_below(axes)

@@ -2,7 +2,7 @@
 
     kappa(X^T X) <= 1 + O(eps)    with n >= Omega(d / eps^2) examples;    ((1 + r)/(1 - r))^2, r = sqrt(d/n), as d grows
 
-Facts on random matrices, in which no transformer takes part: they turn a bound in kappa into one in examples.
+These are facts on random matrices alone; they turn a bound in kappa into one in examples.
 """
 
 from featurelab.pipelines import (
@@ -14,6 +14,7 @@ from featurelab.pipelines import (
     at_most,
     band,
     between,
+    bound_level,
     choice,
     data,
     np,
@@ -23,7 +24,7 @@ from featurelab.pipelines import (
 from featurelab.pipelines.looped_transformer.convergence import PAPER
 from featurelab.pipelines.looped_transformer.prompts import PromptConfig
 
-# mean kappa at d = 4 and how far from it a mean of thousands of prompts may lie, as was found before
+# mean kappa at d = 4 and how far from it a mean of thousands of prompts may lie, from an earlier run
 KNOWN = {16: (4.77, 0.15), 32: (2.82, 0.06), 64: (2.04, 0.03), 128: (1.64, 0.02)}
 SIZES = [(16, 20_000), (32, 8000), (64, 4000), (128, 4000), (256, 1000), (512, 1000), (1024, 1000)]
 DIMS = [4, 8, 16, 32, 64, 128]
@@ -41,7 +42,7 @@ figure = Experiment(
     figures=("Thm. 8.16",),
     part="examples",
     title="Condition number against the number of examples",
-    caption="d = 4. Means over seeds; dashed: slopes.",
+    caption="d = 4. Means over seeds.",
     laptop=PRESET,
     paper=PRESET.but(dim=4),
     grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
@@ -55,7 +56,7 @@ of_dim = figure.variant(
     figures=("Thm. 8.16",),
     part="dimension",
     title="Condition number against the dimension",
-    caption="Means over seeds; dashed: the limit of large matrices.",
+    caption="Means over seeds. Dashes and dots: the limit of large matrices.",
     grid={
         ("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
         "seed": [0, 1, 2],
@@ -67,18 +68,18 @@ of_dim = figure.variant(
 
 @figure.trial
 def run(config: ConditionConfig, recorder: Recorder) -> None:
-    found = []
+    parts = []
     for start in range(0, config.prompts, config.at_once):
         count = min(config.at_once, config.prompts - start)
         X = data.prompt_examples(count, config.n_train, config.dim, seed=config.streams.data, part=f"prompts {start}")
-        found.append(theory.looped_transformer.condition_number(X).numpy())
-    kappa = np.concatenate(found)
+        parts.append(theory.looped_transformer.condition_number(X).numpy())
+    kappa = np.concatenate(parts)
     mean = float(kappa.mean())
     recorder.log({"condition_number": mean, "over_one": mean - 1, "condition_number/median": np.median(kappa)}, step=0)
 
 
 @figure.cost
-def cost(config: ConditionConfig):
+def cost(config: ConditionConfig) -> Cost:
     n, d = config.n_train, config.dim
     return Cost(1, config.prompts * (6.0 * n * d * d + 20.0 * d**3), 16.0 * config.at_once * n * d)
 
@@ -90,7 +91,8 @@ def means(runs, names, metric="condition_number"):
 @figure.claim(
     "c03b_condition_numbers_of_thousands",
     origin="ours",
-    says="mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 (distances)",
+    says="Mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 for n = 16, 32, 64 and 128 "
+    "(means)",
     expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()},
 )
 def known(runs):
@@ -100,7 +102,8 @@ def known(runs):
 @figure.claim(
     "c07_condition_number_tends_to_one",
     paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
-    says="the slope of log (mean kappa - 1) against log n is near -1/2, n = 64 to 1,024",
+    says="The mean condition number tends to 1 like n^(-1/2) (slope of log (mean kappa - 1) against log n, n = 64 to "
+    "1,024)",
     expect=between(-0.75, -0.45),
 )
 def slope(runs):
@@ -111,7 +114,8 @@ def slope(runs):
 @of_dim.claim(
     "c07b_examples_in_proportion_suffice",
     paper="O(d) examples",
-    says="with n = 16 d the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2, d = 4 to 128 (largest)",
+    says="With n = 16 d examples the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2 for d = 4 to 128 "
+    "(largest mean)",
     expect=at_most((5 / 3) ** 2),
 )
 def suffice(runs):
@@ -121,7 +125,8 @@ def suffice(runs):
 @of_dim.claim(
     "c07c_the_limit_is_approached",
     origin="ours",
-    says="at d = 128 the mean condition number is within a tenth of that limit, for n = 4 d and 16 d (ratios)",
+    says="At d = 128 the mean condition number is within a tenth of the limit of large matrices, for n = 4 d and 16 d "
+    "(ratios)",
     expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)},
 )
 def limits(runs):
@@ -139,7 +144,7 @@ def panel(runs, axes):
     band(axis, rows, sizes, color=CATEGORIES[0], marker="o", markersize=3.5, label="measured")
     axis.plot(list(PAPER), np.array(list(PAPER.values())) - 1, "x", color=CATEGORIES[1], label="Fig. 8.1, ten prompts")
     curve = rows[-1].mean() * (np.array(sizes) / sizes[-1]) ** -0.5
-    axis.plot(sizes, curve, "--", color="#444444", linewidth=1, label="$n^{-1/2}$")
+    axis.plot(sizes, curve, "k-.", linewidth=1, label="$n^{-1/2}$")
     axis.set(xscale="log", yscale="log", xlabel="examples n", ylabel="mean κ - 1", xticks=sizes, xticklabels=sizes)
     axis.minorticks_off()
     axis.set_yticks([0.2, 0.5, 1, 2, 4], ["0.2", "0.5", "1", "2", "4"])
@@ -152,7 +157,7 @@ def dim_panel(runs, axes):
     for c, colour in zip((4, 16), CATEGORIES, strict=False):
         rows = [runs.finals("condition_number", dim=d, n_train=c * d) for d in DIMS]
         band(axis, rows, DIMS, color=colour, marker="o", markersize=3.5, label=f"n = {c} d")
-        axis.axhline(theory.looped_transformer.marchenko_pastur_condition(c), color=colour, linestyle="--", linewidth=1)
+        bound_level(axis, theory.looped_transformer.marchenko_pastur_condition(c), f"limit, n = {c} d", color=colour)
     axis.set(xscale="log", xlabel="coordinates d", ylabel="mean κ", ylim=(0, None), xticks=DIMS, xticklabels=DIMS)
     axis.minorticks_off()
     axis.legend(loc="center right")

@@ -1,10 +1,10 @@
-"""Figure 8.1. The error of the looped block falls as fast as the prompt is well conditioned.
+"""Figure 8.1. The error of the looped block falls faster on well-conditioned prompts.
 
     e_t = |theta_t - theta*|^2 / |theta_0 - theta*|^2,    theta_t = TF_t / alpha,    eta = 1/L
 
-against t, mean of log e_t over prompts, beside the line of the theory with the mean kappa. The axis is the logarithm of
-a squared error, whose bound is -t / kappa (theorem 8.25); "the bound in theorem 8.16", as the caption has it, is
--t / (2 kappa) read literally. Below 1e-24 e_t is round-off, which no bound is about.
+against t: the mean of log e_t over prompts, and the theory's line with the mean kappa. The axis is the logarithm of a
+squared error, whose bound is -t / kappa (theorem 8.25); "the bound in theorem 8.16" of the caption is, read literally,
+-t / (2 kappa). Below 1e-24 e_t is round-off, which no bound covers.
 """
 
 from typing import Literal
@@ -25,6 +25,7 @@ from featurelab.pipelines import (
     choice,
     evaluate,
     learners,
+    legend_below,
     np,
     randint,
     shades,
@@ -35,8 +36,7 @@ from featurelab.pipelines.looped_transformer.prompts import CheckedConfig, block
 
 PAPER = {16: 4.57, 32: 3.13, 64: 2.07, 128: 1.62}  # mean kappa of ten prompts
 BANDS = {16: (3.6, 6.2), 32: (2.4, 3.4), 64: (1.8, 2.3), 128: (1.5, 1.8)}  # where means of ten prompts lie
-GAP_AT = 15
-FEW = "it needs fifty means of ten prompts"
+GAP_AT = 15  # loops
 
 
 class ConvergenceConfig(CheckedConfig):
@@ -48,18 +48,25 @@ class ConvergenceConfig(CheckedConfig):
 PRESET = ConvergenceConfig()
 
 figure = Experiment(
-    name="looped_transformer/convergence", trains=False, figures=("Fig. 8.1",),
+    name="looped_transformer/convergence",
+    trains=False,
+    figures=("Fig. 8.1",),
     title="Error against loops for n examples",
     caption="Means over prompts and seeds; bars: range over seeds. Dashed: the theory's line. Grey: round-off.",
-    laptop=PRESET, paper=PRESET.but(prompts=10), grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
-    sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)}, metric="slope/measured",
-    minutes=0.1, headline=True, small={"prompts": 20, "loops": 20},
+    laptop=PRESET,
+    paper=PRESET.but(prompts=10),
+    grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
+    sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)},
+    metric="slope/measured",
+    minutes=0.1,
+    headline=True,
+    small={"prompts": 20, "loops": 20},
 )
 
 
 @figure.trial
 def run(config: ConvergenceConfig, recorder: Recorder) -> None:
-    def found(net, Z, theta):
+    def errors_over_loops(net, Z, theta):
         errors, _, kappa = followed(net, Z, theta)
         t = torch.arange(len(errors)).to(errors)
         logs = errors.clamp(min=1e-36).log()
@@ -90,7 +97,7 @@ def run(config: ConvergenceConfig, recorder: Recorder) -> None:
             values["slope/measured"] = slopes[counted].mean()
         return {name: float(value) for name, value in values.items()}
 
-    evaluate(learners.Measurement(block(config), found), drawn(config), config, recorder)
+    evaluate(learners.Measurement(block(config), errors_over_loops), drawn(config), config, recorder)
 
 
 figure.cost(cost)
@@ -104,30 +111,45 @@ def by_n(values):
     return {f"n = {n}": float(value) for n, value in zip(PAPER, values, strict=True)}
 
 
-@figure.claim("c03_condition_numbers", paper="4.57, 3.13, 2.07, 1.62",
-    says="the mean condition number lies in the Monte-Carlo band of means of ten prompts",
-    expect={f"n = {n}": between(*ends) for n, ends in BANDS.items()}, controls=())
+@figure.claim(
+    "c03_condition_numbers",
+    paper="4.57, 3.13, 2.07, 1.62",
+    says="The mean condition number lies where means of ten prompts lie in Monte-Carlo runs (means)",
+    expect={f"n = {n}": between(*ends) for n, ends in BANDS.items()},
+    controls=(),
+)
 def kappas(runs):
     return by_n(column(runs, "condition_number"))
 
 
-@figure.claim("c03c_the_paper_s_means_are_among_those_of_ten", origin="ours",
-    says="of means of ten prompts, not too few are as far out as the paper's (two-sided share, 5% over four)",
-    expect={f"n = {n}": at_least(0.0125) for n in PAPER}, controls=(), within=(0, 1))
+@figure.claim(
+    "c03c_the_paper_s_means_are_among_those_of_ten",
+    origin="ours",
+    says="The paper's mean condition numbers are not unusual among means of ten prompts (two-sided share that is as "
+    "far out; 5% over four tests)",
+    expect={f"n = {n}": at_least(0.0125) for n in PAPER},
+    controls=(),
+    within=(0, 1),
+)
 def among(runs):
-    found = {}
+    shares = {}
     for n, printed in PAPER.items():
         kappa = np.concatenate([array["kappa"] for array in runs.arrays("kappas", n_train=n)])
         if len(kappa) < 500:
-            raise Missing(FEW)
+            raise Missing("fewer than fifty means of ten prompts")
         means = kappa[: len(kappa) // 10 * 10].reshape(-1, 10).mean(1)
-        found[f"n = {n}"] = float(min(1, 2 * min((means >= printed).mean(), (means <= printed).mean())))
-    return found
+        shares[f"n = {n}"] = float(min(1, 2 * min((means >= printed).mean(), (means <= printed).mean())))
+    return shares
 
 
-@figure.claim("c04_more_examples_are_faster", paper="steeper for larger n",
-    says="the mean condition number falls with n, and so does the slope of the mean log error (largest differences)",
-    expect={"condition number": below(0), "slope": below(0)}, controls=("permuted_labels",))
+@figure.claim(
+    "c04_more_examples_are_faster",
+    paper="steeper for larger n",
+    says="With more examples both the mean condition number and the slope of the mean log error fall (largest "
+    "differences from one n to the next)",
+    expect={"condition number": below(0), "slope": below(0)},
+    controls=("permuted_labels",),
+)
 def steeper(runs):
     return {
         "condition number": float(np.diff(column(runs, "condition_number")).max()),
@@ -135,17 +157,26 @@ def steeper(runs):
     }
 
 
-@figure.claim("c05_below_the_theory", paper="below the theoretical line for all n", kind="identity",
+@figure.claim(
+    "c05_below_the_theory",
+    paper="below the theoretical line for all n",
+    kind="identity",
     controls=("permuted_labels",),
-    says="while all prompts are above round-off, the mean log error is at most -t / kappa, t >= 1 (largest excess)",
-    expect={"-t/κ": at_most(0), "-t/(2κ)": at_most(0)})
+    says="While all prompts are above round-off, the mean log error is below the theory's line for t >= 1 (largest "
+    "excess over -t / kappa, over -t / (2 kappa))",
+    expect={"-t/κ": at_most(0), "-t/(2κ)": at_most(0)},
+)
 def ordered(runs):
     return {"-t/κ": column(runs, "excess/squared").max(), "-t/(2κ)": column(runs, "excess/literal").max()}
 
 
-@figure.claim("c05b_only_round_off_violates", origin="ours", kind="identity",
-    says="no prompt is above its own line -t / kappa before round-off; counted to the last loop, some are (points)",
-    expect={"above round-off": at_most(0), "with round-off": above(0)})
+@figure.claim(
+    "c05b_only_round_off_violates",
+    origin="ours",
+    kind="identity",
+    says="Prompts are above their own line -t / kappa only at round-off, never before (points above)",
+    expect={"above round-off": at_most(0), "with round-off": above(0)},
+)
 def floors(runs):
     return {
         "above round-off": column(runs, "violations/resolved").sum(),
@@ -153,45 +184,70 @@ def floors(runs):
     }
 
 
-@figure.claim("c06_the_slope_is_that_of_the_slowest_mode", origin="ours", kind="identity",
+@figure.claim(
+    "c06_the_slope_is_that_of_the_slowest_mode",
+    origin="ours",
+    kind="identity",
     controls=("permuted_labels",),
-    says="the tail's mean slope is the mean of 2 log(1 - 1/kappa) (ratio), and all prompts have one (share)",
-    expect={f"n = {n}": between(0.95, 1.05) for n in PAPER} | {"share": at_least(0.99)})
+    says="The error's tail falls with the slope of the slowest mode (mean slope over mean of 2 log(1 - 1/kappa); share "
+    "of prompts that have a tail)",
+    expect={f"n = {n}": between(0.95, 1.05) for n in PAPER} | {"share": at_least(0.99)},
+)
 def slowest(runs):
     ratios = by_n(column(runs, "slope/measured") / column(runs, "slope/theory"))
     return ratios | {"share": column(runs, "slope/counted").min()}
 
 
-@figure.claim("c09_the_gap_narrows", paper="the gap narrows as n grows", kind="identity",
-    says="theory minus measured log error, 15 loops in, falls as n doubles (largest difference, nats)", expect=below(0))
+@figure.claim(
+    "c09_the_gap_narrows",
+    paper="the gap narrows as n grows",
+    kind="identity",
+    says="After 15 loops, the gap between the theory's and the measured log error falls as n doubles (largest "
+    "difference, nats)",
+    expect=below(0),
+)
 def narrows(runs):
     return float(np.diff(column(runs, "gap/early")).max())
 
 
-@figure.claim("c09d_the_gap_widens", origin="corrected", kind="identity",
-    says="theory minus measured log error, 15 loops in, rises as n doubles (least difference, nats)", expect=above(0)
+@figure.claim(
+    "c09d_the_gap_widens",
+    origin="corrected",
+    kind="identity",
+    says="After 15 loops, the gap between the theory's and the measured log error rises as n doubles (least "
+    "difference, nats)",
+    expect=above(0),
 )
 def widens(runs):
     return float(np.diff(column(runs, "gap/early")).min())
 
 
-@figure.claim("c09b_it_narrows_at_round_off", origin="ours", kind="identity",
-    says="at the last loop, where all curves have ended at round-off, the line -t / (2 kappa) comes nearer to them as "
-    "n doubles (largest difference, nats)", expect=below(0))
+@figure.claim(
+    "c09b_it_narrows_at_round_off",
+    origin="ours",
+    kind="identity",
+    says="At the last loop, where all curves have ended at round-off, the gap to the line -t / (2 kappa) falls as n "
+    "doubles (largest difference, nats)",
+    expect=below(0),
+)
 def narrows_there(runs):
     return float(np.diff(column(runs, "gap/end")).max())
 
 
-@figure.claim("c09c_the_exponent_is_loose", origin="ours",
-    says="the measured slope is more than twice the theory's -1 / kappa, and the ratio widens from n = 16 to 128 "
-    "(ratio at n = 16, difference)", expect={"n = 16": at_least(2), "difference": above(0)},
-    controls=("permuted_labels",))
+@figure.claim(
+    "c09c_the_exponent_is_loose",
+    origin="ours",
+    says="The measured slope is more than twice the theory's -1 / kappa, and the ratio rises from n = 16 to 128 (ratio "
+    "at n = 16, difference)",
+    expect={"n = 16": at_least(2), "difference": above(0)},
+    controls=("permuted_labels",),
+)
 def loose(runs):
     ratios = -column(runs, "slope/measured") * column(runs, "condition_number")
     return {"n = 16": float(ratios[0]), "difference": float(ratios[-1] - ratios[0])}
 
 
-@figure.draw(cols=3, size=(12, 3.8))
+@figure.draw(cols=3, size=(12, 4.3))
 def panels(runs, axes):
     left, middle, right = axes[0]
     share = 2 if "literal" in runs.values("theory_line") else 1
@@ -200,32 +256,18 @@ def panels(runs, axes):
         kappa = runs.final("condition_number", n_train=n)
         band(left, table, color=colour, label=f"n = {n}, κ = {kappa:.2f} ({PAPER[n]})")
         left.plot(table.index, -table.index / (share * kappa), color=colour, linestyle="--", linewidth=1)
-    left.axhspan(-130, np.log(1e-24), color="#eeeeee", zorder=0)
+    left.axhspan(-130, np.log(1e-24), color="lightgray", alpha=0.5, zorder=0)
     left.set(xlabel="loops t", ylabel="mean log $e_t$", ylim=(-130, 3))
-    left.legend(loc="lower left", title="in brackets: the paper", title_fontsize=8, fontsize=7)
-    bars(
-        middle,
-        [runs.finals("condition_number", n_train=n) for n in PAPER],
-        list(PAPER),
-        label="measured",
-        color=CATEGORIES[0],
-    )
-    middle.plot(list(PAPER), list(PAPER.values()), "x", color=CATEGORIES[1], label="paper, ten prompts")
-    middle.set(xscale="log", xlabel="examples n", ylabel="mean κ", xticks=list(PAPER), xticklabels=list(PAPER))
-    middle.minorticks_off()
-    middle.legend()
-    for metric, name, colour in (
-        ("gap/early", f"-t/κ, at t = {GAP_AT}", CATEGORIES[0]),
-        ("gap/end", "-t/(2κ), at the end", CATEGORIES[1]),
-    ):
-        bars(right, [runs.finals(metric, n_train=n) for n in PAPER], list(PAPER), label=name, color=colour)
-    right.set(
-        xscale="log",
-        xlabel="examples n",
-        ylabel="theory minus measured (nats)",
-        xticks=list(PAPER),
-        xticklabels=list(PAPER),
-        ylim=(0, None),
-    )
-    right.minorticks_off()
-    right.legend()
+    legend_below(left, 2, title="in brackets: the paper")
+    condition_numbers = [runs.finals("condition_number", n_train=n) for n in PAPER]
+    bars(middle, condition_numbers, list(PAPER), label="measured", color=CATEGORIES[0])
+    middle.plot(list(PAPER), list(PAPER.values()), "kx", label="paper, ten prompts")
+    middle.set(ylabel="mean κ")
+    gaps = {"gap/early": f"-t/κ, at t = {GAP_AT}", "gap/end": "-t/(2κ), at the end"}
+    for (metric, label), color in zip(gaps.items(), CATEGORIES, strict=False):
+        bars(right, [runs.finals(metric, n_train=n) for n in PAPER], list(PAPER), label=label, color=color)
+    right.set(ylabel="theory minus measured (nats)", ylim=(0, None))
+    for axis in (middle, right):
+        axis.set(xscale="log", xlabel="examples n", xticks=list(PAPER), xticklabels=list(PAPER))
+        axis.minorticks_off()
+        legend_below(axis, 2)

@@ -2,8 +2,8 @@
 
     -q_t = alpha theta_t,    theta_t = theta_(t-1) - eta_(t-1) (H theta_(t-1) - b),    H = X^T X, b = X^T y
 
-for any start theta_0 = -q_0 / alpha, any alpha and any schedule, here all drawn at random, with noisy labels, and also
-with fewer examples than coordinates. Three blocks that differ in one detail stand beside it.
+for any start theta_0 = -q_0 / alpha, any alpha and any schedule, here all random, with noisy labels, and also with
+fewer examples than coordinates. Three blocks that are wrong in one detail are compared.
 """
 
 from featurelab.pipelines import (
@@ -13,10 +13,12 @@ from featurelab.pipelines import (
     Recorder,
     at_least,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
     learners,
+    legend_beside,
     nets,
     np,
     randint,
@@ -37,12 +39,18 @@ PRESET = DescentConfig(loops=30, prompts=64)
 SIZES = [(20, 4), (30, 6), (40, 8), (5, 8)]
 
 figure = Experiment(
-    name="looped_transformer/gradient_descent", trains=False, figures=("Thm. 8.14",),
+    name="looped_transformer/gradient_descent",
+    trains=False,
+    figures=("Thm. 8.14",),
     title="Loops are steps of gradient descent",
     caption="Largest distance over prompts (solid), and of blocks that are wrong in one detail in the median prompt.",
-    laptop=PRESET, paper=PRESET.but(prompts=1000), grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
+    laptop=PRESET,
+    paper=PRESET.but(prompts=1000),
+    grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"n_train": choice(5, 20, 40, 80), "dim": choice(2, 4, 8), "loops": randint(2, 40)},
-    metric="difference/attention", minutes=0.1, small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
+    metric="difference/attention",
+    minutes=0.1,
+    small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
 )
 
 
@@ -51,7 +59,7 @@ def run(config: DescentConfig, recorder: Recorder) -> None:
     task = drawn(config, query=config.query_scale, alpha=None, noise=config.noise)
     steps = data.stream(config.streams.init, "steps").uniform(0.2, 1.8, config.loops).tolist()
 
-    def found(net, Z, theta):
+    def distances(net, Z, theta):
         X, y, q, alpha = parts(Z)
         path = alpha[:, None] * theory.looped_transformer.least_squares_path(X, y, -q / alpha[:, None], net.rates(Z))
         size = alpha.abs().clamp(min=1)
@@ -74,46 +82,65 @@ def run(config: DescentConfig, recorder: Recorder) -> None:
         recorder.array("off", **{name: curve.cpu().numpy() for name, curve in curves.items()})
         return values | {"moved": float(max(moved))}
 
-    evaluate(learners.Measurement(block(config, step=steps, form="attention"), found), task, config, recorder)
+    evaluate(learners.Measurement(block(config, step=steps, form="attention"), distances), task, config, recorder)
 
 
 figure.cost(cost)
 
 
 def sizes(runs):
-    return [
-        {"n_train": n, "dim": d} for n, d in sorted({tuple(row) for row in runs.trials[["n_train", "dim"]].to_numpy()})
-    ]
+    rows = sorted({tuple(row) for row in runs.trials[["n_train", "dim"]].to_numpy()})
+    return [{"n_train": n, "dim": d} for n, d in rows]
 
 
 def largest(runs, metric):
     return max(runs.final(metric, **size) for size in sizes(runs))
 
 
-@figure.claim("c01_loops_are_gradient_descent", paper="equal", kind="identity", controls=MUTATIONS,
-    says="after every loop the answer is alpha theta_t (largest distance over max(1, |alpha|))",
-    expect=at_most(1e-10))
+@figure.claim(
+    "c01_loops_are_gradient_descent",
+    paper="equal",
+    kind="identity",
+    controls=MUTATIONS,
+    says="After every loop the block's answer is alpha theta_t of gradient descent (largest distance over max(1, "
+    "|alpha|))",
+    expect=at_most(1e-10),
+)
 def equal(runs):
     return largest(runs, "difference/attention")
 
 
-@figure.claim("c01b_other_forms_agree", origin="ours", kind="identity",
-    says="so it is when only the query is moved, through the Gram matrix, and in closed form (largest distance)",
-    expect=dict.fromkeys(FORMS[1:], at_most(1e-10)))
+@figure.claim(
+    "c01b_other_forms_agree",
+    origin="ours",
+    kind="identity",
+    says="The answer is alpha theta_t also if only the query is moved, through the Gram matrix, and in closed form "
+    "(largest distances)",
+    expect=dict.fromkeys(FORMS[1:], at_most(1e-10)),
+)
 def forms(runs):
     return {form: largest(runs, f"difference/{form}") for form in FORMS[1:]}
 
 
-@figure.claim("c01c_nothing_else_moves", paper="only the query is updated", kind="identity",
-    controls=("drifting", "causal"), says="examples, labels and alpha are the same bits after every loop (distance)",
-    expect=at_most(0))
+@figure.claim(
+    "c01c_nothing_else_moves",
+    paper="only the query is updated",
+    kind="identity",
+    controls=("drifting", "causal"),
+    says="Loops change only the query: examples, labels and alpha keep their bits (distance)",
+    expect=at_most(0),
+)
 def still(runs):
     return largest(runs, "moved")
 
 
-@figure.claim("c01d_one_wrong_detail_breaks_it", origin="ours",
-    says="a block wrong in one detail is another algorithm (distance in the median prompt, least over sizes)",
-    expect=dict.fromkeys(MUTATIONS, at_least(0.01)), controls=())
+@figure.claim(
+    "c01d_one_wrong_detail_breaks_it",
+    origin="ours",
+    says="A block that is wrong in one detail is another algorithm (distance in the median prompt, least over sizes)",
+    expect=dict.fromkeys(MUTATIONS, at_least(0.01)),
+    controls=(),
+)
 def broken(runs):
     return {m: min(runs.final(f"difference/{m}", **size) for size in sizes(runs)) for m in MUTATIONS}
 
@@ -121,12 +148,12 @@ def broken(runs):
 @figure.draw(size=(7, 4))
 def panel(runs, axes):
     axis = axes[0, 0]
-    shown = runs.where(n_train=20, dim=4).arrays("off")
+    by_seed = runs.where(n_train=20, dim=4).arrays("off")
     for name, colour in zip(("stated", *MUTATIONS), CATEGORIES, strict=False):
-        rows = np.array([found[name] for found in shown]).clip(1e-17, 1e3)
+        rows = np.array([arrays[name] for arrays in by_seed]).clip(1e-17, 1e3)
         label = NAMES.get(name, "the paper's block")
         axis.plot(np.exp(np.log(rows).mean(0)), color=colour, label=label, marker=".", markersize=4)
-    axis.axhline(1e-10, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(axis, 1e-10, "tolerance")
     axis.set(yscale="log", xlabel="loops t", ylabel="|TF$_t$ - αθ$_t$| / max(1, |α|)", ylim=(1e-17, 1e3))
     axis.set_title("n = 20, d = 4; random schedule, start and α")
-    axis.legend(loc="center right")
+    legend_beside(axis)

@@ -1,9 +1,9 @@
-"""A block that learns its weights: P11, and with it what gradient descent is preconditioned by.
+"""Section 8.3, extended. A block that learns its weights P11 learns to precondition gradient descent.
 
 With P = diag(P11, 0) a loop is q <- q - P11^T (H q + alpha b). Rows of X are N(0, Sigma), ill-conditioned or not; P11
-is trained with Adam on |TF / alpha - theta*|^2 of a few loops over many prompts. Beside it stand the best single step
-size and the best multiple of Sigma^-1, each searched for on the test prompts themselves, and 1/L of each prompt. Not in
-the paper, where nothing is trained.
+is trained with Adam on |TF / alpha - theta*|^2 of a few loops over many prompts. It is compared with the best single
+step size and the best multiple of Sigma^-1, each searched for on the test prompts themselves, and with 1/L of each
+prompt. The paper trains nothing.
 """
 
 from typing import Literal
@@ -24,10 +24,12 @@ from featurelab.pipelines import (
     fit,
     heatmap,
     learners,
+    legend_below,
     loguniform,
     measures,
     nets,
     np,
+    null_level,
     probes,
     torch,
 )
@@ -80,20 +82,20 @@ def train(config: LearnedConfig, recorder: Recorder) -> None:
     start = torch.eye(dim) * c.init_scale / c.n_train
     net = block(c, start, learned=("P11",))
     learner = learners.Supervised(net, loss="mse", optimizer=learners.adam(c.lr, c.weight_decay))
-    watching = probes.LossProbe({"train": task.train, "test": task.test}, c.measure_every)
-    fit(learner, task, c, recorder, steps=c.steps, probes=[watching])
-    found = net.P11.detach().cpu().double()
+    losses = probes.LossProbe({"train": task.train, "test": task.test}, c.measure_every)
+    fit(learner, task, c, recorder, steps=c.steps, probes=[losses])
+    P11 = net.P11.detach().cpu().double()
     Sigma = torch.diag(torch.tensor(variances, dtype=torch.float64))
     values, places = baselines(c, task.test, Sigma)
-    shown, symmetric, shares = whitened(c.n_train * found, Sigma)
+    product, symmetric, shares = whitened(c.n_train * P11, Sigma)
     values["loss/symmetric"] = error(c, symmetric / c.n_train, task.test)
-    recorder.array("learned", whitened=shown.numpy(), plain=(c.n_train * found).numpy(), **places)
-    diagonal = shown.diagonal()
+    recorder.array("learned", whitened=product.numpy(), plain=(c.n_train * P11).numpy(), **places)
+    diagonal = product.diagonal()
     recorder.log(values | {
         "diagonal/ratio": (diagonal.max() / diagonal.min()).item(), "diagonal/mean": diagonal.mean().item(),
-        "diagonal/plain_ratio": (found.diagonal().max() / found.diagonal().min()).item(),
-        "off_diagonal": ((shown - torch.diag(diagonal)).abs().max() / diagonal.mean()).item(),
-        **shares, "difference": difference(c, found, task.test),
+        "diagonal/plain_ratio": (P11.diagonal().max() / P11.diagonal().min()).item(),
+        "off_diagonal": ((product - torch.diag(diagonal)).abs().max() / diagonal.mean()).item(),
+        **shares, "difference": difference(c, P11, task.test),
     }, step=c.steps)
 
 
@@ -124,7 +126,7 @@ def error(config: LearnedConfig, P11, pair):
 
 
 def baselines(config: LearnedConfig, pair, Sigma):
-    """Losses of what is not learned, and where on the grid the best ones are."""
+    """Losses of preconditioners that are not learned, and where on the grid the best ones are."""
     Z, theta = pair
     shapes = {"scalar": torch.eye(len(Sigma), dtype=torch.float64), "inverse": torch.linalg.inv(Sigma)}
     values, places = {}, {}
@@ -149,7 +151,7 @@ def difference(config: LearnedConfig, P11, pair):
 
 
 @figure.cost
-def cost(config: LearnedConfig):
+def cost(config: LearnedConfig) -> Cost:
     d, n, count = len(config.variances) + 1, config.n_train, config.prompts
     flops = config.steps * config.batch_size * (6.0 * n * d * d + 12.0 * config.loops * d * d)
     return Cost(d * d, flops, 16.0 * (count + config.test_prompts) * n * d, config.steps)
@@ -160,22 +162,23 @@ def ratio(runs, method, variances=SPREAD):
 
 
 @figure.claim("p1_far_better_than_any_step_size", origin="ours",
-    says="on ill-conditioned prompts the test loss of the learned P11 is below a fifth of that of the best single step "
-    "size (ratio)", expect=at_most(0.2))
+    says="On ill-conditioned prompts, the test loss of the learned P11 is below a fifth of that of the best single "
+    "step size (ratio)", expect=at_most(0.2))
 def better(runs):
     return ratio(runs, "scalar")
 
 
 @figure.claim("p1b_no_multiple_of_the_inverse_covariance_is_better", origin="ours",
-    says="it is not above that of the best multiple of Sigma^-1, searched for on the test prompts (ratio)",
+    says="On ill-conditioned prompts, the test loss of the learned P11 is not above that of the best multiple of "
+    "Sigma^-1, searched for on the test prompts (ratio)",
     expect=at_most(1.0), controls=CONTROLS)
 def whitening(runs):
     return ratio(runs, "inverse")
 
 
 @figure.claim("p2_the_inverse_covariance_is_learned", origin="ours",
-    says="n P11 Sigma is near a multiple of I (greatest over least diagonal entry, largest other entry over their "
-    "mean), and n P11 is not (its ratio)",
+    says="The learned P11 is near a multiple of Sigma^-1 (n P11 Sigma: greatest over least diagonal entry, largest "
+    "other entry over their mean; n P11: greatest over least diagonal entry)",
     expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "of n P11": at_least(4)})
 def inverse(runs):
     where = {"variances": SPREAD}
@@ -187,8 +190,8 @@ def inverse(runs):
 
 
 @figure.claim("p2b_with_a_rotation", origin="ours",
-    says="in whitened coordinates, n sqrt(Sigma) P11 sqrt(Sigma), the symmetric part is near a multiple of I (ratio on "
-    "its diagonal, largest other entry over the mean), and what is left is skew (Frobenius norms, ratio)",
+    says="In whitened coordinates, n sqrt(Sigma) P11 sqrt(Sigma), the learned P11 is near a multiple of I plus a skew "
+    "part (symmetric part: ratio on the diagonal, largest other entry; Frobenius norm of the skew part over its own)",
     expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "skew": at_least(0.1)})
 def rotation(runs):
     names = {"diagonal": "symmetric/diagonal_ratio", "other": "symmetric/off_diagonal", "skew": "skew"}
@@ -196,26 +199,23 @@ def rotation(runs):
 
 
 @figure.claim("p3b_the_gain_is_that_of_the_rotation", origin="ours", controls=CONTROLS,
-    says="without its skew part the learned P11 is no better than the best single step size where Sigma = I, and worse "
-    "than with it (ratios of losses)", expect={"over the step": at_least(0.95), "over learned": at_least(1.1)}
-)
+    says="For Sigma = I, the learned P11 without its skew part is no better than the best single step size, and worse "
+    "than with it (ratios of losses)", expect={"over the step": at_least(0.95), "over learned": at_least(1.1)})
 def without_rotation(runs):
-    there = runs.final("loss/symmetric", variances=ALIKE)
-    return {
-        "over the step": there / runs.final("loss/scalar", variances=ALIKE),
-        "over learned": there / runs.final("loss/test", variances=ALIKE),
-    }
+    loss = {name: runs.final(f"loss/{name}", variances=ALIKE) for name in ("symmetric", "scalar", "test")}
+    return {"over the step": loss["symmetric"] / loss["scalar"], "over learned": loss["symmetric"] / loss["test"]}
 
 
 @figure.claim("p3_nothing_to_gain_where_directions_are_alike", origin="ours", controls=CONTROLS,
-    says="on prompts with Sigma = I it is within a tenth of the best single step size (ratio of losses)",
+    says="On prompts with Sigma = I, the test loss of the learned P11 is within a tenth of that of the best single "
+    "step size (ratio)",
     expect=between(0.9, 1.1))
 def alike(runs):
     return ratio(runs, "scalar", ALIKE)
 
 
 @figure.claim("p4_it_is_preconditioned_gradient_descent", origin="ours", kind="identity",
-    says="the trained block's answer is that of theta <- theta + P11^T X^T (y - X theta) (largest distance)",
+    says="The trained block computes theta <- theta + P11^T X^T (y - X theta) (largest distance of answers)",
     expect=at_most(1e-10))
 def exact(runs):
     return max(runs.final("difference", variances=v) for v in (SPREAD, ALIKE))
@@ -226,18 +226,18 @@ def panels(runs, axes):
     left, middle, right = axes[0]
     for variances, name, colour in ((SPREAD, "Σ = diag(4, 2, 1, ½)", CATEGORIES[0]), (ALIKE, "Σ = I", CATEGORIES[1])):
         where = {"variances": variances}
-        for method, style in (("scalar", "--"), ("inverse", ":")):
-            left.axhline(runs.final(f"loss/{method}", **where), color=colour, linestyle=style, linewidth=1)
+        for method, linestyle in (("scalar", "--"), ("inverse", ":")):
+            null_level(left, runs.final(f"loss/{method}", **where), color=colour, linestyle=linestyle)
         table = runs.curves("loss/test", **where)
         left.plot(table.index, table.mean(axis=1), color=colour, label=name)
         rows = [runs.finals("loss/test" if m == "learned" else f"loss/{m}", **where) for m in METHODS]
         bars(middle, rows, range(len(METHODS)), color=colour, linestyle="none", label=name)
     left.set(yscale="log", xlabel="steps", ylabel="test loss", title="dashed: best cI, dotted: best cΣ⁻¹")
-    left.legend()
+    legend_below(left)
     middle.set(yscale="log", ylabel="test loss")
     middle.set_xticks(range(len(METHODS)), list(METHODS.values()), rotation=20)
-    shown = runs.where(variances=SPREAD).arrays("learned")[0]["whitened"]
-    heatmap(right, shown, "nP11Σ, one seed")
-    for (row, column), value in np.ndenumerate(shown):
-        right.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8,
-            color="black" if value > shown.max() / 2 else "white")
+    product = runs.where(variances=SPREAD).arrays("learned")[0]["whitened"]
+    heatmap(right, product, "nP11Σ, one seed")
+    for (row, column), value in np.ndenumerate(product):
+        color = "black" if value > product.max() / 2 else "white"
+        right.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=color)

@@ -1,14 +1,14 @@
-"""What the figures share: a batch of random prompts, and the looped block with the paper's weights or with wrong ones.
+"""Random prompts, and the looped block with the paper's weights or with wrong ones.
 
 Per prompt X ~ N(0, I), theta* uniform on the unit sphere, y = X theta*; Z = [[X, y], [q, alpha]] with q = 0, alpha = 1
-unless a figure draws them. n_train is the number n of examples in a prompt: what the answer is learned from.
+unless a figure draws them at random. n_train is the number n of examples in a prompt.
 """
 
 from typing import Any, Literal
 
 from featurelab.pipelines import Config, Cost, Field, data, nets, theory, torch
 
-# What the block must not be: the query attends to itself; alpha moves; every row attends to all before it.
+# Wrong blocks: the query attends to itself; alpha moves; every row attends to all rows before it.
 MUTATIONS = ("itself", "drifting", "causal")
 
 

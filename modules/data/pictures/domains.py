@@ -177,7 +177,7 @@ class _Shown:
         y = self.task.labels[self.part]
         for keys in self.batches:
             rows = np.array([row for row, _, _ in keys])
-            # moved before they become numbers: a quarter of the bytes
+            # moved as bytes, which are a quarter of the size
             shown = self.task.pictures(self.part, rows).to(device).to(self.task.floating) / 255
             if self.augment is not None:
                 # for each picture by its place in the epoch: the same on any number of workers
@@ -235,7 +235,7 @@ def _in_file(
     path, n = folder / f"{name}-{size}-{told.hexdigest()[:16]}.npy", sum(len(rows) for _, rows in parts)
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        own = path.with_suffix(f".{os.getpid()}.part")  # others may be writing theirs: the last one to end stays
+        own = path.with_suffix(f".{os.getpid()}.part")  # other processes may write theirs: the last one wins
         written = np.lib.format.open_memmap(own, mode="w+", dtype=np.uint8, shape=(n, 3, size, size))
         start = 0
         for table, rows in parts:
@@ -245,7 +245,7 @@ def _in_file(
                 start += len(shown)
         written.flush()
         own.replace(path)
-    # copied where it is written to, which nobody does: the file stays as it is
+    # copy-on-write: the file does not change
     return torch.from_numpy(np.lib.format.open_memmap(path, mode="c"))
 
 

@@ -75,7 +75,7 @@ class SmallChanges:
     ) -> Float[Tensor, "n 1 height width"]:
         uniform = uniform.to(x.dtype)
         at = torch.arange(self.edge, device=x.device)
-        # single precision rounds one number in 2^25 to 1, which would lead out of the picture
+        # single precision rounds one number in 2^25 to 1, which lies outside the picture
         start = ((2 * self.shift + 1) * uniform[:, :2]).long().clamp(max=2 * self.shift)
         padded = torch.nn.functional.pad(x[:, 0], [self.shift] * 4)
         rows, columns = start[:, :1, None] + at[:, None], start[:, 1:2, None] + at

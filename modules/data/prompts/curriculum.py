@@ -71,7 +71,7 @@ class Rising:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         data = self.data
-        if not self._batches:  # those before are passed over where a fit is resumed
+        if not self._batches:  # a resumed fit skips the earlier ones
             each = [itertools.chain.from_iterable(itertools.repeat(loader)) for loader in self._loaders]
             self._batches = [
                 itertools.islice(batches, count, None) for batches, count in zip(each, data.counts, strict=True)

@@ -1,9 +1,9 @@
-"""A made-up language of sentences that are positive or negative, and prompts of labelled ones to learn from.
+"""A made-up language of positive and negative sentences, and prompts of labelled sentences to learn from.
 
 A sentence is three words in random order: one of its class, and two that are of its class with probability 3/4 and
-neutral otherwise. A prompt is "SENT w w w ANS label" so many times over, with three irrelevant words after those of
-every sentence in some prompts. What the labels mean is known beforehand and can be overridden: in a share of the
-prompts all labels, the last one too, are inverted.
+neutral otherwise. A prompt repeats "SENT w w w ANS label"; in some prompts three irrelevant words follow the words of
+every sentence. A model can know the meaning of labels in advance, but prompts can override it: in a share of them all
+labels, the last one too, are inverted.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ Ids = NDArray[np.int64]
 
 
 def sentiment_sentences(labels: Int64[Ids, " n"], rng: np.random.Generator) -> Int64[Ids, "n words"]:
-    """A sentence of each label, 0 negative and 1 positive, as ids (n, 3) of `SENTIMENT_WORDS`."""
+    """A sentence for each label, 0 negative and 1 positive, as ids (n, 3) of `SENTIMENT_WORDS`."""
     own = rng.random((len(labels), LENGTH)) < OWN
     own[:, 0] = True
     kinds = np.where(own, labels[:, None], NEUTRAL)
@@ -45,13 +45,13 @@ def irrelevant_words(n: int, rng: np.random.Generator) -> Int64[Ids, "n words"]:
 
 
 class SentimentPrompts(TensorData):
-    """Prompts of `exemplars` + 1 labelled sentences, each drawn anew, with labels as likely as not.
+    """Prompts of `exemplars` + 1 random labelled sentences, with both labels equally likely.
 
-    x (n, length) int16 are the ids of `SENTIMENT_WORDS` up to the last "ANS", shorter prompts filled with "END" on the
-    left; y (n, exemplars + 1) int64 those of the labels that follow each "ANS". Prompts stand in batches of
-    `batch_size`: of each four batches the last has irrelevant words, so that all prompts of a batch have one length,
-    and they are trained on in this order. A share `inverted` of the prompts has all labels inverted. All numbers come
-    from streams of `seed`. Raises ValueError for a share outside [0, 1].
+    x (n, length) int16 are the ids of `SENTIMENT_WORDS` up to the last "ANS", with shorter prompts filled with "END" on
+    the left; y (n, exemplars + 1) int64 are the labels that follow each "ANS". Prompts come in batches of `batch_size`:
+    every fourth batch has irrelevant words, so that all prompts of a batch have one length, and training keeps this
+    order. A share `inverted` of the prompts has all labels inverted. All numbers come from streams of `seed`. Raises
+    ValueError for a share outside [0, 1].
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SentimentPrompts(TensorData):
         dtype: Dtype = "float32",
     ) -> None:
         if not 0 <= inverted <= 1:
-            raise ValueError(f"inverted is a share of the prompts, in [0, 1], got {inverted}")
+            raise ValueError(f"inverted must lie in [0, 1], got {inverted}")
         self.exemplars = exemplars
         train, test = (
             _prompts(n, exemplars, inverted, batch_size, stream(seed, part))

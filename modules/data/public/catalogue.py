@@ -40,7 +40,7 @@ class DatasetSource:
     size: int = 0  # pictures are resized to size x size
     texts: tuple[str, ...] = ()  # columns of text, or of lists of texts, for a dataset that has no pictures
     image: str = "image"  # column; `load_split` calls it `image`
-    test: str = "test"  # the split that stands for the test set
+    test: str = "test"  # the split that is used as the test set
     channels: int = 3
     targets: Targets = "labels"
     pixels: Pixels = "unit"

@@ -51,7 +51,7 @@ def tables(entry: DatasetSource, split: str, kind: str, files: Sequence[str], da
         paths = [glob.escape(file) for file in files]
         options = {"data_files": {split: paths}, "columns": columns}
         builder = datasets.load_dataset_builder("parquet", **options)
-    if not Path(builder.cache_dir).exists():  # else they were converted, and are only mapped into memory
+    if not Path(builder.cache_dir).exists():  # else they have been converted and are only memory-mapped
         longest = 1
         for file in files:
             with _refused(file):

@@ -101,7 +101,7 @@ class DeepRFM(LayerByLayer):
     a negative power or an unknown scale, and at the first layer for other targets.
     """
 
-    centres: Tensor  # once there is a predictor
+    centres: Tensor  # only with a predictor
     coefficients: Tensor
 
     def __init__(

@@ -50,7 +50,7 @@ class FeaturePenalised(Supervised):
             raise ValueError(f"scaling must be one of {', '.join(POWERS)}, got {scaling!r}")
         self.penalty, self.strength, self.start_step, self.change = penalty, strength, start_step, change
         self._power = POWERS[scaling]
-        self._head, self._without = [head], self.loss  # in a list, or its weights would be listed twice
+        self._head, self._without = [head], self.loss  # in a list, so that its weights are not registered twice
         self.loss = self._with
 
     def on_fit_start(self) -> None:

@@ -42,8 +42,8 @@ def project_spectral_frobenius(
 ) -> Float[Tensor, "rows columns"]:
     """The nearest matrix with |W|_2 <= spectral and |W|_F <= frobenius.
 
-    Its singular values are min(spectral, sigma / (1 + mu)), with the least mu >= 0 that meets the second bound, in
-    closed form: with the j largest clipped, (1 + mu)^2 = (sum of the other sigma^2) / (frobenius^2 - j spectral^2).
+    Its singular values are min(spectral, sigma / (1 + mu)), with the smallest mu >= 0 that satisfies the second bound,
+    in closed form: with the j largest clipped, (1 + mu)^2 = (sum of the other sigma^2) / (frobenius^2 - j spectral^2).
     Raises ValueError for a bound that is not positive.
     """
     _positive(frobenius=frobenius, spectral=spectral)
@@ -51,7 +51,7 @@ def project_spectral_frobenius(
     scale = torch.ones((), dtype=s.dtype, device=s.device)  # 1 + mu
     if s.clamp(max=spectral).norm() > frobenius:
         number = torch.arange(len(s)).to(s)
-        room = frobenius**2 - number * spectral**2  # what the others may have, where so many are clipped
+        room = frobenius**2 - number * spectral**2  # what remains for the others if so many are clipped
         others = s.square().flip(0).cumsum(0).flip(0)
         scales = (others / room.clamp(min=torch.finfo(s.dtype).tiny)).sqrt()
         fits = (room > 0) & (s <= spectral * scales)
@@ -64,12 +64,12 @@ def project_spectral_near(
 ) -> Float[Tensor, "rows columns"]:
     """The nearest matrix with |W|_2 <= spectral and |W - centre|_F <= radius.
 
-    It is the spectral projection of centre + s (W - centre), with the greatest s <= 1 that meets the second bound.
-    Raises ValueError for bounds that are not positive and a centre beyond the first one.
+    This is the spectral projection of centre + s (W - centre), with the largest s <= 1 that satisfies the second bound.
+    Raises ValueError for bounds that are not positive and a centre with |centre|_2 > spectral.
     """
     _positive(radius=radius, spectral=spectral)
     if torch.linalg.matrix_norm(centre, 2) > spectral * (1 + 100 * torch.finfo(centre.dtype).eps):
-        raise ValueError("the centre lies outside of the spectral ball")
+        raise ValueError("centre must lie in the spectral ball")
 
     def at(s: float) -> Tensor:
         between = centre + s * (W - centre)
@@ -81,17 +81,17 @@ def project_spectral_near(
 
     if beyond(1.0) <= 0:
         return at(1.0)
-    first = min(1.0, radius / float((W - centre).norm()))  # a projection brings nothing farther apart
+    first = min(1.0, radius / float((W - centre).norm()))  # a projection does not increase distances
     if beyond(first) >= -1e-12 * radius:
         return at(first)
     return at(optimize.brentq(beyond, first, 1.0, xtol=1e-13, rtol=1e-13))
 
 
 def _singular(W: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """Singular values, falling, and vectors of the shorter side; whether that is the rows.
+    """Descending singular values, vectors of the shorter side, and whether that side is the rows.
 
-    By the Gram matrix, several times as fast as a decomposition of W. Half of the digits of small values are lost, but
-    what is wanted is W with each direction scaled by 1/(1 + mu) or less, in which small values do not enter.
+    Computed from the Gram matrix, several times as fast as a decomposition of W. Small values lose half of their
+    digits, but we only scale directions of W by 1/(1 + mu) or less, which does not depend on small values.
     """
     rows = W.shape[0] <= W.shape[1]
     squares, U = torch.linalg.eigh(W @ W.mT if rows else W.mT @ W)

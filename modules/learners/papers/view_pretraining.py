@@ -55,7 +55,7 @@ class ViewPretraining(Supervised):
 
     def __init__(self, net: Siamese, **options: Any) -> None:
         super().__init__(net, loss=self._compared, **options)
-        self.siamese = [net]  # in a list, or its weights would be listed twice
+        self.siamese = [net]  # in a list, so that its weights are not registered twice
 
     def compare(self, first: Shaped[Tensor, "n ..."], second: Shaped[Tensor, "n ..."]) -> Float[Tensor, ""]:
         """The loss of these views."""

@@ -37,6 +37,8 @@ class Drawn(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """How a network is measured: its layers, the number of outputs, and the sizes of passes."""
+
     layers: dict[str, Layer]
     outputs: int
     chunk: int  # samples a forward pass
@@ -71,6 +73,7 @@ class Block(NamedTuple):
 
 
 def prepared(function: Any, inputs: Inputs | Samples, chunk: int | None) -> Samples:
+    """Check the arguments of a measure, and return the inputs as samples without gradients."""
     samples = Samples(inputs).detach()
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 sample, got {chunk}")
@@ -80,6 +83,7 @@ def prepared(function: Any, inputs: Inputs | Samples, chunk: int | None) -> Samp
 
 
 def refuse_coupled_samples(module: nn.Module) -> None:
+    """Raise ValueError for a module with batch statistics, which couple samples."""
     for name, part in module.named_modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
             raise ValueError(
@@ -167,6 +171,7 @@ def forward(
 
 
 def flat(outputs: Any, n: int) -> Tensor:
+    """Outputs (n, count), flattened by sample. Raises TypeError or ValueError unless they have n rows."""
     if not isinstance(outputs, Tensor):
         raise TypeError(f"the output must be a tensor with one row for each sample, got {type(outputs).__name__}")
     if n > 1 and outputs.shape[:1] != (n,):
@@ -196,6 +201,8 @@ def blocks(module: nn.Module, samples: Samples, plan: Plan) -> Iterator[Block]:
 
 
 class Seeds(NamedTuple):
+    """Factors of the outputs in one backward pass, and the range of each group in the block."""
+
     values: Tensor  # (block, n, outputs)
     last: bool
     groups: list[tuple[int, slice]]
@@ -216,6 +223,7 @@ def backward(outputs: Tensor, wanted: Sequence[Tensor], seeds: Iterator[Seeds]) 
 
 
 def each_output(outputs: Tensor, block: int) -> Iterator[Seeds]:
+    """Yield seeds that select every output once, `block` outputs at a time."""
     n, count = outputs.shape
     for start in range(0, count, block):
         stop = min(start + block, count)

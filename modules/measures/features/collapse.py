@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ..core.labels import Labels, class_indices
 
-CHUNK = 2**22  # numbers of which the moments are taken before they are merged
-BLOCK = 2**17  # numbers that a CPU converts to float64 at a time: they stay in its cache
+CHUNK = 2**22  # numbers in one batch of moments, before merging
+BLOCK = 2**17  # numbers that a CPU converts to float64 at a time, so that they fit its cache
 
 
 @dataclass(eq=False)
@@ -85,7 +85,7 @@ class ClassMoments:
         share = other.counts / counts.clamp(min=1)
         difference = other.means - self.means
         squares = difference.square().sum(1)
-        # a class that this object has not seen takes the other's mean as it is, not 0 plus it
+        # a class new to this object takes the other's mean itself, not 0 plus it
         self.scatter = torch.where(
             self.counts > 0,
             self.scatter + share * (other.scatter - self.scatter) + share * (1 - share) * squares,

@@ -147,7 +147,7 @@ def kernel_regression(K: Float[Tensor, "_n _n"], targets: Float[Tensor, "..."], 
     if not (K.diagonal().isfinite().all() and K.sum().isfinite()):
         raise ValueError("the kernel matrix has values that are not finite")
     diagonal = K.diagonal().clone()
-    K.diagonal().add_(ridge)  # in place, and put back: a copy of K would be one more matrix of its size
+    K.diagonal().add_(ridge)  # in place, then restored: a copy of K would need as much memory again
     factor, broken = torch.linalg.cholesky_ex(K)
     K.diagonal().copy_(diagonal)
     solved: KernelSolution | None = None

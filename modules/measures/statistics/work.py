@@ -79,7 +79,7 @@ class _Allocated(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self._seen: dict[int, int] = {}  # bytes by storage; 0 for those that were there before
+        self._seen: dict[int, int] = {}  # bytes by storage; 0 for those that existed before
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for tensor in tree_iter((args, kwargs)):

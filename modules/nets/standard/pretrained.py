@@ -58,7 +58,7 @@ def read_safetensors(path: Path) -> dict[str, Shaped[Tensor, "..."]]:
     """The tensors of a safetensors file: an 8-byte length, a JSON header of that length, then the numbers."""
     kinds = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
     kinds["I64"] = torch.int64
-    content = np.memmap(path, dtype=np.uint8, mode="c")  # copied where it is written to: the file stays as it is
+    content = np.memmap(path, dtype=np.uint8, mode="c")  # copy-on-write: the file does not change
     length = int(content[:8].view("<u8")[0])
     header = json.loads(content[8 : 8 + length].tobytes())
     tensors = {}

@@ -2,11 +2,10 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
-Cell = int | float | str | None
 
-
-def printed_table(file: str, name: str) -> list[dict[str, Cell]]:
+def printed_table(file: str, name: str) -> list[dict[str, Any]]:
     """The rows of the table `name` in the folder of `file`, as mappings from the header's names to cells.
 
     A cell is an int or a float where it reads as one, None where it is empty, else its text. Lines that begin with `#`
@@ -17,7 +16,7 @@ def printed_table(file: str, name: str) -> list[dict[str, Cell]]:
     return [{key: _cell(value) for key, value in row.items()} for row in csv.DictReader(lines)]
 
 
-def _cell(text: str) -> Cell:
+def _cell(text: str) -> int | float | str | None:
     for kind in (int, float):
         try:
             return kind(text)

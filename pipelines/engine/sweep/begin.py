@@ -16,7 +16,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.conduct import OnSweepEnd, conduct
 from featurelab.pipelines.engine.sweep.descriptions import describe, describe_verdicts
-from featurelab.pipelines.engine.sweep.ownership import introduction, where_run
+from featurelab.pipelines.engine.sweep.ownership import driver_tags, where_run
 from featurelab.pipelines.engine.sweep.plan import SWEEP_NAME, Finished, Opened, Plan, check_name
 from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray, require_shared_store
 from featurelab.pipelines.engine.sweep.ray.sharing import require
@@ -197,7 +197,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             "status": "running",
             "axes": ",".join(plan.axes),
             **source(f"featurelab {plan.kind} {plan.tags.get('rerun_of', experiment.name)}"),
-            **introduction(),
+            **driver_tags(),
             **plan.tags,
         },
     )

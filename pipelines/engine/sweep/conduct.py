@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow.exceptions import MlflowException
 
 from featurelab.pipelines.engine.errors import RequestError, RunError, tell
-from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction
+from featurelab.pipelines.engine.sweep.ownership import driver_tags, heartbeat
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
 from featurelab.pipelines.engine.sweep.ray.cluster import alive, shut_down
@@ -26,7 +26,7 @@ from featurelab.pipelines.engine.sweep.records import JUDGING, end_sweep, how_tr
 from featurelab.pipelines.engine.sweep.reports import Reports
 from featurelab.pipelines.engine.sweep.settle import settle
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.trial.signals import Enough, HeldSignals, as_exception, held_back, last_line, raised
+from featurelab.pipelines.engine.trial.signals import HeldSignals, StopSweep, as_exception, held_back, last_line, raised
 from featurelab.tracking.lines import line
 from featurelab.tracking.outbox.journal import Busy
 from featurelab.tracking.outbox.locks import exclusive_lock
@@ -70,7 +70,7 @@ def conduct(
         for sweep in sweeps:
             if sweep.seconds is not None:
                 store.reopen_run(sweep.run_id)
-                store.set_tags(sweep.run_id, {"status": "running"} | introduction())
+                store.set_tags(sweep.run_id, {"status": "running"} | driver_tags())
         locks.enter_context(heartbeat(sweeps[0].run_id, store))
         finished = RunningSweeps(sweeps, store, outbox, title, on_sweep_end, signals).run()
         sync(outbox, known=store.uri)  # what earlier crashes left, once: an unreachable store costs seconds
@@ -157,8 +157,8 @@ class RunningSweeps:
         """End all sweeps if a trial has not recorded the metric that ranks them."""
         try:
             self._ranking.check(self.sweeps[number])
-        except Enough as enough:
-            self._failure, self._advice = str(enough), enough.advice
+        except StopSweep as stop:
+            self._failure, self._advice = str(stop), stop.advice
             raise KeyboardInterrupt from None  # Ray would take an `Exception` for an error of the trial
 
     def on_last_trial_end(self, number: int) -> None:

@@ -26,9 +26,9 @@ SILENCE = 60.0  # seconds without one after which a driver counts as dead; clock
 DRIVER = re.compile(r"([\w.-]{1,255}) (\d{1,9}) [0-9a-f]{32}")
 
 
-def introduction() -> dict[str, str]:
+def driver_tags() -> dict[str, str]:
     """Tags that say that this process runs a sweep."""
-    return {"driver": _introduced(), "seen": f"{time.time():.0f}"}
+    return {"driver": _driver(), "seen": f"{time.time():.0f}"}
 
 
 @contextmanager
@@ -82,5 +82,5 @@ def _host() -> str:
 
 
 @cache
-def _introduced() -> str:
+def _driver() -> str:
     return f"{_host()} {os.getpid()} {uuid4().hex}"

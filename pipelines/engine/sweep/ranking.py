@@ -5,7 +5,7 @@ from dataclasses import replace
 from featurelab.pipelines.engine.errors import nearest, tell
 from featurelab.pipelines.engine.sweep.plan import Opened
 from featurelab.pipelines.engine.sweep.records import read_trials
-from featurelab.pipelines.engine.trial.signals import Enough
+from featurelab.pipelines.engine.trial.signals import StopSweep
 from featurelab.tracking.store.connect import Store, StoreError
 
 
@@ -17,7 +17,7 @@ class Ranking:
         self._checked: set[str] = set()
 
     def check(self, sweep: Opened) -> None:
-        """Raise `Enough` if a finished trial has not recorded the metric that the user has asked for.
+        """Raise `StopSweep` if a finished trial has not recorded the metric that the user has asked for.
 
         If the experiment's own metric is missing, and no scheduler needs it, only warn. If the store does not answer,
         the next call checks again.
@@ -41,4 +41,4 @@ class Ranking:
             tell(f"featurelab: trials do not record {plan.metric}: {instead}")
         else:
             again = f"--resume {sweep.name} --metric NAME runs the rest"
-            raise Enough(f"trials do not record {plan.metric}", f"{instead} (the sweep is stopped; {again})")
+            raise StopSweep(f"trials do not record {plan.metric}", f"{instead} (the sweep is stopped; {again})")

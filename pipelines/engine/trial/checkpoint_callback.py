@@ -14,6 +14,7 @@ import torch
 
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, Label, digest
 from featurelab.pipelines.engine.trial.place import checkpoint_seconds
+from featurelab.pipelines.engine.trial.progress import ReportProgress
 from featurelab.tracking.outbox.journal import GENERATIONS, TRAINING
 from featurelab.tracking.outbox.record import now
 
@@ -131,7 +132,7 @@ def unsaved_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, 
     unsaved: dict[str, Any] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         saves_itself = _overrides(callback, pl.Callback, "state_dict", "on_save_checkpoint")
-        if not saves_itself and not isinstance(callback, Checkpointing):
+        if not saves_itself and not isinstance(callback, Checkpointing | ReportProgress):
             unsaved |= {f"{type(callback).__name__}.{name}": _summary(value) for name, value in vars(callback).items()}
     if not _overrides(module, pl.LightningModule, "on_save_checkpoint", "on_load_checkpoint"):
         of_lightning = vars(pl.LightningModule())

@@ -74,22 +74,22 @@ def fit(
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
     from featurelab.pipelines.engine.trial.checkpoint import current_keeper
     from featurelab.pipelines.engine.trial.checkpoint_callback import begin
-    from featurelab.pipelines.engine.trial.fit_data import Naming, as_data, explained, identity, name_data
+    from featurelab.pipelines.engine.trial.fit_data import RecordData, as_data, explained, identity, name_data
 
     datamodule = as_data(data, learner, config)
     digest = name_data(datamodule, recorder) or identity(datamodule)
-    naming = [Naming(recorder)] if not hasattr(datamodule, "digest") else []
+    recording = [RecordData(recorder)] if not hasattr(datamodule, "digest") else []
     keeper, saving, resumed = current_keeper(), None, None
     if keeper and (inexact := getattr(datamodule, "inexact", "")):
         keeper.begin("")
         keeper.note(resumable=f"no: {inexact}")
     elif keeper:
         saving, resumed = begin(keeper, f"{digest} {steps} {epochs}")
-    callbacks = [*([saving] if saving else []), *probes, *further(), *naming]
+    callbacks = [*([saving] if saving else []), *probes, *further(), *recording]
     if on_step := current().on_step:
-        from featurelab.pipelines.engine.trial.watched import Watched
+        from featurelab.pipelines.engine.trial.progress import ReportProgress
 
-        callbacks.append(Watched(on_step))
+        callbacks.append(ReportProgress(on_step))
     for probe in callbacks:
         if getattr(probe, "strict", True) is None:
             probe.strict = True  # type: ignore[attr-defined]  # in a figure, a failed measurement is an error

@@ -85,7 +85,7 @@ def name_loader(name: str, loader: Any, recorder: "Recorder") -> None:
     recorder.dataset(name, digest, {"name": name, "digest_covers": covers})
 
 
-class Naming(pl.Callback):
+class RecordData(pl.Callback):
     """Records the data of a data module that makes its loader in its setup."""
 
     def __init__(self, recorder: "Recorder") -> None:

@@ -26,7 +26,7 @@ class Terminated(BaseException):
         self.status = 128 + number  # the exit status that shells report for this signal
 
 
-class Enough(Exception):
+class StopSweep(Exception):
     """The reason to end a sweep early; `advice` says what the user can do."""
 
     def __init__(self, reason: str, advice: str) -> None:

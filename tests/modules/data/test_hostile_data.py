@@ -82,7 +82,7 @@ def test_the_file_and_what_is_allowed_are_named(tmp_path):
 def test_pictures_in_rows_are_refused_with_what_is_allowed(tmp_path):
     name = pictures(tmp_path, [png(9500, 9500, empty=True)] * 20)
     train, _ = public_rows(name, seed=0)
-    with pytest.raises(DatasetRefused, match=r"9,500 x 9,500 pixels, at most 89,478,485 are read"):
+    with pytest.raises(DatasetRefused, match=r"9,500 x 9,500 pixels, but at most 89,478,485 are allowed"):
         next(train.pictures())
     with pytest.raises(DatasetRefused, match="9,500 x 9,500"):
         _ = train.table[0]["image"]

@@ -184,5 +184,5 @@ def test_windows_beyond_what_is_kept_and_wrong_inputs_are_refused():
     with pytest.raises(ValueError, match="max_new_tokens"):
         decoding.full(model).generate(ids, max_new_tokens=0)
     for index in ([], [0, 0], [9], [-1]):
-        with pytest.raises(ValueError, match="different ones of the prompt's 9"):
+        with pytest.raises(ValueError, match="distinct indices below 9"):
             decoding.given_tokens(model, lambda row, index=index: torch.tensor(index)).generate(ids)

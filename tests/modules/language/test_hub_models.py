@@ -220,7 +220,7 @@ def test_half_precision_is_what_was_asked_for(llama, model):
 
 
 def test_a_prompt_that_is_too_long_is_refused(model):
-    with pytest.raises(ValueError, match="the model reads at most 128: fewer exemplars"):
+    with pytest.raises(ValueError, match="the model reads at most 128: use fewer exemplars"):
         word_scores(model, ["dull " * 200], WORDS)
     with pytest.raises(ValueError, match="at least one prompt"):
         word_scores(model, [], WORDS)

@@ -321,8 +321,8 @@ class Bare(Stranger):
     ("probe", "module", "complaint"),
     [
         (CollapseProbe(inputs=X), Stranger, "CollapseProbe needs labels"),
-        (CollapseProbe(inputs=(X, Y[1:])), Stranger, "127 labels were given for 128 samples"),
-        (CollapseProbe(data=stream(32), labels=Y[:100]), Stranger, "4 labels were given for 32 samples"),
+        (CollapseProbe(inputs=(X, Y[1:])), Stranger, "got 127 labels for 128 samples"),
+        (CollapseProbe(data=stream(32), labels=Y[:100]), Stranger, "got 4 labels for 32 samples"),
         (CollapseProbe(layers=["bdy"]), Stranger, "no linear or ungrouped convolutional layer 'bdy'"),
         (CollapseProbe(), Bare, "Bare calls no linear layer"),
         (AttributionProbe(layers=["stem.0"]), Stranger, "'stem.0' is a Conv2d"),

@@ -86,7 +86,7 @@ def test_a_training_step_is_timed_without_what_probes_measure_in_it():
     assert 0.004 < clock.seconds < 0.02
     other = StepClock()
     net = nn.Linear(3, 2)
-    assert 0 < other.known_or_tried(net, measures.samples.Samples(torch.randn(4, 3))) < 1
+    assert 0 < other.known_or_tried(net, measures.Samples(torch.randn(4, 3))) < 1
     assert net.weight.grad is None
 
 

@@ -113,5 +113,5 @@ def test_printed_values_of_the_random_relu_layer():
         assert theory.fine_grained_structure.relu_msdr(variance) == pytest.approx(expected, abs=1e-3)
     assert theory.fine_grained_structure.mixture_msdr(0.0, 20) == pytest.approx(1 + 1 / 19)
     for form in (theory.fine_grained_structure.mixture_msdr, theory.fine_grained_structure.relu_msdr):
-        with pytest.raises(ValueError, match="two samples"):
+        with pytest.raises(ValueError, match="at least 2 samples"):
             form(1.0, 1)

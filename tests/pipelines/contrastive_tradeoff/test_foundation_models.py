@@ -7,15 +7,15 @@ import sys
 import numpy as np
 import pytest
 import torch
+from featurelab.pipelines.engine.trial.inputs import digests
 from publicfiles import write_public
 from test_unions_and_transfer import made_up
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FOUNDATION, FOUNDATION_FEW
+from featurelab.pipelines.contrastive_tradeoff import foundation_pictures, foundation_texts, transfer
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
-from featurelab.pipelines.engine.trial.environment import input_digests
+from featurelab.pipelines.engine.experiment.printed import printed_table
 from featurelab.pipelines.engine.verdict.check import performed
 
 PICTURES, TEXTS = foundation_pictures.figure, foundation_texts.figure
@@ -60,7 +60,7 @@ def test_a_trial_on_a_published_encoder_has_every_cell(at_hand, family):
         assert curve.between(0, 1).all()
     for claim in PICTURES.claims:
         assert np.isfinite([*np.atleast_1d(list(_values(claim.measure(found))))]).all()
-    kinds = {key.split(" ")[0] for key in input_digests(PICTURES, config)}
+    kinds = {key.split(" ")[0] for key in digests(PICTURES, config)}
     assert kinds == ({"weights", "pictures"} if family == "CLIP" else {"weights"})
 
 
@@ -70,7 +70,7 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     assert set(found.curve("imdb/cr").index) == {50, 100}
     for claim in TEXTS.claims:
         assert np.isfinite(list(_values(claim.measure(found)))).all()
-    assert set(input_digests(TEXTS, config)) >= {f"weights of {foundation_texts.SIMCSE}", "imdb, train"}
+    assert set(digests(TEXTS, config)) >= {f"weights of {foundation_texts.SIMCSE}", "imdb, train"}
     encoder = foundation_texts.encoder_of(config, None)
     x, _, _ = foundation_texts.texts(config, encoder, "imdb")
     before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
@@ -80,7 +80,7 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     from featurelab.tracking.outbox.null import NullRecorder
 
     encoder.train()
-    foundation.fine_tuned(
+    transfer.fine_tuned(
         config.but(lr=0.1), NullRecorder(), task, encoder, encoder.width, 2, learners.SimCSE, learners.adamw(0.1), 1.0
     )
     same = {name for name, p in encoder.named_parameters() if torch.equal(p, before[name])}
@@ -126,7 +126,7 @@ def test_what_is_missing_is_said_with_the_way_to_it(at_hand, monkeypatch):
 
 
 def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_hand, monkeypatch):
-    monkeypatch.setitem(foundation_pictures.THERE, "gtsrb", 30)
+    monkeypatch.setitem(foundation_pictures.AVAILABLE, "gtsrb", 30)
     monkeypatch.setattr(foundation_pictures.pretraining, "SIGNS_A_CLASS", 6)
     config = PICTURES.paper.but(tasks="gtsrb", others="svhn", **TINY)
     pictures = foundation_pictures.Pictures(config, None)
@@ -142,7 +142,7 @@ def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_ha
 
 def test_labelled_rows_are_in_turn_of_each_class_and_nested():
     y = torch.arange(200) % 10
-    few, many = (foundation.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
+    few, many = (foundation_pictures.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
     assert torch.bincount(y[few]).tolist() == [2] * 10
     assert set(few.tolist()) < set(many.tolist())
 
@@ -191,14 +191,14 @@ def test_methods_are_compared_cell_by_cell():
     assert foundation_pictures.more_views(runs) == pytest.approx({"some": 0.1, "most": -0.03})
 
 
-def test_printed_tables_agree_with_one_another_and_have_the_exceptions_that_are_known():
-    for name, (lp, ft, cr) in FOUNDATION.items():
-        few = FOUNDATION_FEW[name]
-        ways = ("LP", "FT", "CR") if "SimCSE" in name else ("LP", "FT10", "CR10")
-        assert tuple(few[way][-1] for way in ways) == (lp, ft, cr)
-    few = [FOUNDATION_FEW[name] for name in foundation_pictures.ROWS]
+def test_printed_tables_have_the_exceptions_that_are_known():
+    tables = {}
+    for row in printed_table(foundation_pictures.__file__, "tables_f_6_to_f_8.csv"):
+        tables.setdefault((row["encoder"], row["set"]), {})[row["method"]] = list(row.values())[3:]
+    pictures = [table for (encoder, _), table in tables.items() if encoder != "SimCSE"]
     for way, over, cells in (("CR10", "FT10", 28), ("CR100", "FT100", 29), ("CR10", "LP", 29)):
-        assert sum(int((np.subtract(row[way], row[over]) > 0).sum()) for row in few) == cells
-    assert all(lp < ft < cr for lp, ft, cr in FOUNDATION.values())
-    for name in foundation_texts.ROWS:
-        assert (np.diff([FOUNDATION_FEW[name][way] for way in ("LP", "FT", "CR")], axis=0) > 0).all()
+        assert sum(int((np.subtract(table[way], table[over]) > 0).sum()) for table in pictures) == cells
+    assert all(table["LP"][-1] < table["FT10"][-1] < table["CR10"][-1] for table in pictures)
+    for name in ("IMDB", "AGNews"):
+        table = tables["SimCSE", name]
+        assert (np.diff([table[way] for way in ("LP", "FT", "CR")], axis=0) > 0).all()

@@ -20,12 +20,13 @@ from featurelab.pipelines.contrastive_tradeoff import (
     transfer,
     unions,
 )
-from featurelab.pipelines.contrastive_tradeoff.printed_pictures import FEW_LABELS, THEN_PROBED
+from featurelab.pipelines.contrastive_tradeoff.unions import NETWORKS, Unions
 from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.printed import printed_table
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
-TINY = unions.LAPTOP.but(**unions.TINY, device="cpu")
+TINY = unions.figure.laptop.but(**unions.TINY, device="cpu")
 
 
 def made_up(rows, arrays=None, step=(0,)):
@@ -46,7 +47,7 @@ def made_up(rows, arrays=None, step=(0,)):
 def trade_off(few, many, average, **beside):
     rows = [
         ({"union": union}, {"target/20": a, "target/1000": b, "average": c})
-        for union, a, b, c in zip(unions.STEPS, few, many, average, strict=True)
+        for union, a, b, c in zip(unions.UNIONS, few, many, average, strict=True)
     ]
     for (union, length), values in beside.get("beside", {}).items():
         rows.append(({"union": union, "length": length}, values))
@@ -68,7 +69,7 @@ def test_a_union_has_the_pictures_of_its_sets_and_each_noise_is_another():
     ("length", "passes"), [("own", 160), ("longest", 160), ("shortest", 40), ("early", 5), ("none", 0)]
 )
 def test_updates_are_those_of_the_pictures_they_are_said_to_be_of(length, passes):
-    config = TINY.but(union=unions.WHOLE, length=length, epochs=3)
+    config = TINY.but(union=NETWORKS["DSGN"].union, length=length, epochs=3)
     expected = 3 * math.ceil(passes / config.batch_size) if passes else 1
     assert pretraining.updates(config, 160) == expected
     learned = []
@@ -215,12 +216,12 @@ def test_fine_tuning_leaves_the_network_alone_and_is_that_of_its_way():
 
 def test_the_trade_off_is_read_from_the_first_union_to_the_last():
     beside = {
-        (unions.NOISY, "own"): {"target/20": 0.74, "target/1000": 0.9, "average": 0.7},
-        (unions.FIRST, "longest"): {"target/20": 0.81, "target/1000": 0.93, "average": 0.65},
-        (unions.WHOLE, "shortest"): {"target/20": 0.7, "target/1000": 0.88, "average": 0.7},
+        (NETWORKS["noise"].union, "own"): {"target/20": 0.74, "target/1000": 0.9, "average": 0.7},
+        ("digits", "longest"): {"target/20": 0.81, "target/1000": 0.93, "average": 0.65},
+        (NETWORKS["DSGN"].union, "shortest"): {"target/20": 0.7, "target/1000": 0.88, "average": 0.7},
     }
     runs = trade_off((0.8, 0.78, 0.77, 0.7), (0.9, 0.9, 0.9, 0.88), (0.6, 0.7, 0.75, 0.8), beside=beside)
-    assert unions.steps_of(runs) == unions.STEPS
+    assert Unions(runs).all == unions.UNIONS
     assert unions.trade_off(runs) == pytest.approx({"target falls": 0.1, "average rises": 0.2})
     assert unions.monotone(runs) == pytest.approx({"target": -1, "average": 1})
     assert unions.beyond_noise(runs) == pytest.approx(0.04)
@@ -269,8 +270,8 @@ def test_networks_are_compared_by_the_features_of_the_same_pictures():
     rng = np.random.default_rng(0)
     same = rng.standard_normal((30, 4))
     rows, arrays = [], []
-    for name, (union, length, repeat) in similarity.CELLS.items():
-        rows.append(({"union": union, "length": length, "repeat": repeat}, {}))
+    for name, network in similarity.compared(made_up([(NETWORKS["D"]._asdict(), {})])).items():
+        rows.append((network._asdict(), {}))
         H = 2 * same @ np.linalg.qr(rng.standard_normal((4, 4)))[0] if name in ("D", "D'", "DSGN") else None
         arrays.append({"target": rng.standard_normal((30, 4)) if H is None else H})
     runs = made_up(rows, arrays)
@@ -294,7 +295,7 @@ def test_ways_of_fine_tuning_are_compared_cell_by_cell():
             "cr_views": 0.84 + extra,
         }.items()
     }
-    runs = made_up([({"union": union}, values) for union in (unions.FIRST, unions.WHOLE)])
+    runs = made_up([({"union": union}, values) for union in (unions.UNIONS[0], unions.UNIONS[-1])])
     assert regularised.over_ft(runs) == pytest.approx(0.02)
     assert regularised.over_ft_on_views(runs) == pytest.approx(-0.01)
     assert regularised.over_others(runs) == pytest.approx(0.01)
@@ -303,9 +304,12 @@ def test_ways_of_fine_tuning_are_compared_cell_by_cell():
 
 def test_gains_are_compared_at_a_start_that_is_no_better():
     rows = [
-        ({"union": unions.FIRST}, {"gain/target": 0.01, "gain/base": 0.8}),
-        ({"union": unions.FIRST, "length": "early"}, {"gain/target": 0.03, "gain/base": 0.77}),
-        ({"union": unions.WHOLE}, {"gain/target": 0.02, "gain/shapes": 0.0, "gain/noise": -0.1, "gain/base": 0.76}),
+        ({"union": "digits"}, {"gain/target": 0.01, "gain/base": 0.8}),
+        ({"union": "digits", "length": "early"}, {"gain/target": 0.03, "gain/base": 0.77}),
+        (
+            {"union": NETWORKS["DSGN"].union},
+            {"gain/target": 0.02, "gain/shapes": 0.0, "gain/noise": -0.1, "gain/base": 0.76},
+        ),
     ]
     runs = made_up(rows)
     assert regularised.diverse_gain(runs) == pytest.approx(0.01)
@@ -314,11 +318,16 @@ def test_gains_are_compared_at_a_start_that_is_no_better():
 
 
 def test_printed_tables_have_the_exceptions_that_are_known():
-    table = {name: np.array(rows) for name, rows in FEW_LABELS.items()}
+    rows = printed_table(unions.__file__, "table_f_5.csv")
+    table = {
+        method: np.array([list(row.values())[2:] for row in rows if row["method"] == method])
+        for method in ("LP", "FT", "CR")
+    }
     assert [int((table["CR"] > table[name]).sum()) for name in ("FT", "LP")] == [19, 19]
     drops = table["LP"][0] - table["LP"][-1]
     assert [drops[0], drops[-1]] == pytest.approx([12.37, 12.77])
-    assert np.diff(np.subtract(THEN_PROBED["CR+LP"], THEN_PROBED["LP"])).min() == pytest.approx(1.73 + 0.03)
+    gains = [row["CR+LP"] - row["LP"] for row in printed_table(unions.__file__, "table_f_9.csv")]
+    assert np.diff(gains).min() == pytest.approx(1.73 + 0.03)
 
 
 def test_figures_that_share_networks_have_trials_of_the_same_sweep():
@@ -335,7 +344,7 @@ def test_panels_of_public_sets_are_not_judged_by_digits():
     found = performed(real_pictures.mnist, real_pictures.mnist.small_configs()[:1])
     for figure in (real_pictures.mnist, real_pictures.fer2013, real_pictures.real):
         for claim in figure.claims:
-            with pytest.raises(Missing, match="nothing of these sets"):
+            with pytest.raises(Missing, match="has none of these sets"):
                 claim.measure(found)
 
 

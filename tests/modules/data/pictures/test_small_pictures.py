@@ -155,7 +155,7 @@ def test_a_union_has_all_training_pictures_of_its_parts():
     assert whole.train[0][:, 0].tolist() == [2, 2, 3, 3, 3]
     assert whole.train[1].tolist() == [0, 0, 1, 1, 1]
     assert whole.name == "2+3"
-    with pytest.raises(ValueError, match="a part"):
+    with pytest.raises(ValueError, match="at least one part"):
         data.union([])
 
 

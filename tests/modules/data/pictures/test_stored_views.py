@@ -31,11 +31,11 @@ def test_views_depend_on_the_picture_and_the_view_alone():
 
 
 def test_what_cannot_be_stored_is_refused():
-    with pytest.raises(ValueError, match="a change"):
+    with pytest.raises(ValueError, match="needs `change`"):
         stored_views(encode, [X], views=2)
-    with pytest.raises(ValueError, match="no pictures"):
+    with pytest.raises(ValueError, match="at least one picture"):
         stored_views(encode, [], views=1)
-    with pytest.raises(ValueError, match="9 views were asked for, 1 are stored"):
+    with pytest.raises(ValueError, match="only 1 views are stored, but 9 are needed"):
         StoredViews(torch.zeros(2, 1, 3)).first(9)
 
 

@@ -174,5 +174,5 @@ def test_a_level_begins_anew_where_it_ends_and_digests_see_every_level():
     assert data.describe()["levels"] == 1
     others = Levels(levels_of([4, 6]), seed=0), Levels(levels_of([5, 6]), seed=0)
     assert len({data.digest(), *(other.digest() for other in others)}) == 3
-    with pytest.raises(ValueError, match="no levels"):
+    with pytest.raises(ValueError, match="at least one data module"):
         Levels([], seed=0)

@@ -71,5 +71,5 @@ def test_permuted_answers_are_those_of_other_prompts(prompts):
 
 
 def test_a_share_beyond_its_ends_is_refused():
-    with pytest.raises(ValueError, match="a share of the prompts"):
+    with pytest.raises(ValueError, match="must lie in"):
         SentimentPrompts(8, seed=0, inverted=1.5)

@@ -188,7 +188,7 @@ def test_wrong_requests_are_named():
         streamed(train_classes=[0, 200])
     with pytest.raises(ValueError, match="named twice"):
         streamed(train_classes=[1, 1])
-    with pytest.raises(ValueError, match="there are 2 classes"):
+    with pytest.raises(ValueError, match="there are only 2 classes"):
         streamed(train_classes=[0, 1], balanced=(3, 4)).train_dataloader()
     with pytest.raises(ValueError, match="size <= resize"):
         streamed(size=32)

@@ -76,7 +76,7 @@ def test_what_makes_no_domains_is_refused():
         data.Domains([pair, (torch.zeros(3, 2), torch.zeros(3))], pair, pair, batch_size=2)
     with pytest.raises(ValueError, match="probabilities"):
         data.coloured_digits((0.9, 1.2), 0.1, seed=0)
-    with pytest.raises(ValueError, match="1797 digits do not make"):
+    with pytest.raises(ValueError, match="1797 digits are too few"):
         data.coloured_digits((0.9,), 0.1, n_test=1797, seed=0)
     with pytest.raises(ValueError, match="agreement"):
         data.InvariantAndEnvironmental(2, 2, in_domain=1.5, seed=0)

@@ -89,7 +89,7 @@ def test_laws_that_are_none_are_refused():
         (lambda: data.ParityPatterns(5, 4), "odd"),
         (lambda: data.ParityPatterns(5, 7), "size"),
         (lambda: data.ParityPatterns(5, 3, 0.8), "unstructured"),
-        (lambda: data.IntervalPatterns(5, 3, 2, 1), "interval"),
+        (lambda: data.IntervalPatterns(5, 3, 2, 1), "least <= most"),
         (lambda: data.IntervalPatterns(5, 3, 1, 2, inside=1.0), "probabilities"),
     ):
         with pytest.raises(ValueError, match=word):

@@ -223,7 +223,7 @@ def test_the_linearisation_refuses_what_it_is_not_for():
         learners.LinearisedDeepRFM(-0.3, 1.0)
     unequal = balanced()
     unequal.train[1][0] = unequal.train[1][-1]
-    with pytest.raises(ValueError, match="of one size"):
+    with pytest.raises(ValueError, match="equal sizes"):
         made(1, task=unequal, learner=learners.LinearisedDeepRFM(0.3, 1.0))
 
 

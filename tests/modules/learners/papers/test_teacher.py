@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused():
     for wrong, message in (
         ({"weight": -1.0}, "negative"),
         ({"sureness": -1.0}, "negative"),
-        ({"unlabelled": u[:0]}, "no unlabelled"),
+        ({"unlabelled": u[:0]}, "unlabelled must"),
     ):
         with pytest.raises(ValueError, match=message):
             learners.BalancedTeacher(net, **good | wrong)

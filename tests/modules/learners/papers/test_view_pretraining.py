@@ -211,7 +211,7 @@ def test_each_trains_and_leaves_weights_alone_where_updates_are_withheld(kind):
 def test_each_refuses_several_workers(kind):
     learner = made(kind, small())
     learner._trainer = type("Two", (), {"world_size": 2, "precision_plugin": None})()
-    with pytest.raises(ValueError, match="one worker, not 2"):
+    with pytest.raises(ValueError, match="one worker, got 2"):
         learner.on_fit_start()
 
 

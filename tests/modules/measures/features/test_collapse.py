@@ -256,7 +256,7 @@ def test_wrong_samples_are_refused():
     once = iter([(x, y)])
     with pytest.raises(ValueError, match="the second pass saw 0 samples"):
         measures.nc1_pinv(once)
-    with pytest.raises(ValueError, match="labels are needed"):
+    with pytest.raises(ValueError, match="labels are missing"):
         measures.nc1_pinv(x)
     with pytest.raises(ValueError, match="at least 2 classes"):
         measures.nc2(measures.class_moments(x, torch.zeros(len(x), dtype=torch.long)))

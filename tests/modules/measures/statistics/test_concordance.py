@@ -60,7 +60,7 @@ def test_p_values_of_unrelated_rankings_are_uniform_and_their_mean_w_is_one_thir
 
 @pytest.mark.parametrize("scores", [np.ones((3, 4)), np.zeros((0, 3, 4)), np.arange(4.0)[None], np.arange(3.0)])
 def test_what_has_no_ranking_is_refused(scores):
-    with pytest.raises(ValueError, match=r"scores|ranking"):
+    with pytest.raises(ValueError, match=r"scores|W is undefined"):
         measures.concordance_test(scores, seed=0)
 
 
@@ -94,7 +94,7 @@ def test_fisher_of_one_p_value_is_that_p_value_and_zero_is_clipped():
     assert measures.fisher_combine([0.037])[1] == pytest.approx(0.037)
     assert np.isfinite(measures.fisher_combine([0.0, 0.5])[0])
     for bad in ([], [1.2], [-0.1]):
-        with pytest.raises(ValueError, match="p-values"):
+        with pytest.raises(ValueError, match="p-value"):
             measures.fisher_combine(bad)
 
 
@@ -122,5 +122,5 @@ def test_spearman_is_scipys_along_the_last_dimension(seed, n):
     found = measures.spearman(torch.from_numpy(a), torch.from_numpy(b))
     expected = [stats.spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)]
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
-    with pytest.raises(ValueError, match="two or more"):
+    with pytest.raises(ValueError, match="at least 2"):
         measures.spearman(torch.zeros(1), torch.zeros(1))

@@ -38,7 +38,7 @@ def test_spread_is_the_mean_over_pairs_and_one_on_average():
         assert found[row].item() == pytest.approx(3 * sum(pairs) / len(pairs) / 81)
     everything = position_spread(torch.arange(80)[None], 80)
     assert everything.item() == pytest.approx(1.0)  # the law that it is divided by
-    with pytest.raises(ValueError, match="two tokens"):
+    with pytest.raises(ValueError, match="at least 2 tokens, got 1"):
         position_spread(chosen[:, :1], 80)
 
 

@@ -178,10 +178,10 @@ def test_what_is_learned_has_gradients_and_nothing_else_has():
 @pytest.mark.parametrize(
     ("arguments", "options", "said"),
     [
-        ((0, 3), {}, "coordinate"),
+        ((0, 3), {}, "at least 1"),
         ((2, 3), {"step": [1.0, 1.0]}, "one for each loop"),
         ((2, 3), {"P": torch.eye(2)}, "3 x 3"),
-        ((2, 3), {"mask": "all"}, "mask"),
+        ((2, 3), {"mask": "all"}, "kind must be"),
         ((2, 3), {"learned": ("alpha",)}, "alpha"),
     ],
 )

@@ -77,7 +77,7 @@ def test_neurons_of_the_closed_form_network_are_cosines_whose_phases_add_up():
 
 @pytest.mark.parametrize("sizes", [(2, 2, 4), (5, 1, 4), (5, 2, 0)])
 def test_faulty_sizes_are_refused(sizes):
-    with pytest.raises(ValueError, match="no network"):
+    with pytest.raises(ValueError, match="need width >= 1"):
         polynomial_net(*sizes, seed=0)
     with pytest.raises(ValueError, match="odd modulus"):
         max_margin_net(4, 2)

@@ -81,9 +81,9 @@ def test_draws_are_of_the_seed_and_sizes_are_checked(net):
     assert decoder(500, 400, **SIZES | {"embedding_std": 0.1}, seed=0).tokens.std().item() == pytest.approx(
         0.1, rel=0.05
     )
-    with pytest.raises(ValueError, match="divide the width"):
+    with pytest.raises(ValueError, match="divide width"):
         decoder(9, 12, **SIZES | {"heads": 4}, seed=0)
-    with pytest.raises(ValueError, match="13 tokens, and this decoder reads 12"):
+    with pytest.raises(ValueError, match="at most 12 tokens, got 13"):
         net(torch.ones(1, 13, dtype=torch.int64))
 
 
@@ -92,5 +92,5 @@ def test_the_loss_is_that_of_the_answers_alone(net):
     logits = net(x).log_softmax(-1)
     slow_loss = -sum(logits[i, j, y[i, j // 2]] for i in range(2) for j in (1, 3)) / 4
     torch.testing.assert_close(answer_loss(2)(net, (x, y)), slow_loss)
-    with pytest.raises(ValueError, match="2 answers to tokens 1"):
+    with pytest.raises(ValueError, match="tokens after 1, but y holds"):
         answer_loss(1)(net, (torch.ones(2, 1, dtype=torch.int64), y))

@@ -49,5 +49,5 @@ def test_each_is_trained_as_it_would_be_alone():
     ],
 )
 def test_networks_that_do_not_fit_together_are_refused(others):
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="one hidden layer each"):
         nets.ParallelWidths(others)

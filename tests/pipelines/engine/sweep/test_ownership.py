@@ -12,7 +12,7 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep import ownership
 from featurelab.pipelines.engine.sweep.begin import open_sweep, resume_sweep
-from featurelab.pipelines.engine.sweep.ownership import heartbeat, introduction, where_run
+from featurelab.pipelines.engine.sweep.ownership import driver_tags, heartbeat, where_run
 from featurelab.pipelines.engine.sweep.plan import plan_search
 from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.store.connect import attach
@@ -56,7 +56,7 @@ def test_a_driver_on_this_machine_counts_as_long_as_its_process_lives(place):
     assert place(driver=here, seen=ago(1)).startswith(f"on {ownership._host()}, process {other.pid}")
     other.communicate()
     assert place() == ""
-    assert place(**introduction()) == "", "this process is not another one"
+    assert place(**driver_tags()) == "", "this process is not another one"
 
 
 def test_the_lock_in_the_outbox_needs_no_sign_of_life(sweep, place, tmp_path):

@@ -16,6 +16,7 @@ from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.trial import checkpoint_callback
 from featurelab.pipelines.engine.trial.checkpoint import newest
 from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.place import Runtime, running_in
 from featurelab.tracking.outbox.journal import TRAINING
 from featurelab.tracking.store.connect import attach
 from featurelab.tracking.store.store import Store
@@ -329,6 +330,13 @@ def test_a_fit_that_could_not_go_on_exactly_starts_over_and_its_run_says_why(sto
     disturbed.run(store, outbox, run_id=run_id, attempt=2)
     assert disturbed.epochs[began:] == list(range(EPOCHS))
     assert points(store, run_id) == points(store, whole)
+
+
+def test_a_progress_bar_does_not_keep_a_fit_from_being_saved(store, outbox):
+    with running_in(Runtime(on_step=lambda step, steps: None)):
+        run_id = cut_short(store, outbox, Watched(minibatches))
+    assert "resumable" not in store.get_run(run_id).data.tags
+    assert store.artifact_paths(run_id, TRAINING) != []
 
 
 def test_other_data_are_not_gone_on_with(store, outbox):

@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 from featurelab.pipelines.engine.trial.place import OnStep
 
 
-class Watched(pl.Callback):
+class ReportProgress(pl.Callback):
     """Calls `on_step(step, steps)`, counted in optimiser steps, when a fit begins and after every batch.
 
     A fit without a fixed number of steps is not reported.
