@@ -123,9 +123,9 @@ def ended(process: Process, timeout: float = 60) -> Said:
     return Said(process.returncode, out, err)
 
 
-def sent(here: CommandLine, *arguments: str, code: int = 0) -> tuple[int, ...]:
+def sent(here: CommandLine, code: int = 0) -> tuple[int, ...]:
     """How many runs `sync` sent, how many are still being recorded, and how many it left unsent."""
-    first = here("sync", *arguments, code=code).err.splitlines()[0]
+    first = here("sync", code=code).err.splitlines()[0]
     return tuple(map(int, re.findall(r"\d+", first)))
 
 
