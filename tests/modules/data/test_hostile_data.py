@@ -75,7 +75,9 @@ def test_the_file_and_what_is_allowed_are_named(tmp_path):
     with pytest.raises(DatasetRefused, match=r"is -3 in row 19, labels must be whole numbers from 0 to 9"):
         load_split(pictures(tmp_path, labels=numbers(-3)), "train")
     name = pictures(tmp_path / "large", [bomb(30_000)] * 2, pa.array([0, 1]))
-    with pytest.raises(DatasetRefused, match="mnist, train, row 0: a picture has too many pixels, at most 89,478,485"):
+    with pytest.raises(
+        DatasetRefused, match="mnist, train, row 0: a picture has too many pixels, but at most 89,478,485"
+    ):
         check_dataset(name, root=tmp_path / "large")
 
 

@@ -147,8 +147,8 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "config a list": (lambda f: (f / "config.json").write_text("[1]"), "must hold one JSON object"),
     "config deep": (lambda f: (f / "config.json").write_text('{"a":' * 50_000), "config.json cannot be read"),
     "config no UTF-8": (lambda f: (f / "config.json").write_bytes(b"{\xff}"), "config.json cannot be read"),
-    "config of 3 GB": (lambda f: os.truncate(f / "config.json", 3 << 30), "bytes, at most 16,777,216 are read"),
-    "tokenizer of 100 MB": (large_tokenizer, "tokenizer.json has .* bytes, at most 67,108,864 are read"),
+    "config of 3 GB": (lambda f: os.truncate(f / "config.json", 3 << 30), "bytes, but at most 16,777,216 are allowed"),
+    "tokenizer of 100 MB": (large_tokenizer, "tokenizer.json has .* bytes, but at most 67,108,864 are allowed"),
     "tokenizer settings of 3 GB": (lambda f: os.truncate(f / "tokenizer_config.json", 3 << 30), "at most 16,777,216"),
     "header of 10^12": (lambda f: header(f, SAFE, 10**12), "model.safetensors cannot be read"),
     "header beyond": (

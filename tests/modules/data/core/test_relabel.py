@@ -54,7 +54,7 @@ def test_groups_are_read_off_samples():
         groups_from_pairs(y, torch.tensor([0, 0, 1, 1, 1]))
     with pytest.raises(ValueError, match="class 1 has no sample"):
         groups_from_pairs(torch.tensor([0, 2]), torch.tensor([0, 0]))
-    with pytest.raises(ValueError, match="two"):
+    with pytest.raises(ValueError, match="equal length"):
         groups_from_pairs(y, y[:2])
 
 

@@ -164,7 +164,7 @@ def test_a_domain_that_is_not_known_is_named(tmp_path):
     table = datasets.Dataset.from_parquet(str(file), cache_dir=str(tmp_path / "cache"))
     table = table.map(lambda row: {"domain": row["domain"].replace("sketch", "etching")})
     table.to_parquet(file)
-    with pytest.raises(ValueError, match="'etching' is none of its domains"):
+    with pytest.raises(ValueError, match="'etching' is not one of its domains"):
         public_domains("pacs", 16, root=tmp_path)
 
 
@@ -202,7 +202,7 @@ def test_pictures_in_folders_become_a_dataset(tmp_path):
     assert (found["SUN09"][0] == 50).all()
     assert (found["LabelMe"][0] == 100).all()
     (tmp_path / "VLCS" / "SUN09" / "fish").mkdir(parents=True)
-    with pytest.raises(ValueError, match="fish is of no known domain and class"):
+    with pytest.raises(ValueError, match="fish belongs to no known domain and class"):
         from_folders("vlcs", tmp_path / "VLCS", root=tmp_path)
     with pytest.raises(ValueError, match="no pictures"):
         from_folders("pacs", tmp_path / "nothing", root=tmp_path)

@@ -53,7 +53,7 @@ def test_photos_are_patches_of_two_photographs():
 
 def test_fewer_classes_are_the_first_ones_and_what_is_not_there_is_refused():
     assert set(data.small_pictures("gratings", 20, 0, classes=2, seed=0).train[1].tolist()) == {0, 1}
-    wrong = {"one of": {"kind": "cats"}, "6 classes": {"kind": "shapes", "classes": 7}}
+    wrong = {"one of": {"kind": "cats"}, "between 1 and 6 for shapes": {"kind": "shapes", "classes": 7}}
     for why, options in (wrong | {"1797 pictures": {"kind": "digits", "n_train": 1800}}).items():
         with pytest.raises(ValueError, match=why):
             data.small_pictures(**options, seed=0)

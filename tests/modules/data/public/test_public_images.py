@@ -110,9 +110,9 @@ def test_celeba_subset_is_balanced_resized_and_signed(celeba, monkeypatch):
 
 
 def test_too_few_rows_are_said_so(celeba, svhn):
-    with pytest.raises(ValueError, match="gives only 27 balanced rows, 30 were asked"):
+    with pytest.raises(ValueError, match="gives only 27 balanced rows, but 30 are needed"):
         PublicImages("celeba", 30, seed=0, root=celeba)
-    with pytest.raises(ValueError, match="has only 30 rows, but 31 are needed"):
+    with pytest.raises(ValueError, match="gives only 30 rows, but 31 are needed"):
         PublicImages("svhn", 31, seed=0, root=svhn[0])
     with pytest.raises(ValueError, match="multiple of 2"):
         PublicImages("celeba", 15, seed=0, root=celeba)

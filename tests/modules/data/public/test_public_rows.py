@@ -63,5 +63,5 @@ def test_birds_of_imagenet_are_known_by_name(root):
     assert len(load_split("imagenet", "validation", root=root)) == 1000
     names[7], names[8] = names[8], names[7]
     write_public(root, "imagenet", {"train": 1}, label=datasets.ClassLabel(names=names))
-    with pytest.raises(ValueError, match="class 7 is 'hen, so and so' where 'cock' is expected"):
+    with pytest.raises(ValueError, match="class 7 is 'hen, so and so', but 'cock' is expected"):
         load_split("imagenet", "train", root=root)

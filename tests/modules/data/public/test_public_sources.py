@@ -74,7 +74,7 @@ def test_names_are_those_of_the_published_datasets():
 def test_files_with_other_classes_are_refused(tmp_path):
     wrong = datasets.ClassLabel(names=[*CIFAR10[:8], "truck", "ship"])
     write_public(tmp_path, "cifar10", {"train": 1}, label=wrong)
-    with pytest.raises(ValueError, match="label: class 8 is 'truck' where 'ship' is expected"):
+    with pytest.raises(ValueError, match="label: class 8 is 'truck', but 'ship' is expected"):
         load_split("cifar10", "train", root=tmp_path)
     write_public(tmp_path, "tiny_imagenet", {"train": 1}, label=datasets.ClassLabel(num_classes=201))
     with pytest.raises(ValueError, match="has 201 classes, but 200"):
@@ -87,7 +87,7 @@ def test_files_with_other_classes_are_refused(tmp_path):
 def test_super_classes_that_are_not_the_official_ones_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("publicfiles.CIFAR100_TO_COARSE", (0,) * 100)
     write_public(tmp_path, "cifar100", {"train": 1})
-    with pytest.raises(ValueError, match="coarse_label are not those"):
+    with pytest.raises(ValueError, match="coarse_label do not match"):
         PublicImages("cifar100", 10, seed=0, root=tmp_path)
 
 

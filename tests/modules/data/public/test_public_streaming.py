@@ -194,5 +194,5 @@ def test_wrong_requests_are_named():
         streamed(size=32)
     with pytest.raises(ValueError, match="shared equally"):
         ShuffledBatches(10, 4, order_seed=0, world_size=4)
-    with pytest.raises(ValueError, match="6 of 5"):
+    with pytest.raises(ValueError, match="need 6 classes, but there are only 5"):
         random_classes(0, range(5), 6)

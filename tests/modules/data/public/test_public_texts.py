@@ -54,7 +54,7 @@ def test_the_digest_is_of_texts_and_labels(root):
 
 def test_classes_of_other_names_are_refused(root):
     write_public(root, "sst2", {"train": 1}, label=datasets.ClassLabel(names=["positive", "negative"]))
-    with pytest.raises(ValueError, match="class 0 is 'positive' where 'negative' is expected"):
+    with pytest.raises(ValueError, match="class 0 is 'positive', but 'negative' is expected"):
         load_split("sst2", "train")
 
 

@@ -48,5 +48,5 @@ def test_permuted_labels_are_the_same_labels_elsewhere():
     ("modulus", "terms", "sizes"), [(1, 2, ()), (5, 1, ()), (47, 6, ()), (5, 2, (20, 6)), (5, 2, (0,))]
 )
 def test_impossible_sizes_are_refused(modulus, terms, sizes):
-    with pytest.raises(ValueError, match=r"modulus|samples"):
+    with pytest.raises(ValueError, match=r"modulus|tuples"):
         data.ModularAddition(modulus, terms, *sizes, seed=0)

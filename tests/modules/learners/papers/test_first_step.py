@@ -139,5 +139,7 @@ def test_erasing_as_decay_is_the_same_but_for_rounding():
 
 
 def test_a_step_that_erases_what_is_not_there_is_refused():
-    with pytest.raises(ValueError, match=r"head.bias: no trained parameter; there is hidden.weight, head.weight"):
+    with pytest.raises(
+        ValueError, match=r"head.bias: not a trainable parameter; choose among hidden.weight, head.weight"
+    ):
         learners.take_first_step(net(), task().train, learners.hinge, lr=0.1, erase={"head.bias": 1.0})

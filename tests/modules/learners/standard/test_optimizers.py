@@ -74,7 +74,7 @@ def test_a_zero_gradient_moves_nothing_and_a_bias_shares_its_layer_speed():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ValueError, match=r"2 speeds were given for 3 layers: layers\.0, layers\.1, layers\.2"):
+    with pytest.raises(ValueError, match=r"got 2 for 3 layers: layers\.0, layers\.1, layers\.2"):
         speed_limited(0.1, [1, 1], 0.1)(net())
     with pytest.raises(ValueError, match="eps must be positive"):
         speed_limited(0.1, [1, 1, 1], 0.0)(net())

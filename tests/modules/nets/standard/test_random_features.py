@@ -54,7 +54,7 @@ def test_weights_come_from_the_seed_alone_and_more_features_are_added_behind(kin
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"kind": "sine"}, "no feature map is called 'sine'"),
+        ({"kind": "sine"}, "unknown feature map 'sine'"),
         ({"dim": 0}, "dim and width"),
         ({"width": 0}, "dim and width"),
         ({"gamma": 0.0}, "gamma"),

@@ -31,7 +31,7 @@ def test_the_trunk_of_five_linear_layers_has_8192_features():
 
 
 def test_wrong_layouts_are_refused():
-    with pytest.raises(ValueError, match="no VGG is called '18'"):
+    with pytest.raises(ValueError, match="unknown VGG '18'"):
         nets.vgg("18", 10, seed=0)
     for layout in (("M", "M"), (8, "P"), (8, 0), ()):
         with pytest.raises(ValueError, match="at least one number"):
