@@ -36,10 +36,10 @@ def run(config: FaceConfig, recorder: Recorder) -> None:
     task = images.pictures(config, "one_vs_rest", **batches)
     net = images.network(config, task, [config.init_scale, *[1.0] * config.hidden])
     learner = learners.Supervised(net, optimizer=learners.adam(config.lr, weight_decay=config.weight_decay))
-    when = {"every": config.measure_every, "on": "epoch"}
+    every = config.measure_every
     watching = [
-        probes.LossProbe({"train": task.train}, **when),
-        probes.AnsatzProbe(**when, inputs=task.train[0], quantities=["nfa"], layers=["0"]),
+        probes.LossProbe({"train": task.train}, every=every, on="epoch"),
+        probes.AnsatzProbe(every=every, on="epoch", inputs=task.train[0], quantities=["nfa"], layers=["0"]),
     ]
     trainer = fit(learner, task, config, recorder, epochs=config.epochs, probes=watching)
 

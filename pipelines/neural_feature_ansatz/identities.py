@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     Field,
     Recorder,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
@@ -193,8 +194,9 @@ def relative(found, expected):
 
 @figure.cost
 def cost(config: IdentityConfig):
-    sizes = {"dim": config.dim, "width": config.width, "hidden": 2, "outputs": 1, "n_train": config.n_train}
-    return mlp_cost(**sizes, steps=1, measures=10)
+    return mlp_cost(
+        dim=config.dim, width=config.width, hidden=2, outputs=1, n_train=config.n_train, steps=1, measures=10
+    )
 
 
 @figure.claim("c35_identities_hold", says="every exact identity holds to rounding (largest relative error)",
@@ -242,7 +244,7 @@ def panels(runs, axes):
     for axis, names, limit, colour in zip(axes[0], groups, [1e-10, 0.1], CATEGORIES, strict=False):
         values = [runs.final(f"identity_error/{name}") for name in names]
         axis.barh([name.replace("_", " ") for name in names], [max(v, 1e-17) for v in values], color=colour)
-        axis.axvline(limit, color="#444444", linestyle="--", linewidth=1, label=f"tolerance {limit:g}")
+        bound_level(axis, limit, f"tolerance {limit:g}", vertical=True)
         axis.set(xscale="log", xlabel="relative error")
         axis.invert_yaxis()
         axis.legend(loc="lower right")
