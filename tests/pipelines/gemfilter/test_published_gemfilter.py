@@ -24,9 +24,15 @@ GOES_ON = CONTINUATION.paper.but(
     n_prompt=90, n_after=6, n_test=4, n_needles_test=2, keeps=[40, 64], keep_last=8, window=8, depths=[0.0, 1.0]
 )
 SOME = LONG.paper.but(
-    model="tiny", tasks=["hotpotqa", "trec"], n_test=2, keeps=[24, 48], methods=["full", "gemfilter"], window=8,
-    filter_layer=1, longest=200,
-)  # fmt: skip
+    model="tiny",
+    tasks=["hotpotqa", "trec"],
+    n_test=2,
+    keeps=[24, 48],
+    methods=["full", "gemfilter"],
+    window=8,
+    filter_layer=1,
+    longest=200,
+)
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +113,11 @@ def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypat
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K"}
     assert input_digests(CONTINUATION, CONTINUATION.laptop) == input_digests(LONG, LONG.laptop) == {}
     assert set(input_digests(LONG, SOME)) == {
-        "weights of tiny", "tokenizer of tiny", "longbench_hotpotqa, test", "longbench_trec, test"
-    }  # fmt: skip
+        "weights of tiny",
+        "tokenizer of tiny",
+        "longbench_hotpotqa, test",
+        "longbench_trec, test",
+    }
     copy = tmp_path / "other"
     shutil.copytree(at_hand, copy)
     path = copy / "models" / "stories260K" / "tokenizer_config.json"

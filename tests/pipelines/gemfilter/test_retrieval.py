@@ -70,7 +70,7 @@ def test_choices_by_layer_are_those_of_the_decoder(model, found):
     for layer, chosen in enumerate(by_layer, 1):
         own = decoding.chosen_tokens(
             model, found.prompts, filter_layer=layer, keep=8, pool="max", kernel=5, keep_last=2
-        )  # fmt: skip
+        )
         assert torch.equal(torch.stack(own), chosen)
     decoder = retrieval.gemfilter(model, 8, CONFIG)
     tokens = decoder.generate(found.prompts, max_new_tokens=2).tokens

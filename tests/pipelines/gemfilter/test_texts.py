@@ -41,8 +41,20 @@ def measured(tmp_path_factory):
 def test_every_claim_of_a_published_model_finds_its_numbers(measured):
     _, model, kept = measured
     names = {name for name, _ in kept.values}
-    for metric in ("accuracy/gemfilter", "far/one_run", "close/full", "layer/hit", "few_layer/accuracy", "row/middle",
-        "sets/heads", "near/snapkv", "whole/gemfilter", "part/snapkv", "spread/gemfilter", "layer/chosen"):  # fmt: skip
+    for metric in (
+        "accuracy/gemfilter",
+        "far/one_run",
+        "close/full",
+        "layer/hit",
+        "few_layer/accuracy",
+        "row/middle",
+        "sets/heads",
+        "near/snapkv",
+        "whole/gemfilter",
+        "part/snapkv",
+        "spread/gemfilter",
+        "layer/chosen",
+    ):
         assert metric in names
     assert {step for name, step in kept.values if name == "accuracy/full"} == {260, 300}
     assert {step for name, step in kept.values if name == "row/last"} == {24, 40}
