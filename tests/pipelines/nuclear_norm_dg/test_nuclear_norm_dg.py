@@ -12,8 +12,14 @@ from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
 def test_the_tables_have_the_papers_rows_and_columns():
     sizes = {name: (len(table), len(next(iter(table.values())))) for name, table in TABLES.items()}
     assert sizes == {
-        "6.1": (25, 6), "E.1": (22, 5), "E.2": (22, 5), "E.3": (22, 5), "E.4": (22, 5), "E.5": (22, 7), "E.6": (4, 6)
-    }  # fmt: skip
+        "6.1": (25, 6),
+        "E.1": (22, 5),
+        "E.2": (22, 5),
+        "E.3": (22, 5),
+        "E.4": (22, 5),
+        "E.5": (22, 7),
+        "E.6": (4, 6),
+    }
     assert TABLES["6.1"]["SWAD-NU"]["PACS"] == (88.5, 0.2)
     assert all(error is None for table in TABLES.values() for row in table.values() for error in [row["avg"][1]])
 
