@@ -1,20 +1,19 @@
-"""Does a trained model go on as well from what GemFilter keeps? Needles by depth and layer, and loss of what follows.
+"""Figures 9.4 and 9.5 with one model. How well a trained model continues a text from the tokens that are kept.
 
-There is no such figure in the paper, whose models and tasks are large: this one asks the same of any trained model. Its
-own texts are cut, and each method keeps k of the tokens before; the loss is that of the tokens that did follow, in nats
-a token. What counts is not whether a method is better than random tokens but whether it is better than the last k: a
-text goes on from where it is.
+The paper compares large models on long tasks; this experiment asks the same of any trained model. We cut texts that
+the model wrote, let each method keep k of the tokens before the cut, and measure the loss of the tokens after it, in
+nats a token. A text continues from where it ends, so the level to beat is that of the last k tokens.
 
-    nulls    the last k tokens, random ones, and the tokens that GemFilter keeps of another prompt
+    null levels    the last k tokens; random tokens; the tokens at the places that GemFilter keeps of another prompt
 
-The paper preset reads stories260K, a Llama of 0.26 million parameters with 512 tokens of context, and texts that it
-writes itself. A sentence is hidden in them at a depth, and asked for; with which layer is it kept? The laptop preset
-trains a stand-in, which retrieves values by key: what follows is the answer.
+The paper preset reads stories260K, a Llama of 0.26 million parameters with 512 tokens of context. A sentence is hidden
+in its texts at some depth and asked for: which filter layer keeps it? The laptop preset trains a stand-in, which
+retrieves values by key; the tokens after the cut are the answer.
 """
 
 from functools import partial
 from itertools import count, takewhile
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -25,12 +24,14 @@ from featurelab.pipelines import (
     above,
     at_least,
     band,
+    bound_level,
     choice,
     data,
     decoding,
     evaluate,
     language,
     learners,
+    legend_beside,
     loguniform,
     np,
     shades,
@@ -45,32 +46,35 @@ NAMES = {"gemfilter": "GemFilter", "printed": "GemFilter as printed", "snapkv": 
 
 class ContinuationConfig(RetrievalConfig):
     model: str | None = Field(None, description="published model: a folder or a name; none: a stand-in is trained")
-    weights: str = Field(
-        "auto", pattern="auto|float32|float16|bfloat16", description="type of a published model's numbers"
+    weights: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        "auto", description="type of a published model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
     )
-    n_prompt: int = Field(147, ge=1, description="tokens of a prompt; of a stand-in, three of them ask")
-    n_after: int = Field(2, ge=1, description="tokens that follow and are scored; of a stand-in, the answer")
+    n_prompt: int = Field(147, ge=1, description="tokens of a prompt; a stand-in's question is three of them")
+    n_after: int = Field(2, ge=1, description="tokens after the prompt, which are scored; a stand-in's answer")
     n_test: int = Field(100, ge=1, description="texts")
     n_needles_test: int = Field(20, ge=1, description="prompts with a needle at each depth")
-    temperature: float = Field(1.0, gt=0, description="at which a published model writes its texts")
+    temperature: float = Field(1.0, gt=0, description="temperature at which a published model writes its texts")
     keeps: tuple[int, ...] = Field((8, 16, 32), description="tokens kept, k")
-    depths: tuple[float, ...] = Field((0.0, 0.25, 0.5, 0.75, 1.0), description="where the needle lies: 0 is far")
+    depths: tuple[float, ...] = Field(
+        (0.0, 0.25, 0.5, 0.75, 1.0), description="where the needle lies: 0 at the beginning, 1 at the question"
+    )
     sentence: str = Field(
         "Tim hid the red key under the old bed.", description="the needle in a published model's text"
     )
-    question: str = Field("Tim looked for the red key under the", description="the last words of a prompt with it")
+    question: str = Field("Tim looked for the red key under the", description="last words of a prompt with a needle")
 
 
 figure = Experiment(
-    name="gemfilter/continuation", figures=("Fig. 9.4",), part="one model",
-    title="What one model makes of the tokens that are kept",
-    caption="Means over seeds and their range. Left: loss of what follows, above that with all tokens; grey: "
-    "the null levels. Right: share of the needle that is kept.", laptop=ContinuationConfig(), paper=ContinuationConfig(
+    name="gemfilter/continuation", figures=("Fig. 9.4", "Fig. 9.5"), part="one model",
+    title="How well one model continues from the tokens that are kept",
+    caption="Means over seeds and their range. Left: loss of the tokens that follow, above the loss with all tokens; "
+    "grey: the null levels. Right: share of the needle that is kept.", laptop=ContinuationConfig(),
+    paper=ContinuationConfig(
         model="stories260K", n_prompt=448, n_after=48, n_test=100, keeps=(64, 128, 256), keep_last=32, window=32,
     ), grid={"seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(5e-4, 5e-3), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-4, 1e-1)},
     metric="gain/gemfilter", mode="max", minutes=1,
-    stand_in="a small Llama that learns here to retrieve values by key, in place of a published model and its texts",
+    stand_in="a small Llama, trained here to retrieve values by key, in place of a published model and its texts",
     small={"lengths": (12, 16), "batch_sizes": (4, 4), "steps": 2, "most_steps": 4, "width": 16, "n_prompt": 27,
         "n_test": 6, "n_needles_test": 3},
 )
@@ -92,8 +96,8 @@ def run(config: ContinuationConfig, recorder: Recorder) -> None:
         layer = config.filter_layer or int(shares.mean(0).argmax()) + 1
         recorder.log({"layer/chosen": float(layer)}, step=0)
         config = config.but(filter_layer=layer)
-        found = needle_kept(config, net, [hidden(depth, "test") for depth in config.depths])
-        for kind, shares in zip(("kept", "kept_of_other"), found, strict=True):
+        by_kind = needle_kept(config, net, [hidden(depth, "test") for depth in config.depths])
+        for kind, shares in zip(("kept", "kept_of_other"), by_kind, strict=True):
             for depth, row in zip(config.depths, shares, strict=True):
                 values = {f"{kind}/{index + 1}": share for index, share in enumerate(row)}
                 recorder.log(values | {f"{kind}/chosen": row[layer - 1]}, step=round(100 * depth))
@@ -104,18 +108,19 @@ def run(config: ContinuationConfig, recorder: Recorder) -> None:
 def stand_in(config: ContinuationConfig, recorder: Recorder):
     model = retrieval.trained(config, recorder).cpu()
     length = config.n_prompt - retrieval.MARKS
-    found = retrieval.prompts(config, length, config.n_test)
-    task = data.TensorData((found.prompts, found.answers), dtype="float32", name="keyed needles, asked")
+    needles = retrieval.prompts(config, length, config.n_test)
+    task = data.TensorData((needles.prompts, needles.answers), dtype="float32", name="keyed needles, asked")
 
     def hidden(depth, part):
-        some = retrieval.prompts(config, length, config.n_needles_test, depth, part)
-        begins = some.begins[:, 0].tolist()
-        return Hidden(list(some.prompts), [(begin, begin + data.NEEDLE) for begin in begins])
+        at_depth = retrieval.prompts(config, length, config.n_needles_test, depth, part)
+        begins = at_depth.begins[:, 0].tolist()
+        return Hidden(list(at_depth.prompts), [(begin, begin + data.NEEDLE) for begin in begins])
 
     return model, task, hidden
 
 
 def published(config: ContinuationConfig, _):
+    assert config.model is not None
     on_gpu = config.device != "cpu" and torch.cuda.is_available()
     model = language.load_model(
         config.model, weights=config.weights, device="cuda" if on_gpu else "cpu", chat=False
@@ -131,13 +136,13 @@ def published(config: ContinuationConfig, _):
 
     def hidden(depth, part):
         first = n + config.depths.index(depth) * config.n_needles_test + (more if part == "test" else 0)
-        found = [
+        prompts = [
             language.hide_needle(
                 model, model.said(text), needle, length=config.n_prompt, depth=depth, asked="{text} {question}"
             )
             for text in texts[first : first + config.n_needles_test]
         ]
-        return Hidden([torch.tensor(each.ids) for each in found], [each.needle for each in found])
+        return Hidden([torch.tensor(each.ids) for each in prompts], [each.needle for each in prompts])
 
     return model.net, task, hidden
 
@@ -148,9 +153,9 @@ def options(config: ContinuationConfig, **changes):
 
 
 def needle_kept(config: ContinuationConfig, net, by_depth):
-    """Shares (depths, layers) of the needle among the least k tokens kept, by layer as filter layer.
+    """Shares (depths, layers) of the needle that each filter layer keeps with the least k.
 
-    Then those among the tokens kept of a prompt whose needle lies at another depth.
+    The second array has the shares of the tokens at the places kept of a prompt whose needle lies at another depth.
     """
     choose = decoding.Choice(config.keeps[0], **options(config))
     device = next(net.parameters()).device
@@ -175,7 +180,8 @@ def layers_of(config: ContinuationConfig, net, ids):
 
 
 def nats(config: ContinuationConfig, keep, net, ids, after):
-    """Loss of what follows, by method, with k tokens kept; `other` reads those at the places kept of another prompt."""
+    """Loss of the tokens that follow, by method, with k kept; `other` reads the places kept of another prompt."""
+    assert config.filter_layer is not None
     loss = {}
     for name in ("full", "gemfilter", "snapkv", "h2o", "last", "random"):
         loss[name] = DECODERS[name](net, keep, config).score(ids, after)
@@ -186,9 +192,9 @@ def nats(config: ContinuationConfig, keep, net, ids, after):
     )
     other = torch.stack(kept).roll(1, 0)
     loss["other"] = decoding.full(net).score(ids.gather(1, other), after)
-    found = {f"nats/{name}": -value.double().mean().item() for name, value in loss.items()}
-    gains = {f"gain/{name}": found["nats/last"] - found[f"nats/{name}"] for name in ("gemfilter", "printed", "snapkv")}
-    return found | gains
+    nats = {f"nats/{name}": -value.double().mean().item() for name, value in loss.items()}
+    gains = {f"gain/{name}": nats["nats/last"] - nats[f"nats/{name}"] for name in ("gemfilter", "printed", "snapkv")}
+    return nats | gains
 
 
 @figure.cost
@@ -197,7 +203,7 @@ def cost(config: ContinuationConfig):
         return retrieval.cost(config)
     length = config.n_prompt + config.n_after
     n = config.n_test + 2 * len(config.depths) * config.n_needles_test
-    parameters = 3e5  # of the preset's; others say so themselves when they are loaded
+    parameters = 3e5  # those of the preset's model: others are not known before they are loaded
     flops = 2.0 * parameters * n * length * (1 + 9 * len(config.keeps))
     return Cost(int(parameters), flops, 1e4 * n * length, length, models=(config.model,))
 
@@ -212,15 +218,16 @@ def middle(runs):
 
 
 @figure.claim("m1_a_layer_keeps_the_needle", paper="distance 0 in some early layer, three models", where="Fig. 9.5",
-    says="with some layer before the last as filter layer half of the needle is kept at every depth, with the least k "
-    "(greatest over layers of the least share over depths)", expect=at_least(0.5), within=(0, 1))
+    says="some filter layer before the last keeps at least half of the needle at every depth, with the least k (share "
+    "of the needle: least over depths, greatest over layers)", expect=at_least(0.5), within=(0, 1))
 def a_layer(runs):
     return max(float(runs.curve(f"kept/{layer}").min()) for layer in layers(runs)[:-1])
 
 
 @figure.claim("m1b_because_it_is_there", origin="ours", where="Fig. 9.5",
-    says="and more of it than by the tokens that are kept of another prompt, whose needle lies elsewhere (greatest "
-    "over layers of the least difference over depths)", expect=above(0), within=(-1, 1))
+    says="some filter layer before the last keeps more of the needle, at every depth, than it would with the places "
+    "kept of a prompt whose needle lies elsewhere (difference of shares: least over depths, greatest over layers)",
+    expect=above(0), within=(-1, 1))
 def because_there(runs):
     gaps = [runs.curve(f"kept/{layer}") - runs.curve(f"kept_of_other/{layer}") for layer in layers(runs)[:-1]]
     return max(float(gap.min()) for gap in gaps)
@@ -231,35 +238,36 @@ def layers(runs):
 
 
 @figure.claim("m2_better_than_the_last_tokens", origin="ours",
-    says="what follows is likelier from what GemFilter keeps than from the last k tokens (nats a token)",
-    expect=above(0))
+    says="the tokens that follow are likelier given the k tokens that GemFilter keeps than given the last k (loss with "
+    "the last k less loss with GemFilter's, nats a token)", expect=above(0))
 def over_the_last(runs):
     return at(runs, "last") - at(runs, "gemfilter")
 
 
-@figure.claim("m2b_snapkv_better_than_the_last_tokens", origin="ours", says="and from what SnapKV keeps (nats a token)",
-    expect=above(0))
+@figure.claim("m2b_snapkv_better_than_the_last_tokens", origin="ours",
+    says="the tokens that follow are likelier given what SnapKV keeps than given the last k tokens (loss with the last "
+    "k less loss with SnapKV's, nats a token)", expect=above(0))
 def snapkv_over_the_last(runs):
     return at(runs, "last") - at(runs, "snapkv")
 
 
 @figure.claim("m3_better_than_another_prompt_s", origin="ours",
-    says="what follows is likelier from the tokens that GemFilter keeps of a prompt than from those at the places that "
-    "it keeps of another (nats a token)", expect=above(0))
+    says="the tokens that follow are likelier given the tokens that GemFilter keeps of their prompt than given those "
+    "at the places that it keeps of another prompt (difference of losses, nats a token)", expect=above(0))
 def over_another(runs):
     return at(runs, "other") - at(runs, "gemfilter")
 
 
 @figure.claim("m4_as_good_as_snapkv", paper="on par on LongBench", where="Table 9.1",
-    says="with as many tokens GemFilter costs no more than 0.05 nats a token above SnapKV (SnapKV's loss less "
-    "GemFilter's)", expect=at_least(-0.05))
+    says="with the same number of tokens kept, GemFilter's loss is at most 0.05 nats a token above SnapKV's (SnapKV's "
+    "loss less GemFilter's)", expect=at_least(-0.05))
 def against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "gemfilter")
 
 
 @figure.claim("m5_as_good_as_printed", origin="ours",
-    says="and no more than that above SnapKV with averages and no token kept in any case, as printed",
-    expect=at_least(-0.05))
+    says="GemFilter as printed, with average pooling and no token kept in any case, has a loss at most 0.05 nats a "
+    "token above SnapKV's (SnapKV's loss less GemFilter's)", expect=at_least(-0.05))
 def printed_against_snapkv(runs):
     return at(runs, "snapkv") - at(runs, "printed")
 
@@ -267,23 +275,24 @@ def printed_against_snapkv(runs):
 @figure.draw(cols=2, size=(10, 3.9))
 def panels(runs, axes):
     left, right = axes[0]
-    looks = dict(zip(NAMES, [*CATEGORIES[:4], "#5b6770", "#9aa4ac", "#c2c8cd"], strict=True))
+    looks = dict(zip(NAMES, [*CATEGORIES[:4], "0.35", "0.6", "0.75"], strict=True))  # null levels are grey
     whole = runs.curves("nats/full")
     for name, shown in NAMES.items():
         style = "--" if name in ("last", "random", "other") else "-"
         band(left, runs.curves(f"nats/{name}") - whole, color=looks[name], label=shown, linestyle=style, marker="o",
              markersize=3, shade=0.12)
-    left.axhline(0, color="#222222", linewidth=1, linestyle=":", label="all tokens")
+    bound_level(left, 0, "all tokens")
     keeps = [int(keep) for keep in runs.values("keeps")[0]]
     left.set_xscale("log", base=2)
     left.set_xticks(keeps, [str(keep) for keep in keeps])
     left.set(xlabel="tokens kept, k", ylabel="loss above that with all tokens (nats a token)")
-    left.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    for layer, colour in zip(found := layers(runs), shades(len(found)), strict=True):
+    legend_beside(left)
+    numbers = layers(runs)
+    for layer, colour in zip(numbers, shades(len(numbers)), strict=True):
         curve = runs.curve(f"kept/{layer}")
         right.plot(curve.index, curve, color=colour, linewidth=1, label=f"layer {layer}")
     band(right, runs.curves("kept/chosen"), color=CATEGORIES[0], label="chosen layer", marker="o", markersize=3.5)
     band(right, runs.curves("kept_of_other/chosen"), color=CATEGORIES[1], label="needle elsewhere", linestyle=":")
     right.set(xlabel="depth of the needle (%)", ylabel="share of the needle kept", ylim=(-0.03, 1.03))
     right.set_title(f"k = {keeps[0]}, by filter layer")
-    right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(right)

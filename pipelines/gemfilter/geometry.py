@@ -1,6 +1,6 @@
-"""What time, memory and counts are measured on: models of a size of one's own or of a published one, weights drawn.
+"""The models on which time, memory and counts are measured: of any size, or of a published one, with random weights.
 
-Neither depends on what the weights say, so nothing is fetched.
+Costs do not depend on the values of the weights, so nothing is fetched.
 """
 
 from typing import Any, Literal, NamedTuple, Self
@@ -39,19 +39,19 @@ SHOWN = {"own": "own size", "llama_3_1_8b": "LLaMA 3.1 8B", "mistral_nemo_12b": 
 
 class SizeConfig(Config):
     model: Literal["own", "llama_3_1_8b", "mistral_nemo_12b", "phi_3_5_mini"] = Field(
-        "own", description="whose size: a published model's with its filter layer, or that of the settings here"
+        "own", description="size of a published model, with its filter layer; own: the size given by these settings"
     )
     layers: int = Field(8, ge=1, description="m: layers of a model of own size")
-    width: int = Field(128, ge=1, description="its hidden dimension d")
-    heads: int = Field(4, ge=1, description="h: its query heads")
-    kv_heads: int = Field(4, ge=1, description="g: its heads of keys and values")
-    hidden: int = Field(256, ge=1, description="width of its MLPs")
-    vocabulary: int = Field(256, ge=2, description="its tokens")
-    filter_layer: int = Field(2, ge=1, description="r: its filter layer, one-based")
+    width: int = Field(128, ge=1, description="d: hidden dimension of a model of own size")
+    heads: int = Field(4, ge=1, description="h: query heads of a model of own size")
+    kv_heads: int = Field(4, ge=1, description="g: heads of keys and values of a model of own size")
+    hidden: int = Field(256, ge=1, description="width of the MLPs of a model of own size")
+    vocabulary: int = Field(256, ge=2, description="tokens in the vocabulary of a model of own size")
+    filter_layer: int = Field(2, ge=1, description="r: filter layer of a model of own size, counted from one")
     n_prompt: int = Field(1024, ge=1, description="n: tokens of the prompt")
     keep: int = Field(64, ge=1, description="k: tokens kept, the window included")
     window: int = Field(32, ge=1, description="last tokens that SnapKV keeps and scores with")
-    n_new: int = Field(20, ge=1, description="tokens that are generated, of which the last is not read again")
+    n_new: int = Field(20, ge=1, description="generated tokens; the last one is not read again")
     weights: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto", description="type of the model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
     )
@@ -86,13 +86,13 @@ def build(config: SizeConfig) -> Any:
 
 
 def prompt(config: SizeConfig) -> Any:
-    """One prompt (1, n) of uniform tokens, as data for a test loop; its target is nothing."""
+    """One prompt (1, n) of uniform tokens, as data for a test loop; its target is unused."""
     ids = data.stream(config.streams.data, "prompt").integers(0, config.geometry.vocabulary, (1, config.n_prompt))
     return data.TensorData((torch.from_numpy(ids), torch.zeros(1)), dtype="float32", name="uniform tokens")
 
 
 def decoders(config: SizeConfig, net: Any) -> dict[str, Any]:
-    """What is compared, by name, with the same tokens kept."""
+    """The decoders that are compared, by name, with the same number of tokens kept."""
     keep, window = config.keep, min(config.window, config.keep)
     return {
         "full": decoding.full(net),
@@ -102,7 +102,7 @@ def decoders(config: SizeConfig, net: Any) -> dict[str, Any]:
 
 
 def closed_forms(config: SizeConfig, *, grouped: bool = True) -> dict[str, Any]:
-    """Theorem 9.3 for this size, by method; without `grouped` each query head has keys of its own, as it assumes."""
+    """Closed forms of Theorem 9.3 for this size, by method; without `grouped`, as printed, g = h."""
     size = config.geometry
     return decoding.closed_form_costs(
         n=config.n_prompt, keep=config.keep, new=config.n_new - 1, layers=size.layers, filter_layer=size.filter_layer,

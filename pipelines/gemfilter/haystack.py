@@ -1,29 +1,18 @@
-"""Figures 9.4, G.1 and G.2. A needle at any depth of ever longer prompts, and what is left of it once these are cut.
+"""Figures 9.4, G.1 and G.2. Models find a needle in prompts that are shortened to k tokens.
 
 GemFilter runs r layers on the n tokens of a prompt, keeps the k tokens with the greatest products of the last query
-with the keys of layer r, summed over heads and pooled, and lets the whole model read these k alone. The paper's scores
-over lengths and depths: 0.838 with Mistral Nemo; with Phi 3.5 Mini 0.910, SnapKV 0.864, all keys and values 0.851.
+with the keys of layer r, summed over heads and pooled, and lets the whole model read these k tokens alone. The paper
+scores answers over prompt lengths and depths of the needle.
 
-The paper preset hides a sentence in essays, for Mistral Nemo; `--over model=... filter_layer=...` puts others in its
-place. The laptop preset has a Llama of 0.16 million parameters that learned to retrieve from up to 144 tokens. A
-needle is "key v1 v2" and the question "Q key": three more needles with other keys lie in each prompt. At k = 16 a
-choice that is blind to the question, and just leaves fillers out, keeps all four; what selection can do shows at k =
-8.
+The paper preset hides a sentence in essays and asks Mistral Nemo; `--over model=... filter_layer=...` asks other
+models. The laptop preset trains a Llama of 0.16 million parameters to retrieve from up to 144 tokens. A needle is "key
+v1 v2", the question "Q key", and each prompt has three more needles with other keys. With k = 16 a choice that ignores
+the question and leaves fillers out keeps all four needles; k = 8 shows what selection by the question adds.
 
-Its trials are read by the figures on layers, rows, runs, index maps and pooling.
+The figures on layers, rows, runs, index maps and pooling read these trials.
 """
 
-
-from featurelab.pipelines import (
-    CATEGORIES,
-    Experiment,
-    above,
-    at_least,
-    at_most,
-    choice,
-    loguniform,
-    np,
-)
+from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, at_most, choice, loguniform, np
 from featurelab.pipelines.gemfilter.measuring import CONTROLS, HaystackConfig, cost, run
 from featurelab.pipelines.gemfilter.retrieval import MARKS
 
@@ -36,7 +25,7 @@ PHI = {"full": 0.851, "snapkv": 0.864, "gemfilter": 0.910}  # figure G.2
 figure = Experiment(
     name="gemfilter/haystack", figures=("Fig. 9.4", "Fig. G.1", "Fig. G.2"), title="Answers from shortened prompts",
     caption="Share of prompts answered with both values of the needle, k = 16 tokens kept, max pooling, the last two "
-    "tokens kept in any case. Means over seeds. Trained on at most 144 tokens of content.", laptop=HaystackConfig(),
+    "tokens always kept. Means over seeds. Trained on at most 144 tokens of content.", laptop=HaystackConfig(),
     paper=HaystackConfig(
         model="mistralai/Mistral-Nemo-Instruct-2407", size=12.2, layers=40, width=5120, heads=32, filter_layer=19,
         keep=1024, few=(64, 100), pool="avg", keep_last=0, window=32, n_test=11,
@@ -57,9 +46,9 @@ def settings(runs, name):
 
 
 def steps(runs):
-    """Tokens of the prompts, by length: those of a stand-in have their question beside the content."""
-    more = 0 if isinstance(settings(runs, "model"), str) else MARKS
-    return [length + more for length in settings(runs, "test_lengths")]
+    """Tokens of the prompts of each length; a stand-in's question comes on top of the content."""
+    question = 0 if isinstance(settings(runs, "model"), str) else MARKS
+    return [length + question for length in settings(runs, "test_lengths")]
 
 
 def usual(runs):
@@ -71,16 +60,16 @@ def longest(runs):
     return steps(runs)[-1]
 
 
-@figure.claim("c01_all_kept_is_all", kind="identity", paper="by construction", says="with k no less than the prompt "
-    "GemFilter, SnapKV, H2O and One-Run write what the model writes (tokens that differ)",
+@figure.claim("c01_all_kept_is_all", kind="identity", paper="by construction", says="when k is at least the prompt's "
+    "length, GemFilter, SnapKV, H2O and One-Run write the same tokens as the plain model (tokens that differ)",
     expect={"gemfilter": at_most(0), "snapkv": at_most(0), "h2o": at_most(0), "one_run": at_most(0)})
 def same(runs):
     return {name: runs.final(f"differs/{name}") for name in ("gemfilter", "snapkv", "h2o", "one_run")}
 
 
 @figure.claim("c04_accuracy_is_preserved", paper="LongBench 36.09 and 34.50 against 36.72",
-    says="at a trained length the model answers (share), and GemFilter with a ninth of the tokens (laptop k = 16, max "
-    "pooling, keep_last 2) not 0.05 less often (difference)",
+    says="at a trained length the model answers nearly all prompts (share), and GemFilter with a ninth of the tokens "
+    "at most 0.05 fewer (difference; laptop k = 16, max pooling, keep_last 2)",
     expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1))
 def preserved(runs):
     full = runs.at("accuracy/full", usual(runs))
@@ -88,7 +77,8 @@ def preserved(runs):
 
 
 @figure.claim("c04b_with_ten_tokens", origin="ours", paper="LongBench 36.09 and 34.50 against 36.72",
-    says="the same with k = 10 (max pooling, keep_last 2), where the needles do not all fit in",
+    says="at a trained length the model answers nearly all prompts (share), and GemFilter with k = 10, where not all "
+    "needles fit in, at most 0.05 fewer (difference; max pooling, keep_last 2)",
     expect={"full": at_least(0.95), "difference": at_least(-0.05)}, within=(-1, 1))
 def preserved_with_few(runs):
     full = runs.at("accuracy/full", usual(runs))
@@ -100,34 +90,37 @@ def preserved_with_few(runs):
     "model with all keys and values (differences; laptop k = 16, max pooling, keep_last 2)",
     expect={"GemFilter": above(0), "SnapKV": at_least(0)})
 def beyond(runs):
-    full, snap, gem = (runs.at(f"accuracy/{name}", longest(runs)) for name in ("full", "snapkv", "gemfilter"))
-    return {"GemFilter": gem - snap, "SnapKV": snap - full}
+    full, snapkv, gemfilter = (runs.at(f"accuracy/{name}", longest(runs)) for name in ("full", "snapkv", "gemfilter"))
+    return {"GemFilter": gemfilter - snapkv, "SnapKV": snapkv - full}
 
 
 @figure.claim("c06_h2o_is_worst", paper="LongBench 33.63 against 36.44 and 36.09", says="at a trained length H2O "
-    "answers less often than SnapKV and than GemFilter (differences; laptop k = 16, max pooling, keep_last 2)",
+    "answers fewer prompts than SnapKV and than GemFilter (differences; laptop k = 16, max pooling, keep_last 2)",
     expect={"SnapKV": above(0), "GemFilter": above(0)})
 def h2o(runs):
     worst = runs.at("accuracy/h2o", usual(runs))
     return {name: runs.at(f"accuracy/{name.lower()}", usual(runs)) - worst for name in ("SnapKV", "GemFilter")}
 
 
-@figure.claim("c06b_h2o_with_few", origin="ours", says="and so it is with k = 8",
-    expect={"SnapKV": above(0), "GemFilter": above(0)}, where="Fig. 9.4")
+@figure.claim("c06b_h2o_with_few", origin="ours", says="with k = 8, at a trained length, H2O answers fewer prompts "
+    "than SnapKV and than GemFilter (differences)", where="Fig. 9.4",
+    expect={"SnapKV": above(0), "GemFilter": above(0)})
 def h2o_few(runs):
     least = settings(runs, "few")[0]
     worst = runs.at("few/h2o", least)
     return {name: runs.at(f"few/{name.lower()}", least) - worst for name in ("SnapKV", "GemFilter")}
 
 
-@figure.claim("c09_random_tokens_do_not_do", origin="ours", says="random tokens and the question answer next to "
-    "nothing, at the trained length and beyond (greatest share; k = 16)", expect=at_most(0.05), within=(0, 1))
+@figure.claim("c09_random_tokens_do_not_do", origin="ours", says="given random tokens and the question, the model "
+    "answers almost no prompt, at the trained length and beyond (greatest share; k = 16)", expect=at_most(0.05),
+    within=(0, 1))
 def random(runs):
     return max(runs.at("accuracy/random", step) for step in (usual(runs), longest(runs)))
 
 
-@figure.claim("c09b_better_than_the_last_tokens", origin="ours", says="GemFilter answers more often than the model "
-    "does from the last k tokens, at the trained length and beyond (least difference; k = 16)", expect=at_least(0.6))
+@figure.claim("c09b_better_than_the_last_tokens", origin="ours", says="GemFilter answers far more prompts than the "
+    "model does from the last k tokens, at the trained length and beyond (least difference of shares; k = 16)",
+    expect=at_least(0.6))
 def better_than_last(runs):
     steps = usual(runs), longest(runs)
     return min(runs.at("accuracy/gemfilter", step) - runs.at("accuracy/last", step) for step in steps)
@@ -135,11 +128,11 @@ def better_than_last(runs):
 
 @figure.draw(rows=2, cols=4, size=(11.5, 5.6))
 def panels(runs, axes):
-    kept = runs.arrays("depths")
+    by_depth = runs.arrays("depths")
     lengths, depths = steps(runs), settings(runs, "depths")
     *grids, last = axes.flat
     for axis, (name, label) in zip(grids, NAMES.items(), strict=True):
-        mean = np.mean([arrays[name] for arrays in kept], axis=0)
+        mean = np.mean([arrays[name] for arrays in by_depth], axis=0)
         axis.imshow(mean.T, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
         axis.grid(visible=False)
         for i, j in np.ndindex(*mean.shape):
@@ -151,7 +144,7 @@ def panels(runs, axes):
     for row in axes:
         row[0].set_ylabel("depth of the needle")
     places = np.arange(len(PHI))
-    measured = [np.mean([arrays[name].mean() for arrays in kept]) for name in PHI]
+    measured = [np.mean([arrays[name].mean() for arrays in by_depth]) for name in PHI]
     last.bar(places - 0.2, measured, 0.38, color=CATEGORIES[0], label="small Llama")
     last.bar(places + 0.2, list(PHI.values()), 0.38, color=CATEGORIES[5], label="Phi 3.5, printed")
     last.set_axisbelow(True)

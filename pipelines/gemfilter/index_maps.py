@@ -1,9 +1,9 @@
-"""Figures G.5 to G.7. Which tokens are kept: one set for all layers with GemFilter, one a head and layer with SnapKV.
+"""Figures G.5 to G.7. GemFilter keeps one set of tokens for all layers, SnapKV one for each head and layer.
 
-The paper's scatters (k = 100 of 46,530 tokens and more) show GemFilter's on the needle and on recent tokens, and
-SnapKV's all over the prompt, each holding parts of the answer. Numbers instead of scatters: the share of the tokens
-kept by choice that are the needle's or within two tokens of it, the share of sets that hold the whole needle, or a
-part of it, and the spread of a set, mean distance of its tokens over that of random ones.
+The paper's scatter plots (k = 100 of 46,530 tokens and more) show GemFilter's tokens on the needle and at the end, and
+SnapKV's all over the prompt, each set with parts of the answer. We measure the share of the chosen tokens that belong
+to the needle or lie within two tokens of it, the share of sets that hold the needle or a part of it, and the spread of
+a set: the mean distance of its tokens, relative to random tokens.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, between, np
@@ -17,8 +17,8 @@ figure = haystack.figure.variant(
 )
 
 
-@figure.claim("c12_how_many_sets", kind="identity", paper="1, and m h", says="GemFilter keeps one set of indices, "
-    "SnapKV one for each layer and head of keys and values (numbers less these)",
+@figure.claim("c12_how_many_sets", kind="identity", paper="1, and m h", says="GemFilter keeps one set of indices, and "
+    "SnapKV one for each layer and head of keys and values (number of sets less the expected number)",
     expect={"GemFilter": between(0, 0), "SnapKV": between(0, 0)})
 def sets(runs):
     return {
@@ -28,14 +28,15 @@ def sets(runs):
 
 
 @figure.claim("g5_gemfilter_is_at_the_needle", paper="GemFilter on the needle, SnapKV diffuse; no number",
-    says="of the tokens kept by choice more are the needle's or within two of it than with SnapKV (difference; k = 10, "
-    "max pooling, keep_last 2)", expect=above(0), origin="ours")
+    says="more of the tokens that GemFilter chooses than of those that SnapKV chooses belong to the needle or lie "
+    "within two tokens of it (difference of shares; k = 10, max pooling, keep_last 2)", expect=above(0), origin="ours")
 def near(runs):
     return runs.final("near/gemfilter") - runs.final("near/snapkv")
 
 
 @figure.claim("g5b_the_whole_needle", paper="SnapKV holds parts of the answer; no number", origin="ours",
-    says="GemFilter's set holds the whole needle in nearly every prompt, and a SnapKV set in fewer (shares; k = 10)",
+    says="GemFilter's set holds the whole needle in nearly every prompt (share), and more often than a set of SnapKV "
+    "(difference; k = 10)",
     expect={"GemFilter": at_least(0.9), "difference": above(0)})
 def whole(runs):
     return {
@@ -45,44 +46,40 @@ def whole(runs):
 
 
 @figure.claim("g5c_parts_of_it", paper="SnapKV holds parts of the answer; no number", origin="ours", expect=above(0),
-    says="SnapKV's sets hold a part of the needle, and not all of it, more often than GemFilter's (difference)")
+    says="SnapKV's sets hold only a part of the needle more often than GemFilter's (difference of shares)")
 def parts(runs):
     return runs.final("part/snapkv") - runs.final("part/gemfilter")
 
 
 @figure.claim("g5d_less_spread", paper="GemFilter concentrates, SnapKV is diffuse; no number", origin="ours",
-    says="the tokens of a SnapKV set lie farther apart than GemFilter's (difference of spreads)", expect=above(0))
+    says="the tokens of a SnapKV set lie farther apart than those of GemFilter's set (difference of spreads)",
+    expect=above(0))
 def less_spread(runs):
     return runs.final("spread/snapkv") - runs.final("spread/gemfilter")
 
 
 @figure.draw(cols=2, size=(11, 3.4))
 def panels(runs, axes):
-    kept = runs.arrays("maps")[0]
-    layer = int(kept["layer"][0])
-    length, heads = int(kept["length"][0]), len(kept["snapkv"]) // len(kept["gemfilter"])
+    maps = runs.arrays("maps")[0]
+    layer = int(maps["layer"][0])
+    length, heads = int(maps["length"][0]), len(maps["snapkv"]) // len(maps["gemfilter"])
     for axis in axes[0]:
         axis.set_axisbelow(True)
-        for begin in kept["needles"]:
-            own = begin == kept["needle"][0]
-            axis.axvspan(begin - 1, begin + 3, color=CATEGORIES[0] if own else "#c9cdd2", alpha=0.4, linewidth=0)
-        axis.set(
-            xlabel="token of the prompt",
-            ylabel="layer",
-            xlim=(-2, length + 1),
-            ylim=(0.4, len(kept["gemfilter"]) + 0.6),
-        )
-        axis.set_yticks(range(1, len(kept["gemfilter"]) + 1))
-    for index, tokens in enumerate(kept["gemfilter"], 1):
+        for begin in maps["needles"]:
+            own = begin == maps["needle"][0]
+            colour, shade = (CATEGORIES[0], 0.4) if own else (CATEGORIES[5], 0.2)
+            axis.axvspan(begin - 1, begin + 3, color=colour, alpha=shade, linewidth=0)
+        axis.set(xlabel="token of the prompt", ylabel="layer", xlim=(-2, length + 1),
+            ylim=(0.4, len(maps["gemfilter"]) + 0.6))
+        axis.set_yticks(range(1, len(maps["gemfilter"]) + 1))
+    for index, tokens in enumerate(maps["gemfilter"], 1):
         filled = CATEGORIES[1] if index == layer else "none"
-        axes[0, 0].scatter(
-            tokens, [index] * len(tokens), s=22, facecolor=filled, edgecolor=CATEGORIES[1], linewidth=0.8
-        )
-    for place, tokens in enumerate(kept["snapkv"]):
+        axes[0, 0].scatter(tokens, [index] * len(tokens), s=22, facecolor=filled, edgecolor=CATEGORIES[1],
+            linewidth=0.8)
+    for place, tokens in enumerate(maps["snapkv"]):
         height = 1 + place // heads + (place % heads - (heads - 1) / 2) * 0.3
-        axes[0, 1].scatter(
-            tokens, np.full(len(tokens), height), s=14, color=CATEGORIES[2 + place % heads % 3], linewidth=0
-        )
+        axes[0, 1].scatter(tokens, np.full(len(tokens), height), s=14, color=CATEGORIES[2 + place % heads % 3],
+            linewidth=0)
     near, whole = ([runs.final(f"{kind}/{name}") for name in ("gemfilter", "snapkv")] for kind in ("near", "whole"))
     for axis, name, a, b in zip(axes[0], ("GemFilter", "SnapKV"), near, whole, strict=True):
         axis.set_title(f"{name}: {a:.2f} near the needle, {b:.2f} of the sets hold it")

@@ -1,32 +1,19 @@
-"""Figure 9.5, Table 9.2 and Figure 9.2. Which layer knows where the answer is, and what comes of filtering by it.
+"""Figures 9.2 and 9.5, Table 9.2. An early or middle layer knows where the answer is, and filtering by it works best.
 
-Figure 9.5 has the distance, in tokens, from the needle to the nearest token that a layer would keep: 0 in some early or
-middle layer of each of three language models. Table 9.2 has LongBench by the filter layer r (Llama 3.1 8B, k = 1024):
-23.50 with 1 layer of 32, 27.47 with 7, 28.03 with 12, 34.50 with 13, 34.30 with 14, 34.12 with 19, 33.94 with 25 and
-30.04 with 31. Figure 9.2 draws the last row of attention.
+Figure 9.5 has the distance, in tokens, from the needle to the nearest token that a layer would keep. Table 9.2 has the
+average on LongBench by the filter layer r (Llama 3.1 8B, k = 1024). Figure 9.2 draws the last row of attention.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, np
 from featurelab.pipelines.gemfilter import haystack
 from featurelab.pipelines.gemfilter.haystack import settings
-
-TABLE = {
-    1: 23.50,
-    7: 27.47,
-    12: 28.03,
-    13: 34.50,
-    14: 34.30,
-    19: 34.12,
-    25: 33.94,
-    31: 30.04,
-}  # table 9.2, of 32 layers
-OF = 32
+from featurelab.pipelines.gemfilter.printed import LAYERS, TABLE_9_2
 
 figure = haystack.figure.variant(
-    "layers", figures=("Fig. 9.5", "Table 9.2"), title="Where the answer is, by filter layer",
+    "layers", figures=("Fig. 9.2", "Fig. 9.5", "Table 9.2"), title="Where the answer is, by filter layer",
     caption="Prompts of 147 tokens, k = 16, max pooling, keep_last 2; dotted, k = 8. A line for each seed. "
-    "Grey: the paper's LongBench averages against r/m. Right: products of the last query with each key in the filter "
-    "layer of one prompt; the needle that is asked for is shaded in blue, the other three in grey.",
+    "Grey: the paper's LongBench averages against r/m. Right: products of the last query with each key of one prompt "
+    "in the filter layer; blue: the needle that is asked for; grey: the other three.",
     reads=haystack.figure,
 )
 
@@ -38,18 +25,18 @@ def best(runs, metric="layer/hit"):
 
 
 @figure.claim("c02_an_early_layer_knows", where="Fig. 9.5", paper="distance 0 in early layers; 13 of 32 in Llama 3.1",
-    says="some layer before the last keeps the whole needle (share of prompts at the best one), at a distance of next "
-    "to nothing (tokens), with laptop k = 16, max pooling and keep_last 2",
+    says="some layer before the last keeps the whole needle in nearly every prompt (share at the best layer), and its "
+    "nearest kept token is almost never off it (mean distance, tokens; k = 16, max pooling, keep_last 2)",
     expect={"hit": at_least(0.9), "distance": at_most(0.1)})
 def knows(runs):
     layer = int(runs.curve("layer/hit").iloc[:-1].idxmax())
     return {"hit": runs.at("layer/hit", layer), "distance": runs.at("layer/distance", layer)}
 
 
-@figure.claim("c02b_it_follows_the_question", origin="ours", where="Fig. 9.5", says="with k = 8 (max pooling, "
-    "keep_last 2) it keeps the whole needle that is asked for, hardly ever one that is not (share with another key "
-    "asked for), and more often than choices that are blind to the question: another key, what is no filler, random, "
-    "the last (margin)", expect={"hit": at_least(0.9), "other key": at_most(0.05), "margin": at_least(0.6)})
+@figure.claim("c02b_it_follows_the_question", origin="ours", where="Fig. 9.5", says="with k = 8 the filter layer keeps "
+    "the whole needle that is asked for (share of prompts), almost never when another key is asked for (share), and "
+    "far more often than choices blind to the question: for another key, no filler, random, last (margin; max pooling, "
+    "keep_last 2)", expect={"hit": at_least(0.9), "other key": at_most(0.05), "margin": at_least(0.6)})
 def follows(runs):
     least = settings(runs, "few")[0]
     own, other = runs.at("hit/gemfilter", least), runs.at("hit/wrong_key", least)
@@ -57,9 +44,10 @@ def follows(runs):
     return {"hit": own, "other key": other, "margin": own - blind}
 
 
-@figure.claim("c02c_more_than_two_needles_of_four", origin="ours", where="Fig. 9.5", says="with k = 8 it keeps the "
-    "needle more often than a choice of two whole needles at random (difference; half are right by chance), and asked "
-    "for another key it keeps that one's", expect={"difference": at_least(0.3), "other's own": at_least(0.9)})
+@figure.claim("c02c_more_than_two_needles_of_four", origin="ours", where="Fig. 9.5", says="with k = 8 the filter layer "
+    "keeps the needle more often than a random choice of two of the four needles, half of which are right "
+    "(difference), and keeps another needle when its key is asked for (share)",
+    expect={"difference": at_least(0.3), "other's own": at_least(0.9)})
 def beyond_whole(runs):
     least = settings(runs, "few")[0]
     return {
@@ -69,20 +57,21 @@ def beyond_whole(runs):
 
 
 @figure.claim("c03_interior_maximum", where="Table 9.2", paper="34.50 at 13; 23.50 at 1 and 30.04 at 31 of 32",
-    says="accuracy by filter layer has an interior maximum: over the first and the last layer (difference; laptop k = "
-    "16, max pooling, keep_last 2)", expect=at_least(0.3))
+    says="accuracy is highest with a filter layer between the first and the last (best between less better of the two; "
+    "laptop k = 16, max pooling, keep_last 2)", expect=at_least(0.3))
 def interior(runs):
     return inside(runs, "layer/accuracy")
 
 
-@figure.claim("c03b_with_few", where="Table 9.2", origin="ours", says="and by more with k = 8", expect=at_least(0.6))
+@figure.claim("c03b_with_few", where="Table 9.2", origin="ours", says="with k = 8 accuracy is far higher with a filter "
+    "layer between the first and the last than with either (best between less better of the two)", expect=at_least(0.6))
 def interior_few(runs):
     return inside(runs, "few_layer/accuracy")
 
 
-@figure.claim("c03c_later_layers_know_less", where="Fig. 9.5", origin="ours", says="behind the best layer it is less "
-    "than half as often that the whole needle is kept (best less twice the best behind it; k = 16)", expect=above(0)
-)
+@figure.claim("c03c_later_layers_know_less", where="Fig. 9.5", origin="ours", says="every layer after the best one "
+    "keeps the whole needle less than half as often (share at the best less twice the greatest after it; k = 16)",
+    expect=above(0))
 def later(runs):
     layer, curve = best(runs), runs.curve("layer/hit")
     return curve[layer] - 2 * curve[curve.index > layer].max() if layer < curve.index[-1] else -1.0
@@ -106,19 +95,20 @@ def panels(runs, axes):
         axis.set_xticks(runs.curve("layer/hit").index)
         axis.set_xlabel("filter layer r")
     distance.set(ylabel="distance to the needle (tokens)", title="Fig. 9.5")
-    distance.legend(loc="upper left")
+    distance.legend()
     accuracy.set(ylabel="share answered", title="Table 9.2", ylim=(-0.03, 1.05))
     printed, m = accuracy.twinx(), settings(runs, "layers")
-    printed.plot([m * r / OF for r in TABLE], list(TABLE.values()), color=CATEGORIES[5], marker="s", markersize=3,
-        linestyle="--", linewidth=1)
-    printed.set(ylabel=f"LongBench, Llama 3.1 (at m r / {OF})", ylim=(20, 37))
+    printed.plot([m * r / LAYERS for r in TABLE_9_2], list(TABLE_9_2.values()), color=CATEGORIES[5], marker="s",
+        markersize=3, linestyle="--", linewidth=1)
+    printed.set(ylabel=f"LongBench, Llama 3.1 (at m r / {LAYERS})", ylim=(20, 37))
     printed.grid(visible=False)
     printed.spines["right"].set_visible(True)
     accuracy.legend(loc="lower left", bbox_to_anchor=(0.0, 0.62))
-    kept = runs.arrays("maps")[0]
-    scores, layer = np.asarray(kept["scores"]), int(kept["layer"][0]) - 1
-    for begin in kept["needles"]:
-        own = begin == kept["needle"][0]
-        row.axvspan(begin - 0.5, begin + 2.5, color=CATEGORIES[0] if own else "#c9cdd2", alpha=0.45, linewidth=0)
+    maps = runs.arrays("maps")[0]
+    scores, layer = np.asarray(maps["scores"]), int(maps["layer"][0]) - 1
+    for begin in maps["needles"]:
+        own = begin == maps["needle"][0]
+        colour, shade = (CATEGORIES[0], 0.45) if own else (CATEGORIES[5], 0.25)
+        row.axvspan(begin - 0.5, begin + 2.5, color=colour, alpha=shade, linewidth=0)
     row.plot(scores[layer], color=CATEGORIES[1], linewidth=0.9)
     row.set(xlabel="token of the prompt", ylabel="q · k, summed over heads", title=f"Fig. 9.2, layer {layer + 1}")

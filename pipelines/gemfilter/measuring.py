@@ -1,12 +1,12 @@
-"""The trial of all figures on retrieval: a small Llama learns it, then every method shortens prompts for it.
+"""The trial of all figures on retrieval: a small Llama learns to retrieve, then each method shortens its prompts.
 
-Each figure reads what is measured here, so that a seed is trained once. Steps of recorded values are tokens of a
-prompt, numbers of a layer, or k, as each function says.
+All figures read these trials, so that each seed is trained once. The step of a recorded value is the prompt's length in
+tokens, the number of a layer, or k, as each function says.
 """
 
 from typing import Any, Literal
 
-from featurelab.pipelines import Cost, Field, data, decoding, measures, np, torch
+from featurelab.pipelines import Cost, Field, Recorder, data, decoding, measures, np, torch
 from featurelab.pipelines.gemfilter import retrieval, texts
 from featurelab.pipelines.gemfilter.retrieval import DECODERS, MARKS, RetrievalConfig, among, right
 
@@ -19,27 +19,30 @@ NEAR = 2  # tokens from a needle that are still near it: half of the kernel
 class HaystackConfig(RetrievalConfig):
     control: Literal["none", "permuted_labels", "untrained", "wrong_key", "non_filler"] = Field(  # type: ignore[assignment]
         "none",
-        description="what is destroyed; wrong_key: GemFilter chooses while another needle is asked for; non_filler: it "
-        "takes what is no filler, at random",
+        description="what is destroyed; wrong_key: GemFilter chooses while another needle is asked for; non_filler: "
+        "GemFilter takes random tokens that are no fillers",
     )
     model: str | None = Field(None, description="published model: a folder or a name; none: a stand-in is trained")
-    size: float = Field(0.00016, gt=0, description="parameters in billions; of a stand-in its settings say how many")
-    few: tuple[int, int] = Field((8, 10), description="smaller k, at which not all needles fit in what is kept")
+    size: float = Field(0.00016, gt=0, description="parameters of a published model in billions")
+    few: tuple[int, int] = Field((8, 10), description="smaller k, for which not all needles fit in")
     test_lengths: tuple[int, ...] = Field(
         (96, 144, 256, 512),
-        description="content of test prompts, tokens (a published model's: prompts); the second is looked at closely",
+        description="tokens of content in test prompts (published models: of whole prompts); selections are measured "
+        "at the second",
     )
-    depths: tuple[float, ...] = Field((0.0, 0.25, 0.5, 0.75, 1.0), description="where the needle lies: 0 is far")
-    n_test: int = Field(100, ge=1, description="prompts of each length, shared evenly by the depths")
+    depths: tuple[float, ...] = Field(
+        (0.0, 0.25, 0.5, 0.75, 1.0), description="where the needle lies: 0 at the beginning, 1 at the question"
+    )
+    n_test: int = Field(100, ge=1, description="prompts of each length, divided evenly among the depths")
 
     @property
     def usual(self) -> int:
-        """The length at which selections are looked at."""
+        """The length at which selections are measured."""
         return self.test_lengths[1]
 
 
 class Chooser:
-    """GemFilter's choice of k tokens, or what a control puts in its place."""
+    """GemFilter's choice of k tokens, or a control's choice in its place."""
 
     def __init__(self, config: HaystackConfig, model: Any, blind: str = "") -> None:
         self.config, self.model = config, model
@@ -47,7 +50,7 @@ class Chooser:
         self.rng = data.stream(config.streams.data, f"chosen {self.blind}")
 
     def __call__(self, found: "data.Needles", keep: int, **changes: Any) -> "list[torch.Tensor]":
-        """By filter layer, of all prompts: (n, k)."""
+        """Returns the chosen tokens of all prompts, (n, k), for each filter layer."""
         config, ids = self.config, found.prompts
         if self.blind in ("non_filler", "whole_needles", "random", "last"):
             rows = [self.unseeing(found, row, keep) for row in range(len(ids))]
@@ -60,7 +63,7 @@ class Chooser:
         return [torch.cat(layer).cpu() for layer in zip(*parts, strict=True)]
 
     def unseeing(self, found: "data.Needles", row: int, keep: int) -> "torch.Tensor":
-        """What knows the prompt, and not what is asked."""
+        """Returns the choice (k,) of a method that knows the prompt, but not the question."""
         ids, last = found.prompts[row], self.config.keep_last
         words = [data.NEEDLE_WORDS[index] for index in ids]
         if self.blind == "last":
@@ -73,7 +76,7 @@ class Chooser:
         return among(range(len(ids)) if self.blind == "random" else known, len(ids), keep, last, self.rng)
 
 
-def run(config: HaystackConfig, recorder: Any) -> None:
+def run(config: HaystackConfig, recorder: Recorder) -> None:
     if config.model is not None:
         texts.run(config, recorder)
         return
@@ -94,14 +97,14 @@ def run(config: HaystackConfig, recorder: Any) -> None:
 
 
 def at_depths(config: HaystackConfig, length: int) -> "data.Needles":
-    """As many prompts of each depth, one depth after the other."""
+    """Returns equally many prompts of each depth, one depth after the other."""
     each = max(1, config.n_test // len(config.depths))
     parts = [retrieval.prompts(config, length, each, depth) for depth in config.depths]
     return data.Needles(*(torch.cat(same) for same in zip(*parts, strict=True)))
 
 
 def answered(config: HaystackConfig, model: Any, found: "data.Needles", keep: int, **changes: Any) -> "torch.Tensor":
-    """Which prompts GemFilter answers, or what a control has made of it."""
+    """Returns which prompts GemFilter, or a control in its place, answers."""
     if config.control in ("wrong_key", "non_filler"):
         chosen = Chooser(config, model)(found, keep)[_index(config)]
         return answered_with(model, found, chosen)
@@ -109,13 +112,13 @@ def answered(config: HaystackConfig, model: Any, found: "data.Needles", keep: in
 
 
 def answered_with(model: Any, found: "data.Needles", chosen: "torch.Tensor") -> "torch.Tensor":
-    """Which prompts are answered from these tokens of them, (n, k)."""
+    """Returns which prompts the model answers from these tokens (n, k) of each."""
     ids = found.prompts.gather(1, chosen)
     return right(decoding.full(model), found, ids)
 
 
 def everywhere(config: HaystackConfig, model: Any, found: Any, recorder: Any) -> None:
-    """At step = tokens of the prompt: accuracy of each method with k tokens, and far from the question and near it."""
+    """At step = tokens of the prompt: accuracy of each method, over all depths, at the farthest and at the nearest."""
     shown: dict[str, list[Any]] = {}
     for length, prompts in found.items():
         for name, make in DECODERS.items():
@@ -146,7 +149,7 @@ def layers(config: HaystackConfig, model: Any, found: "data.Needles", recorder: 
 
 
 def nulls(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """At step = k: hits and accuracy of GemFilter, and of choices that do not know what is asked."""
+    """At step = k: hits and accuracy of GemFilter, and of choices that do not know the question."""
     for keep in (*config.few, config.keep):
         for name in ("", "wrong_key", "absent_key", "non_filler", "whole_needles", "random", "last"):
             chosen = Chooser(config, model, name)(found, keep)[_index(config)]
@@ -159,7 +162,7 @@ def nulls(config: HaystackConfig, model: Any, found: "data.Needles", recorder: A
 
 
 def rows(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """At step = k: accuracy where another row of the filter layer's products chooses."""
+    """At step = k: accuracy when another row of the filter layer's products chooses."""
     for keep in (config.few[0], config.keep):
         for row in ROWS:
             own = answered(config, model, found, keep, row=row)
@@ -167,7 +170,7 @@ def rows(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
 
 
 def variants(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """At step = k: hits by score and pooling; accuracy with averages, and as printed with no token kept in any case."""
+    """At step = k: hits by score and pooling; accuracy with averages, without tokens always kept, and as printed."""
     for keep in (config.few[0], config.keep, 2 * config.keep):
         for score, pool in VARIANTS:
             chosen = Chooser(config, model)(found, keep, score=score, pool=pool)[_index(config)]
@@ -184,14 +187,14 @@ def variants(config: HaystackConfig, model: Any, found: "data.Needles", recorder
 
 
 def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """What is kept, as index sets: how many of them, how near the needle they are, how spread, and how many hold it."""
+    """At step = k: the number of index sets, how near the needle they are, how spread, and how many hold the needle."""
     keep, n = config.few[1], found.prompts.shape[1]
     own = Chooser(config, model)(found, keep)[_index(config)]
     sets = {"gemfilter": own[:, None], "snapkv": _sets(DECODERS["snapkv"](model, keep, config), found)}
     begins = found.begins[:, 0]
     for name, chosen in sets.items():
         last = config.window if name == "snapkv" else config.keep_last
-        free = chosen[..., : chosen.shape[-1] - last] if chosen.shape[-1] > last else chosen  # not kept in any case
+        free = chosen[..., : chosen.shape[-1] - last] if chosen.shape[-1] > last else chosen  # not always kept
         each = free.flatten(0, 1), begins.repeat_interleave(free.shape[1])
         share = measures.needle_share(*each, data.NEEDLE)
         recorder.log({
@@ -211,7 +214,7 @@ def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
 
 
 def everything_kept(config: HaystackConfig, model: Any, found: "data.Needles", recorder: Any) -> None:
-    """`differs/<method>`: tokens of 8 that differ from the model's own where k is no less than the prompt's length."""
+    """`differs/<method>`: how many of 8 tokens differ from the plain model's when k is at least the prompt's length."""
     ids = found.prompts[:: max(1, len(found.prompts) // 20)]
     plain = model.generate(ids, max_new_tokens=8, do_sample=False, pad_token_id=0, attention_mask=torch.ones_like(ids))
     for name in ("gemfilter", "snapkv", "h2o", "one_run"):
@@ -220,7 +223,7 @@ def everything_kept(config: HaystackConfig, model: Any, found: "data.Needles", r
 
 
 def cost(config: HaystackConfig) -> Cost:
-    """Training, and about 30 passes over the test prompts of the usual length, 7 over those of each other one."""
+    """Training, about 30 passes over the test prompts of the usual length, and 7 over those of every length."""
     if config.model is not None:
         return texts.cost(config)
     training = retrieval.cost(config)
@@ -234,7 +237,7 @@ def cost(config: HaystackConfig) -> Cost:
 
 
 def _sets(decoder: Any, found: "data.Needles") -> "torch.Tensor":
-    """The index sets of a method that has many: (n, sets, k), layer after layer."""
+    """Returns the index sets of a method that keeps many: (n, sets, k), layer after layer."""
     parts = [decoder.generate(ids, max_new_tokens=1).chosen for ids in found.prompts.split(retrieval.AT_ONCE)]
     return torch.stack([row.flatten(0, 1) for part in parts for row in part]).cpu()
 

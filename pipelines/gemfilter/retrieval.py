@@ -1,7 +1,6 @@
-"""What the figures share: a small Llama that has learned to retrieve, the prompts it reads, and ways to shorten them.
+"""A small Llama that learns to retrieve, the prompts that it reads, and the methods that shorten them.
 
-The model sees sequences of at most 144 tokens of content while it learns, so that longer prompts take it out of what it
-knows. All figures of one seed read one training.
+The model is trained on at most 144 tokens of content, so that longer prompts lie outside of what it knows.
 """
 
 from collections.abc import Callable
@@ -21,43 +20,43 @@ from featurelab.pipelines import (
     torch,
 )
 
-AT_ONCE = 50  # prompts that are decoded at once
-MARKS = 3  # tokens of a prompt beside its content: its beginning, Q and the key
+AT_ONCE = 50  # prompts that are decoded together
+MARKS = 3  # tokens of a prompt besides its content: the beginning, Q and the key
 
 
 class RetrievalConfig(TrainedConfig):
     n_needles: int = Field(4, ge=2, le=16, description="needles in a prompt, one of which is asked for")
     layers: int = Field(4, ge=1, description="m: decoder layers")
-    width: int = Field(64, ge=8, multiple_of=8, description="numbers that stand for a token")
-    heads: int = Field(4, ge=1, description="query heads, of which two share keys and values")
+    width: int = Field(64, ge=8, multiple_of=8, description="hidden dimension")
+    heads: int = Field(4, ge=1, description="query heads; two share keys and values")
     lr: float = Field(2e-3, gt=0, description="learning rate of AdamW")
     weight_decay: float = Field(0.01, ge=0, description="AdamW's decoupled weight decay")
     warmup: int = Field(50, ge=0, description="steps of linear warm-up")
     lengths: tuple[int, ...] = Field((12, 24, 48, 96, 144), description="content of the curriculum's levels, tokens")
     batch_sizes: tuple[int, ...] = Field((32, 24, 16, 8, 6), description="sequences a step, at each level")
-    advance: float = Field(0.15, gt=0, description="running mean of the loss, nats a token, at which a level is over")
-    steps: int = Field(200, ge=0, description="steps after the last level is reached, with a falling rate")
-    most_steps: int = Field(1000, ge=1, description="steps in all; the fit ends there, whatever the level")
+    advance: float = Field(0.15, gt=0, description="running mean of the loss, nats a token, at which a level ends")
+    steps: int = Field(200, ge=0, description="steps after the last level is reached, with a falling learning rate")
+    most_steps: int = Field(1000, ge=1, description="largest number of steps, whatever the level")
     filter_layer: int | None = Field(
-        None, ge=1, description="r: layers that read the whole prompt; none: the best on prompts held out"
+        None, ge=1, description="r: layers that read the whole prompt; none: the best on held-out prompts"
     )
     keep: int = Field(16, ge=1, description="k: tokens that are kept of a prompt")
     pool: Literal["avg", "max", "none"] = Field("max", description="how scores are pooled along the prompt")
     kernel: int = Field(5, ge=1, description="tokens that are pooled, odd")
-    score: Literal["raw", "scaled", "softmax"] = Field("raw", description="what of a layer's attention is summed")
-    keep_last: int = Field(2, ge=0, description="last tokens that are kept in any case: Q and the key")
-    keep_first: int = Field(0, ge=0, description="first tokens that are kept in any case")
-    window: int = Field(4, ge=1, description="SnapKV, H2O: last tokens that are kept, and in SnapKV asked")
+    score: Literal["raw", "scaled", "softmax"] = Field("raw", description="scores that are summed over heads")
+    keep_last: int = Field(2, ge=0, description="last tokens that are always kept: Q and the key")
+    keep_first: int = Field(0, ge=0, description="first tokens that are always kept")
+    window: int = Field(4, ge=1, description="SnapKV, H2O: last tokens, always kept; SnapKV scores with their queries")
 
     @model_validator(mode="after")
     def _selects(self) -> "RetrievalConfig":
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel = {self.kernel}: it must be odd")
+            raise ValueError(f"kernel must be odd, got {self.kernel}")
         most, fixed = max(getattr(self, "keeps", [self.keep])), self.keep_first + self.keep_last
         if fixed > most:
-            raise ValueError(f"keep_first and keep_last are {fixed} tokens, and {most} are kept")
+            raise ValueError(f"keep_first + keep_last must be at most the {most} tokens kept, got {fixed}")
         if self.filter_layer and not getattr(self, "model", None) and self.filter_layer > self.layers:
-            raise ValueError(f"filter_layer = {self.filter_layer}: the model has {self.layers} layers")
+            raise ValueError(f"filter_layer must be one of the {self.layers} layers, got {self.filter_layer}")
         return self
 
     @property
@@ -66,7 +65,7 @@ class RetrievalConfig(TrainedConfig):
 
 
 def untrained(config: RetrievalConfig) -> Any:
-    """The `LlamaForCausalLM` of this config as it is drawn."""
+    """Returns the `LlamaForCausalLM` of this config with its initial weights."""
     return language.untrained_llama(
         len(data.NEEDLE_WORDS),
         width=config.width,
@@ -80,7 +79,7 @@ def untrained(config: RetrievalConfig) -> Any:
 
 
 def trained(config: RetrievalConfig, recorder: Any) -> Any:
-    """The model after its curriculum, a `LlamaForCausalLM` in eval mode on the CPU or where the fit left it."""
+    """Returns the `LlamaForCausalLM` after its curriculum, in eval mode, on the device where it was fitted."""
     needles, most = config.n_needles, config.most_steps
     lengths = [max(length, data.NEEDLE * needles) for length in config.lengths]
     levels = [
@@ -108,13 +107,13 @@ def trained(config: RetrievalConfig, recorder: Any) -> Any:
 def prompts(
     config: RetrievalConfig, length: int, count: int, depth: float | None = None, name: str = "prompts"
 ) -> "data.Needles":
-    """`count` prompts with `length` tokens of content that no model has seen; `depth` as in `data.hidden_needles`."""
+    """Returns `count` unseen prompts with `length` tokens of content; `depth` as in `data.hidden_needles`."""
     rng = data.stream(config.streams.data, f"{name} {length} {depth}")
     return data.hidden_needles(count, length, rng, needles=config.n_needles, depth=depth)
 
 
 def best_layer(config: RetrievalConfig, model: Any, count: int = 60) -> int:
-    """The layer, of the last trained length, whose selection holds the whole needle most often on prompts held out."""
+    """Returns the layer that keeps the whole needle most often in held-out prompts of the last trained length."""
     if config.filter_layer is not None:
         return config.filter_layer
     held_out = prompts(config, config.lengths[-1], count, name="held out")
@@ -123,7 +122,7 @@ def best_layer(config: RetrievalConfig, model: Any, count: int = 60) -> int:
 
 
 def selections(config: RetrievalConfig, model: Any, ids: Any, keep: int, **changes: Any) -> "list[torch.Tensor]":
-    """What each layer, as filter layer, would keep of the prompts: (n, k) each, in one pass."""
+    """Returns the tokens (n, k) that each layer, as filter layer, would keep of the prompts."""
     options = {name: getattr(config, name) for name in ("pool", "kernel", "score", "keep_last", "keep_first")} | changes
     score = options.pop("score")
     rows = decoding.layer_scores(model, ids, score=score)
@@ -132,13 +131,13 @@ def selections(config: RetrievalConfig, model: Any, ids: Any, keep: int, **chang
 
 
 def hit(chosen: "torch.Tensor", found: "data.Needles") -> float:
-    """The share of the prompts of which all tokens of the needle that is asked for are kept."""
+    """Returns the share of prompts whose needle, the one that is asked for, is kept whole."""
     share = measures.needle_share(chosen.cpu(), found.begins[:, 0], data.NEEDLE)
     return (share == 1).double().mean().item()
 
 
 def right(decoder: Any, found: "data.Needles", ids: Any = None) -> "torch.Tensor":
-    """Which prompts (n,) are answered with both values, in their order."""
+    """Returns which prompts (n,) are answered with both values in the right order."""
     ids = found.prompts if ids is None else ids
     tokens = [decoder.generate(part, max_new_tokens=data.NEEDLE - 1).tokens for part in ids.split(AT_ONCE)]
     return (torch.cat(tokens).cpu() == found.answers).all(1)
@@ -155,13 +154,13 @@ def last_tokens(model: Any, keep: int) -> Any:
 
 
 def random_tokens(model: Any, keep: int, config: RetrievalConfig) -> Any:
-    """Any tokens, and the last ones that are kept in any case."""
+    """Keeps random tokens, and the last ones that are always kept."""
     rng = data.stream(config.streams.data, "random tokens")
     return decoding.given_tokens(model, lambda row: among(range(len(row)), len(row), keep, config.keep_last, rng))
 
 
 def among(candidates: Any, n: int, keep: int, keep_last: int, rng: Any) -> "torch.Tensor":
-    """`keep` of n positions: the last `keep_last`, and random ones of the candidates, or others where these are few."""
+    """Returns `keep` of n positions: the last `keep_last`, random candidates, and others if these are too few."""
     ahead = [token for token in candidates if token < n - keep_last]
     rest = [token for token in range(n - keep_last) if token not in set(ahead)]
     wanted = min(keep, n) - min(keep_last, n)
@@ -170,7 +169,7 @@ def among(candidates: Any, n: int, keep: int, keep_last: int, rng: Any) -> "torc
 
 
 PRESET = RetrievalConfig(filter_layer=2)
-# of a model and k: the methods that are compared, and what knows nothing of the question
+# the methods that are compared, and choices that know nothing of the question, each made from a model and k
 DECODERS: dict[str, Callable[..., Any]] = {
     "full": lambda model, keep, config=PRESET: decoding.full(model),
     "gemfilter": lambda model, keep, config=PRESET: gemfilter(model, keep, config),
@@ -185,7 +184,7 @@ DECODERS: dict[str, Callable[..., Any]] = {
 
 
 def cost(config: RetrievalConfig) -> Cost:
-    """Training, at the length of the last level: more than the curriculum takes."""
+    """Training, as if all of it were at the length of the last level: an upper bound."""
     layer = config.width * (3 * config.width + 3 * config.hidden)
     parameters = config.layers * layer + 2 * len(data.NEEDLE_WORDS) * config.width
     tokens = config.batch_sizes[-1] * (config.lengths[-1] + 4 * config.n_needles + 1)

@@ -1,7 +1,7 @@
-"""The figures on a published model: a sentence hidden in essays (Kamradt's test), as in the paper.
+"""The trial of a published model: a sentence hidden in essays (Kamradt's test), as in the paper.
 
-What is recorded has the names of `measuring`, with scores between 0 and 1 in place of shares of right answers, at steps
-that are the greatest length of a prompt in tokens of the model's own tokenizer.
+Metrics are called as in `measuring`; scores between 0 and 1 replace shares of right answers, and the step is the
+greatest length of a prompt in tokens of the model's own tokenizer.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from featurelab.pipelines.gemfilter.retrieval import DECODERS
 ESSAYS = "paul_graham_essays"
 METHODS = ("full", "gemfilter", "snapkv", "h2o", "one_run", "last", "random")
 ROWS = ("last", "middle", "largest_norm")
-SAID = 60  # tokens that an answer may have
-CHARACTERS = 12  # of a filler, for each token of a prompt
+SAID = 60  # most tokens of an answer
+CHARACTERS = 12  # of the essays for each token of a prompt: more than tokens have
 
 
 def run(config: Any, recorder: Any) -> None:
@@ -38,7 +38,7 @@ def measure(config: Any, recorder: Any, model: Any, filler: str) -> None:
 
 
 def prompt(config: Any, model: Any, filler: str, length: int, depth: float) -> Any:
-    filler = filler[: CHARACTERS * length]  # far more characters than tokens
+    filler = filler[: CHARACTERS * length]
     return language.hide_needle(model, filler, language.DOLORES_PARK, length=length, depth=depth)
 
 
@@ -62,7 +62,7 @@ def everywhere(config: Any, recorder: Any, model: Any, filler: str) -> None:
 
 
 def selections(config: Any, model: Any, hidden: Any, keep: int) -> "torch.Tensor":
-    """By filter layer: (layers, k)."""
+    """Returns the tokens (layers, k) that each filter layer would keep."""
     ids = torch.tensor([hidden.ids], device=model.device)
     return torch.cat(retrieval.selections(config, model.net, ids, keep)).cpu()
 
@@ -78,7 +78,7 @@ def best_layer(config: Any, model: Any, filler: str) -> int:
 
 
 def held(chosen: "torch.Tensor", hidden: Any) -> "tuple[torch.Tensor, torch.Tensor]":
-    """By row of `chosen`: the share of the needle's tokens that are kept, and the distance to the nearest one."""
+    """Returns, for each row of `chosen`, the share of the needle that is kept, and how far its nearest token lies."""
     begin, end = hidden.needle
     begins = torch.full((len(chosen),), begin)
     return measures.needle_share(chosen, begins, end - begin), measures.needle_distance(chosen, begins, end - begin)
@@ -131,7 +131,7 @@ def maps(config: Any, recorder: Any, model: Any, filler: str) -> None:
 
 
 def cost(config: Any) -> Cost:
-    """Passes over each prompt, by method and depth, of a model with as many parameters as its name says in billions."""
+    """Passes over each prompt, by method and depth, of a model with `size` billion parameters."""
     parameters = config.size * 1e9
     passes = len(METHODS) * len(config.depths) * sum(config.test_lengths)
     passes += config.usual * (2 * len(ROWS) * len(config.depths) + 4 * config.layers)

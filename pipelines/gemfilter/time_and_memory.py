@@ -1,15 +1,15 @@
-"""Figures 9.3 and 9.6. Time and memory of reading a long prompt and of answering it, against the prompt's length.
+"""Figures 9.3 and 9.6. GemFilter reads a long prompt faster than SnapKV and full attention, with less memory.
 
-Reading is all that comes before the first new token: for GemFilter the first layers on the whole prompt, then the whole
-model on what is kept. Answering are the other new tokens. Time is that of the processor on a laptop and of the GPU's
-clock on one; memory is what tensors take at the peak, the weights included, counted or told by the GPU's allocator.
+Reading is all that comes before the first new token: for GemFilter, the first layers on the whole prompt, then the
+whole model on the tokens kept. Answering generates the other new tokens. Time is processor time on a CPU, and taken by
+the GPU's clock on a GPU. Memory is the peak of all tensors, weights included: counted on a CPU, read from the GPU's
+allocator on a GPU.
 
-The paper says 2.4 times as fast as SnapKV and full attention, with 30% less memory than SnapKV and 70% less than full
-attention. Of the filter layer we compute queries and keys alone (its attention's output and MLP are not needed), so the
-work falls from m to r - 1 layers and a little: the printed m/r is a lower end.
+We compute only queries and keys of the filter layer, whose attention output and MLP are not needed. The work thus falls
+from m to little more than r - 1 layers, so the printed speed-up m/r is a lower limit.
 
-All weights are on the machine throughout, as in the paper's code. The printed prefill memory of GemFilter, r layers of
-weights, needs those of later layers to be elsewhere.
+All weights stay on the machine, as in the paper's code. The printed prefill memory of GemFilter, r layers of weights,
+assumes that the weights of later layers are elsewhere.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ PHASES = {"reading": "reading the prompt", "answering": "answering"}
 
 
 class TimeConfig(SizeConfig):
-    repeats: int = Field(3, ge=1, description="times that all methods are timed in turn, after a first; least counts")
+    repeats: int = Field(3, ge=1, description="timings of each method, in turn, after a warm-up; the least one counts")
 
 
 figure = Experiment(
@@ -61,14 +61,14 @@ def run(config: TimeConfig, recorder: Recorder) -> None:
 
 
 def measured(config: TimeConfig, net, ids, _):
-    """Least seconds, greatest bytes, and the work by count, by phase and method."""
+    """Least seconds, greatest bytes and counted operations, by phase and method."""
     methods, device = decoders(config, net), ids.device
     seconds: Any = {name: {"reading": [], "whole": []} for name in methods}
     bytes_ = {name: {"reading": 0, "whole": 0} for name in methods}
     work = {name: phases(config, decoder, ids) for name, decoder in methods.items()}
     for name, parts in work.items():
         for part, run in parts.items():
-            run()  # once before time is taken
+            run()  # warm-up
             if device.type != "cuda":
                 bytes_[name][part] = measures.counted_work(run).peak_bytes + weights(net)
     for _ in range(config.repeats):
@@ -77,16 +77,16 @@ def measured(config: TimeConfig, net, ids, _):
                 took = measures.measured_cost(run, device)
                 seconds[name][part].append(took.seconds)
                 bytes_[name][part] = max(bytes_[name][part], took.peak_bytes or 0)
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name in methods:
         reading, whole = min(seconds[name]["reading"]), min(seconds[name]["whole"])
-        found |= {f"seconds/reading/{name}": reading, f"seconds/answering/{name}": max(whole - reading, 0.0)}
-        found |= {f"bytes/reading/{name}": bytes_[name]["reading"], f"bytes/whole/{name}": bytes_[name]["whole"]}
-        found[f"flops/reading/{name}"] = measures.counted_work(work[name]["reading"]).flops
+        values |= {f"seconds/reading/{name}": reading, f"seconds/answering/{name}": max(whole - reading, 0.0)}
+        values |= {f"bytes/reading/{name}": bytes_[name]["reading"], f"bytes/whole/{name}": bytes_[name]["whole"]}
+        values[f"flops/reading/{name}"] = measures.counted_work(work[name]["reading"]).flops
     for name in ("snapkv", "gemfilter"):
-        found[f"speedup/reading/{name}"] = found["seconds/reading/full"] / found[f"seconds/reading/{name}"]
-        found[f"speedup/flops/{name}"] = found["flops/reading/full"] / found[f"flops/reading/{name}"]
-    return {name: float(value) for name, value in found.items()}
+        values[f"speedup/reading/{name}"] = values["seconds/reading/full"] / values[f"seconds/reading/{name}"]
+        values[f"speedup/flops/{name}"] = values["flops/reading/full"] / values[f"flops/reading/{name}"]
+    return {name: float(value) for name, value in values.items()}
 
 
 def phases(config: TimeConfig, decoder, ids):
@@ -100,14 +100,14 @@ def weights(net):
     return sum(weight.numel() * weight.element_size() for weight in net.parameters())
 
 
-def layers_ratio(runs):
-    """m / r of each model that was run, by the settings of its trials."""
-    rows = runs.trials.iloc[0]
-    return TimeConfig(model=rows.model, layers=rows.layers, filter_layer=rows.filter_layer).geometry
+def geometry(runs):
+    """The geometry of the model of these trials."""
+    first = runs.trials.iloc[0]
+    return TimeConfig(model=first.model, layers=first.layers, filter_layer=first.filter_layer).geometry
 
 
 def long_prompts(runs):
-    """The results of each model and each length of at least 32 times what is kept."""
+    """The results of each model and each length of at least 32 k."""
     some = [
         runs.where(model=model, n_prompt=n)
         for model in runs.values("model")
@@ -120,39 +120,38 @@ def long_prompts(runs):
 
 
 def ends(values):
-    """The least and the greatest, to be held against one bound."""
+    """The least and the greatest value."""
     return {"least": float(np.min(values)), "greatest": float(np.max(values))}
 
 
 @figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, np.inf),
-    says="reading speeds up by 0.6 to 1.05 of m/r over full attention, at n of 32 k and more (least and greatest, in "
-    "units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)})
+    says="GemFilter's speed-up of reading over full attention is about m/r, for n of at least 32 k (least and "
+    "greatest, in units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)})
 def speed_up(runs):
     return ends([some.final("speedup/reading/gemfilter") / ratio(some) for some in long_prompts(runs)])
 
 
 def ratio(some):
-    size = layers_ratio(some)
+    size = geometry(some)
     return size.layers / size.filter_layer
 
 
 @figure.claim("c10b_counted_speed_up", paper="m/r", origin="corrected",
-    says="by count of operations reading speeds up by at least 0.6 of m/r, and by no more than m/(r-1): of the filter "
-    "layer queries and keys suffice (least in units of m/r, greatest in units of m/(r-1))",
+    says="by counted operations GemFilter's speed-up of reading is at least 0.6 m/r and at most m/(r-1), since queries "
+    "and keys of the filter layer suffice (least in units of m/r, greatest in units of m/(r-1))",
     expect={"least": at_least(0.6), "greatest": between(0.6, 1.0)})
 def counted_speed_up(runs):
     some = long_prompts(runs)
-    skipped = [layers_ratio(each) for each in some]
-    upper = [size.layers / max(size.filter_layer - 1, 1e-9) for size in skipped]
-    found = [each.final("speedup/flops/gemfilter") for each in some]
+    upper = [size.layers / max(size.filter_layer - 1, 1e-9) for size in map(geometry, some)]
+    speedups = [each.final("speedup/flops/gemfilter") for each in some]
     return {
-        "least": float(min(f / ratio(each) for f, each in zip(found, some, strict=True))),
-        "greatest": float(max(f / u for f, u in zip(found, upper, strict=True))),
+        "least": float(min(speedup / ratio(each) for speedup, each in zip(speedups, some, strict=True))),
+        "greatest": float(max(speedup / most for speedup, most in zip(speedups, upper, strict=True))),
     }
 
 
 @figure.claim("c10c_time_follows_the_count", origin="ours",
-    says="and time follows: the measured speed-up is 0.6 to 1.4 times that by count (least and greatest)",
+    says="GemFilter's measured speed-up of reading is about that by counted operations (ratio, least and greatest)",
     expect={"least": between(0.6, 1.4), "greatest": between(0.6, 1.4)})
 def time_follows(runs):
     some = long_prompts(runs)
@@ -160,21 +159,21 @@ def time_follows(runs):
 
 
 @figure.claim("c10d_snapkv_takes_as_long_as_full_attention", paper="SnapKV does not speed up reading",
-    says="SnapKV reads as slowly as full attention (ratio of times, least and greatest)",
+    says="SnapKV takes about as long as full attention to read (ratio of times, least and greatest)",
     expect={"least": between(0.85, 1.3), "greatest": between(0.85, 1.3)})
 def snapkv_reads_in_full(runs):
     return ends([1 / some.final("speedup/reading/snapkv") for some in long_prompts(runs)])
 
 
 @figure.claim("c10e_speed_up_as_in_the_figure", paper=2.4, within=(0, np.inf),
-    says="reading is at least 2.4 times as fast as with SnapKV and with full attention (least ratio)",
+    says="GemFilter reads at least 2.4 times as fast as SnapKV and full attention (least ratio of times)",
     expect={"over full attention": at_least(2.4), "over SnapKV": at_least(2.4)})
 def as_in_the_figure(runs):
     seconds = {name: [s.final(f"seconds/reading/{name}") for s in long_prompts(runs)] for name in METHODS}
-    gem = np.array(seconds["gemfilter"])
+    gemfilter = np.array(seconds["gemfilter"])
     return {
-        "over full attention": float((np.array(seconds["full"]) / gem).min()),
-        "over SnapKV": float((np.array(seconds["snapkv"]) / gem).min()),
+        "over full attention": float((np.array(seconds["full"]) / gemfilter).min()),
+        "over SnapKV": float((np.array(seconds["snapkv"]) / gemfilter).min()),
     }
 
 
@@ -186,8 +185,8 @@ def longest(runs):
 
 
 @figure.claim("c11c_less_memory_as_in_the_figure", paper="30% less than SnapKV, 70% less than full attention",
-    says="on the longest prompts the peak of memory is about 30% below SnapKV's and 70% below full attention's (share "
-    "that is saved, least over models)", within=(-np.inf, 1),
+    says="on the longest prompts GemFilter's peak of memory is about 30% below SnapKV's and 70% below full attention's "
+    "(share that is saved, least over models)", within=(-np.inf, 1),
     expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)})
 def less_memory(runs):
     saved: dict[str, list[float]] = {"of SnapKV": [], "of full attention": []}
@@ -199,9 +198,8 @@ def less_memory(runs):
 
 
 @figure.claim("c11d_memory_in_order", origin="ours",
-    says="the peak of memory is lower with GemFilter than with SnapKV, and with SnapKV than with full attention (share "
-    "that is saved on the longest prompts, least over models)", expect={"gemfilter": above(0), "snapkv": above(0)},
-    within=(-np.inf, 1))
+    says="GemFilter's peak of memory is below SnapKV's, and SnapKV's below full attention's (share that is saved on "
+    "the longest prompts, least over models)", expect={"gemfilter": above(0), "snapkv": above(0)}, within=(-np.inf, 1))
 def order_of_memory(runs):
     pairs = (("gemfilter", "snapkv"), ("snapkv", "full"))
     return {
@@ -224,9 +222,9 @@ def panels(runs, axes):
         table = [runs.finals(f"bytes/whole/{name}", n_prompt=n) / 1e6 for n in lengths]
         band(axis, table, lengths, color=colour, label=shown, marker="o", markersize=3.5)
     axis.set(xlabel="tokens n of the prompt", ylabel="MB at the peak", title="memory, weights included", ylim=(0, None))
-    size = layers_ratio(runs)
+    size = geometry(runs)
     speed = runs.final("speedup/reading/gemfilter", n_prompt=lengths[-1])
     axes[0, 0].set_title(
         f"{PHASES['reading']}: {speed:.1f} times as fast\nm/r = {size.layers}/{size.filter_layer}; paper 2.4, m/r 2.46"
     )
-    axes[0, 0].legend(loc="upper left")
+    axes[0, 0].legend()

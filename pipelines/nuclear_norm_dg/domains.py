@@ -1,14 +1,15 @@
-"""What the figures on several domains share: coloured digits, a small network, and the paper's algorithms.
+"""The trial of figures on several domains: coloured digits, a small network, and the paper's algorithms.
 
-A colour tells the label in most of three training domains and hardly in the one that is held out. Batches have as many
-samples of each training domain; the penalty on features begins after a number of steps, as in the authors' code.
+A colour tells the label in most samples of three domains, and rarely in the fourth. A batch has equally many samples of
+each training domain. The penalty on features begins after a number of steps, as in the authors' code.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from featurelab.pipelines import (
     Cost,
     Field,
+    Recorder,
     TrainedConfig,
     data,
     fit,
@@ -26,11 +27,11 @@ CONTROLS = ("permuted_labels", "untrained", "no_spurious")
 
 class DomainConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "no_spurious"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; no_spurious: colours know nothing of the label, in every domain"
+        "none", description="what is destroyed; no_spurious: colours do not depend on the label, in every domain"
     )
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
     penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
-    strength: float = Field(0.3, ge=0, description="lambda: what the penalty is multiplied with")
+    strength: float = Field(0.3, ge=0, description="lambda: factor of the penalty")
     scaling: learners.Scaling = Field("per_sample", description="power of the batch size that divides the penalty")
     start_step: int = Field(100, ge=0, description="steps before the penalty begins")
     held_out: int = Field(3, ge=0, le=3, description="the domain that is not trained on")
@@ -41,38 +42,26 @@ class DomainConfig(TrainedConfig):
     lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
     batch_size: int = Field(32, ge=2, description="samples of each training domain in a batch")
-    mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the shares")
+    mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the mixing weights")
     average_every: int = Field(20, ge=1, description="swad: steps in a segment whose weights are averaged")
     steps: int = Field(600, ge=1, description="optimiser steps")
     measure_every: int = Field(100, ge=1, description="steps between measurements")
 
 
-def train(config: DomainConfig, recorder: Any) -> None:
-    """Fit on three domains; accuracies in and out of domain, and ranks of the features out of domain."""
+def train(config: DomainConfig, recorder: Recorder) -> None:
+    """Fit on three domains; record accuracies in and out of domain, and ranks of the features out of domain."""
     known = [0.0] * len(AGREEMENTS) if config.control == "no_spurious" else list(AGREEMENTS)
     held_out = known.pop(config.held_out)
     task = data.coloured_digits(
-        known,
-        held_out,
-        n_test=config.n_test,
-        amplitude=config.colour,
-        noise=config.noise,
-        batch_size=config.batch_size,
-        order_seed=config.streams.order,
-        seed=config.streams.data,
-        dtype=config.dtype,
+        known, held_out, n_test=config.n_test, amplitude=config.colour, noise=config.noise,
+        batch_size=config.batch_size, order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
     )
     net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)
     # the input of the head is taken after its activation
     penalty = learners.domain_covariances(3) if config.penalty == "coral" else learners.PENALTIES.get(config.penalty)
     learner = learners.FeaturePenalised(
-        net,
-        head=net.head,
-        penalty=penalty or measures.nuclear_norm,
-        scaling=config.scaling,
-        strength=config.strength if penalty else 0.0,
-        start_step=config.start_step,
-        loss="cross_entropy",
+        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
+        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
         change=learners.mixup(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
     )
@@ -84,7 +73,7 @@ def train(config: DomainConfig, recorder: Any) -> None:
         F = net.features(task.test[0])
         right = {part: (net(x).argmax(1) == y).double().mean().item() for part, (x, y) in parts.items()}
     values = {
-        **{f"final_accuracy/{part}": share for part, share in right.items()},  # of averaged weights, where they are
+        **{f"final_accuracy/{part}": share for part, share in right.items()},  # SWAD's are those of averaged weights
         "stable_rank": measures.stable_rank(F).item(),
         "stable_rank_printed": measures.stable_rank(F, squared=False).item(),
         "stable_rank_centred": measures.stable_rank(F - F.mean(0)).item(),
@@ -95,12 +84,6 @@ def train(config: DomainConfig, recorder: Any) -> None:
 
 def cost(config: DomainConfig) -> Cost:
     return mlp_cost(
-        dim=74,
-        width=2 * config.width,
-        hidden=2,
-        outputs=10,
-        n_train=1347,
-        steps=config.steps,
-        batch_size=3 * config.batch_size,
-        bytes_a_number=4,
+        dim=74, width=2 * config.width, hidden=2, outputs=10, n_train=1347, steps=config.steps,
+        batch_size=3 * config.batch_size, bytes_a_number=4,
     )

@@ -1,13 +1,13 @@
-"""What the figures on pictures share: one domain held out, a residual network, the paper's algorithms.
+"""The trial of figures on pictures: one domain held out, a residual network, and the paper's algorithms.
 
-The protocol is that of DomainBed: a fifth of each training domain is for validation, batches have as many pictures of
-each of the others, and the step whose accuracy on all validation pictures is the highest is the one that counts. So it
-is with hyperparameters: draw 0 has those of the config, draw k > 0 random ones in DomainBed's ranges, and the draw
-with the best validation counts. SWAD has its own choice, the weights averaged over its valley.
+The protocol is that of DomainBed. A fifth of each training domain is kept for validation, a batch has equally many
+pictures of each training domain, and the step with the highest accuracy on all validation pictures counts.
+Hyperparameters are selected in the same way: draw 0 has those of the config, draw k > 0 random ones in DomainBed's
+ranges, and the draw with the best validation counts. SWAD selects by itself: it averages the weights over its valley.
 
-Draws are multiples of the config's own values, which for those of the paper are its ranges:
-lr 10^U(-5, -3.5) around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, batch size 2^U(5, 6) from 32; weight decay is
-10^U(-6, -2). One trial's draws are the same for all algorithms.
+Draws are multiples of the config's own values, which for the paper's values gives the paper's ranges: lr 10^U(-5, -3.5)
+around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, batch size 2^U(5, 6) from 32. Weight decay is 10^U(-6, -2). All
+algorithms get the same draws of a seed.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from featurelab.pipelines import (
     Cost,
     Field,
+    Recorder,
     TrainedConfig,
     data,
     fit,
@@ -47,16 +48,16 @@ BENCHMARKS = {
 
 class PicturesConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "no_spurious"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed: also, in the digits, the colour's tie to the label, in every domain"
+        "none", description="what is destroyed; no_spurious: the digits' colours do not depend on the label"
     )
     dataset: Dataset = Field("digits", description="pictures: painted digits, or a public benchmark")
-    held_out: int = Field(3, ge=0, le=5, description="which of its domains is not trained on")
+    held_out: int = Field(3, ge=0, le=5, description="the domain that is not trained on, counted from 0")
     edge: int = Field(16, ge=8, description="side to which pictures are resized, pixels")
     augment: Literal["none", "domainbed"] = Field("none", description="random crops, flips and colours in training")
-    share: float = Field(0.2, gt=0, lt=1, description="share of each training domain that is kept for validation")
+    share: float = Field(0.2, gt=0, lt=1, description="share of each training domain kept for validation")
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
     penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
-    strength: float = Field(0.01, ge=0, description="lambda: what the penalty is multiplied with")
+    strength: float = Field(0.01, ge=0, description="lambda: factor of the penalty")
     scaling: learners.Scaling = Field("per_sample", description="power of the batch size that divides the penalty")
     start_step: int = Field(100, ge=0, description="steps before the penalty begins")
     net: Literal["small", "resnet50"] = Field(
@@ -66,7 +67,7 @@ class PicturesConfig(TrainedConfig):
     lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
     batch_size: int = Field(32, ge=2, description="pictures of each training domain in a batch")
-    mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the shares")
+    mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the mixing weights")
     average_every: int = Field(50, ge=1, description="swad: steps in a segment whose weights are averaged")
     draw: int = Field(0, ge=0, description="0 for these settings, k for the k-th random draw around them")
     steps: int = Field(600, ge=1, description="optimiser steps")
@@ -76,13 +77,13 @@ class PicturesConfig(TrainedConfig):
     def _possible(self) -> "PicturesConfig":
         count = len(BENCHMARKS[self.dataset].domains)
         if self.held_out >= count:
-            raise ValueError(f"{self.dataset} has {count} domains, and held_out counts from 0")
+            raise ValueError(f"{self.dataset} has {count} domains: held_out must be below {count}, got {self.held_out}")
         if self.control == "no_spurious" and self.dataset != "digits":
-            raise ValueError("only the digits have a colour that can be cut from the label")
+            raise ValueError(f"control=no_spurious needs dataset=digits, which alone have a colour, got {self.dataset}")
         return self
 
     def drawn(self) -> "PicturesConfig":
-        """The settings of this draw."""
+        """Returns the settings of this draw."""
         if not self.draw:
             return self
         chance = data.stream(stream_seed(self.seed, "draws"), f"{self.dataset} {self.draw}")
@@ -91,21 +92,16 @@ class PicturesConfig(TrainedConfig):
         return self.but(draw=0, lr=lr, strength=strength, batch_size=batch, weight_decay=decay)
 
 
-def train(config: PicturesConfig, recorder: Any) -> None:
-    """Fit on all domains but one; accuracies in and out of domain along training, and at the step that is selected."""
+def train(config: PicturesConfig, recorder: Recorder) -> None:
+    """Fit on all domains but one; record accuracies in and out of domain, during training and at the selected step."""
     config, classes = config.drawn(), BENCHMARKS[config.dataset].classes
     task = pictures(config)
     net = network(config)
     penalties = {**learners.PENALTIES, "coral": learners.domain_covariances(max(2, len(task.training)))}
     penalty = penalties.get(config.penalty)
     learner = learners.FeaturePenalised(
-        net,
-        head=net.head,
-        penalty=penalty or measures.nuclear_norm,
-        scaling=config.scaling,
-        strength=config.strength if penalty else 0.0,
-        start_step=config.start_step,
-        loss="cross_entropy",
+        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
+        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
         optimizer=learners.adam(config.lr, config.weight_decay),
         change=learners.mixup(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
     )
@@ -119,18 +115,12 @@ def train(config: PicturesConfig, recorder: Any) -> None:
         return evaluated(module.net, task)
 
     watching = probes.Measure(watched, every=config.measure_every, inputs=task.pictures("test", slice(1)))
-    fit(
-        learner,
-        task,
-        config,
-        recorder,
-        steps=config.steps,
-        probes=[*[average] * (config.algorithm == "swad"), watching],
-    )
+    fit(learner, task, config, recorder, steps=config.steps,
+        probes=[*[average] * (config.algorithm == "swad"), watching])
     if not watching.history:
-        return  # of several workers the first one measures
+        return  # only the first of several workers measures
     if config.algorithm == "swad":
-        if config.net == "small":  # the averaged weights have not seen the statistics that they make
+        if config.net == "small":  # batch statistics are not averaged: take those of the averaged weights
             learning = task.train_dataloader()
             torch.optim.swa_utils.update_bn((batch for _, batch in zip(range(50), learning, strict=False)), net)
         step, chosen = config.steps, evaluated(net, task)
@@ -145,20 +135,14 @@ def pictures(config: PicturesConfig) -> Any:
     if config.dataset == "digits":
         names, tied = BENCHMARKS["digits"].domains, config.control != "no_spurious"
         agreements = {name: float(name) * tied for name in names}
-        found = data.painted_digits(agreements, config.edge, seed=config.streams.data)
+        domains = data.painted_digits(agreements, config.edge, seed=config.streams.data)
     else:
         names = data.dataset_source(config.dataset).domains
-        found = data.public_domains(config.dataset, config.edge)
+        domains = data.public_domains(config.dataset, config.edge)
     return data.HeldOutDomain(
-        found,
-        names[config.held_out],
-        share=config.share,
-        batch_size=config.batch_size,
-        augment=data.crop_and_jitter() if config.augment == "domainbed" else None,
-        seed=config.streams.data,
-        order_seed=config.streams.order,
-        dtype=config.dtype,
-        name=config.dataset,
+        domains, names[config.held_out], share=config.share, batch_size=config.batch_size,
+        augment=data.crop_and_jitter() if config.augment == "domainbed" else None, seed=config.streams.data,
+        order_seed=config.streams.order, dtype=config.dtype, name=config.dataset,
     )
 
 
@@ -174,7 +158,7 @@ def network(config: PicturesConfig) -> Any:
 
 
 def scores(forward, task, part, device="cpu", chunk=256):
-    """Loss and share of right answers on a part of the pictures, a chunk at a time."""
+    """Returns the loss and the accuracy on a part of the pictures, computed in chunks."""
     y, outputs = task.labels[part], []
     for start in range(0, len(y), chunk):
         with torch.no_grad():
@@ -185,18 +169,18 @@ def scores(forward, task, part, device="cpu", chunk=256):
 
 
 def evaluated(net, task):
-    """In and out of domain."""
+    """Returns losses and accuracies in and out of domain."""
     device, mode = next(net.parameters()).device, net.training
     net.eval()
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, part in {"id": "validation", "ood": "test"}.items():
-        found |= {f"{score}/{name}": value.item() for score, value in scores(net, task, part, device).items()}
+        values |= {f"{score}/{name}": value.item() for score, value in scores(net, task, part, device).items()}
     net.train(mode)
-    return found
+    return values
 
 
 def features(net, task, most=2000, chunk=256):
-    """Of the held-out domain, `most` pictures at most."""
+    """Returns the features of at most `most` pictures of the held-out domain."""
     net.eval()
     device = next(net.parameters()).device
     with torch.no_grad():
@@ -205,7 +189,7 @@ def features(net, task, most=2000, chunk=256):
 
 
 def cost(config: PicturesConfig) -> Cost:
-    """Forward and backward passes of training, and forward passes over validation and test at each measurement."""
+    """Forward and backward passes of training, and forward passes over validation and test pictures."""
     if config.net == "resnet50":
         parameters, products, maps = 25_557_032, 4.1e9 * (config.edge / 224) ** 2, 11e6 * (config.edge / 224) ** 2
     else:

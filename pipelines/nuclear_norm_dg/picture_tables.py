@@ -12,20 +12,20 @@ COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_i
 
 def chosen(runs, metric, algorithm, penalty):
     """Accuracy of one algorithm on each held-out domain of one dataset, of the draw with the best validation."""
-    found = []
+    accuracies = []
     for domain in runs.values("held_out"):
         some = runs.where(held_out=domain, algorithm=algorithm, penalty=penalty)
         draws = [some.where(draw=draw) for draw in some.values("draw")]
         best = max(draws, key=lambda one: one.final("selected_accuracy/id"))
-        found.append(best.final(f"selected_accuracy/{metric}"))
-    return np.array(found)
+        accuracies.append(best.final(f"selected_accuracy/{metric}"))
+    return np.array(accuracies)
 
 
 def layout(runs):
-    """Columns, and for each row of the table its values in percent, a trial (seed) down and a column across.
+    """The table's columns, and for each of its rows the values in percent, (seeds, columns).
 
-    Of one dataset a column is a held-out domain, of several the average over the domains of each; the last one is the
-    average of the others.
+    With one dataset a column is a held-out domain; with several, the average over the domains of a dataset. The last
+    column is the average of the others.
     """
     datasets, rows = runs.values("dataset"), {}
     several = len(datasets) > 1
@@ -51,14 +51,14 @@ def standard_error(values):
 
 
 def printed_cell(datasets, row, column):
-    """As the paper prints it, "" where it has none."""
+    """The cell as the paper prints it; "" if it has none."""
     table = TABLES["6.1"] if len(datasets) > 1 else TABLES.get(PRINTED.get(datasets[0], ""), {})
     mean, error = table.get(row, {}).get(column, (None, None))
     return "" if mean is None else f"{mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
 
 
 def drawn(runs, axes):
-    """The table with the printed cells below ours, and the best of each column in bold."""
+    """Draw the table, with the printed cells below ours and the best cell of each column in bold."""
     axis, datasets = axes[0, 0], runs.values("dataset")
     columns, rows = layout(runs)
     means = {name: values.mean(0) for name, values in rows.items()}
@@ -66,15 +66,15 @@ def drawn(runs, axes):
     axis.set(xlim=(-1.4, len(columns) - 0.4), ylim=(len(rows) - 0.4, -1.1))
     axis.axis("off")
     header = "set" if len(datasets) > 1 else "agreement held out" if datasets == ["digits"] else "held out"
-    axis.text(-1.35, -0.8, header, va="center", color="#777777")
+    axis.text(-1.35, -0.8, header, va="center", color=CATEGORIES[5])
     for place, column in enumerate(columns):
         axis.text(place, -0.8, column, ha="center", va="center", fontweight="bold")
     for line, (name, values) in enumerate(rows.items()):
-        axis.axhline(line - 0.5, color="#e3e6ea", linewidth=0.8)
+        axis.axhline(line - 0.5, color="0.9", linewidth=0.8)
         axis.text(-1.35, line, name, va="center", color=CATEGORIES[line // 2], fontweight="bold")
         for place, error in enumerate(standard_error(values)):
             weight = "bold" if means[name][place] == best[place] else "normal"
             paper = printed_cell(datasets, name, columns[place])
             ours = f"{means[name][place]:.1f} ± {error:.1f}"
             axis.text(place, line - 0.14 * bool(paper), ours, ha="center", va="center", fontweight=weight)
-            axis.text(place, line + 0.22, paper, ha="center", va="center", fontsize=7.5, color="#777777")
+            axis.text(place, line + 0.22, paper, ha="center", va="center", fontsize=7.5, color=CATEGORIES[5])

@@ -49,7 +49,7 @@ def test_draws_are_in_the_ranges_of_the_paper_and_the_same_for_every_algorithm()
 def test_settings_that_do_not_fit_the_dataset_are_refused():
     with pytest.raises(RequestError, match="pacs has 4 domains"):
         pictures.PAPER.but(held_out=4)
-    with pytest.raises(RequestError, match="only the digits have a colour"):
+    with pytest.raises(RequestError, match="no_spurious needs dataset=digits"):
         pictures.PAPER.but(control="no_spurious")
 
 
@@ -136,7 +136,7 @@ def test_tables_of_benchmarks_are_not_judged_by_digits():
     small = pictures.vlcs.small_configs()[:2]
     found = performed(pictures.vlcs, small)
     for claim in pictures.vlcs.claims:
-        with pytest.raises(Missing, match="nothing of this set"):
+        with pytest.raises(Missing, match="no pictures of this set"):
             claim.measure(found)
 
 
