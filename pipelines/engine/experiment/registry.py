@@ -37,16 +37,18 @@ def experiments(system: str | None = None) -> list[Experiment]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of this name, or the only one that makes a figure: "Fig. 9.5", "9.5".
+    """The experiment of this name, or the one that makes the figure of this number: "Fig. 9.5", "9.5".
 
-    Raises `RequestError` with the nearest name, with all experiments that share the figure, or with the reason why a
-    package does not load.
+    Of several that make a figure it is the one that makes the whole of it. Raises `RequestError` with the nearest name,
+    with all experiments that share the figure, or with the reason why a package does not load.
     """
     if numbers.wanted(name) is not None:
         sharing = with_figure(name)
+        sharing = [experiment for experiment in sharing if not experiment.part] or sharing
         if len(sharing) == 1:
             return sharing[0]
-        raise RequestError(f"{name} is in {len(sharing)} experiments; name one of {', '.join(e.name for e in sharing)}")
+        makers = ", ".join(experiment.name for experiment in sharing)
+        raise RequestError(f"{quoted(name)} is in {len(sharing)} experiments: name one of {makers}")
     system = name.partition("/")[0]
     known = systems()
     if system in known:

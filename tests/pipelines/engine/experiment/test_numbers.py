@@ -58,6 +58,11 @@ def test_an_experiment_is_found_by_its_figure(text):
     assert registry.find(text).name == "gemfilter/layers"
 
 
+def test_the_whole_of_a_figure_comes_before_a_part_of_it():
+    makers = registry.with_figure("Fig. 9.5")
+    assert [experiment.part for experiment in makers if experiment is not registry.find("Fig. 9.5")] == ["one model"]
+
+
 def test_a_figure_finds_its_panels_and_a_panel_only_itself():
     names = [experiment.name for experiment in registry.with_figure("Fig. 2", "deep_neural_collapse")]
     assert names == ["deep_neural_collapse/mlp", "deep_neural_collapse/resnet"]
@@ -65,7 +70,7 @@ def test_a_figure_finds_its_panels_and_a_panel_only_itself():
 
 
 def test_a_shared_number_names_all_that_make_it():
-    with pytest.raises(RequestError, match=r"Table 9\.2 is in 2 experiments; .*gemfilter/layers, gemfilter/longbench"):
+    with pytest.raises(RequestError, match=r"'Table 9\.2' is in 2 experiments: .*layers, gemfilter/longbench"):
         registry.find("Table 9.2")
 
 
