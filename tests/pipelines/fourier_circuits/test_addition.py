@@ -34,9 +34,19 @@ def test_widths_of_the_paper_are_the_theorem_s(modulus, terms):
 def test_the_network_of_the_largest_margin_is_the_best_by_every_measure():
     net = nets.max_margin_net(5, 3)
     found = addition.structure(net)
-    ones = {"max_power/all", "max_power/weighted", "frequency_agreement", "phase_alignment", "amplitude_ratio",
-        "coverage/active", "uniformity/active", "single_frequency_share", "coverage/clean", "uniformity/clean",
-        "margin_by_frequency/least_over_greatest"}  # fmt: skip
+    ones = {
+        "max_power/all",
+        "max_power/weighted",
+        "frequency_agreement",
+        "phase_alignment",
+        "amplitude_ratio",
+        "coverage/active",
+        "uniformity/active",
+        "single_frequency_share",
+        "coverage/clean",
+        "uniformity/clean",
+        "margin_by_frequency/least_over_greatest",
+    }
     assert set(found) == ones
     assert all(value == pytest.approx(1, abs=1e-9) for value in found.values()), found
     x, y = addition.whole(TINY.but(terms=3))
@@ -108,8 +118,10 @@ def curves(train, test):
 
     def measured(config):
         k = config["terms"]
-        return {f"accuracy/{part}": {10 * (i + 1): v for i, v in enumerate(by_k[k])}
-            for part, by_k in {"train": train, "test": test}.items()}  # fmt: skip
+        return {
+            f"accuracy/{part}": {10 * (i + 1): v for i, v in enumerate(by_k[k])}
+            for part, by_k in {"train": train, "test": test}.items()
+        }
 
     configs = [
         grokking.figure.laptop.but(terms=k, modulus=p, seed=0).model_dump() for k, p in grokking.SETTINGS.items()
