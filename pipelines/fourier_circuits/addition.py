@@ -1,10 +1,10 @@
-"""What the figures on one-hidden-layer networks share: the network f(a) = sum_i (sum_j u_ij(a_j))^k w_i, and its fit.
+"""The one-hidden-layer network f(a) = sum_i (sum_j u_ij(a_j))^k w_i of several figures, and how it is trained.
 
-It is trained on (a_1 + ... + a_k) mod p with the cross-entropy plus lambda |theta|_(2, k+1) (Definition 4.1). What is
-not stated is inferred: initial weights N(0, s_0 / p), the norm itself and not its power, no weight decay in AdamW,
-batches without replacement, and the number of steps.
+It learns (a_1 + ... + a_k) mod p with the cross-entropy plus lambda |theta|_(2, k+1) (Definition 4.1). The paper does
+not state the following, which we inferred: initial weights N(0, s_0 / p), the norm itself and not its power, no weight
+decay in AdamW, batches without replacement, and the number of steps.
 
-Margins are taken over all tuples, or over a random sample where there are more than `most_points`, in double precision.
+Margins are computed over all tuples, or over a random sample of `most_points` if there are more, in double precision.
 """
 
 import copy
@@ -12,34 +12,34 @@ from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, theory, torch
 
-CHUNK = 4096  # tuples at once through a network in double precision
+CHUNK = 4096  # tuples in a forward pass in double precision
 
 
 class AdditionConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "no_penalty", "plain_decay"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; no_penalty: lambda = 0, plain_decay: weight decay in its place"
+        "none", description="what is destroyed; no_penalty: lambda = 0; plain_decay: weight decay instead"
     )
     modulus: int = Field(11, ge=3, description="residues p, a prime")
     terms: int = Field(2, ge=2, le=6, description="residues k that are added")
     width: int = Field(40, ge=1, description="neurons m; Theorem 4.9 asks for 2^(2k-2) (p-1)")
     init_scale: float = Field(1.0, gt=0, description="initial weights are N(0, init_scale / p)")
-    train_share: float = Field(1.0, gt=0, le=1, description="share of the p^k tuples that is trained on")
-    n_test: int = Field(20_000, ge=0, description="test tuples, at most those that are left")
+    train_share: float = Field(1.0, gt=0, le=1, description="share of the p^k tuples in the training set")
+    n_test: int = Field(20_000, ge=0, description="most test tuples, of those not trained on")
     lr: float = Field(5e-3, gt=0, description="learning rate of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW: decay rates of its moments")
     warmup: int = Field(10, ge=0, description="steps of linear warm-up")
-    norm_penalty: float = Field(5e-3, ge=0, description="lambda, which multiplies the L_(2, k+1) norm of the weights")
+    norm_penalty: float = Field(5e-3, ge=0, description="lambda: factor of the L_(2, k+1) norm of the weights")
     weight_decay: float = Field(0.0, ge=0, description="AdamW's decoupled weight decay")
-    plain_decay: float = Field(1.0, ge=0, description="weight decay under the control of that name")
+    plain_decay: float = Field(1.0, ge=0, description="weight decay under the control plain_decay")
     batch_size: int | None = Field(None, ge=1, description="tuples a step; none: all of them")
     steps: int = Field(1500, ge=1, description="optimiser steps")
     measure_every: int = Field(100, ge=1, description="steps between measurements")
-    most_points: int = Field(200_000, ge=1, description="tuples on which margins are measured at most")
-    clean: float = Field(0.95, ge=0, le=1, description="share of its power at which a neuron has a single frequency")
+    most_points: int = Field(200_000, ge=1, description="most tuples on which margins are measured")
+    clean: float = Field(0.95, ge=0, le=1, description="share of power at one frequency that makes a neuron clean")
 
 
 def theorem_width(modulus: int, terms: int) -> int:
-    """2^(2k-2) (p-1), the width that Theorem 4.9 asks for."""
+    """Returns 2^(2k-2) (p-1), the width that Theorem 4.9 asks for."""
     return int(2 ** (2 * terms - 2) * (modulus - 1))
 
 
@@ -64,7 +64,7 @@ def network(config: AdditionConfig) -> "nets.PolynomialNet":
 
 
 def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
-    """Train the network; follow its margin, the spectra of its neurons, losses and accuracies."""
+    """Train the network; record its margin, the spectra of its neurons, losses and accuracies."""
     task, net = dataset(config), network(config)
     plain = config.control == "plain_decay"
     strength = 0.0 if config.control in ("no_penalty", "plain_decay") else config.norm_penalty
@@ -91,7 +91,7 @@ def train(config: AdditionConfig, recorder: Any) -> "nets.PolynomialNet":
 
 
 def keep(recorder: Any, neurons: Any, before: Any) -> None:
-    """Keep what the pictures show: the strongest neurons, and peaks and frequencies of all that are not dead."""
+    """Record what the pictures show: the strongest neurons, and peaks and frequencies of all active neurons."""
     spectra, first = measures.neuron_spectra(neurons), measures.neuron_spectra(before)
     order = spectra.weight.argsort(descending=True)
     norms = spectra.weight.pow(1 / neurons.shape[1])
@@ -103,7 +103,7 @@ def keep(recorder: Any, neurons: Any, before: Any) -> None:
 
 
 def whole(config: AdditionConfig) -> tuple[Any, Any]:
-    """All tuples with their own sums, or a random sample where there are too many."""
+    """Returns all tuples with their true sums, or a random sample if there are too many."""
     total = config.modulus**config.terms
     task = data.ModularAddition(
         config.modulus, config.terms, min(total, config.most_points), 0, seed=config.streams.data
@@ -112,7 +112,7 @@ def whole(config: AdditionConfig) -> tuple[Any, Any]:
 
 
 def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float]:
-    """What the neurons are made of, weighted by their part |theta_i|^(k+1) in the norm."""
+    """Returns measures of the neurons' spectra; means weigh a neuron by |theta_i|^(k+1), its part in the norm."""
     neurons = net.neurons.detach().cpu().double()  # running sums on a GPU are not deterministic
     n = net.modulus // 2
     spectra = measures.neuron_spectra(neurons)
@@ -132,7 +132,7 @@ def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float
         "coverage/clean": (shares > 0.5 / n).double().mean().item(),
         "margin_by_frequency/least_over_greatest": (by_frequency.min() / by_frequency.abs().max()).item(),
     }
-    if n > 1:  # of a single frequency there is no share
+    if n > 1:  # entropies need two frequencies
         found["uniformity/active"] = measures.normalised_entropy(counts)
         found["uniformity/clean"] = measures.normalised_entropy(shares) if shares.sum() > 0 else 0.0
     return found
@@ -144,7 +144,7 @@ def weighted_median(values: Any, weights: Any) -> float:
 
 
 def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
-    """The normalised margin of these tuples, and the mean of its class-weighted form, over gamma*."""
+    """Returns the normalised margin of these tuples and its class-weighted mean, over gamma*, and the accuracy."""
     with torch.no_grad():
         device = net.head.weight.device
         net = copy.deepcopy(net).double()  # margins near zero would have the wrong sign in single precision
@@ -158,7 +158,7 @@ def margins(net: "nets.PolynomialNet", x: Any, y: Any) -> dict[str, float]:
 
 
 def fitted(net: Any, x: Any, y: Any, most: int) -> dict[str, float]:
-    """Cross-entropy and accuracy of the first `most` tuples; nothing where there are none."""
+    """Returns the cross-entropy and the accuracy on the first `most` tuples; empty if there are none."""
     with torch.no_grad():
         if not len(x):
             return {}

@@ -1,13 +1,13 @@
 """Figures 4.3, C.5, C.6. Attention matrices of trained one-layer transformers have few frequencies in two dimensions.
 
-The figures show W_K W_Q^T of random heads, and its spectrum. Frequencies have a meaning between residues, so what is
-shown and measured here is E W_K W_Q^T E^T, with E the residues' embeddings, and the share of its power in the four
-largest pairs of frequencies {(j, l), (-j, -l)}; what depends on the row or on the column alone is left out.
+The figures show W_K W_Q^T of random heads, and its spectrum. Frequencies have a meaning only between residues, so we
+show and measure E W_K W_Q^T E^T, with E the residues' embeddings, and the share of its power in the four largest pairs
+of frequencies {(j, l), (-j, -l)}. Terms that depend on the row or the column alone are left out.
 
-Two nulls stand beside it: the trained embeddings with the attention weights of the start, and the other way round. In a
-network that is read at "=", attention from residues to residues takes no part in the output.
+Two null levels combine trained embeddings with initial attention weights, and initial embeddings with trained attention
+weights. The network is read at "=", so attention from residues to residues takes no part in the output.
 
-The laptop presets are stand-ins: k = 2 with p = 17 for k = 4 with p = 31, and small p for k = 3 and 5.
+The laptop presets are smaller: k = 2 with p = 17 for k = 4 with p = 31, and small p for k = 3 and 5.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ NULLS = {"trained": "trained", "initial": "before training", "initial_attention"
 four = Experiment(
     name="fourier_circuits/attention_4", figures=("Fig. 4.3",),
     title="Attention matrices of one-layer transformers, k = 4",
-    caption="Heads drawn at random of one seed's network. Right: means over heads and seeds, bars the seeds' range.",
+    caption="Random heads of one seed's network. Right: means over heads and seeds; lines: range over seeds.",
     laptop=TransformerConfig(steps=4000, measure_every=50), paper=PAPER.but(terms=4, modulus=31), grid={"seed": SEEDS},
     sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
     metric="attention_power/trained", mode="max", minutes=0.5,
@@ -77,14 +77,15 @@ FIVE: Any = (five, "laptop")
 
 
 @four.claim("c09_few_frequencies", also=[three, five],
-    says="the four largest pairs of frequencies have more of an attention matrix's power after training than before "
-    "(difference)", paper="2-dim cosine shape, no number", expect=above(0))
+    says="the four largest pairs of frequencies have a larger share of an attention matrix's power after training than "
+    "before (difference)", paper="2-dim cosine shape, no number", expect=above(0))
 def few(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial")
 
 
 @four.claim("c09b_most_power_in_few_frequencies", also=[three, five],
-    says="the four largest pairs of frequencies have half of the power after training, and much more than before",
+    says="the four largest pairs of frequencies have at least half of an attention matrix's power after training "
+    "(share), and a much larger share than before (difference)",
     paper="superposition of two cosine waveforms in each dimension",
     expect={"share": at_least(0.5), "over initial": at_least(0.3)})
 def most(runs):
@@ -93,15 +94,15 @@ def most(runs):
 
 
 @four.claim("c09c_attention_weights_have_the_frequencies", also=[three, five], origin="ours",
-    says="the power is in fewer frequencies than with the attention weights of the start between the trained "
-    "embeddings (difference of the shares of four)", expect=at_least(0.1))
+    says="the four largest pairs of frequencies have a larger share of the power with trained than with initial "
+    "attention weights, both between trained embeddings (difference)", expect=at_least(0.1))
 def of_the_weights(runs):
     return runs.final("attention_power/trained") - runs.final("attention_power/initial_attention")
 
 
 @four.claim("c11d_the_task_is_learned", also=[three, five],
-    says="tuples not trained on are added correctly in the end (accuracy)", paper="trained transformers", origin="ours",
-    expect=at_least(0.9), within=(0, 1))
+    says="after training the transformer adds tuples that it was not trained on (accuracy)", origin="ours",
+    paper="trained transformers", expect=at_least(0.9), within=(0, 1))
 def learned(runs):
     return runs.final("accuracy/test")
 

@@ -1,12 +1,12 @@
-"""Figure 4.4. Grokking with two to five residues: validation follows training late, and less so with more residues.
+"""Figure 4.4. Transformers grok: validation accuracy follows training accuracy late, and less so with more residues.
 
-Two-layer transformers learn (a_1 + ... + a_k) mod p with p chosen so that the tuples are about as many. T_train and
-T_val are the first measured steps with an accuracy of 0.99; validation dips and comes back afterwards. A training run
-counts only where validation later reaches 0.9: labels in a random order have the largest gap of all, which is no
-grokking. With k the modulus changes too, so that an order in k is nominal.
+Two-layer transformers learn (a_1 + ... + a_k) mod p for k = 2 to 5, with p chosen to keep the number of tuples similar.
+T_train and T_val are the first measured steps with an accuracy of 0.99. A gap counts only if validation reaches 0.9 at
+some step: permuted labels have the largest gap of all, which is no grokking. The modulus changes with k, so the effect
+of k alone cannot be told.
 
-The laptop preset has one layer, few tuples (289, 343, 625) and a weight decay of the size that grokking takes there;
-k = 5 is left out, since p = 3 has a single frequency and is not fitted.
+The laptop preset has one layer, few tuples (289, 343, 625) and the weight decay that grokking needs at this size. It
+leaves k = 5 out, since p = 3 has a single frequency and is not fitted.
 """
 
 from featurelab.pipelines import (
@@ -25,8 +25,8 @@ from featurelab.pipelines.fourier_circuits.transformer import TransformerConfig,
 
 
 class GrokkingConfig(TransformerConfig):
-    reached: float = Field(0.99, gt=0, le=1, description="accuracy whose first measured step is T_train and T_val")
-    generalises: float = Field(0.9, gt=0, le=1, description="validation accuracy without which a gap is no grokking")
+    reached: float = Field(0.99, gt=0, le=1, description="accuracy that T_train and T_val are the first steps to reach")
+    generalises: float = Field(0.9, gt=0, le=1, description="validation accuracy that a gap needs to count as grokking")
 
 
 SETTINGS = {2: 17, 3: 7, 4: 5}  # k: p
@@ -34,7 +34,7 @@ PAPER_SETTINGS = {2: 97, 3: 31, 4: 11, 5: 5}
 
 figure = Experiment(
     name="fourier_circuits/grokking", figures=("Fig. 4.4",), title="Grokking with k residues",
-    caption="Means over seeds, bands their range.", laptop=GrokkingConfig(steps=3000), paper=GrokkingConfig(
+    caption="Means over seeds and their range.", laptop=GrokkingConfig(steps=3000), paper=GrokkingConfig(
         layers=2, width=128, heads=160, head_dim=32, feedforward=512, train_share=0.5, lr=1e-3, weight_decay=1e-3,
         batch_size=1024, steps=50_000, measure_every=10,
     ), grid={("terms", "modulus"): list(SETTINGS.items()), "seed": [0, 1, 2]},
@@ -55,24 +55,24 @@ figure.cost(cost)
 
 
 def first(runs, part, k):
-    """The first measured step with the accuracy that counts as reached; `Missing` where there is none."""
+    """The first measured step that reaches the accuracy `reached`; raises `Missing` if none does."""
     curve = runs.curve(f"accuracy/{part}", terms=k)
     late = curve.index[curve >= runs.values("reached")[0]]
     if not len(late):
-        raise Missing(f"{part} accuracy of k = {k} ends at {curve.iloc[-1]:.2f}: when it is reached is censored")
+        raise Missing(f"{part} accuracy of k = {k} ends at {curve.iloc[-1]:.2f}: its time of success is censored")
     return float(late[0])
 
 
 def gap(runs, k):
-    """The largest difference of training and validation accuracy; `Missing` where validation never generalises."""
+    """The largest gap between training and validation accuracy; raises `Missing` if validation never generalises."""
     train, test = (runs.curve(f"accuracy/{part}", terms=k) for part in ("train", "test"))
     if test.max() < runs.values("generalises")[0]:
-        raise Missing(f"validation of k = {k} reaches {test.max():.2f} only: a gap that stays is no grokking")
+        raise Missing(f"validation accuracy of k = {k} only reaches {test.max():.2f}: a gap that stays is no grokking")
     return float((train - test).max())
 
 
 @figure.claim("c10_validation_comes_late",
-    says="k = 2: where validation reaches 0.99, it does so at least three times as late as training (ratio of the "
+    says="with k = 2 validation accuracy reaches 0.99 at least three times as late as training accuracy (ratio of the "
     "first steps)",
     paper="grokking in all figures; curves, no number", expect=at_least(3))
 def late(runs):
@@ -80,7 +80,7 @@ def late(runs):
 
 
 @figure.claim("c10a_validation_comes",
-    says="validation reaches 0.9 in the end, or on the way (greatest accuracy, least over k)",
+    says="validation accuracy reaches 0.9 at some step for every k (greatest accuracy, least over k)",
     paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1))
 def comes(runs):
     return min(runs.curve("accuracy/test", terms=k).max() for k in runs.values("terms"))
@@ -88,8 +88,7 @@ def comes(runs):
 
 @figure.claim("c10b_weaker_with_more_residues",
     says="the largest gap between training and validation accuracy falls from k = 2 to 3 to 4 (differences)",
-    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)},
-)
+    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)})
 def weaker(runs):
     gaps = {k: gap(runs, k) for k in SETTINGS}
     return {"3 after 2": gaps[3] - gaps[2], "4 after 3": gaps[4] - gaps[3]}

@@ -1,10 +1,10 @@
-"""Figures 4.1 and 4.2, the split. Does half of the tuples tell the network the other half?
+"""Figures 4.1 and 4.2, the split. A network trained on half of the tuples predicts the other half.
 
-The paper trains on half of 10^6 to 10^7 tuples, and its spectra speak of a network that has found the rule. At laptop
-sizes half of p^k is a few hundred: every one of these is fitted, and the others are not predicted.
+The paper trains on half of 10^6 to 10^7 tuples, and its spectra suggest that the network found the rule. At laptop
+sizes half of p^k is only a few hundred tuples.
 """
 
-from featurelab.pipelines import Experiment, Recorder, at_least, bars, choice, loguniform
+from featurelab.pipelines import Experiment, Recorder, at_least, bars, choice, legend_below, loguniform, paper_level
 from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost, setting, train
 
 NAMES = ("terms", "modulus", "width")
@@ -15,7 +15,7 @@ PAPER = AdditionConfig(batch_size=1024, steps=50_000, measure_every=1000)
 
 figure = Experiment(
     name="fourier_circuits/half_split", figures=("Fig. 4.1", "Fig. 4.2"), part="split",
-    title="Accuracy on tuples not trained on", caption="Means over seeds, bars their range; dashed: the paper's split.",
+    title="Accuracy on tuples not trained on", caption="Means over seeds and their range. Dashed: the paper's split.",
     laptop=PRESET, paper=PAPER.but(init_scale=0.25),
     grid={NAMES: [tuple(setting(p, k)[n] for n in NAMES) for k, p in SETTINGS.items()], "train_share": SHARES,
         "seed": [0, 1, 2]},
@@ -40,31 +40,31 @@ def least(runs, metric, share):
     return min(runs.final(metric, terms=k, train_share=share) for k in runs.values("terms"))
 
 
-
-
 @figure.claim("c11_all_that_is_trained_on_is_right",
-    says="half of the tuples is fitted (training accuracy, least of the settings)", paper="trained networks",
+    says="a network fits half of the tuples (training accuracy, least over settings)", paper="trained networks",
     expect=at_least(1.0), within=(0, 1))
 def trained(runs):
     return least(runs, "accuracy/train", 0.5)
 
 
 @figure.claim("c11b_half_tells_the_rest", origin="ours",
-    says="trained on half of the tuples, the network is right on the other half (accuracy, least of the settings)",
+    says="a network trained on half of the tuples predicts the other half (accuracy, least over settings)",
     expect=at_least(0.99), within=(0, 1))
 def rest(runs):
     return least(runs, "accuracy/test", 0.5)
 
 
 @figure.claim("c05d_half_makes_frequencies_single",
-    says="trained on half of the tuples, one frequency has nearly all of a neuron's power (weighted mean, least)",
+    says="in a network trained on half of the tuples one frequency has nearly all of a neuron's power (weighted mean "
+    "over neurons, least over settings)",
     paper="almost 1 for all neurons", expect=at_least(0.99), within=(0, 1))
 def single(runs):
     return least(runs, "max_power/weighted", 0.5)
 
 
 @figure.claim("c11c_more_tells_more", origin="ours",
-    says="accuracy on the tuples left out is higher where 0.9 are trained on than where half are (least difference)",
+    says="a network trained on 0.9 of the tuples predicts more of the others than one trained on half (least "
+    "difference of accuracies)",
     expect=at_least(0.1))
 def more(runs):
     return min(
@@ -81,6 +81,6 @@ def panels(runs, axes):
         for k in runs.values("terms"):
             p = int(runs.where(terms=k).trials.modulus.iloc[0])
             bars(axis, [runs.finals(metric, terms=k, train_share=s) for s in SHARES], SHARES, label=f"k = {k}, p = {p}")
-        axis.axvline(0.5, color="#444444", linestyle="--", linewidth=1)
+        paper_level(axis, 0.5, "paper's split", vertical=True)
         axis.set(xlabel="share of tuples trained on", ylabel=name, ylim=(0, 1.03))
-    axes[0, 0].legend(loc="lower right")
+    legend_below(axes)

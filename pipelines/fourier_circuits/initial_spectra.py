@@ -1,9 +1,9 @@
-"""Figures 4.2b, C.2b, C.4b. Embeddings drawn at random have no dominant frequency.
+"""Figures 4.2b, C.2b, C.4b. Random embeddings have no dominant frequency.
 
-The maximum normalised power of a vector u is max_j |uhat(j)|^2 / sum_j |uhat(j)|^2 with the frequencies j and p - j
-counted as one, and without them no real vector exceeds 1/2. Of iid Gaussian entries the powers of the n = (p-1)/2
-frequencies beside the mean are independent and exponential, so the expectation is H_n / n, exactly (ours). At the
-paper's full widths: nothing is trained here.
+The maximum normalised power of a vector u is max_j |uhat(j)|^2 / sum_j |uhat(j)|^2. Frequencies j and p - j count as
+one: otherwise no real vector exceeds 1/2. For iid Gaussian entries the powers of the n = (p-1)/2 frequencies besides
+the mean are independent and exponential, so the expectation is exactly H_n / n (ours). Widths are the paper's, and
+nothing is trained.
 """
 
 from typing import Literal
@@ -17,10 +17,12 @@ from featurelab.pipelines import (
     Recorder,
     at_most,
     below,
+    bound_level,
     choice,
     data,
     evaluate,
     learners,
+    legend_below,
     measures,
     nets,
     np,
@@ -29,7 +31,7 @@ from featurelab.pipelines.fourier_circuits.addition import theorem_width
 
 
 class SpectraConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="spectra are taken in double precision")
+    precision: Literal["64-true"] = Field("64-true", description="Lightning precision, of the spectra too")
     modulus: int = Field(47, ge=3, description="residues p, a prime")
     terms: int = Field(4, ge=2, description="residues k that are added")
     width: int = Field(2944, ge=2, description="neurons m")
@@ -42,7 +44,7 @@ LABELS = {4: "Fig. 4.2b", 3: "Fig. C.2b", 5: "Fig. C.4b"}
 figure = Experiment(
     name="fourier_circuits/initial_spectra", trains=False, figures=("Fig. 4.2b", "Fig. C.2b", "Fig. C.4b"),
     title="Maximum normalised power of random embeddings",
-    caption="All embeddings of one seed's network, without their means' power. Dashed: expectation in closed form.",
+    caption="All embeddings of one seed's network, without the power of their means, and the expectation.",
     laptop=PRESET, paper=PRESET,
     grid={("terms", "modulus", "width"): [(k, p, theorem_width(p, k)) for k, p in SETTINGS.items()],
         "seed": [0, 1, 2, 3, 4]},
@@ -80,14 +82,15 @@ def cost(config: SpectraConfig):
 
 
 @figure.claim("c04_random_vectors_are_as_expected",
-    says="the mean over embeddings lies within four standard errors of H_n / n (largest deviation in standard errors)",
+    says="the mean maximum normalised power of random embeddings lies within four standard errors of H_n / n (largest "
+    "deviation, in standard errors)",
     paper="histograms, no number", kind="identity", origin="ours", expect=at_most(4))
 def expectation(runs):
     return max(runs.final("max_power/standard_errors", terms=k) for k in SETTINGS)
 
 
 @figure.claim("c04b_random_power_is_small",
-    says="the mean over embeddings of the maximum normalised power is far from 1 (largest of the three settings)",
+    says="the mean maximum normalised power of random embeddings is far from 1 (largest over the three settings)",
     paper="histograms far from 1, no number", expect=below(0.3))
 def small(runs):
     return max(runs.final("max_power/vectors", terms=k) for k in SETTINGS)
@@ -101,6 +104,6 @@ def panels(runs, axes):
         peaks = runs.arrays("peaks", **where)[0]["vectors"]
         axis.hist(peaks, bins=np.linspace(0, 1, 61), color=colour, label=f"mean {peaks.mean():.4f}")
         expected = measures.gaussian_peak(modulus)
-        axis.axvline(expected, color="#444444", linestyle="--", linewidth=1, label=f"$H_n/n$ = {expected:.4f}")
+        bound_level(axis, expected, f"$H_n/n$ = {expected:.4f}", vertical=True)
         axis.set(title=f"{LABELS[k]}: k = {k}, p = {modulus}", xlabel="maximum normalised power", ylabel="embeddings")
-        axis.legend(loc="upper right")
+        legend_below(axis, 2)

@@ -2,10 +2,10 @@
 
     gamma* = 2 k! / ((2k+2)^((k+1)/2) (p-1) p^((k-1)/2)),    attained with 2^(2k-2) (p-1) neurons,
 
-in the norm (sum_i |theta_i|^(k+1))^(1/(k+1)). The network theta* of Lemma 4.11 is built and evaluated at all p^k
-tuples; random networks stay below. Three printed details are wrong and stand beside their corrected forms: the values
-of sum_zeta cos(2 pi zeta (a_1 + ... + a_k - c) / p) at wrong classes, the neurons of each frequency for k = 3, and
-the second line of the stationary pair, (4.4).
+in the norm (sum_i |theta_i|^(k+1))^(1/(k+1)). We build the network theta* of Lemma 4.11, evaluate it at all p^k tuples,
+and compare it with random networks. We check three printed details together with corrected forms: the values of
+sum_zeta cos(2 pi zeta (a_1 + ... + a_k - c) / p) at wrong classes, the number of neurons of each frequency for k = 3,
+and the second line of the stationary pair, (4.4).
 """
 
 import itertools
@@ -21,10 +21,12 @@ from featurelab.pipelines import (
     Recorder,
     above,
     at_most,
+    bound_level,
     choice,
     data,
     evaluate,
     learners,
+    legend_below,
     measures,
     nets,
     np,
@@ -35,14 +37,14 @@ from featurelab.pipelines.fourier_circuits.addition import margins, theorem_widt
 
 
 class TheoremConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="identities hold to rounding")
+    precision: Literal["64-true"] = Field("64-true", description="Lightning precision: identities hold to rounding")
     modulus: int = Field(5, ge=3, description="residues p, a prime")
     terms: int = Field(3, ge=2, le=6, description="residues k that are added")
     width: int = Field(12, ge=1, description="neurons of the random networks")
     random: int = Field(20, ge=1, description="random networks")
 
 
-# (k, p): gamma*, to all digits, from an independent evaluation of the closed form
+# (k, p): gamma* to all digits, evaluated independently
 TABLE = {
     (2, 5): 0.03042903097250922, (2, 7): 0.017144816662454657, (2, 11): 0.008206099398622182, (3, 5): 0.009375,
     (3, 7): 0.004464285714285714, (4, 3): 0.01460593486680443, (4, 5): 0.003394112549695428,
@@ -52,9 +54,11 @@ PRINTED_WIDTHS = {(4, 47): 2944, (3, 97): 1536, (5, 23): 5632}
 PRESET = TheoremConfig()
 
 figure = Experiment(
-    name="fourier_circuits/max_margin", trains=False, figures=("Thm. 4.9", "Lemma 4.11"),
+    name="fourier_circuits/max_margin", trains=False,
+    figures=("Thm. 4.9", "Lemma 4.11", "Lemma C.17", "Lemma C.18", "Eq. 4.4"),
     title="The network of the largest margin",
-    caption="Left: margins over gamma* of the built network (both ends over all tuples) and of random ones (greatest).",
+    caption="Left: relative errors of the least and greatest margin of the built network over all tuples. Right: "
+    "greatest margins of random networks over gamma*.",
     laptop=PRESET, paper=PRESET, grid={("terms", "modulus"): list(TABLE), "seed": [0, 1, 2]},
     sweep_axes={"modulus": choice(3, 5, 7, 11), "width": choice(4, 12, 40, 160)}, metric="margin_error/worst",
     minutes=0.3, small={"random": 2, "width": 3}, headline=True,
@@ -73,7 +77,7 @@ def run(config: TheoremConfig, recorder: Recorder) -> None:
 
 
 def attained(net, x, y):
-    """Relative errors of theta*: its margin at every tuple, its norm, and the part of each frequency in the margin."""
+    """Returns relative errors of theta*: margins at all tuples, norm, parts of the frequencies, and spectra."""
     with torch.no_grad():
         largest = theory.fourier_circuits.max_margin(net.modulus, net.terms)
         f = net(x)
@@ -101,13 +105,13 @@ def attained(net, x, y):
 
 
 def alone(net):
-    """The class-weighted margin of one neuron of theta*, at unit length."""
+    """Returns the class-weighted margin of one neuron of theta* at unit length."""
     neuron = net.neurons[:1]
     return theory.fourier_circuits.frequency_margins(neuron / measures.group_norm(neuron, net.terms + 1)).sum()
 
 
 def construction(net, x):
-    """theta* without its scale, over 2^(k-1) k!: sum_zeta cos(2 pi zeta (sum a - c) / p), n at the sum."""
+    """Returns errors of sum_zeta cos(2 pi zeta (sum a - c) / p), which is theta* without its scale over 2^(k-1) k!."""
     with torch.no_grad():
         k, p = net.terms, net.modulus
         beta = net.neurons.abs().max()  # the amplitude of the cosines, met by some residue to rounding at phase 0
@@ -121,7 +125,7 @@ def construction(net, x):
 
 
 def printed(config: TheoremConfig):
-    """How far theta* is above another network of norm 1, in the mean margin over all tuples, over gamma*."""
+    """Returns how far the mean margin of theta* is above that of another network of norm 1, over gamma*."""
     net = nets.max_margin_net(config.modulus, config.terms)
     own = theory.fourier_circuits.frequency_margins(net.neurons).sum()
     with torch.no_grad():
@@ -131,7 +135,7 @@ def printed(config: TheoremConfig):
 
 
 def below(config: TheoremConfig, x, y):
-    """Greatest ratios over random networks: half of them Gaussian, half theta* with noise of a random size."""
+    """Returns the greatest margins over gamma* of random networks, half Gaussian and half theta* with random noise."""
     greatest = {"worst": -math.inf, "mean": -math.inf}
     for draw in range(config.random):
         seed = int(data.stream(config.streams.init, f"network {draw}").integers(2**62))
@@ -149,7 +153,7 @@ def below(config: TheoremConfig, x, y):
 
 
 def expansions(config: TheoremConfig):
-    """Errors of the polarisation identity and of the cosine of a sum, on random numbers (proof of Lemma 4.11)."""
+    """Returns errors of the polarisation identity and the cosine of a sum on random numbers (proof of Lemma 4.11)."""
     k = config.terms
     a = data.stream(config.streams.init, "angles").uniform(-2, 2, k)
     polar = sum(
@@ -176,8 +180,8 @@ def over_table(runs, measure, pick=max):
 
 
 @figure.claim("c01_the_margin_is_attained_everywhere",
-    says="theta* has norm 1 and the margin gamma* at each of the p^k tuples, wrong classes tie, frequencies have equal "
-    "parts, and so has each neuron alone (largest relative error)",
+    says="theta* has norm 1 and margin gamma* at each of the p^k tuples, wrong classes tie, frequencies have equal "
+    "parts in the margin, and a single neuron attains gamma* too (largest relative error)",
     paper="exact", kind="identity", expect=at_most(1e-9))
 def exact(runs):
     names = ("worst", "best", "mean", "norm", "ties", "by_frequency", "single_neuron")
@@ -185,14 +189,14 @@ def exact(runs):
 
 
 @figure.claim("c01b_the_closed_form_is_that_of_the_table",
-    says="gamma* agrees with values computed apart from it (largest relative error)", paper="closed form",
-    kind="identity", expect=at_most(1e-12))
+    says="the closed form of gamma* agrees with independently computed values (largest relative error)",
+    paper="closed form", kind="identity", expect=at_most(1e-12))
 def closed_form(runs):
     return max(abs(runs.final("gamma_star", terms=k, modulus=p) / value - 1) for (k, p), value in TABLE.items())
 
 
 @figure.claim("c02_neurons_of_the_construction",
-    says="theta* has 2^(2k-2) (p-1) neurons, and the printed widths are that (largest difference)",
+    says="theta* has 2^(2k-2) (p-1) neurons, which are the printed widths (largest difference)",
     paper="2944, 1536, 5632", kind="identity", expect=at_most(0))
 def widths(runs):
     built = [abs(runs.final("neurons", terms=k, modulus=p) - theorem_width(p, k)) for k, p in TABLE]
@@ -200,14 +204,14 @@ def widths(runs):
 
 
 @figure.claim("c02b_neurons_of_a_frequency_printed", where="Lemma C.17",
-    says="for k = 3 each frequency has 56 neurons, as printed (least, greatest)", paper=56, kind="identity",
+    says="for k = 3 each frequency has 56 neurons in theta*, as printed (least, greatest)", paper=56, kind="identity",
     expect={"least": above(55), "greatest": at_most(56)})
 def printed_count(runs):
     return {name: runs.final(f"neurons/{name}_of_a_frequency", terms=3, modulus=5) for name in ("least", "greatest")}
 
 
 @figure.claim("c02c_neurons_of_a_frequency", where="Lemma C.17", origin="corrected",
-    says="each frequency has 2^(2k-1) neurons (largest difference)", kind="identity", expect=at_most(0))
+    says="each frequency has 2^(2k-1) neurons in theta* (largest difference)", kind="identity", expect=at_most(0))
 def corrected_count(runs):
     ends = ("least", "greatest")
     return max(
@@ -217,14 +221,14 @@ def corrected_count(runs):
 
 
 @figure.claim("c03_no_network_exceeds_it",
-    says="random networks, and theta* with noise, have smaller margins, and smaller means (greatest over gamma*)",
+    says="random networks, and theta* with noise, have margins and mean margins of at most gamma* (greatest ratio)",
     paper="gamma* is the maximum", kind="identity", expect=at_most(1 + 1e-6))
 def bound(runs):
     return max(over_table(runs, lambda one, n=n: one.final(f"margin_ratio/random_{n}")) for n in ("worst", "mean"))
 
 
 @figure.claim("c12_neurons_are_cosines_whose_phases_add_up",
-    says="every neuron of theta* has one frequency and one amplitude, and phases that add up (largest error)",
+    says="every neuron of theta* has one frequency, one amplitude, and phases that add up (largest error)",
     paper="exact", kind="identity", expect=at_most(1e-9))
 def cosines(runs):
     names = ("peak", "phase", "spread")
@@ -248,15 +252,15 @@ def corrected_sums(runs):
 
 
 @figure.claim("c14_stationary_pair_printed", where="(4.4)",
-    says="theta* minimises the expected margin under q*, as printed (expected margin above that of another network of "
-    "norm 1, over gamma*)", paper="argmin over theta", kind="identity", expect=at_most(0))
+    says="theta* minimises the expected margin under q*, as printed (its expected margin less that of another network "
+    "of norm 1, over gamma*)", paper="argmin over theta", kind="identity", expect=at_most(0))
 def argmin(runs):
     return over_table(runs, lambda one: one.final("stationary/above_another"))
 
 
 @figure.claim("c14b_stationary_pair", where="(4.4)", origin="corrected",
-    says="theta* maximises the expected margin under q*, the uniform distribution: random networks stay below "
-    "(greatest mean margin over gamma*)", kind="identity", expect=at_most(1 + 1e-6))
+    says="theta* maximises the expected margin under q*, the uniform distribution (greatest mean margin of random "
+    "networks, over gamma*)", kind="identity", expect=at_most(1 + 1e-6))
 def argmax(runs):
     return over_table(runs, lambda one: one.final("margin_ratio/random_mean"))
 
@@ -276,13 +280,13 @@ def panels(runs, axes):
     for shift, (metric, label) in enumerate({"worst": "θ*, least over tuples", "best": "θ*, greatest"}.items()):
         errors = [max(runs.final(f"margin_error/{metric}", terms=k, modulus=p), 1e-17) for k, p in TABLE]
         left.bar(spots + 0.4 * shift - 0.2, errors, 0.38, color=CATEGORIES[shift], label=label)
-    left.axhline(1e-9, color="#444444", linestyle="--", linewidth=1, label="tolerance")
+    bound_level(left, 1e-9, "tolerance")
     left.set(yscale="log", xlabel="k, p", ylabel="|margin / γ* - 1|", title="margin of the built network")
     for colour, (metric, label) in zip(CATEGORIES, {"worst": "margin", "mean": "mean margin"}.items(), strict=False):
         ratios = [runs.final(f"margin_ratio/random_{metric}", terms=k, modulus=p) for k, p in TABLE]
         right.plot(spots, ratios, "o", color=colour, label=f"{label}, greatest of the random networks")
-    right.axhline(1, color="#444444", linestyle="--", linewidth=1, label="γ*")
+    bound_level(right, 1, "γ*")
     right.set(xlabel="k, p", ylabel="over γ*", title="random networks, and θ* with noise")
     for axis in (left, right):
         axis.set_xticks(spots, names)
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        legend_below(axis, 2)

@@ -1,9 +1,7 @@
-"""Definition 4.1, Lemma 4.7. What the penalty on the norm does: margin and spectra against lambda.
+"""Definition 4.1, Lemma 4.7. The penalty on the norm makes margins large and frequencies single.
 
-As lambda -> 0 the minimisers of the cross-entropy plus lambda |theta|_(2, k+1) have the largest normalised margin.
-Without a penalty the same network learns the same task, with every tuple right and phases that add up, at half of that
-margin or less, and with several frequencies in a neuron. Margins and single frequencies are due to the norm, then, and
-phases to the task.
+As lambda -> 0 the minimisers of the cross-entropy plus lambda |theta|_(2, k+1) have the largest normalised margin. We
+compare networks trained with several lambda, and without a penalty.
 """
 
 from featurelab.pipelines import Experiment, Recorder, above, at_least, bars, choice, loguniform
@@ -13,11 +11,11 @@ STRENGTHS = [0.0, 5e-4, 5e-3, 5e-2]
 STATED = 5e-3
 PRESET = AdditionConfig(steps=1500, measure_every=250)
 SETTINGS = {2: 11, 3: 7}  # k: p
-CONTROLS = ("permuted_labels", "untrained")  # the others are its points at lambda = 0
+CONTROLS = ("permuted_labels", "untrained")  # without a penalty: the points at lambda = 0
 
 figure = Experiment(
     name="fourier_circuits/penalty", figures=("Def. 4.1", "Lemma 4.7"), title="Margin and spectra against the penalty",
-    caption="Means over seeds, bars their range; the leftmost point has no penalty.", laptop=PRESET,
+    caption="Means over seeds and their range. The leftmost point has no penalty.", laptop=PRESET,
     paper=PRESET.but(steps=20_000, measure_every=1000),
     grid={("terms", "modulus", "width"): [tuple(setting(p, k)[n] for n in ("terms", "modulus", "width"))
         for k, p in SETTINGS.items()], "norm_penalty": STRENGTHS, "seed": [0, 1, 2]},
@@ -38,7 +36,7 @@ figure.cost(cost)
 
 
 def excess(runs, metric):
-    """What the stated penalty adds to a metric over none, for each k."""
+    """By how much the stated penalty raises a metric, for each k."""
     return {
         f"k = {k}": runs.final(metric, terms=k, norm_penalty=STATED) - runs.final(metric, terms=k, norm_penalty=0.0)
         for k in SETTINGS
@@ -49,22 +47,22 @@ BOTH = [f"k = {k}" for k in SETTINGS]
 
 
 @figure.claim("c08b_the_penalty_raises_the_margin", origin="ours",
-    says="at the stated lambda = 0.005 the margin ratio exceeds that without a penalty (difference)",
+    says="the margin over gamma* is larger with the stated lambda = 0.005 than without a penalty (difference)",
     expect=dict.fromkeys(BOTH, at_least(0.2)))
 def margin(runs):
     return excess(runs, "margin_ratio/worst")
 
 
 @figure.claim("c05c_the_penalty_makes_frequencies_single", origin="ours",
-    says="at the stated lambda the dominant frequency's share of a neuron's power exceeds that without a penalty "
-    "(difference of weighted means)",
+    says="the dominant frequency has a larger share of a neuron's power with the stated lambda = 0.005 than without a "
+    "penalty (difference of weighted means)",
     expect=dict.fromkeys(BOTH, at_least(0.1)))
 def frequency(runs):
     return excess(runs, "max_power/weighted")
 
 
 @figure.claim("c07d_phases_need_no_penalty", origin="ours",
-    says="without a penalty phases add up all the same (weighted mean cosine), and every tuple is right",
+    says="without a penalty phases add up too (weighted mean cosine), and every tuple is right (accuracy)",
     within=(-1, 1), expect={"phase": at_least(0.97), "accuracy": at_least(0.99)})
 def phases(runs):
     where = [{"terms": k, "norm_penalty": 0.0} for k in SETTINGS]
@@ -75,11 +73,12 @@ def phases(runs):
 
 
 @figure.claim("c08c_margin_rises_as_lambda_falls",
-    says="the margin ratio rises as lambda falls from 0.05 to 0.005 to 0.0005, in as many steps (differences)",
+    says="the margin over gamma* rises as lambda falls from 0.05 to 0.005 to 0.0005, after equally many steps "
+    "(differences)",
     paper="1 as lambda -> 0", where="Lemma 4.7", expect={"0.005 over 0.05": above(0), "0.0005 over 0.005": above(0)})
 def rising(runs):
     ratios = {s: [runs.final("margin_ratio/worst", terms=k, norm_penalty=s) for k in SETTINGS] for s in STRENGTHS}
-    means = {s: sum(found) / len(found) for s, found in ratios.items()}
+    means = {s: sum(by_k) / len(by_k) for s, by_k in ratios.items()}
     return {"0.005 over 0.05": means[5e-3] - means[5e-2], "0.0005 over 0.005": means[5e-4] - means[5e-3]}
 
 

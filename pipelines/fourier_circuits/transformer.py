@@ -1,8 +1,8 @@
-"""What the figures on transformers share: a sequence a_1, ..., a_k, "=", read at its last position, and its fit.
+"""The transformer of several figures, which reads a_1, ..., a_k, "=" and answers at "=", and how it is trained.
 
-Not stated and inferred: heads of dimension 32 that need not divide the hidden dimension (160 heads do not), layer norms
-before each part, residual connections, no mask, learned positions, the read-out at "=", and a feed-forward part of 512
-units in the two-layer networks; the one-layer formula has none.
+The paper does not state the following, which we inferred: heads of dimension 32, which need not divide the hidden
+dimension (160 heads do not), layer norms before each part, residual connections, no mask, learned positions, the
+read-out at "=", and 512 feed-forward units in the two-layer networks. The formula of the one-layer network has none.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ class TransformerConfig(TrainedConfig):
     modulus: int = Field(17, ge=3, description="residues p, a prime")
     terms: int = Field(2, ge=2, le=6, description="residues k that are added")
     layers: int = Field(1, ge=1, description="attention blocks")
-    width: int = Field(32, ge=1, description="hidden dimension, that of the embeddings")
+    width: int = Field(32, ge=1, description="hidden dimension")
     heads: int = Field(4, ge=1, description="attention heads of a block")
     head_dim: int = Field(8, ge=1, description="dimension of a head's queries, keys and values")
     feedforward: int = Field(64, ge=0, description="units of the feed-forward part of a block; 0: attention alone")
-    train_share: float = Field(0.6, gt=0, lt=1, description="share of the p^k tuples that is trained on")
-    n_test: int = Field(20_000, ge=1, description="validation tuples, at most those that are left")
+    train_share: float = Field(0.6, gt=0, lt=1, description="share of the p^k tuples in the training set")
+    n_test: int = Field(20_000, ge=1, description="most validation tuples, of those not trained on")
     lr: float = Field(3e-3, gt=0, description="learning rate of AdamW")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW: decay rates of its moments")
     warmup: int = Field(10, ge=0, description="steps of linear warm-up")
@@ -27,7 +27,7 @@ class TransformerConfig(TrainedConfig):
     batch_size: int | None = Field(None, ge=1, description="tuples a step; none: all of the training set")
     steps: int = Field(2000, ge=1, description="optimiser steps")
     measure_every: int = Field(10, ge=1, description="steps between measurements")
-    top: int = Field(4, ge=1, description="pairs of frequencies {(j, l), (-j, -l)} that are counted as peaks")
+    top: int = Field(4, ge=1, description="pairs of frequencies {(j, l), (-j, -l)} that count as peaks")
 
 
 def network(config: TransformerConfig) -> "nets.AttentionNet":
@@ -38,7 +38,7 @@ def network(config: TransformerConfig) -> "nets.AttentionNet":
 
 
 def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet", "nets.AttentionNet"]:
-    """Train the network and follow its accuracies; returns it, and the network as it was."""
+    """Train the network and record its accuracies; returns it, and the network before training."""
     total = config.modulus**config.terms
     n_train = max(1, round(config.train_share * total))
     task = data.ModularAddition(
@@ -57,7 +57,7 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
 
 
 def scores(tokens: Any, net: "nets.AttentionNet") -> Any:
-    """E W_K W_Q^T E^T of the heads of the first block, with the residues' embeddings E of `tokens`."""
+    """Returns E W_K W_Q^T E^T of the heads of the first block, with the residues' embeddings E of `tokens`."""
     with torch.no_grad():
         block: Any = net.blocks[0]
         E, key, query = (w.double() for w in (tokens.tokens[:-1], block.key.weight, block.query.weight))

@@ -1,10 +1,20 @@
-"""Theorem 4.9, the width. Fewer neurons than 2^(2k-2) (p-1): what becomes of the margin.
+"""Theorem 4.9, the width. Networks with 2^(2k-2) (p-1) neurons reach nearly the largest margin.
 
-The theorem asks for that many, and the text adds that the bound may not be the tightest. So the same training is run
-with an eighth of them to twice as many.
+The theorem asks for this width, and the text adds that the bound may not be the tightest. We train networks of an
+eighth of it to twice as many neurons.
 """
 
-from featurelab.pipelines import Experiment, Recorder, at_least, bars, below, choice, loguniform
+from featurelab.pipelines import (
+    Experiment,
+    Recorder,
+    at_least,
+    bars,
+    below,
+    bound_level,
+    choice,
+    legend_below,
+    loguniform,
+)
 from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost, theorem_width, train
 
 SETTINGS = {2: 11, 3: 7}  # k: p
@@ -19,7 +29,7 @@ def points(settings):
 figure = Experiment(
     name="fourier_circuits/width", figures=("Thm. 4.9",), part="width",
     title="Margin and spectra against the number of neurons",
-    caption="Means over seeds, bars their range; dashed: the theorem's width.", laptop=PRESET,
+    caption="Means over seeds and their range. Vertical line: the theorem's width.", laptop=PRESET,
     paper=PRESET.but(steps=20_000, measure_every=1000),
     grid={("terms", "modulus", "width"): points(SETTINGS), "seed": [0, 1, 2]},
     paper_grid={("terms", "modulus", "width"): points({2: 23, 3: 11}), "seed": [0, 1, 2]},
@@ -47,21 +57,22 @@ def moduli(runs):
 
 
 @figure.claim("c16_the_width_of_the_theorem_suffices",
-    says="at the theorem's width and at twice that the margin ratio is at least 0.9 (least of k = 2, 3)",
+    says="at the theorem's width and at twice that width the margin is at least 0.9 gamma* (ratio, least of k = 2, 3)",
     paper="m >= 2^(2k-2) (p-1) suffices", expect={"m": at_least(0.9), "2 m": at_least(0.9)})
 def sufficient(runs):
     return {name: min(values(runs, "margin_ratio/worst", f).values()) for name, f in (("m", 1.0), ("2 m", 2.0))}
 
 
 @figure.claim("c16b_half_the_width_suffices_for_three", origin="ours",
-    says="with half of these neurons the margin ratio is at least 0.9 for k = 3, so that there the bound is not tight, "
-    "and below for k = 2", expect={"k = 2": below(0.9), "k = 3": at_least(0.9)})
+    says="at half of the theorem's width the margin is at least 0.9 gamma* for k = 3, where the bound is thus not "
+    "tight, and smaller for k = 2 (ratios)", expect={"k = 2": below(0.9), "k = 3": at_least(0.9)})
 def half(runs):
     return {f"k = {k}": value for k, value in values(runs, "margin_ratio/worst", 0.5).items()}
 
 
 @figure.claim("c16c_an_eighth_does_not", origin="ours",
-    says="with an eighth of them it is below 0.5 (greatest of k = 2, 3)", expect=below(0.5))
+    says="at an eighth of the theorem's width the margin is below 0.5 gamma* (ratio, greatest of k = 2, 3)",
+    expect=below(0.5))
 def eighth(runs):
     return max(values(runs, "margin_ratio/worst", 0.125).values())
 
@@ -74,8 +85,8 @@ def panels(runs, axes):
         for k, p in moduli(runs).items():
             table = [runs.finals(metric, terms=k, width=int(f * theorem_width(p, k))) for f in FACTORS]
             bars(axis, table, FACTORS, label=f"k = {k}, p = {p}")
-        axis.axvline(1, color="#444444", linestyle="--", linewidth=1)
+        bound_level(axis, 1, "theorem's width", vertical=True)
         axis.set(xscale="log", xlabel="neurons / theorem's width", ylabel=name, ylim=(None, 1.03))
         axis.set_xticks(FACTORS, [f"{f:g}" for f in FACTORS])
         axis.minorticks_off()
-    axes[0, 0].legend(loc="lower right")
+    legend_below(axes)

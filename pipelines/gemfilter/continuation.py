@@ -1,4 +1,4 @@
-"""Figures 9.4 and 9.5 with one model. How well a trained model continues a text from the tokens that are kept.
+"""Figure 9.4 with one model. How well a trained model continues a text from the tokens that are kept.
 
 The paper compares large models on long tasks; this experiment asks the same of any trained model. We cut texts that
 the model wrote, let each method keep k of the tokens before the cut, and measure the loss of the tokens after it, in
@@ -65,7 +65,7 @@ class ContinuationConfig(RetrievalConfig):
 
 
 figure = Experiment(
-    name="gemfilter/continuation", figures=("Fig. 9.4", "Fig. 9.5"), part="one model",
+    name="gemfilter/continuation", figures=("Fig. 9.4",), part="one model",
     title="How well one model continues from the tokens that are kept",
     caption="Means over seeds and their range. Left: loss of the tokens that follow, above the loss with all tokens; "
     "grey: the null levels. Right: share of the needle that is kept.", laptop=ContinuationConfig(),
