@@ -78,7 +78,7 @@ def public_rows(
             rows = np.concatenate([np.resize(rows[y[rows] == label], per_class) for label in np.unique(y[rows])])
             rows = stream(seed, f"{name} in turn").permutation(rows)
         if n is not None and len(rows) < n:
-            raise ValueError(f"split {split!r} of {name} has only {len(rows)} rows, but {n} are needed")
+            raise ValueError(f"split {split!r} of {name} gives only {len(rows)} rows, but {n} are needed")
         found.append(LabelledRows(table, rows[:n], y[rows[:n]]))
     train, test = found
     return train, test

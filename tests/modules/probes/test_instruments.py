@@ -65,7 +65,7 @@ def test_what_a_network_does_not_have_is_named_with_the_reason():
     _, probe = fitted(Tokens(), torch.arange(180).view(60, 3) % 5, targets, loss="mse")
     values = probe.latest()
     assert set(values) == {"feature_rank"}
-    assert "whole numbers" in probe.skipped["input_agop_rank"]
+    assert "inputs are integers" in probe.skipped["input_agop_rank"]
     assert "the same smaller one" in probe.skipped["nc1"]
     assert probe.skipped["nfa"] == "no linear layer comes before the features"
 

@@ -358,7 +358,7 @@ def test_wrong_requests_are_refused():
         Measure(weights, on="batch")
     with pytest.raises(ValueError, match="not empty"):
         LossProbe({"none": (DATA.test[0][:0], DATA.test[1][:0])})
-    with pytest.raises(TypeError, match="a batch of type dict does not begin with a tensor"):
+    with pytest.raises(TypeError, match="a batch of type dict does not start with a tensor"):
         Measure(weights, inputs={"x": 1})
     with pytest.raises(ValueError, match="no linear or ungrouped convolutional layer '7'"):
         trainer(AnsatzProbe(layers=["7"]), max_steps=1).fit(learner(), DATA)

@@ -194,7 +194,7 @@ def test_a_linear_predictor_s_agop_has_at_most_the_rank_of_its_outputs_in_the_li
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: measures.radial_kernel("cauchy", 1.0), "no kernel is called 'cauchy'"),
+        (lambda: measures.radial_kernel("cauchy", 1.0), "unknown kernel 'cauchy'"),
         (lambda: measures.LaplaceKernel(0.0), "bandwidth must be positive, got 0.0"),
         (lambda: measures.kernel_regression(torch.eye(3), torch.ones(3, 1), ridge=-1.0), "ridge"),
         (lambda: measures.kernel_regression(torch.eye(3), torch.ones(3)), "targets"),
