@@ -56,7 +56,7 @@ def panels(runs, axes):
             continue
         history = runs.arrays("distances", merging=merging)[0]
         pairs = ", ".join("+".join(str(i) for i, g in enumerate(history["groups"]) if g == label) for label in range(5))
-        pictures.distance_map(axis, history["matrices"][-1], f"D, merging {merging}", f"class (merged: {pairs})")
+        pictures.distance_map(axis, history["matrices"][-1], f"D, merging {merging}", f"class\nmerged: {pairs}")
     for place, merging in enumerate(shown):
         for metric, mark, colour, label in (
             ("msdr/head", "o", CATEGORIES[0], "features"),

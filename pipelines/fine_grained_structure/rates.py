@@ -95,5 +95,4 @@ def panels(runs, axes):
         pictures.recovered(bars, merged, pictures.best(cell))
     for axis, label in zip(axes[:, 0], ("error", "loss", *["D: class"] * 4, "test accuracy"), strict=True):
         axis.set_ylabel(label)
-    axes[0, 8].legend(loc="upper right")
-    legend_below(axes[6, 8], 1)
+    legend_below([axes[0, 8], axes[6, 8]], 3)

@@ -85,7 +85,7 @@ def like_a_mean(runs):
     return bounded(runs)
 
 
-@figure.draw(size=(5.5, 3.6))
+@figure.draw(size=(7, 3.6))
 def panel(runs, axes):
     axis, sizes = axes[0, 0], sorted(runs.values("n_train"))
     rows = [runs.finals("distance", n_train=n) for n in sizes]

@@ -21,6 +21,7 @@ from featurelab.pipelines import (
     bound_level,
     choice,
     curves,
+    legend_below,
     loguniform,
     np,
     null_level,
@@ -45,7 +46,7 @@ ORTHOGONAL = FeatureConfig(problem="orthogonal", dim=60, clusters=6)
 xor = Experiment(
     name="gradient_features/train_xor", figures=("Thm. 3.4", "Thm. 3.12", "Thm. B.42"),
     title="Test accuracy of a network and of fixed features on the XOR of Gaussian clusters",
-    caption="Means over seeds, bars their range. Fixed features at the best of five ridges.",
+    caption="Means over seeds, bars their range; dotted: chance. Fixed features at the best of five ridges.",
     laptop=PRESET,
     paper=PRESET.but(dim=800, n_train=16_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
     grid={("dim", "n_train"): PLACES, "method": EVERY, "seed": SEEDS},
@@ -218,7 +219,7 @@ def mixture_panels(runs, axes):
     for part, style in (("train", "--"), ("test", "-")):
         curves(axes[0, 1], trained, f"accuracy/{part}", across="method", label=f"network, {part}", linestyle=style)
     axes[0, 1].set(xlabel="step", ylabel="accuracy", ylim=(0.45, 1.02))
-    axes[0, 1].legend(loc="lower right")
+    legend_below(axes[0, 1], 2)
 
 
 def methods(axis, runs, networks=METHODS):
@@ -246,4 +247,4 @@ def bounds(runs, axes):
     bound_level(axis, 1.0, "vacuous above")
     axis.set_xticks(places, [f"d = {dim}\nn = {n}" for dim, n, *_ in points])
     axis.set(yscale="log", ylabel="error, bound", xlim=(-0.5, len(points) - 0.5), ylim=(1e-2, 60))
-    axis.legend(loc="center right")
+    legend_below(axis, 3)

@@ -6,7 +6,7 @@ heads are signs, thresholds are uniform in (-1, 1), and neurons are frozen after
 k = 2, where kernels do well too; the paper preset has k = 4.
 """
 
-from featurelab.pipelines import at_least, at_most, curves
+from featurelab.pipelines import at_least, at_most, curves, legend_below
 from featurelab.pipelines.gradient_features.mixture_learning import (
     EVERY,
     SEEDS,
@@ -92,7 +92,7 @@ def panels(runs, axes):
     for part, style in (("train", "--"), ("test", "-")):
         curves(axes[0, 1], trained, f"accuracy/{part}", across="method", label=f"network, {part}", linestyle=style)
     axes[0, 1].set(xlabel="step", ylabel="accuracy", ylim=(0.45, 1.02))
-    axes[0, 1].legend(loc="lower right")
+    legend_below(axes[0, 1], 2)
 
 
 @uniform.draw(cols=2, size=(10.5, 3.8))
@@ -103,4 +103,4 @@ def uniform_panels(runs, axes):
     for part, style in (("train", "--"), ("test", "-")):
         curves(axes[0, 1], trained, f"loss/{part}", across="method", label=f"hinge loss, {part}", linestyle=style)
     axes[0, 1].set(xlabel="step", ylabel="hinge loss", ylim=(0, None))
-    axes[0, 1].legend(loc="upper right")
+    legend_below(axes[0, 1], 2)
