@@ -42,13 +42,13 @@ def test_training_ignores_the_classes_inside_a_label(monkeypatch):
 
 def test_the_learning_rate_drops_after_one_and_two_thirds_of_training(monkeypatch):
     seen = {}
-    milestones = training.learners.milestones
+    milestones = training.learners.milestone_schedule
 
     def spy(epochs, factor):
         seen.update(epochs=epochs, factor=factor)
         return milestones(epochs, factor=factor)
 
-    monkeypatch.setattr(training.learners, "milestones", spy)
+    monkeypatch.setattr(training.learners, "milestone_schedule", spy)
     perform(coarse.digits, training.DIGITS.but(n_train=100, epochs=6, width=16), MemoryRecorder())
     assert seen == {"epochs": [2, 4], "factor": 0.1}
 
