@@ -1,13 +1,13 @@
-"""Figures 2 and 7 to 12. Where the layers of a trained network collapse its classes, and the ansatz there.
+"""Figures 2 and 7 to 12. Layers of trained networks collapse classes at the right factor of their weights.
 
-A layer's weights are W = U S V'. Rotating by U cannot change NC1, so a layer contracts its classes in two places only:
-from its input to S V' times it, and from there through the ReLU. Figures 2 and 7 to 9 follow NC1 at the three places
-through training; Figures 10 to 12 the shares of the within-class and between-class variance in the last hidden layer,
-the ansatz (Pearson correlation of W'W with the square root of the AGOP) in every hidden layer, and the loss.
+A layer's weights are W = U S V'. Rotation by U cannot change NC1, so a layer can contract its classes only at S V' and
+at the ReLU. Figures 2 and 7 to 9 follow NC1 of the input, after S V' and after the ReLU during training. Figures 10 to
+12 follow the within-class and between-class shares of the variance in the last hidden layer, the ansatz (Pearson
+correlation of W'W with the square root of the AGOP) in every hidden layer, and the loss.
 
-The paper holds the ansatz against d^(-1/2), the typical product of two random directions. Two positive matrices
-correlate far above that: beside each number stand its value before training, and its level after random rotations of
-the AGOP, which keep the spectrum and nothing else.
+The paper compares the ansatz with d^(-1/2), the typical inner product of two random directions. Two positive
+semidefinite matrices correlate far above that, so we also measure the ansatz before training, and with randomly rotated
+AGOPs, which keep only the spectrum.
 """
 
 from typing import Any
@@ -29,27 +29,27 @@ from featurelab.pipelines import (
 )
 from featurelab.pipelines.deep_neural_collapse.networks import NetworkConfig, cost, run
 
-LARGE = 1.5  # the initial scale of the control that hardly collapses
+LARGE = 1.5  # initial scale of the control, which hardly collapses
 LEAST_ACCURACY, LEAST_DROP = 0.99, 1.0
 
 PAPER = NetworkConfig(
     dataset="mnist", n_train=50_000, n_test=10_000, width=512, init_scale=0.2, lr=0.05, batch_size=128, epochs=500,
     measure_every=10,
 )
-# at the paper's initial scales these need some 1,600 epochs, a minute or more a seed, to fit their digits
+# at the paper's initial scales these networks need about 1,600 epochs, a minute or more a seed, to fit their digits
 CONV = NetworkConfig(n_train=600, width=64, init_scale=1.0, epochs=160, measure_every=10)
 SEEDS = [0, 1, 2]
 OF_PAPER = ("mnist", "cifar10", "svhn")
-# enough for each network to fit a few digits, or nearly no claim would be measured
+# enough for each network to fit a few digits, without which most claims are untested
 SMALL: dict[Any, Any] = {"n_train": 20, "width": 32, "lr": 0.1, "batch_size": 5, "epochs": 60, "measure_every": 60}
-STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN: other numbers, the same code path"
+STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN (same code path, other numbers)"
 
 mlp = Experiment(
     name="deep_neural_collapse/mlp", figures=("Fig. 2a", "Fig. 7", "Fig. 10"),
     title="Collapse and the ansatz in the layers of an MLP",
-    caption="A row is a network. Layers 1 to 5: NC1 of the layer's input, of S V' times it, and of its output. Lines "
-    "are means over seeds, bands their range. W'W and the root of the AGOP: Pearson correlations; dashed colours after "
-    "random rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
+    caption="Each row is a network. Layers 1 to 5: NC1 of a layer's input, after S V', and of its output. Lines are "
+    "means over seeds, bands their range. W'W, AGOP^(1/2): Pearson correlations; dashed colours: after random "
+    "rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
         "seed": SEEDS},
@@ -78,18 +78,18 @@ mlp.cost(cost)
 
 
 def hidden(runs):
-    """The hidden layers of the head, by name."""
+    """Return the names of the head's hidden layers."""
     return [str(layer) for layer in range(runs.trials.hidden.iloc[0])]
 
 
 def each(runs):
-    """The results of each network: one for every data set and initial scale."""
+    """Return the results of each network, one for every data set and initial scale."""
     pairs = dict.fromkeys(zip(runs.trials.dataset, runs.trials.init_scale, strict=True))
     return [runs.where(dataset=dataset, init_scale=scale) for dataset, scale in pairs]
 
 
 def of_small_scale(runs):
-    """The networks that are the figure's own, each fitted to its data and collapsed enough for shares to mean much."""
+    """Return the figure's own networks. Raises Missing where one does not fit its data or hardly collapses."""
     return [fitted(one, collapsed=True) for one in each(runs) if one.trials.init_scale.iloc[0] < LARGE]
 
 
@@ -101,7 +101,7 @@ def of_large_scale(runs):
 
 
 def fitted(one, *, collapsed=False):
-    """The network's results, if it classifies its training data; `Missing` otherwise."""
+    """Return the network's results. Raises Missing where it does not classify its training data."""
     accuracy = one.final("accuracy/train")
     if accuracy < LEAST_ACCURACY:
         raise Missing(f"training accuracy {accuracy:.3f} is below {LEAST_ACCURACY}")
@@ -112,7 +112,7 @@ def fitted(one, *, collapsed=False):
 
 
 def mean(one, metric, step=None):
-    """The mean of a metric over the hidden layers, at a step or at the end."""
+    """Return the mean of a metric over the hidden layers, at a step or at the end."""
     names = [f"{metric}/{layer}" for layer in hidden(one)]
     values = [one.final(name) if step is None else one.at(name, step) for name in names]
     return sum(values) / len(values)
@@ -135,15 +135,16 @@ def sum_of(one, metric):
 for experiment in PRINTED:
     experiment.claim(
         "c15_right_factor_dominates",
-        says="the right factor S V' does at least half of the fall of ln NC1, and more than the ReLU in most layers",
+        says="the right factor S V' makes at least half of the fall of ln NC1, and more of it than the ReLU in most "
+        "layers (share, number of layers)",
         paper="decreases mostly between steps (1) and (2)", where=f"Section 5, {experiment.figure}",
         expect={"share": at_least(0.5), "layers": at_least(3)},
     )(right_factor)
 
 
 @mlp.claim("c16_left_factor_leaves_nc1", also=[resnet, vgg],
-    says="NC1 of W x is that of S V' x (largest relative difference over layers)", paper="exact", where="Section 5",
-    kind="identity", expect=at_most(1e-6))
+    says="the left factor U does not change NC1: W x has the NC1 of S V' x (largest relative difference over layers)",
+    paper="exact", where="Section 5", kind="identity", expect=at_most(1e-6))
 def left_factor(runs):
     return max(one.final(f"nc1_left_error/{layer}") for one in each(runs) for layer in hidden(one))
 
@@ -155,21 +156,21 @@ def trained(runs):
 for experiment, number in PRINTED.items():
     experiment.claim(
         "c17_ansatz_is_high",
-        says="after training W'W correlates highly with the square root of the AGOP (mean over hidden layers)",
+        says="after training, W'W correlates highly with the square root of the AGOP (mean over hidden layers)",
         paper=number, where=f"Section 5, {experiment.figure}", within=(-1, 1), expect=at_least(0.6),
     )(trained)
 
 
 @mlp.claim("c17_untrained_ansatz_is_high_too", also=[resnet, vgg],
-    says="control: before training the same score is as high (mean over hidden layers), so that it proves little",
-    origin="ours", within=(-1, 1), expect=at_least(0.6))
+    says="before training, W'W correlates as highly with the square root of the AGOP, so that a high score proves "
+    "little (mean over hidden layers)", origin="ours", within=(-1, 1), expect=at_least(0.6))
 def untrained(runs):
     return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
 
 
 @mlp.claim("c22_agop_contracts_classes", also=[resnet, vgg],
-    says="after training, NC1 of a hidden layer's input falls at the root of the layer's AGOP, and further than at "
-    "that root turned at random (largest ratio over layers)", paper="the AGOP can decrease within-class variability",
+    says="after training, the root of a hidden layer's AGOP lowers NC1 of the layer's input, and by more than the root "
+    "rotated at random (largest ratios over layers)", paper="the AGOP can decrease within-class variability",
     where="Abstract, Section 5", expect={"of the input": below(1), "of the turned": below(1)})
 def agop_contracts(runs):
     cases = [(one, layer) for one in of_small_scale(runs) for layer in hidden(runs)]
@@ -182,8 +183,9 @@ def agop_contracts(runs):
 
 
 @mlp.claim("c18_classes_collapse", also=[resnet, vgg],
-    says="NC1 of the last hidden layer falls to a tenth in training, and falls from layer to layer at its end "
-    "(Spearman)", paper="curves, no number", expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)})
+    says="training lowers NC1 of the last hidden layer to at most a tenth, and NC1 of the trained network falls from "
+    "layer to layer (final over initial, Spearman)", paper="curves, no number",
+    expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)})
 def collapse(runs):
     networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)
     profiles = [[one.final(f"nc1/{layer}") for layer in layers] for one in networks]
@@ -198,17 +200,17 @@ def over_start(one, metric):
 
 
 @mlp.claim("c20_means_spread_in_the_last_layer", also=[resnet, vgg],
-    says="the class means of the last hidden layer are nearer to a simplex than those before (difference of NC2)",
-    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0))
+    says="the class means of the last hidden layer are nearer to a simplex than those of the layer before (difference "
+    "of NC2)", paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(0))
 def last_layer(runs):
     top = len(hidden(runs))
     return max(one.final(f"nc2_cosines/{top}") - one.final(f"nc2_cosines/{top - 1}") for one in of_small_scale(runs))
 
 
 @mlp.claim("c20b_means_spread_beyond_all_layers_before", also=[resnet, vgg],
-    says="the class means of the last hidden layer are nearer to a simplex than the input of any layer (difference of "
-    "NC2 to the least before)", paper="strong DNC2 progression only in the very last layer", where="Section 5",
-    expect=below(0))
+    says="the class means of the last hidden layer are nearer to a simplex than those of every layer before and of the "
+    "input (difference to their smallest NC2)", paper="strong DNC2 progression only in the very last layer",
+    where="Section 5", expect=below(0))
 def beyond_all(runs):
     top = len(hidden(runs))
     return max(
@@ -217,18 +219,16 @@ def beyond_all(runs):
     )
 
 
-@mlp.claim(
-    "c20_last_layer_progresses", also=[resnet, vgg],
-    says="in training the class means of the last hidden layer come nearer to a simplex (NC2, end over start)",
-    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(1),
-)
+@mlp.claim("c20_last_layer_progresses", also=[resnet, vgg],
+    says="training moves the class means of the last hidden layer nearer to a simplex (NC2, final over initial)",
+    paper="strong DNC2 progression only in the very last layer", where="Section 5", expect=below(1))
 def progress(runs):
     return max(over_start(one, f"nc2_cosines/{len(hidden(runs))}") for one in of_small_scale(runs))
 
 
 @mlp.claim("c19_small_scale_collapses_more",
-    says="NC1 of the last hidden layer is below a fifth of that at initial scale 1.5, both networks fitting their data",
-    origin="ours", expect=below(0.2))
+    says="NC1 of the last hidden layer is below a fifth of its value at initial scale 1.5, where both networks fit "
+    "their data (ratio)", origin="ours", expect=below(0.2))
 def small_scale(runs):
     small, large = of_small_scale(runs), of_large_scale(runs)
     same = [one for one in small if one.trials.dataset.iloc[0] == large.trials.dataset.iloc[0]]
@@ -239,9 +239,9 @@ def small_scale(runs):
 
 
 @mlp.claim("c21_excess_over_rotations_grows",
-    says="the ansatz's excess over its rotation null grows in training, and beyond that at initial scale 1.5; the null "
-    "falls rather than the score rises",
-    origin="ours", expect={"over the start": at_least(0.15), "over the large scale": above(0)})
+    says="the excess of the ansatz over its rotation null grows in training, and ends above that at initial scale 1.5 "
+    "(differences of means over hidden layers)", origin="ours",
+    expect={"over the start": at_least(0.15), "over the large scale": above(0)})
 def excess(runs):
     small, large = of_small_scale(runs), of_large_scale(runs)
     return {
@@ -251,8 +251,8 @@ def excess(runs):
 
 
 @mlp.claim("c21b_the_score_itself_grows",
-    says="the score itself, W'W with the square root of the AGOP, grows in training by as much as the excess is to "
-    "(mean over hidden layers)", origin="ours", expect=at_least(0.15))
+    says="the correlation of W'W with the square root of the AGOP itself grows in training, as its excess over "
+    "rotations should (rise of the mean over hidden layers)", origin="ours", expect=at_least(0.15))
 def score_growth(runs):
     return min(mean(one, "nfa_pearson") - mean(one, "nfa_pearson", step=0) for one in of_small_scale(runs))
 
@@ -286,7 +286,7 @@ def panels(runs, axes):
 
 
 def triples(one, row):
-    """NC1 at the three places of each of five layers, on one scale."""
+    """Draw NC1 of the input, after S V' and after the ReLU of each of five layers, on one scale."""
     for axis in row[1:]:
         axis.sharey(row[0])
         axis.tick_params(which="both", labelleft=False)
@@ -314,6 +314,6 @@ def ansatz(one, axis):
 
 
 def line(axis, one, metric, **look):
-    """Mean and range over seeds, against epochs."""
+    """Draw mean and range over seeds against epochs."""
     first, table = one.trials.iloc[0], one.curves(metric)
     band(axis, table, table.index / -(-first.n_train // first.batch_size), **look)

@@ -1,8 +1,8 @@
-"""What Deep RFM's collapse rests on: the AGOP, and a feature map that is not linear.
+"""Figure 3, controls. Deep RFM needs the AGOP and a non-linear feature map to collapse.
 
-Two controls that the paper implies and does not show. Without the multiplication by the AGOP's square root the random
-ReLU features worsen NC1 from layer to layer. With it, but with linear random features or none at all, NC1 stalls: the
-analysis of the linearised layers (Theorem 4.3) contracts only as far as the feature map is non-linear.
+The paper implies both controls but does not show them. Without multiplication by the AGOP's square root, random ReLU
+features should raise NC1 from layer to layer. With it, but with linear random features or none, NC1 should stall:
+linearised layers (Theorem 4.3) contract only as far as the feature map is non-linear.
 """
 
 from featurelab.pipelines import CATEGORIES, at_least, band, below, legend_below
@@ -19,11 +19,11 @@ RUNS = {
 
 figure = relu.variant(
     "deep_rfm_controls", figures=("Fig. 3",), part="controls",
-    title="Deep RFM without the AGOP, and without a non-linearity",
-    caption="After M^(1/2) (without AGOP: the layer's input). Lines are means over seeds, bands their range.",
+    title="Deep RFM without the AGOP, and without a non-linear feature map",
+    caption="After M^(1/2) (without AGOP: on the layer's input). Lines are means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(**PUBLIC, width=1024),
     grid={("feature_map", "power"): list(RUNS), "seed": [0, 1, 2]}, paper_grid=None, minutes=0.1, needs=("cifar10",),
-    stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
+    stand_in="scikit-learn's 8x8 digits in place of CIFAR-10 (same code path)",
 )
 
 
@@ -36,15 +36,15 @@ def end_over_start(runs, power):
 
 
 @figure.claim("c07_no_collapse_without_agop",
-    says="without the AGOP NC1 does not fall, with it to less than a tenth (last layer over the first input's)",
-    origin="ours", expect={"without": at_least(1), "with": below(0.1)})
+    says="without the AGOP, NC1 does not fall with depth; with the AGOP, it falls to less than a tenth (last layer "
+    "over the first input)", origin="ours", expect={"without": at_least(1), "with": below(0.1)})
 def without_agop(runs):
     return {"without": end_over_start(runs, 0.0), "with": end_over_start(runs, 0.5)}
 
 
 @figure.claim("c08_no_collapse_without_nonlinearity",
-    says="with linear features NC1 in the last layer stays at least five times that with ReLU (ratios)", origin="ours",
-    expect={"linear": at_least(5), "identity": at_least(5)})
+    says="with linear features or none, NC1 in the last layer is at least five times that with ReLU features (ratios)",
+    origin="ours", expect={"linear": at_least(5), "identity": at_least(5)})
 def linear(runs):
     relu = values(runs, "relu", 0.5)[-1]
     return {kind: float(values(runs, kind, 0.5)[-1] / relu) for kind in ("linear", "identity")}

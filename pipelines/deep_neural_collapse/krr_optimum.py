@@ -1,11 +1,11 @@
-"""Theorem 4.4. Among kernels with unit diagonal the collapsed one explains the labels best, and Deep RFM moves to it.
+"""Theorem 4.4. Among kernels with unit diagonal, the collapsed kernel explains the labels best.
 
     value(k) = (1/K) sum_c y_c' (k + mu)^-1 k y_c  <=  n / (n + mu)
 
-with y_c the normalised indicator of class c and n samples a class; equality for k = I_K (x) 11' alone. First the
-bound on random kernels of the theorem's family, Laplace and Gaussian in random Mahalanobis metrics, and along the
-segments from them to the optimum, on which the concave value must rise. Then, a link that the paper does not draw: the
-value of a Laplace kernel on the features of each layer of Deep RFM.
+with y_c the normalised indicator of class c and n samples a class; equality holds only for k = I_K (x) 11'. We test the
+bound on random kernels of the theorem's family (Laplace and Gaussian in random Mahalanobis metrics), and along segments
+from them to the optimum, where the concave value must rise. We also follow the value of a Laplace kernel on the
+features of each layer of Deep RFM, which the paper does not do.
 """
 
 from typing import Literal
@@ -38,9 +38,9 @@ from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build
 
 
 class KernelConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="the bound is checked to 1e-9")
+    precision: Literal["64-true"] = Field("64-true", description="the bound holds to 1e-9")
     classes: int = Field(5, ge=2, description="classes of the Gaussian mixture")
-    n_train: int = Field(100, ge=4, description="samples, as many of each class")
+    n_train: int = Field(100, ge=4, description="samples, equally many of each class")
     dim: int = Field(20, ge=1, description="input coordinates")
     separation: float = Field(2.0, gt=0, description="length of the class means")
     kernels: int = Field(200, ge=2, description="random kernels; half are Laplace, half Gaussian")
@@ -54,7 +54,7 @@ SHARES = 11  # points on the segment from a kernel to the optimum
 optimum = Experiment(
     name="deep_neural_collapse/krr_optimum", trains=False, figures=("Thm. 4.4",),
     title="The collapsed kernel is the optimal one for ridge regression",
-    caption="One seed. Left: how far random kernels are below the bound. Right: segments to the collapsed kernel.",
+    caption="One seed. Left: distance of random kernels below the bound. Right: segments to the collapsed kernel.",
     laptop=PRESET, paper=PRESET, grid={"ridge": RIDGES, "seed": [0, 1, 2]},
     sweep_axes={"ridge": loguniform(1e-2, 10.0), "n_train": choice(50, 100, 200)}, metric="krr_value/best", mode="max",
     minutes=0.2, small={"n_train": 20, "kernels": 4},
@@ -90,7 +90,7 @@ def run(config, recorder: Recorder) -> None:
 
 
 def random_kernels(config, x):
-    """k_M(x, z) = phi(|A (x - z)|) with Gaussian A of random height, and random bandwidth, Laplace and Gaussian."""
+    """Yield Laplace and Gaussian kernels k(x, z) = phi(|A (x - z)|), with Gaussian A of random height and bandwidth."""
     for index in range(config.kernels):
         draw = data.stream(config.streams.init, f"kernel {index}")
         height = int(draw.integers(1, config.dim + 1))
@@ -106,9 +106,8 @@ def cost(config):
 
 
 @optimum.claim("c13_collapsed_kernel_is_optimal",
-    says="no other kernel exceeds n/(n + mu), the collapsed one attains it, and the value rises towards it",
-    paper="optimal, and uniquely so",
-    kind="identity",
+    says="no random kernel exceeds n/(n + mu), the collapsed kernel reaches it, and the value rises towards the "
+    "collapsed kernel (excess, error at the optimum, smallest rise)", paper="optimal, and uniquely so", kind="identity",
     expect={"excess": at_most(1e-9), "error at the optimum": at_most(1e-9), "least rise": at_least(-1e-9)})
 def optimal(runs):
     parts = {
@@ -143,11 +142,11 @@ LAYERS = LayersConfig(depth=6)
 
 layers = relu.variant(
     "krr_value_of_layers", figures=("Thm. 4.4",), part="in Deep RFM",
-    title="Deep RFM's layers approach the optimal kernel",
+    title="The layers of Deep RFM approach the optimal kernel",
     caption="Value of a Laplace kernel on normalised features; lines are means over seeds, bands their range.",
     laptop=LAYERS, paper=LAYERS.but(**PUBLIC, width=1024), grid={"seed": [0, 1, 2]}, paper_grid=None,
     metric="krr_value/projected", mode="max", minutes=0.1, needs=("cifar10",),
-    stand_in="scikit-learn's 8x8 digits in place of CIFAR-10: same code path",
+    stand_in="scikit-learn's 8x8 digits in place of CIFAR-10 (same code path)",
 )
 
 
@@ -174,8 +173,9 @@ def bound(runs):
 
 
 @layers.claim("c13b_layers_approach_the_optimum",
-    says="the value rises with each layer, and in each at the AGOP, and stays below n/(n + mu) (least differences)",
-    origin="ours", expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)})
+    says="the value of the features' kernel rises with every layer and at every AGOP, and stays below n/(n + mu) "
+    "(smallest differences)", origin="ours",
+    expect={"rise with depth": above(0), "rise at the AGOP": above(0), "room to the bound": at_least(0)})
 def approach(runs):
     before, after = (runs.curve(f"krr_value/{stage}").to_numpy() for stage in ("input", "projected"))
     return {

@@ -1,13 +1,13 @@
-"""What the figures on trained networks share: five fully connected layers, alone or on a convolutional trunk.
+"""Train a head of five fully connected layers, alone or on a convolutional trunk.
 
-The head has five hidden layers and a readout, all without biases, Glorot-uniform weights times `init_scale`; on a
-trunk its first layer, and always the readout, keep torch's own law. Targets are +1 for the class and -1 elsewhere, the
-loss is the mean square over samples and outputs: 1 for a network that outputs 0, and 0.36 for the best constant of ten
-classes, on which a network of small initial weights stays for long. What is measured there means nothing, so that
-claims take only networks that fit their training data.
+The head has five hidden layers and a readout, all without biases. Weights are Glorot-uniform times `init_scale`; the
+readout, and the first layer on a trunk, keep torch's own initialisation. Targets are +1 for the class and -1 elsewhere.
+The loss is the mean square over samples and outputs: 1 for an output of 0, and 0.36 for the best constant of ten
+classes, at which networks of small initial weights stay for long. Measurements mean nothing there, so claims use only
+networks that fit their training data.
 
-All measures are of the head, in evaluation mode and double precision, on all training data; layer 0 is the head's
-first.
+All measures are of the head, in evaluation mode and double precision, on all training data; layer 0 is the first layer
+of the head.
 """
 
 from typing import Any, Literal
@@ -34,7 +34,7 @@ TRUNKS = {"none": 0, "plain": 128, "batch_norm": 128, "resnet18": 512, "vgg11": 
 class NetworkConfig(TrainedConfig):
     dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="images to classify")
     n_train: int = Field(
-        500, ge=20, multiple_of=10, description="training images; of the digits, as many of each class"
+        500, ge=20, multiple_of=10, description="training images; of the digits, equally many of each class"
     )
     n_test: int = Field(1000, ge=1, description="test images; of the digits, all others")
     labels: Literal["signs", "one_hot"] = Field("signs", description="targets off the class: -1, or 0")
@@ -50,13 +50,13 @@ class NetworkConfig(TrainedConfig):
     batch_size: int = Field(32, ge=1, description="images in a step")
     epochs: int = Field(300, ge=1, description="passes over the training images")
     measure_every: int = Field(50, ge=1, description="epochs between measurements")
-    power: float = Field(0.5, gt=0, le=1, description="power of the AGOP that is held against W'W")
-    centering: Literal["pearson", "cosine"] = Field("pearson", description="matrices less their mean entry, or as are")
+    power: float = Field(0.5, gt=0, le=1, description="power of the AGOP that is compared with W'W")
+    centering: Literal["pearson", "cosine"] = Field("pearson", description="pearson: subtract the mean entry first")
     rotations: int = Field(3, ge=1, description="random rotations in the null level of the ansatz")
 
 
 def run(config: NetworkConfig, recorder: Recorder):
-    """Train the network and follow the collapse, its causes, the ansatz and the losses."""
+    """Train the network and follow collapse, its causes, the ansatz and the losses."""
     task = images(config)
     net = network(config, task)
     descent = learners.sgd(config.lr, config.momentum, config.weight_decay)
@@ -65,23 +65,23 @@ def run(config: NetworkConfig, recorder: Recorder):
 
     def look(module, x):
         if not all(weight.isfinite().all() for weight in module.parameters()):
-            raise learners.Diverged(module.global_step)  # before a decomposition stumbles over it
-        found = {}
+            raise learners.Diverged(module.global_step)  # decompositions would fail on it
+        values: dict[str, float] = {}
         for part, inputs in (("train", x), ("test", task.test[0].to(x))):
             features, outputs = head_inputs(config, module.net, inputs)
             y = targets[part].to(outputs)
-            found[f"loss/{part}"] = loss(config)(lambda _, f=outputs: f, (features, y)).item()
-            found[f"accuracy/{part}"] = (outputs.argmax(1) == y.argmax(1)).double().mean().item()
+            values[f"loss/{part}"] = loss(config)(lambda _, f=outputs: f, (features, y)).item()
+            values[f"accuracy/{part}"] = (outputs.argmax(1) == y.argmax(1)).double().mean().item()
             if part == "train":
-                found |= head_scores(config, head_weights(module.net), features.double(), y.argmax(1))
-        return found
+                values |= head_scores(config, head_weights(module.net), features.double(), y.argmax(1))
+        return values
 
     watching = probes.Measure(look, every=config.measure_every, on="epoch", inputs=task.train, name="head")
     fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching])
 
 
 def images(config: NetworkConfig) -> Any:
-    """The images, flat for a head alone, with one-hot labels and each pixel standardised."""
+    """Return the flat images, with one-hot labels and each pixel standardised."""
     streams, law = config.streams, {"dtype": config.dtype, "batch_size": config.batch_size}
     common: dict[str, Any] = {"seed": streams.data, "order_seed": streams.order, **law}
     if config.dataset == "digits":
@@ -91,7 +91,7 @@ def images(config: NetworkConfig) -> Any:
 
 
 def network(config: NetworkConfig, task: Any) -> Any:
-    """The head alone, or a trunk that folds the flat images and the head on its features."""
+    """Return the head alone, or a trunk on unflattened images with the head on its features."""
     channels, side = SHAPES[config.dataset]
     features = TRUNKS[config.trunk] or channels * side * side
     init, head_init = config.streams.init, stream_seed(config.seed, "head")
@@ -113,7 +113,7 @@ def network(config: NetworkConfig, task: Any) -> Any:
 
 
 def loss(config: NetworkConfig):
-    """Mean over samples and outputs of the squared error, against the coded labels."""
+    """Return the mean squared error over samples and outputs, against the coded labels."""
 
     def coded(forward, batch):
         x, y = batch
@@ -123,7 +123,7 @@ def loss(config: NetworkConfig):
 
 
 def head_inputs(config: NetworkConfig, net, x):
-    """What the head sees, and its outputs; the trunk takes a few thousand images at a time."""
+    """Return inputs and outputs of the head; the trunk takes 2048 images at a time."""
     with torch.no_grad():
         if config.trunk == "none":
             return x, net(x)
@@ -136,7 +136,7 @@ def head_weights(net):
 
 
 def head_scores(config: NetworkConfig, weights, features, labels):
-    """NC1 of every layer's input, of S V' times it and of the layer's output; the ansatz in every hidden layer."""
+    """Return NC1 of every layer's input and after S V', and the ansatz in every hidden layer."""
     values: dict[str, float] = {}
     tangents = measures.relu_tangent_covariance(weights, features)
     rotations = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "rotations"))
@@ -160,7 +160,7 @@ def head_scores(config: NetworkConfig, weights, features, labels):
             root, centering=config.centering, draws=config.rotations, generator=rotations
         )
         contracted = measures.agop_attribution(root, x, labels, generator=turns)
-        found = scores | {
+        measured = scores | {
             "nc1_agop": contracted["agop"],
             "nc1_agop_rotated": contracted["rotated"],
             "nc1_right": right,
@@ -171,12 +171,12 @@ def head_scores(config: NetworkConfig, weights, features, labels):
             "nfa": measures.nfa(W, tangents[layer].K).item(),
             "stable_rank": (root.S / root.S[0]).square().sum().item(),
         }
-        values |= {f"{name}/{layer}": value for name, value in found.items()}
+        values |= {f"{name}/{layer}": value for name, value in measured.items()}
         x = (x @ W.T).relu_()
     return values
 
 
-# of the convolutions: parameters, multiplications in one picture of 32 x 32, numbers kept for its backward pass
+# of the convolutions: parameters; for one image of 32 x 32, multiplications and numbers stored for the backward pass
 CONVOLUTIONS = {
     "none": (0, 0.0, 0.0),
     "plain": (14_000, 2.6e6, 5e4),
@@ -190,11 +190,12 @@ def cost(config: NetworkConfig) -> Cost:
     channels, side = SHAPES[config.dataset]
     inputs = TRUNKS[config.trunk] or channels * side * side
     head = inputs * config.width + (config.hidden - 1) * config.width**2 + 10 * config.width
-    trunk, products, kept = CONVOLUTIONS[config.trunk]
+    trunk, products, stored = CONVOLUTIONS[config.trunk]
     images = config.n_train * config.epochs
     measured = config.n_train * (config.epochs / config.measure_every + 1)
-    # measuring: tangent features of ten outputs back through each layer, and their covariances
+    # measurements: tangent features of ten outputs at each layer, and their covariances
     flops = 6.0 * images * (head + products * (side / 32) ** 2) + measured * 10 * 4.0 * head
-    numbers = 4 * (head + trunk) + 2048 * kept + config.n_train * (channels * side**2 + 2 * (inputs + config.width) * 3)
+    measuring = config.n_train * (channels * side**2 + 2 * (inputs + config.width) * 3)
+    numbers = 4 * (head + trunk) + 2048 * stored + measuring
     steps = config.epochs * -(-config.n_train // config.batch_size)
     return Cost(head + trunk, flops, 4.0 * numbers, steps, () if config.dataset == "digits" else (config.dataset,))

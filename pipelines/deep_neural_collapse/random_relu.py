@@ -1,12 +1,12 @@
-"""Proposition A.1. What random ReLU features do to the angle and the distance of two points.
+"""Proposition A.1. Random ReLU features have inner products in closed form, and shrink distances.
 
 For unit vectors with x.y = r and W_ij ~ N(0, 2/D) the inner product of relu(Wx) and relu(Wy) averages
 
     h(r) = (sqrt(1 - r^2) + r (pi/2 + arcsin r)) / pi,
 
-the proposition simplified, with a variance of order 1/D. The remark behind it says that distances increase. They do
-not: h(r) >= r, so that squared distances shrink by the factor (1 - h)/(1 - r), from 1/2 for opposite points to 1 for
-near ones. What is true is that near points, those of one class, shrink the least, which is why NC1 rises a little.
+the proposition simplified, with a variance of order 1/D. The remark after it says that distances increase. But
+h(r) >= r, so squared distances shrink by the factor (1 - h)/(1 - r), from 1/2 for opposite points to 1 for near ones.
+Near points, as those of one class, shrink least, so NC1 rises a little.
 """
 
 from typing import Literal
@@ -33,7 +33,7 @@ from featurelab.pipelines import (
 
 
 class ReluConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="means are compared within their standard errors")
+    precision: Literal["64-true"] = Field("64-true", description="deviations of means are in standard errors")
     dim: int = Field(16, ge=2, description="input coordinates")
     width: int = Field(1024, ge=1, description="random features D")
     draws: int = Field(100, ge=10, description="draws of the weights")
@@ -69,10 +69,10 @@ def run(config: ReluConfig, recorder: Recorder) -> None:
             inner.append(features[1:] @ features[0])
             shrunk.append((features[1:] - features[0]).square().sum(1) / (x[1:] - x[0]).square().sum(1))
         products, ratios = torch.stack(inner).cpu(), torch.stack(shrunk).cpu()
-        found = {"cosines": r, "mean": products.mean(0), "variance": products.var(0), "distance": ratios.mean(0)}
-        found["error"], found["distance_error"] = (draws.std(0) / config.draws**0.5 for draws in (products, ratios))
-        recorder.array("moments", **{name: values.numpy() for name, values in found.items()})
-        deviation = (found["mean"] - theory.deep_neural_collapse.relu_feature_kernel(r)).abs() / found["error"]
+        moments = {"cosines": r, "mean": products.mean(0), "variance": products.var(0), "distance": ratios.mean(0)}
+        moments["error"], moments["distance_error"] = (draws.std(0) / config.draws**0.5 for draws in (products, ratios))
+        recorder.array("moments", **{name: values.numpy() for name, values in moments.items()})
+        deviation = (moments["mean"] - theory.deep_neural_collapse.relu_feature_kernel(r)).abs() / moments["error"]
         return {"relu_kernel/deviation": deviation.max().item()}
 
     evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
@@ -86,9 +86,8 @@ def cost(config: ReluConfig):
 
 
 @figure.claim("c14_inner_product_of_features",
-    says="inner products average h(r) (largest deviation in standard errors), D times their variance is constant "
-    "(largest ratio over D)",
-    paper="closed form; variance of order 1/D",
+    says="inner products of ReLU features average h(r) with a variance of order 1/D (largest deviation in standard "
+    "errors, largest ratio of D times the variance)", paper="closed form; variance of order 1/D",
     expect={"deviation": at_most(4), "ratio of D var": at_most(1.6)})
 def closed_form(runs):
     scaled = np.stack([width * runs.arrays("moments", width=width)[0]["variance"] for width in WIDTHS])
@@ -99,11 +98,12 @@ def closed_form(runs):
 
 
 def distances(runs):
-    """The mean factor of squared distances at the largest width, by inner product."""
+    """Return the mean factor of squared distances at the largest width, by inner product."""
     return runs.arrays("moments", width=max(WIDTHS))[0]["distance"]
 
 
-@figure.claim("c14b_distances_increase", says="squared distances increase at whatever angle (least factor)",
+@figure.claim("c14b_distances_increase",
+    says="ReLU features increase squared distances at every angle (smallest factor)",
     paper="distances between data points generally increase", where="Appendix A, behind Prop. A.1", kind="identity",
     expect=above(1))
 def increase(runs):
@@ -111,9 +111,10 @@ def increase(runs):
 
 
 @figure.claim("c14b_near_points_shrink_least",
-    says="squared distances shrink (greatest factor), and less for nearer points (least rise of the factor)",
-    paper="they expand relatively more if the points are already aligned", where="Appendix A, behind Prop. A.1",
-    origin="corrected", kind="identity", expect={"greatest": at_most(1), "least rise": above(0)})
+    says="ReLU features shrink squared distances, and those of near points least (largest factor, smallest rise of the "
+    "factor)", paper="they expand relatively more if the points are already aligned",
+    where="Appendix A, behind Prop. A.1", origin="corrected", kind="identity",
+    expect={"greatest": at_most(1), "least rise": above(0)})
 def shrink(runs):
     factors = distances(runs)
     return {"greatest": float(factors.max()), "least rise": float(np.diff(factors).min())}
@@ -127,11 +128,11 @@ def panels(runs, axes):
     left.plot(r, h, color=CATEGORIES[5], linestyle="--", label="closed form")
     right.plot(r[:-1], (1 - h[:-1]) / (1 - r[:-1]), color=CATEGORIES[5], linestyle="--", label="closed form")
     for width, colour in zip(WIDTHS, CATEGORIES, strict=False):
-        kept = runs.arrays("moments", width=width)[0]
+        moments = runs.arrays("moments", width=width)[0]
         look = {"color": colour, "label": f"D = {width}", "linestyle": "", "marker": "o", "markersize": 3.5}
-        left.errorbar(kept["cosines"], kept["mean"], yerr=kept["error"], **look)
-        middle.plot(kept["cosines"], width * kept["variance"], **look | {"linestyle": "-"})
-        right.errorbar(kept["cosines"], kept["distance"], yerr=kept["distance_error"], **look)
+        left.errorbar(moments["cosines"], moments["mean"], yerr=moments["error"], **look)
+        middle.plot(moments["cosines"], width * moments["variance"], **look | {"linestyle": "-"})
+        right.errorbar(moments["cosines"], moments["distance"], yerr=moments["distance_error"], **look)
     left.set(xlabel="r = x·y", ylabel="mean of Φ(x)·Φ(y)", title="inner product")
     middle.set(xlabel="r = x·y", ylabel="D × variance", title="variance of the inner product", ylim=(0, None))
     right.set(xlabel="r = x·y", ylabel="|Φ(x) - Φ(y)|² / |x - y|²", title="squared distance")

@@ -1,8 +1,7 @@
-"""What the figures on Deep RFM share: settings, data, and the layers with their Gram matrices.
+"""Build the layers of Deep RFM, and measure their collapse.
 
-A layer is trusted where its kernel regression interpolates: once the points of a class have all but met, the kernel
-matrix is singular in double precision. Layers with a residual above 1e-8, and those behind them, are left out of
-verdicts and drawings.
+Once the points of a class nearly coincide, the kernel matrix is singular in double precision. So we trust a layer only
+where its kernel regression interpolates: verdicts and drawings omit layers with a residual above 1e-8, and all after.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +18,8 @@ class RFMConfig(TrainedConfig):
     dataset: Literal["digits", "mixture", "mnist", "cifar10", "svhn"] = Field(
         "digits", description="scikit-learn's 8x8 digits, a Gaussian class mixture, or the first rows of a public one"
     )
-    n_train: int = Field(300, ge=4, description="training samples; as many of each class in digits and mixture")
-    n_test: int = Field(500, ge=0, description="test samples; digits: all that are left")
+    n_train: int = Field(300, ge=4, description="training samples; equally many of each class in digits and mixture")
+    n_test: int = Field(500, ge=0, description="test samples; digits: all others")
     classes: int = Field(5, ge=2, description="mixture: classes")
     dim: int = Field(40, ge=1, description="mixture: input coordinates")
     separation: float = Field(1.0, gt=0, description="mixture: length of the class means")
@@ -32,13 +31,13 @@ class RFMConfig(TrainedConfig):
     gamma: float = Field(0.05, gt=0, description="cos: scale of the Cauchy weights")
     depth: int = Field(10, ge=1, description="layers")
     power: float = Field(0.5, ge=0, description="power of the AGOP that multiplies the data; 0: no AGOP, a control")
-    agop_scale: Literal["max", "mean", "sum"] = Field("max", description="what the AGOP is divided by; matters for cos")
-    pictured: int = Field(10, ge=1, description="samples of each class in the pictures of Gram matrices")
-    block_mib: int = Field(256, ge=1, description="MiB that the AGOP may take beside its arguments")
+    agop_scale: Literal["max", "mean", "sum"] = Field("max", description="divisor of the AGOP; matters for cos")
+    pictured: int = Field(10, ge=1, description="samples of each class in pictures of Gram matrices")
+    block_mib: int = Field(256, ge=1, description="MiB that the AGOP may use in addition to its arguments")
 
 
 def task(config: RFMConfig) -> "data.TensorData":
-    """The data, with targets +1 at the class and -1 elsewhere."""
+    """Return the data, with targets +1 at the class and -1 elsewhere."""
     seed, classes = config.streams.data, SHAPES.get(config.dataset, (config.dim, config.classes))[1]
     if config.dataset in ("digits", "mixture") and config.n_train % classes:
         raise ValueError(f"n_train must be a multiple of the {classes} classes, got {config.n_train}")
@@ -56,7 +55,7 @@ def task(config: RFMConfig) -> "data.TensorData":
 
 
 def build(config: RFMConfig, recorder: Any, watch: Callable[..., Mapping[str, float]] | None = None) -> None:
-    """Make the layers, record what `watch` measures of each (default: collapse), and pictures of Gram matrices."""
+    """Build the layers; record what `watch` measures of each (default: collapse), and pictures of Gram matrices."""
     pictures: dict[str, Any] = {}
 
     def features(layer: int, dim: int) -> Any:
@@ -77,7 +76,7 @@ def build(config: RFMConfig, recorder: Any, watch: Callable[..., Mapping[str, fl
 
 
 def picture(features: "torch.Tensor", labels: "torch.Tensor", of_each: int) -> "np.ndarray":
-    """Cosines of the first samples of each class, in the order of classes, less the mean of all samples."""
+    """Return centred cosines of the first samples of each class, sorted by class."""
     shown = torch.cat([(labels == label).nonzero().flatten()[:of_each] for label in labels.unique()])
     directions = torch.nn.functional.normalize(features[shown] - features.mean(0), dim=1)
     return (directions @ directions.T).float().cpu().numpy()
@@ -98,19 +97,19 @@ def cost(config: RFMConfig) -> Cost:
 
 
 def trusted(runs: Any, metric: str, **where: Any) -> "np.ndarray":
-    """A metric in layers 1, 2, ... as far as the regressions interpolate; `Missing` where fewer than two do."""
+    """Return a metric in the first layers that interpolate. Raises Missing where fewer than two do."""
     curve = runs.curve(metric, **where)
     if runs.has("krr_residual/layer", **where):
         good = (runs.curve("krr_residual/layer", **where).reindex(curve.index) <= INACCURATE).cummin()
         curve = curve[good]
     if len(curve) < 2:
-        raise Missing(f"{metric} is accurate in {len(curve)} layers only")
+        raise Missing(f"{metric} is accurate in {len(curve)} layers, at least 2 are needed")
     return curve.to_numpy()
 
 
 def line(values):
-    """R^2 and slope of a straight line through ln(values) against the layer; `Missing` for fewer than three."""
+    """Return R^2 and slope of a line through ln(values) against the layer. Raises Missing for fewer than three."""
     if len(values) < 3:
-        raise Missing(f"a line through {len(values)} layers says nothing")
+        raise Missing(f"a line needs at least 3 layers, got {len(values)}")
     layers, logs = np.arange(len(values)), np.log(values)
     return np.corrcoef(layers, logs)[0, 1] ** 2, np.polyfit(layers, logs, 1)[0]

@@ -1,11 +1,11 @@
-"""Figures 40 to 46. DenseNet shows the structure inside labels as ResNet does; VGG is the counter-example.
+"""Figures 40 to 46. DenseNet keeps the structure inside labels, as ResNet does; VGG is the counter-example.
 
-With VGG the source finds the three dark lines of D, each class and its twins, equally dark from the start: features
-know the label alone. The source's "VGG-18" is no standard network; the paper preset takes VGG-16 with batch
-normalisation and global means, and the laptop preset small networks of the three kinds on digits.
+With VGG the paper finds the three dark lines of D (each class and its twins) equally dark from the start: features
+encode the label alone. "VGG-18" in the paper is no standard network. The paper preset uses VGG-16 with batch
+normalisation and global average pooling; the laptop preset uses small networks of all three kinds on digits.
 
-Figure 43 has the bars of DenseNet alone: cluster-and-linear-probe (CLP), a probe that knows the classes (LPO), and
-DenseNet trained on the classes (OT).
+Figure 43 has bars for DenseNet alone: a linear probe trained on clusters (CLP), a linear probe trained on the classes
+(LPO), and DenseNet trained on the classes (OT).
 """
 
 import itertools
@@ -44,7 +44,7 @@ figure = coarse.mixture.variant(
 
 
 def of(runs, kind, labels="coarse"):
-    """The runs of one kind of network, in the paper's main cell of rate and weight decay."""
+    """Return the runs of one kind of network at the learning rate and weight decay of the paper's main figures."""
     runs = pictures.cell(runs).where(labels=labels)
     for name in runs.values("net"):
         if name.startswith(kind):
@@ -53,19 +53,19 @@ def of(runs, kind, labels="coarse"):
 
 
 @figure.claim("c23_vgg_has_less", where="Figs. 44-46", paper="VGG: twins as dark as the diagonal",
-    says="MSDR of ResNet exceeds that of VGG (difference)", expect=above(0))
+    says="ResNet keeps the classes inside a label further apart than VGG does (difference of MSDR)", expect=above(0))
 def less(runs):
     return of(runs, "resnet").final("msdr/head") - of(runs, "vgg").final("msdr/head")
 
 
 @figure.claim("c23b_vgg_has_none", where="Figs. 44-46", paper="three equally dark lines",
-    says="with VGG twins are as near as samples of one class (MSDR)", expect=at_most(1.1))
+    says="VGG keeps twins as near as samples of one class (MSDR)", expect=at_most(1.1))
 def none(runs):
     return of(runs, "vgg").final("msdr/head")
 
 
 @figure.claim("c23c_densenet_has_it", where="Figs. 40-43", paper="supports the claims",
-    says="with DenseNet MSDR ends above 1.2, the labels learned",
+    says="DenseNet fits the labels and keeps the classes inside a label apart (MSDR above 1.2)",
     expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def densenet(runs):
     runs = of(runs, "densenet")
@@ -73,22 +73,23 @@ def densenet(runs):
 
 
 @figure.claim("c07_densenet_above_chance", where="Fig. 43", paper="supports the claims",
-    says="CLP of DenseNet exceeds what clusters without knowledge of the classes would give, 1/2 for pairs",
+    says="a linear probe trained on clusters of DenseNet's features (CLP) beats chance, 1/2 for pairs (difference)",
     expect=at_least(0.3))
 def over_chance(runs):
     return of(runs, "densenet").final("clp/head") - 0.5
 
 
 @figure.claim("c06b_densenet_as_well_as_trained_on", where="Fig. 43", paper="supports the claims",
-    says="CLP of DenseNet comes near DenseNet trained on the original classes (OT; the distance)", expect=at_most(0.04))
+    says="a linear probe trained on clusters of DenseNet's features (CLP) is about as accurate as DenseNet trained on "
+    "the original classes (OT; absolute difference)", expect=at_most(0.04))
 def parity(runs):
     best = pictures.best(of(runs, "densenet", "original"))
     return abs(of(runs, "densenet").final("clp/head") - best)
 
 
 @figure.claim("c23d_labels_learned", origin="ours",
-    says="ResNet and VGG have both learned their labels, so that their MSDR may be compared (the lower accuracy)",
-    within=(0, 1), expect=at_least(0.999))
+    says="ResNet and VGG both fit their labels, so their MSDR can be compared (lower training accuracy)", within=(0, 1),
+    expect=at_least(0.999))
 def fitted(runs):
     return min(of(runs, kind).final("accuracy/train") for kind in ("resnet", "vgg"))
 

@@ -1,8 +1,8 @@
-"""What the Gaussian-mixture figures share: full-batch gradient descent of a two-layer network on coarse labels.
+"""Train two-layer networks on coarse labels of Gaussian mixtures by full-batch gradient descent.
 
-Appendix B gives sizes, steps and weight decay; it names no loss, learning rate, activation or initialisation. Here they
-are cross-entropy, the config's `lr`, ReLU, and PyTorch's default initialisation times `init_scale`. One trial trains
-one network for each mixture of a stack (one for each variance of the means, say), all from the same initial weights and
+Appendix B gives sizes, steps and weight decay, but no loss, learning rate, activation or initialisation. We use
+cross-entropy, the config's `lr`, ReLU, and PyTorch's default initialisation times `init_scale`. One trial trains a
+stack of networks, one for each mixture (say, for each variance of the means), all from the same initial weights and
 with the same noise.
 """
 
@@ -48,10 +48,10 @@ SWEEP_AXES = {
 
 
 def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=None):
-    """Train one network for each mixture of `means` (S, C, d), called by its variance, and follow the structure inside.
+    """Train one network for each mixture of `means` (S, C, d), named by its variance, and follow the class structure.
 
-    For each: loss and accuracy on the coarse labels, the mean squared distance ratio of the hidden layer, at the end
-    also that of the input and its level without structure. `parts` names sets of labels whose ratio is wanted alone.
+    Records, for each network, the loss and accuracy on coarse labels and the mean squared distance ratio of the hidden
+    layer; at the end also the ratio of the input and the null level. `parts` names sets of labels to measure apart.
     """
     groups = torch.arange(config.clusters) % config.labels
     names = named(variances)
@@ -70,32 +70,32 @@ def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=Non
 
 
 def structure(net, x, task, names, parts):
-    """Loss, accuracy and mean squared distance ratio of each network of the stack."""
+    """Return loss, accuracy and mean squared distance ratio of each network of the stack."""
     with torch.no_grad():
         features, outputs = net.features(x), net(x)
     labels = task.train[1].to(x.device)
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for s, name in enumerate(names):
         D = distances(features[:, s], task)
-        found |= {
+        values |= {
             f"loss/train/{name}": torch.nn.functional.cross_entropy(outputs[:, s], labels).item(),
             f"accuracy/train/{name}": (outputs[:, s].argmax(1) == labels).double().mean().item(),
             f"msdr/{name}": measures.msdr(D, task.groups),
         }
-        found |= {f"msdr_{part}/{name}": measures.msdr(D, task.groups, only=only) for part, only in parts.items()}
-    found["loss/train"] = sum(found[f"loss/train/{name}"] for name in names) / len(names)
-    return found
+        values |= {f"msdr_{part}/{name}": measures.msdr(D, task.groups, only=only) for part, only in parts.items()}
+    values["loss/train"] = sum(values[f"loss/train/{name}"] for name in names) / len(names)
+    return values
 
 
 def controls(net, task, names, seed):
-    """The ratio of the raw input, and that of the hidden layer with clusters permuted inside each label."""
-    x, found = task.train[0], {}
+    """Return the ratio of the raw input, and of the hidden layer with clusters permuted inside each label."""
+    x, values = task.train[0], {}
     with torch.no_grad():
         features = net.features(x)
     for s, name in enumerate(names):
-        found[f"msdr_input/{name}"] = measures.msdr(distances(x[:, s], task), task.groups)
-        found[f"msdr_null/{name}"] = measures.msdr_null(features[:, s], task.clusters, task.groups, seed=seed)
-    return found
+        values[f"msdr_input/{name}"] = measures.msdr(distances(x[:, s], task), task.groups)
+        values[f"msdr_null/{name}"] = measures.msdr_null(features[:, s], task.clusters, task.groups, seed=seed)
+    return values
 
 
 def distances(rows, task):
@@ -103,7 +103,7 @@ def distances(rows, task):
 
 
 def cost(config: ClusterConfig, copies: int) -> Cost:
-    """Of one trial with `copies` networks."""
+    """Return the cost of one trial with `copies` networks."""
     one = config.dim * config.width + config.width * config.labels
     numbers = config.n_train * (config.dim + 3 * config.width) + 4 * one
     work = 6.0 * one * config.n_train * (config.steps + config.steps // config.measure_every)

@@ -1,8 +1,8 @@
-"""Figures 14 and 29 to 31. Each class split at random in two: features know the classes before they know the labels.
+"""Figures 14 and 29 to 31. With classes split at random in two, features encode the classes before the labels.
 
-A coin tossed once a sample turns class c into the label c or c + C. Nothing in the input tells these twins apart, so
-they can only be memorised. Early in training D shows C clusters (three dark lines: each label, and its twin on either
-side); late the twins part, but stay nearer to each other than to other classes.
+A coin toss for each sample turns class c into label c or c + C. Nothing in the input tells these twins apart, so the
+network can only memorise them. Early in training D shows C clusters (three dark lines: each label, and its twin on
+either side); later the twins separate, but stay nearer to each other than to other classes.
 """
 
 from featurelab.pipelines import above, at_least, at_most, bound_level, legend_below, null_level
@@ -13,7 +13,7 @@ figure = coarse.mixture.variant(
     "fine_labels", figures=("Fig. 14", "Fig. 29", "Fig. 30", "Fig. 31"),
     title="Class distances under labels that split each class at random",
     caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum; dark is near) are of "
-    "one seed; the first is the first measurement after training began.",
+    "one seed; the first was measured just after training began.",
     laptop=DIGITS.but(labels="fine", weight_decay=0.0, epochs=150), paper=CIFAR10.but(labels="fine", probed=()),
     grid={"seed": [0, 1, 2]}, paper_grid=CELLS, metric="accuracy/train", minutes=0.2,
     stand_in="scikit-learn's 8x8 digits and a perceptron without weight decay in place of CIFAR-10 and ResNet-18",
@@ -22,35 +22,35 @@ figure = coarse.mixture.variant(
 
 
 def along_training(runs):
-    """MSDR, and the twins' share of the distance to other classes: from the first measurement in training on."""
+    """Return MSDR and the distance of twins over that of other classes, from the first measurement in training on."""
     runs = pictures.cell(runs)
     twin = runs.curve("class_distance/twin") / runs.curve("class_distance/other")
     return runs.curve("msdr/head").iloc[1:], twin.iloc[1:]
 
 
 def null(runs):
-    """MSDR of labels that mean nothing: 1 + 1/(n_c - 1) for n_c samples a label, 20 labels."""
+    """Return MSDR of meaningless labels: 1 + 1/(n_c - 1) for n_c samples a label, 20 labels."""
     return 1 + 1 / (runs.trials.n_train.iloc[0] / 20 - 1)
 
 
 @figure.claim("c10_classes_first", where="Fig. 14", paper="three dark lines, equally dark",
-    says="early on twins are as near as samples of one label (MSDR over its null level), and both far from others",
-    expect={"MSDR - null": at_most(0.03), "twin/other": at_most(0.5)})
+    says="early in training, twins are as near as samples of one label, and far from other classes (MSDR over its null "
+    "level, distances)", expect={"MSDR - null": at_most(0.03), "twin/other": at_most(0.5)})
 def early(runs):
     ratio, twin = along_training(runs)
     return {"MSDR - null": ratio.iloc[0] - null(runs), "twin/other": twin.iloc[0]}
 
 
 @figure.claim("c11_twins_part_but_stay_near", where="Fig. 14", paper="the twins' lines are lighter but still there",
-    says="from early to the end MSDR rises, and twins stay nearer to each other than to other classes",
-    expect={"rise of MSDR": above(0.05), "twin/other": at_most(0.6)})
+    says="by the end of training, twins have separated but are still nearer to each other than to other classes (rise "
+    "of MSDR, distances)", expect={"rise of MSDR": above(0.05), "twin/other": at_most(0.6)})
 def late(runs):
     ratio, twin = along_training(runs)
     return {"rise of MSDR": ratio.iloc[-1] - ratio.iloc[0], "twin/other": twin.iloc[-1]}
 
 
 @figure.claim("c11b_labels_are_memorised", where="Section 6", paper="trained to the end",
-    says="the random labels are learned (training accuracy)", expect=at_least(0.99), within=(0, 1))
+    says="the network memorises the random labels (training accuracy)", expect=at_least(0.99), within=(0, 1))
 def memorised(runs):
     return pictures.cell(runs).final("accuracy/train")
 

@@ -1,4 +1,4 @@
-"""What the distance ratios of the other figures rest on, and their levels where training has not happened.
+"""Appendix B. Identities behind class distances, and distance ratios before training.
 
     D_ij = t_i + t_j + |mu_i - mu_j|^2,  t_c the scatter of class c    against the mean over all pairs of samples
     mean_ij D_ij = 2 tr Cov                                            for classes of equal size
@@ -63,7 +63,7 @@ def run(config: IdentityConfig, recorder: Recorder) -> None:
     task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data)
     net = nets.mlp(config.dim, config.width, 1, outputs=config.labels, seed=config.streams.init)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         values = exact(x[:, 0], task.clusters.to(x.device), groups)
         for s, name in enumerate(named(config.separations)):
             hidden = torch.relu(x[:, s] @ net.layers[0].weight.T)
@@ -72,7 +72,7 @@ def run(config: IdentityConfig, recorder: Recorder) -> None:
             values[f"msdr_null/{name}"] = measures.msdr_null(hidden, task.clusters, groups, seed=config.seed, draws=5)
         return values
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def distances(features, classes):
@@ -80,7 +80,7 @@ def distances(features, classes):
 
 
 def exact(x, classes, groups):
-    """Relative errors of what holds to rounding, and the smallest ratio over random assignments to clusters."""
+    """Return relative errors of exact identities, and the smallest ratio over random assignments to clusters."""
     D = distances(x, classes)
     parts = [x[classes == c] for c in classes.unique()]
     pairs = torch.stack([torch.cdist(a, b).square().mean() for a in parts for b in parts])
@@ -104,21 +104,21 @@ def cost(config: IdentityConfig):
 
 
 @figure.claim("c25_identities_hold", where="Section 4", paper="definitions",
-    says="the closed form of D is the mean over all pairs, mean D is twice the variance, NC2 of one-hot rows is 0",
-    kind="identity", expect=at_most(1e-10))
+    says="D is the mean over all pairs, the mean of D is twice the variance, and NC2 of one-hot rows is 0 (largest "
+    "relative error)", kind="identity", expect=at_most(1e-10))
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
 @figure.claim("c25b_ratio_is_at_least_one", where="Appendix B", paper="1 indicates no structure",
-    says="MSDR is at least 1 also without structure (smallest over twenty random assignments of samples to clusters)",
+    says="MSDR is at least 1 even without structure (smallest over twenty random assignments of samples to clusters)",
     kind="identity", expect=at_least(1))
 def smallest(runs):
     return runs.final("msdr_smallest")
 
 
 def ratios(runs, name):
-    """A measured ratio and its closed form, by s2."""
+    """Return a measured ratio and its closed form by s2."""
     form = {
         "input": theory.fine_grained_structure.mixture_msdr,
         "relu": theory.fine_grained_structure.relu_msdr,
@@ -129,27 +129,25 @@ def ratios(runs, name):
 
 
 def deviation(runs, name):
-    return max(abs(found / form - 1) for found, form in ratios(runs, name).values())
+    return max(abs(measured / form - 1) for measured, form in ratios(runs, name).values())
 
 
 @figure.claim("c25c_ratio_of_the_input", origin="ours",
-    says="the input's MSDR is (1 + s2) n/(n - 1) (largest relative deviation)", kind="identity",
-    expect=at_most(0.05))
+    says="MSDR of the input is (1 + s2) n/(n - 1) (largest relative deviation)", kind="identity", expect=at_most(0.05))
 def raw(runs):
     return deviation(runs, "input")
 
 
 @figure.claim("c25d_ratio_of_random_features", origin="ours",
-    says="after a random ReLU layer MSDR is that of the arc-cosine kernel (largest relative deviation)",
+    says="MSDR after a random ReLU layer is that of the arc-cosine kernel (largest relative deviation)",
     kind="identity", expect=at_most(0.05))
 def relu(runs):
     return deviation(runs, "relu")
 
 
 @figure.claim("c25e_null_level", origin="ours",
-    says="with clusters permuted inside labels MSDR is n/(n - 1) (largest relative deviation)", kind="identity",
-    expect=at_most(0.02),
-)
+    says="MSDR of clusters permuted inside labels is n/(n - 1) (largest relative deviation)", kind="identity",
+    expect=at_most(0.02))
 def null(runs):
     return deviation(runs, "null")
 
@@ -163,8 +161,8 @@ def panels(runs, axes):
     left.set(xscale="log", xlabel="relative error")
     left.legend(loc="upper right", bbox_to_anchor=(1.0, -0.15))
     for name, colour in zip(("input", "relu", "null"), CATEGORIES, strict=False):
-        values, (found, form) = list(ratios(runs, name)), zip(*ratios(runs, name).values(), strict=True)
-        right.plot(values, found, "o", color=colour, label=name)
+        values, (measured, form) = list(ratios(runs, name)), zip(*ratios(runs, name).values(), strict=True)
+        right.plot(values, measured, "o", color=colour, label=name)
         right.plot(values, form, "--", color=colour, linewidth=1)
     right.set(xscale="log", xlabel="variance of the means, σ²", ylabel="MSDR (dashed: closed form)")
     right.set_xticks(values, [f"{s:g}" for s in values])

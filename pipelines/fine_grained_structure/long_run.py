@@ -1,9 +1,8 @@
-"""Figures 7 and 8. The structure inside a coarse label outlasts training far beyond collapse.
+"""Figures 7 and 8. The structure inside a coarse label survives training far beyond collapse.
 
-Figure 5's network is trained about three times longer (1000 epochs); the distances between original classes and the
-samples of the first coarse label in t-SNE's plane look as before. The laptop preset trains on digits for 300 epochs,
-five times the 60 of their other figures. A tenfold weight decay, which the source does not run this long, stands
-beside it.
+The network of Figure 5 is trained about three times longer (1000 epochs); the distances between original classes and
+the t-SNE layout of the first coarse label look as before. The laptop preset trains on digits for 300 epochs, five times
+as long as the other figures. We add a tenfold weight decay, which the paper does not run this long.
 """
 
 from featurelab.pipelines import above, at_least, legend_below, null_level
@@ -14,9 +13,9 @@ PAPER_DECAY, STRONG = 5e-4, 5e-3
 
 figure = coarse.mixture.variant(
     "long_run", figures=("Fig. 7", "Fig. 8"),
-    title="Class distances and one coarse label's samples after long training",
-    caption="Ratio: mean over seeds, bands their range. Heat maps (divided by their maximum), planes: one seed.",
-    laptop=DIGITS.but(epochs=300, measure_every=10, probed=("head",)),
+    title="Class distances and samples of one coarse label after long training",
+    caption="Curves are means over seeds, bands their range. Heat maps (divided by their maximum) and planes show one "
+    "seed.", laptop=DIGITS.but(epochs=300, measure_every=10, probed=("head",)),
     paper=CIFAR10.but(epochs=1000, measure_every=20, probed=("head",)),
     grid={"weight_decay": [PAPER_DECAY, STRONG], "seed": [0, 1, 2]},
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
@@ -25,7 +24,7 @@ figure = coarse.mixture.variant(
 
 
 @figure.claim("c05_structure_persists", where="Figs. 7, 8", paper="the structure remains after 1000 epochs",
-    says="after the long run the labels are learned and MSDR is still above 1.2",
+    says="after the long run, the labels are fitted and the classes inside a label are still apart (MSDR above 1.2)",
     expect={"MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def persists(runs):
     chosen = runs.where(weight_decay=PAPER_DECAY)
@@ -33,13 +32,14 @@ def persists(runs):
 
 
 @figure.claim("c05b_strong_decay_wears_it_down", origin="ours",
-    says="ten times the weight decay leaves a smaller MSDR (difference)", expect=above(0))
+    says="ten times the weight decay leaves less structure inside the labels (difference of MSDR)", expect=above(0))
 def decay(runs):
     return runs.final("msdr/head", weight_decay=PAPER_DECAY) - runs.final("msdr/head", weight_decay=STRONG)
 
 
 @figure.claim("c05c_classes_still_recovered", origin="ours",
-    says="clusters of the features still know the classes: CLP over chance, 1/2 for pairs", expect=above(0.2))
+    says="after the long run, a linear probe trained on clusters (CLP) still beats chance, 1/2 for pairs (difference)",
+    expect=above(0.2))
 def recovered(runs):
     return runs.final("clp/head", weight_decay=PAPER_DECAY) - 0.5
 

@@ -1,7 +1,7 @@
-"""Figures 37 to 39. Classes merged at random, instead of y mod 5: the same structure inside the labels.
+"""Figures 37 to 39. Labels that merge random classes, instead of y mod 5, show the same structure.
 
-Were Figure 5 owed to which classes y mod 5 happens to pair, other pairs would show something else. Here a random
-permutation of the classes decides; every seed draws its own four.
+If Figure 5 depended on which classes y mod 5 pairs, other pairs would look different. Here a random permutation of the
+classes decides which classes share a label; every seed draws four permutations.
 """
 
 from featurelab.pipelines import CATEGORIES, at_least, at_most, below, legend_below
@@ -13,33 +13,33 @@ MERGINGS = [0, 1, 2, 3]
 figure = coarse.mixture.variant(
     "random_merging", figures=("Fig. 37", "Fig. 38", "Fig. 39"),
     title="Class distances when random classes share a label",
-    caption="Final distances, divided by their maximum, of one seed; dark is near. Each row has two dark blocks: the "
-    "class, and the one merged with it. Right: all seeds.", laptop=DIGITS.but(labels="random_coarse", epochs=40),
-    paper=CIFAR10.but(labels="random_coarse", probed=()), grid={"merging": MERGINGS, "seed": [0, 1, 2]},
-    paper_grid={"merging": [0], **CELLS}, minutes=0.2,
+    caption="Distances after training, divided by their maximum, of one seed; dark is near. Each row has two dark "
+    "blocks: the class, and the class merged with it. Right: all seeds.",
+    laptop=DIGITS.but(labels="random_coarse", epochs=40), paper=CIFAR10.but(labels="random_coarse", probed=()),
+    grid={"merging": MERGINGS, "seed": [0, 1, 2]}, paper_grid={"merging": [0], **CELLS}, minutes=0.2,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"merging": [0, 1], "n_train": 100, "width": 16, "epochs": 2},
 )
 
 
 def each(runs, measure):
-    """A measurement of the runs of each merging."""
+    """Return `measure` of the runs of each merging."""
     runs = pictures.cell(runs)
     return [measure(runs.where(merging=merging)) for merging in runs.values("merging")]
 
 
 @figure.claim("c22_any_merging", where="Appendix F", paper="the same observations as for y mod 5",
-    says="a < b < 1 and MSDR >= 1.2 for every random merging (the worst of each)",
+    says="for every random merging, a class is nearer to itself than to its twin, and nearer to its twin than to other "
+    "labels (worst a/b, b and MSDR)",
     expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def any_merging(runs):
-    found = each(runs, pictures.structure)
+    by_merging = each(runs, pictures.structure)
     worst = {"a/b": max, "b": max, "MSDR": min, "train accuracy": min}
-    return {part: of(values[part] for values in found) for part, of in worst.items()}
+    return {part: of(values[part] for values in by_merging) for part, of in worst.items()}
 
 
 @figure.claim("c22b_null_level", origin="ours",
-    says="classes permuted within their labels have an MSDR of about 1 (the largest over mergings)",
-    expect=at_most(1.05),
+    says="MSDR is about 1 for classes permuted within their labels (largest over mergings)", expect=at_most(1.05),
     controls=())
 def null_level(runs):
     return max(each(runs, lambda merged: merged.final("msdr_null/head")))
@@ -54,9 +54,9 @@ def panels(runs, axes):
         if merging not in shown:
             axis.set_visible(False)
             continue
-        kept = runs.arrays("distances", merging=merging)[0]
-        pairs = ", ".join("+".join(str(i) for i, g in enumerate(kept["groups"]) if g == label) for label in range(5))
-        pictures.distance_map(axis, kept["matrices"][-1], f"D, merging {merging}", f"class (merged: {pairs})")
+        history = runs.arrays("distances", merging=merging)[0]
+        pairs = ", ".join("+".join(str(i) for i, g in enumerate(history["groups"]) if g == label) for label in range(5))
+        pictures.distance_map(axis, history["matrices"][-1], f"D, merging {merging}", f"class\nmerged: {pairs}")
     for place, merging in enumerate(shown):
         for metric, mark, colour, label in (
             ("msdr/head", "o", CATEGORIES[0], "features"),

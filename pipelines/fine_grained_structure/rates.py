@@ -1,8 +1,8 @@
-"""Figures 19 to 28. Nine cells of learning rate and weight decay: errors, class distances, recovered classes.
+"""Figures 19 to 28. Errors, class distances and recovered classes at nine learning rates and weight decays.
 
-What looks like structure may be mere lack of training: at a small rate the network has not learned its labels yet,
-and features still resemble inputs. So claims on structure count only cells whose training accuracy is at least 0.999,
-and how many these are stands beside them.
+Too little training may look like structure: at a small rate the network has not fitted its labels yet, and its features
+still resemble the inputs. Claims on structure therefore count only cells whose training accuracy is at least 0.999, and
+report their number.
 """
 
 from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below, legend_below
@@ -12,8 +12,8 @@ from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS
 figure = coarse.mixture.variant(
     "rates", figures=("Fig. 19", "Fig. 20", "Fig. 21", "Fig. 22", "Fig. 23", "Fig. 24", "Fig. 25", "Fig. 26", "Fig. 27",
         "Fig. 28"), title="Coarse labels at nine cells of learning rate and weight decay",
-    caption="From above: error and loss, means over seeds; distances over their maximum, of one seed, at the source's "
-    "four times, with the training accuracy at the end (dark is near); CLP, LPO and OT.",
+    caption="From the top: error and loss, means over seeds; distances over their maximum, of one seed (dark is near), "
+    "at the paper's four times, with the final training accuracy; CLP, LPO and OT.",
     laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"), paper=CIFAR10.but(probed=("head",)),
     grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": [0, 1, 2]}, minutes=0.8,
     stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on features "
@@ -23,7 +23,7 @@ figure = coarse.mixture.variant(
 
 
 def cells(runs, metric):
-    """The final value of a metric in each cell of rate and weight decay."""
+    """Return the final value of a metric in each cell of learning rate and weight decay."""
     runs = runs.where(labels="coarse")
     return {
         (lr, decay): runs.final(metric, lr=lr, weight_decay=decay)
@@ -33,26 +33,27 @@ def cells(runs, metric):
 
 
 def learned(runs):
-    """The cells in which the labels are learned."""
-    found = [cell for cell, share in cells(runs, "accuracy/train").items() if share >= 0.999]
-    if not found:
+    """Return the cells that fit their labels. Raises Missing where none does."""
+    fitting = [cell for cell, share in cells(runs, "accuracy/train").items() if share >= 0.999]
+    if not fitting:
         raise Missing("no cell reaches a training accuracy of 0.999")
-    return found
+    return fitting
 
 
 @figure.claim("c24_all_but_one_cell_fit", where="Fig. 19", paper="8 cells below 0.5%, 6 of them at 0",
-    says="of the nine cells' training errors, in ascending order, the eighth is below 0.5% and the sixth is 0",
-    expect={"eighth": below(0.005), "sixth": at_most(0)})
+    says="eight of the nine cells have a training error below 0.5%, and six have none (eighth and sixth smallest "
+    "error)", expect={"eighth": below(0.005), "sixth": at_most(0)})
 def fitted(runs):
     errors = sorted(1 - share for share in cells(runs, "accuracy/train").values())
     if len(errors) < 8:
-        raise Missing(f"{len(errors)} of the nine cells were trained")
+        raise Missing(f"only {len(errors)} of the nine cells were trained")
     return {"eighth": errors[7], "sixth": errors[5]}
 
 
 @figure.claim("c03_fine_structure_in_every_cell", where="Figs. 21-24",
     paper="the observations hold; their strength depends on rate and weight decay",
-    says="in every cell that has learned its labels a < b < 1 and MSDR >= 1.2 (the worst of each)",
+    says="in every cell that fits its labels, a class is nearer to itself than to its twin, and nearer to its twin "
+    "than to other labels (worst a/b, b and MSDR)",
     expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "cells": at_least(1)})
 def everywhere(runs):
     same, twin, other = (cells(runs, f"class_distance/{part}") for part in ("same", "twin", "other"))
@@ -66,8 +67,8 @@ def everywhere(runs):
 
 
 @figure.claim("c07_above_chance_in_every_cell", where="Fig. 28", paper="bars, no number",
-    says="in every cell that has learned its labels CLP exceeds chance, 1/2 for pairs (the least difference)",
-    expect=at_least(0.3))
+    says="in every cell that fits its labels, a linear probe trained on clusters (CLP) beats chance, 1/2 for pairs "
+    "(smallest difference)", expect=at_least(0.3))
 def over_chance(runs):
     clp = cells(runs, "clp/head")
     return min(clp[c] for c in learned(runs)) - 0.5
@@ -94,5 +95,4 @@ def panels(runs, axes):
         pictures.recovered(bars, merged, pictures.best(cell))
     for axis, label in zip(axes[:, 0], ("error", "loss", *["D: class"] * 4, "test accuracy"), strict=True):
         axis.set_ylabel(label)
-    axes[0, 8].legend(loc="upper right")
-    legend_below(axes[6, 8], 1)
+    legend_below([axes[0, 8], axes[6, 8]], 3)

@@ -1,9 +1,9 @@
-"""Figures 10 to 13. Similar classes stay mixed inside a label; classes put together at random separate.
+"""Figures 10 to 13. Similar classes of a label stay mixed; random classes of a label separate.
 
-A network is trained on 20 super-classes of CIFAR-100, the official ones (five similar classes each) or random ones of
-five classes, and the last layer's features of one super-class are laid out by t-SNE. Two numbers stand for what the
-pictures show: the mean squared distance ratio inside super-classes, and how many samples k-means on the plane of t-SNE
-puts with their class.
+A network is trained on 20 super-classes of CIFAR-100, the official ones (five similar classes each) or random ones, and
+t-SNE lays out the last layer's features of one super-class. Two numbers measure what the pictures show: the mean
+squared distance ratio inside super-classes, and the share of samples that k-means on t-SNE's plane puts with their
+class.
 
 The laptop preset has classes that come in families: a class mean is N(0, I) for its family plus N(0, tau2 I) of its
 own, and "official" super-classes are the families.
@@ -64,8 +64,8 @@ LAPTOP = FamiliesConfig(
 figure = coarse.mixture.variant(
     "semantic_groups", figures=("Fig. 10", "Fig. 11", "Fig. 12", "Fig. 13"),
     title="Super-classes of similar and of random classes",
-    caption="Left: features of two super-classes of each kind laid out by t-SNE, one seed, colours are classes. Right: "
-    "means over seeds, bars their range; dotted: chance.", laptop=LAPTOP,
+    caption="Left: features of two super-classes of each kind laid out by t-SNE, for one seed; colours are classes. "
+    "Right: means over seeds, bars their range; dotted: chance.", laptop=LAPTOP,
     paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)}),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": [0, 1, 2]},
     paper_grid={"labels": ["official", "random_coarse"], "seed": [0, 1, 2]}, minutes=0.3, needs=("cifar100",),
@@ -126,7 +126,7 @@ def cost(config: FamiliesConfig):
 
 
 def gap(runs, metric):
-    """How far random super-classes exceed official ones, at the spread where they do so least."""
+    """Return how far random super-classes exceed official ones, at the spread where the difference is smallest."""
     official, shuffled = (by_spread(runs, metric, labels) for labels in ("official", "random_coarse"))
     return min(high - low for high, low in zip(shuffled, official, strict=True))
 
@@ -136,14 +136,14 @@ def by_spread(runs, metric, labels):
 
 
 @figure.claim("c09_random_groups_separate_better", where="Section 5", paper="much better separated",
-    says="random super-classes over official ones: MSDR and share of samples clustered right (differences)",
-    expect={"MSDR": above(0), "cluster accuracy": above(0)})
+    says="random super-classes separate into their classes better than official ones do (differences of MSDR and of "
+    "clustering accuracy)", expect={"MSDR": above(0), "cluster accuracy": above(0)})
 def better(runs):
     return {"MSDR": gap(runs, "msdr/head"), "cluster accuracy": gap(runs, "cluster_accuracy/head")}
 
 
 @figure.claim("c09b_similar_classes_stay_mixed", where="Section 5", paper="not able to distinguish all sub-classes",
-    says="official super-classes of the most similar classes: MSDR near 1, few samples clustered right above chance",
+    says="the most similar classes of official super-classes stay mixed (MSDR near 1, clustering accuracy near chance)",
     expect={"MSDR": at_most(1.1), "cluster accuracy over chance": at_most(0.15)})
 def mixed(runs):
     chosen = runs.where(labels="official", spread=min(runs.values("spread")))
@@ -152,14 +152,14 @@ def mixed(runs):
 
 
 @figure.claim("c09c_the_input_has_it", origin="ours",
-    says="the raw input's MSDR is higher under random super-classes too (difference)", expect=above(0),
-    controls=())
+    says="raw inputs already have a higher MSDR under random super-classes than under official ones (difference)",
+    expect=above(0), controls=())
 def in_the_input(runs):
     return gap(runs, "msdr/input")
 
 
 @figure.claim("c09d_all_are_fitted", origin="ours",
-    says="training accuracy is at least 0.999 under both groupings (smallest)",
+    says="the network fits both official and random super-classes (smallest training accuracy)",
     expect={"official": at_least(0.999), "random": at_least(0.999)})
 def fitted(runs):
     names = {"official": "official", "random": "random_coarse"}
@@ -173,9 +173,9 @@ def panels(runs, axes):
     places, names = np.arange(len(spreads)), {"official": "similar classes", "random_coarse": "random classes"}
     chosen = [(labels, group) for labels in names for group in SHOWN[dataset][labels]]
     for axis, (labels, group) in zip(planes, chosen, strict=True):
-        kept = runs.arrays("plane", labels=labels, spread=spreads[0])[0]
-        for c, colour in zip(np.flatnonzero(kept["groups"] == group), CATEGORIES, strict=False):
-            axis.scatter(*kept["points"][kept["classes"] == c].T, s=8, color=colour, linewidth=0)
+        samples = runs.arrays("plane", labels=labels, spread=spreads[0])[0]
+        for c, colour in zip(np.flatnonzero(samples["groups"] == group), CATEGORIES, strict=False):
+            axis.scatter(*samples["points"][samples["classes"] == c].T, s=8, color=colour, linewidth=0)
         axis.set(title=f"{names[labels]}, super-class {group}", xticks=[], yticks=[])
         axis.grid(visible=False)
     chance = CHANCE[dataset]

@@ -1,8 +1,8 @@
-"""Figure 18. Hidden clusters that are similar stay mixed; those that are not stay apart.
+"""Figure 18. Similar hidden clusters stay mixed; dissimilar ones stay apart.
 
-The mixture of Figures 15 to 17 at s2 = 4, but in the first half of the labels the two clusters of a label have means
-N(mu, tau2 I) around a common mu ~ N(0, s2 I). The mean squared distance ratio of the hidden layer is taken over these
-labels and over the others apart. At tau2 = s2 both kinds of means differ by as much.
+The mixture is that of Figures 15 to 17 at s2 = 4, except that in the first half of the labels both clusters have means
+N(mu, tau2 I) around a common mu ~ N(0, s2 I). The mean squared distance ratio of the hidden layer is measured on these
+labels and on the other labels separately. At tau2 = s2 the means of both kinds of pairs are equally far apart.
 """
 
 import itertools
@@ -65,46 +65,45 @@ def column(runs, metric):
 
 
 @figure.claim("c17_similar_pairs_need_dissimilarity", paper="requires sufficient dissimilarity",
-    says="MSDR of similar pairs rises with tau2 (smallest ratio of neighbours) and is near 1 at the smallest",
-    expect={"neighbours": above(1), "smallest tau2": at_most(1.1)})
+    says="MSDR of similar pairs is near 1 at the smallest variance tau2 inside a pair, and rises with tau2 (smallest "
+    "ratio of neighbours)", expect={"neighbours": above(1), "smallest tau2": at_most(1.1)})
 def similar(runs):
-    found = column(runs, SIMILAR)
-    return {"neighbours": min(b / a for a, b in itertools.pairwise(found)), "smallest tau2": found[0]}
+    ratios = column(runs, SIMILAR)
+    return {"neighbours": min(b / a for a, b in itertools.pairwise(ratios)), "smallest tau2": ratios[0]}
 
 
 @figure.claim("c17b_dissimilar_pairs_stay", paper="stay high",
-    says="MSDR of dissimilar pairs is high whatever tau2 (smallest value, and range over mean)",
+    says="MSDR of dissimilar pairs is high at every tau2 (smallest value, range over mean)",
     expect={"smallest": at_least(2), "relative range": at_most(0.05)})
 def dissimilar(runs):
-    found = column(runs, DISSIMILAR)
-    return {"smallest": min(found), "relative range": (max(found) - min(found)) * len(found) / sum(found)}
+    ratios = column(runs, DISSIMILAR)
+    return {"smallest": min(ratios), "relative range": (max(ratios) - min(ratios)) * len(ratios) / sum(ratios)}
 
 
 @figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1",
     paper="means of both kinds of pairs then differ by as much",
-    says="at tau2 = s2 similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2))
+    says="at tau2 = s2, similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2))
 def equal(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.final(f"{SIMILAR}/{name}") / runs.final(f"{DISSIMILAR}/{name}")
 
 
 @figure.claim("c17f_equal_before_training", origin="ours",
-    says="before training the two kinds are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
-    expect=between(0.8, 1.2),
-    controls=())
+    says="before training, similar and dissimilar pairs are equally far apart at tau2 = s2 (ratio of MSDR at step 0)",
+    expect=between(0.8, 1.2), controls=())
 def equal_before(runs):
     name = f"{runs.values('variance')[0]:g}"
     return runs.at(f"{SIMILAR}/{name}", 0) / runs.at(f"{DISSIMILAR}/{name}", 0)
 
 
-@figure.claim("c17d_fitted", origin="ours", says="every network fits its coarse labels (smallest training accuracy)",
-    expect=at_least(1))
+@figure.claim("c17d_fitted", origin="ours",
+    says="every network fits its coarse labels (smallest training accuracy)", expect=at_least(1))
 def fitted(runs):
     return min(column(runs, "accuracy/train"))
 
 
 @figure.claim("c17e_above_the_null", origin="ours",
-    says="even the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference at the smallest tau2)",
+    says="the most similar pairs stay above the null level 1 + 1/(n_c - 1) (difference of MSDR at the smallest tau2)",
     expect=above(0))
 def over_null(runs):
     size = runs.values("n_train")[0] / runs.values("clusters")[0]

@@ -1,8 +1,9 @@
-"""Figure 4. What class distances would look like if features knew the input alone, or the label alone.
+"""Figure 4. Class distances of features that encode only the input, or only the label.
 
-(a) One point a class, wherever the labels are: a dark diagonal, and twins as far as all others. (b) One point a label,
-as in neural collapse: twins as dark as the diagonal. The figure of the source is a sketch; here both are made of
-features, with the mixture of the two that the source reports of trained networks, and measured as everywhere else.
+(a) One point for each class, whatever its label: a dark diagonal, and twins as far away as all other classes. (b) One
+point for each label, as in neural collapse: twins as dark as the diagonal. The paper's figure is a sketch. Here we
+sample features of both kinds, and of their mixture that the paper reports for trained networks, and measure them like
+those of the other figures.
 """
 
 from featurelab.pipelines import (
@@ -35,7 +36,7 @@ class TemplateConfig(Config):
 
 figure = Experiment(
     name="fine_grained_structure/templates", trains=False, figures=("Fig. 4",), title="Templates of class distances",
-    caption="Divided by their maximum; dark is near. a: same class, b: twin class, over other labels.",
+    caption="Distances divided by their maximum; dark is near. a, b: same class and twin class, over other labels.",
     laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",
     minutes=0.1, small={"n_train": 200, "dim": 32},
@@ -61,15 +62,15 @@ def run(config: TemplateConfig, recorder: Recorder) -> None:
         return {"input": noise + own, "label": noise + label, "both": both}
 
     def measure(net, x, y):
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         for name, H in features(net(x), y).items():
             D = measures.class_distances(measures.class_moments(H, y, 10))
             blocks = measures.distance_blocks(D, groups)
             recorder.array(f"distances_{name}", matrix=D.cpu().numpy())
-            found |= {f"class_distance/{name}_{part}": blocks[part] for part in ("same", "twin", "other")}
-            found |= {f"msdr/{name}": measures.msdr(D, groups)}
-            found |= {f"nc1_pinv/{name}": measures.nc1_pinv(H, groups.to(y)[y]).item()}
-        return found
+            values |= {f"class_distance/{name}_{part}": blocks[part] for part in ("same", "twin", "other")}
+            values |= {f"msdr/{name}": measures.msdr(D, groups)}
+            values |= {f"nc1_pinv/{name}": measures.nc1_pinv(H, groups.to(y)[y]).item()}
+        return values
 
     evaluate(learners.Measurement(torch.nn.Identity(), measure), task, config, recorder)
 
@@ -85,21 +86,22 @@ def shares(runs, name):
 
 
 @figure.claim("fig4a_input_alone", where="Fig. 4a", origin="ours",
-    says="features that know the input alone: a well below 1, b near 1, MSDR high",
+    says="features that encode only the input keep a class compact, and its twin as far away as other labels (a, b)",
     expect={"a": at_most(0.7), "b": between(0.85, 1.15)})
 def input_alone(runs):
     return dict(zip("ab", shares(runs, "input"), strict=True))
 
 
 @figure.claim("fig4b_label_alone", where="Fig. 4b", origin="ours",
-    says="features that know the label alone: b well below 1, and MSDR not above its null level",
-    expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)})
+    says="features that encode only the label keep twins near each other, and as near as samples of one class (b, "
+    "MSDR)", expect={"b": at_most(0.7), "MSDR": between(0.98, 1.02)})
 def label_alone(runs):
     return {"b": shares(runs, "label")[1], "MSDR": runs.final("msdr/label")}
 
 
-@figure.claim("fig4c_both", origin="ours", says="features that know both: b - a, and 1 - b, are both well above 0",
-    expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)})
+@figure.claim("fig4c_both", origin="ours",
+    says="features that encode both keep a class nearer than its twin, and its twin nearer than other labels (b - a, 1 "
+    "- b)", expect={"b - a": at_least(0.05), "1 - b": at_least(0.05)})
 def both(runs):
     a, b = shares(runs, "both")
     return {"b - a": b - a, "1 - b": 1 - b}

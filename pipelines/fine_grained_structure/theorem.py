@@ -1,13 +1,12 @@
 """Theorem 7.1. Gradient descent on two labels keeps the two Gaussian clusters of each label apart.
 
-Four clusters with orthogonal means of length tau and noise of variance kappa^2 in d dimensions; clusters 1 and 2 are
-labelled +1, clusters 3 and 4 -1. The network f(x) = sum_r sigma(w_r . x), sigma cubic near zero, is trained on the
-unhinged loss. With c = 8 kappa sqrt(d) / tau, the theorem says that distances between the clusters of a label exceed
-those inside a cluster by a factor of order c^-3 at the step t_0 of theorem A.15.
+Four clusters have orthogonal means of length tau and noise of variance kappa^2 in d dimensions; clusters 1 and 2 have
+the label +1, clusters 3 and 4 the label -1. The network f(x) = sum_r sigma(w_r . x), with sigma cubic near zero, is
+trained on the unhinged loss. With c = 8 kappa sqrt(d) / tau, the theorem says that at the step t_0 of theorem A.15
+distances between the clusters of a label exceed those inside a cluster by a factor of order c^-3.
 
-No size that fits a computer meets its conditions (they ask for sqrt(d) >= 2048 n), so the orders and the closed form of
-the growing signal w_r . mu are tested, and not the constants. After t_0 the same descent is followed in the space of
-the inputs' inner products.
+No feasible size meets its conditions (sqrt(d) >= 2048 n), so we test the orders and the closed form of the growing
+signal w_r . mu, not the constants. After t_0 we follow gradient descent on the inputs' inner products.
 """
 
 import math
@@ -59,9 +58,9 @@ class TheoremConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="fine_grained_structure/theorem", figures=("Thm. 7.1",),
-    title="Distances between clusters of one label over distances inside them",
-    caption="Lines are means over seeds, bands their range. R is a ratio of means, R_worst of extremes.",
+    name="fine_grained_structure/theorem", figures=("Thm. 7.1", "Thm. A.15", "Lemma A.13"),
+    title="Distances between the clusters of a label over distances inside a cluster",
+    caption="Lines are means over seeds, bands their range. R is a ratio of mean distances, R_worst one of extremes.",
     laptop=TheoremConfig(), paper=TheoremConfig(),
     grid={"noise_to_signal": [2.0, 1.0, 0.5, 0.25, 0.125], "seed": [0, 1, 2]}, sweep_axes={
         "lr": loguniform(2e-3, 5e-2),
@@ -98,29 +97,29 @@ def run(config: TheoremConfig, recorder: Recorder) -> None:
     followed = torch.cat([x, means])
     at_t0, later = follow(followed @ x.T, followed @ start.T, y, lr, decay, steps, task)
     trained = followed @ net.cpu().layer.weight.detach().T
-    found = signal_errors(trained[-4:], means @ start.T, signs, steps, lr, tau, config.init_scale)
-    found["gram_error"] = ((at_t0 - trained).norm() / trained.norm()).item()
-    found["separation_bound"] = theory.fine_grained_structure.separation_bound(c=c, dim=config.dim, n=config.n_train)
-    recorder.log(found, step=steps)
+    errors = signal_errors(trained[-4:], means @ start.T, signs, steps, lr, tau, config.init_scale)
+    errors["gram_error"] = ((at_t0 - trained).norm() / trained.norm()).item()
+    errors["separation_bound"] = theory.fine_grained_structure.separation_bound(c=c, dim=config.dim, n=config.n_train)
+    recorder.log(errors, step=steps)
     recorder.array("later", multiples=np.array([0, *LATER]), **later)
 
 
 def follow(gram, projections, y, lr, decay, t0, task):
-    """From descent on inner products: the projections at t_0, and the separation at 0, 1, 2, 4, ... times t_0."""
-    kept, ratios = {0, *(t0 * k for k in LATER)}, []
+    """Return the projections at t_0, and the separation at multiples of t_0, from descent on inner products."""
+    measured_at, ratios = {0, *(t0 * k for k in LATER)}, []
     activation = nets.CubicNearZero()
     for step, Z in learners.cubic_descent(gram, projections, y, lr=lr, weight_decay=decay, steps=t0 * max(LATER)):
         if step == t0:
             at_t0 = Z
-        if step in kept:
+        if step in measured_at:
             ratios.append(
                 theory.fine_grained_structure.separation_ratio(activation(Z[: len(y)]), task.clusters, task.groups)
             )
-    return at_t0, {part: np.array([found[part] for found in ratios]) for part in ("mean", "worst")}
+    return at_t0, {part: np.array([ratio[part] for ratio in ratios]) for part in ("mean", "worst")}
 
 
 def signal_errors(final, start, signs, steps, lr, tau, scale):
-    """Relative errors of the closed form of the signal, over projections that begin well on their label's side."""
+    """Return relative errors of the closed form of the signal, over projections that begin on their label's side."""
     forward = signs[:, None] * start
     predicted = theory.fine_grained_structure.cubic_signal(forward, steps, lr=lr, tau=tau)
     chosen = forward > 0.3 * scale
@@ -151,12 +150,12 @@ def at_c(runs, metric):
 
 def slope(runs, metric):
     """Least-squares slope of log R(t_0) against log 1/c."""
-    found = at_c(runs, metric)
-    return float(np.polyfit(-np.log(list(found)), np.log(list(found.values())), 1)[0])
+    values = at_c(runs, metric)
+    return float(np.polyfit(-np.log(list(values)), np.log(list(values.values())), 1)[0])
 
 
 @figure.claim("c18_clusters_stay_apart", paper="ratio much larger than 1",
-    says="for c <= 1/4 clusters of a label are far apart at t_0 (smallest R and R_worst)",
+    says="for c <= 1/4, the clusters of a label are far apart at t_0 (smallest R and R_worst)",
     expect={"R": at_least(10), "R_worst": at_least(5)})
 def apart(runs):
     small = [c for c in runs.values("noise_to_signal") if c <= 0.25]
@@ -165,38 +164,39 @@ def apart(runs):
 
 
 @figure.claim("c19_decreases_with_c", where="Thm. A.15", paper="order min(c^-3, c^-9 n^4.5 d^-1.5)",
-    says="R(t_0) falls as the noise-to-signal ratio c grows (rank correlation)", within=(-1, 1), expect=at_most(-0.999))
+    says="the separation R(t_0) falls as the noise-to-signal ratio c grows (rank correlation)", within=(-1, 1),
+    expect=at_most(-0.999))
 def falls(runs):
-    found = at_c(runs, "separation/mean")
-    return measures.spearman(torch.tensor(list(found)), torch.tensor(list(found.values()))).item()
+    ratios = at_c(runs, "separation/mean")
+    return measures.spearman(torch.tensor(list(ratios)), torch.tensor(list(ratios.values()))).item()
 
 
 @figure.claim("c20_signal_closed_form", where="Lemma A.13", paper="exact up to c in 1/8 +- c",
-    says="zeta(t_0) = 1/(1/zeta(0) - eta tau^2 t_0 / 8) where zeta(0) > 0.3 omega tau (largest relative error)",
-    expect=at_most(0.03))
+    says="the signal follows zeta(t_0) = 1/(1/zeta(0) - eta tau^2 t_0 / 8) where zeta(0) > 0.3 omega tau (largest "
+    "relative error)", expect=at_most(0.03))
 def closed_form(runs):
     return max(at_c(runs, "signal_error/largest").values())
 
 
 @figure.claim("c20c_closed_form_of_the_change", where="Lemma A.13", origin="ours",
-    says="the closed form tells the change of zeta by t_0, which is small at large c: its error over what zeta moves "
-    "(means over projections, largest over c)", expect=at_most(0.5))
+    says="the closed form predicts how far the signal zeta moves by t_0, also at large c where it moves little (mean "
+    "error over mean change, largest over c)", expect=at_most(0.5))
 def closed_form_of_change(runs):
     return max(at_c(runs, "signal_error/of_change").values())
 
 
 @figure.claim("c21_order_of_the_ratio", where="Thm. A.15", paper=3,
-    says="R grows with 1/c as fast as the lower bound, c^-3 (log-log slope of R and R_worst at t_0)",
+    says="the separation grows with 1/c as fast as its lower bound, c^-3 (log-log slope of R and R_worst at t_0)",
     expect={"R": at_least(2.5), "R_worst": at_least(2.5)})
 @figure.claim("c21b_order_is_one", where="Thm. A.15", origin="corrected",
-    says="R grows like 1/c, as zeta^3 over zeta^2 |phi| does (log-log slope of R and R_worst at t_0)",
+    says="the separation grows like 1/c, as zeta^3 over zeta^2 |phi| does (log-log slope of R and R_worst at t_0)",
     expect={"R": between(0.8, 1.2), "R_worst": between(0.8, 1.2)})
 def order(runs):
     return {"R": slope(runs, "separation/mean"), "R_worst": slope(runs, "separation/worst")}
 
 
 @figure.claim("c21c_lower_bound", where="Thm. A.15", paper="R_worst >= bound",
-    says="R_worst(t_0) exceeds the lower bound of the theorem, with its L and L' taken as 1 (smallest ratio, c <= 1/4)",
+    says="R_worst(t_0) exceeds the theorem's lower bound with L and L' taken as 1 (smallest ratio over c <= 1/4)",
     expect=at_least(1))
 def bound(runs):
     worst, bounds = at_c(runs, "separation/worst"), at_c(runs, "separation_bound")
@@ -204,37 +204,41 @@ def bound(runs):
 
 
 def later(runs):
-    """R by multiples of t_0, at c = 1/8."""
-    (kept,) = runs.arrays("later", noise_to_signal=0.125)
-    return dict(zip(kept["multiples"].tolist(), kept["mean"].tolist(), strict=True))
+    """Return R by multiples of t_0, at c = 1/8."""
+    (history,) = runs.arrays("later", noise_to_signal=0.125)
+    return by_time(history)
 
 
-@figure.claim("c18b_preserved_not_made", origin="ours", says="R is as large before training: R(t_0)/R(0) at c = 1/8",
+def by_time(history):
+    return dict(zip(history["multiples"].tolist(), history["mean"].tolist(), strict=True))
+
+
+@figure.claim("c18b_preserved_not_made", origin="ours",
+    says="the separation is about as large before training as at t_0 (R(t_0)/R(0) at c = 1/8)",
     expect=between(0.5, 2.0))
 def preserved(runs):
     return later(runs)[1] / later(runs)[0]
 
 
 @figure.claim("c18d_training_separates", origin="ours",
-    says="training to t_0 takes clusters of a label further apart than random initialisation (R(t_0)/R(0), c = 1/8)",
-    expect=at_least(1.1))
+    says="training to t_0 moves the clusters of a label further apart than random initialisation does (R(t_0)/R(0) at "
+    "c = 1/8)", expect=at_least(1.1))
 def separates(runs):
     return later(runs)[1] / later(runs)[0]
 
 
 @figure.claim("c21d_order_in_training", origin="ours",
-    says="the order 1/c is that of random initialisation, and does not last: log-log slope of R at 0 and at 4 t_0",
-    expect={"at 0": between(0.8, 1.2), "at 4 t_0": above(1.2)})
+    says="the separation grows like 1/c at random initialisation, and faster later in training (log-log slope of R at "
+    "0 and at 4 t_0)", expect={"at 0": between(0.8, 1.2), "at 4 t_0": above(1.2)})
 def order_in_training(runs):
     cs = sorted(runs.values("noise_to_signal"))
-    kept = [runs.arrays("later", noise_to_signal=c)[0] for c in cs]
-    ratios = [dict(zip(one["multiples"].tolist(), one["mean"].tolist(), strict=True)) for one in kept]
+    ratios = [by_time(runs.arrays("later", noise_to_signal=c)[0]) for c in cs]
     slopes = {k: np.polyfit(-np.log(cs), np.log([R[k] for R in ratios]), 1)[0] for k in (0, 4)}
     return {"at 0": float(slopes[0]), "at 4 t_0": float(slopes[4])}
 
 
 @figure.claim("c18c_rises_then_falls", origin="ours",
-    says="at c = 1/8 R goes on rising after t_0, and falls when all signals have their label's sign (ratios)",
+    says="at c = 1/8, the separation R rises after t_0, and falls once all signals have their label's sign (ratios)",
     expect={"R(16 t_0) over R(t_0)": above(5), "R(64 t_0) over R(16 t_0)": below(1)})
 def long_run(runs):
     R = later(runs)
@@ -242,8 +246,8 @@ def long_run(runs):
 
 
 @figure.claim("c20b_inner_products_say_all", origin="ours",
-    says="descent on inner products alone gives the projections of the trained weights at t_0 (largest relative error)",
-    kind="identity", expect=at_most(1e-9))
+    says="gradient descent on inner products alone gives the projections of the trained weights at t_0 (largest "
+    "relative error)", kind="identity", expect=at_most(1e-9))
 def gram_dynamics(runs):
     return max(at_c(runs, "gram_error").values())
 
@@ -262,7 +266,7 @@ def panels(runs, axes):
         left.plot(cs, values, line, color="#444444", linewidth=1, label=f"$c^{{-{power}}}$")
     low = runs.final("separation/worst", noise_to_signal=cs[-1])
     for c, colour in zip(cs, shades(len(cs)), strict=True):
-        ratios = np.array([kept["mean"] / kept["mean"][0] for kept in runs.arrays("later", noise_to_signal=c)])
+        ratios = np.array([history["mean"] / history["mean"][0] for history in runs.arrays("later", noise_to_signal=c)])
         band(middle, ratios.T, [0.5, *LATER], color=colour, shade=0.08, label=f"c = {c:g}", **dots)
     bound_level(middle, 1, vertical=True)
     for metric, colour in zip(("largest", "mean"), CATEGORIES, strict=False):

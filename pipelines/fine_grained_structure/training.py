@@ -1,12 +1,11 @@
-"""What the figures on relabelled classes share: a classifier trained on coarse or fine labels, and what is watched.
+"""Train a classifier on coarse or fine labels, and follow collapse and the structure inside the labels.
 
-H, the last layer's features, is the input of the final linear layer in evaluation mode. During training we follow
-collapse to the labels trained on (NC1, NC2) and the mean squared distances D between the original classes; at its end
-we cluster and probe H. Everything is measured on raw inputs and on the network before training too: without these, a
-structure that the inputs had all along would count as learned.
+The features H are the input of the final linear layer in evaluation mode. During training we follow the collapse to the
+labels trained on (NC1, NC2) and the mean squared distances D between the original classes; at the end we cluster and
+probe H. We also measure raw inputs and the network before training, to tell learned structure from that of the inputs.
 
-The source names neither batch size, momentum, decay schedule nor augmentation of its runs on CIFAR; here they are 128,
-0.9, a tenth of the rate at one and two thirds of the epochs, and random crops and flips.
+The paper names neither batch size, momentum, decay schedule nor augmentation of its runs on CIFAR. We use batches of
+128, momentum 0.9, a tenth of the learning rate after one and two thirds of the epochs, and random crops and flips.
 """
 
 import itertools
@@ -38,19 +37,19 @@ PARAMETERS = {"resnet18": (11_173_962, 5.6e8), "vgg16": (14_724_042, 3.1e8), "de
 
 
 class LabelsConfig(TrainedConfig):
-    dataset: Dataset = Field("mixture", description="where classes are from")
+    dataset: Dataset = Field("mixture", description="source of the classes")
     labels: Literal["original", "coarse", "random_coarse", "official", "fine"] = Field(
         "coarse",
-        description="trained on: the C classes y; y mod the number of coarse labels; a random merging of as many; "
-        "CIFAR-100's own super-classes; y + C b with b a coin tossed once a sample",
+        description="trained on: the C classes y; y mod the number of coarse labels; a random merging into as many; "
+        "CIFAR-100's official super-classes; y + C b with a coin toss b for each sample",
     )
     coarse: int = Field(5, ge=2, description="number of coarse labels")
     merging: int = Field(0, ge=0, description="which random merging")
     n_train: int = Field(1500, ge=2, description="training samples")
-    n_test: int = Field(1500, ge=1, description="test samples; digits: all that are not trained on")
+    n_test: int = Field(1500, ge=1, description="test samples; digits: all that training does not use")
     dim: int = Field(16, ge=1, description="mixture: coordinates that tell classes apart")
     mean_variance: float = Field(9.0, gt=0, description="mixture: variance of class means; samples have 1 around them")
-    nuisance_dim: int = Field(64, ge=0, description="mixture: coordinates that know nothing of the class")
+    nuisance_dim: int = Field(64, ge=0, description="mixture: coordinates independent of the class")
     nuisance_variance: float = Field(49.0, ge=0, description="mixture: their variance")
     net: Literal["perceptron", "resnet", "vgg", "densenet", "resnet18", "vgg16", "densenet121"] = Field(
         "perceptron", description="architecture; the first four are small, the others on 3x3 stems of stride 1"
@@ -64,7 +63,7 @@ class LabelsConfig(TrainedConfig):
     batch_size: int | None = Field(128, ge=1, description="samples a step; none: all of them")
     epochs: int = Field(60, ge=1, description="passes over the training set")
     drops: tuple[float, ...] = Field((1 / 3, 2 / 3), description="shares of the epochs at which the rate drops")
-    drop: float = Field(0.1, gt=0, le=1, description="what the rate is multiplied with then")
+    drop: float = Field(0.1, gt=0, le=1, description="factor on the learning rate at each drop")
     augment: bool = Field(False, description="train on random crops and horizontal flips")
     measure_every: int = Field(1, ge=1, description="epochs between measurements")
     probed: tuple[Literal["head", "init", "input"], ...] = Field(
@@ -72,7 +71,7 @@ class LabelsConfig(TrainedConfig):
     )
     cluster: Literal["tsne", "none"] = Field("tsne", description="k-means on t-SNE's plane, or on features themselves")
     perplexity: float = Field(30.0, gt=0, description="t-SNE: effective number of neighbours")
-    restarts: int = Field(10, ge=1, description="k-means: starts of which the best counts")
+    restarts: int = Field(10, ge=1, description="k-means: number of starts, of which the best counts")
     ridge: float = Field(1.0, gt=0, description="linear probe: penalty ridge/2 |W|^2 on standardised features")
 
     @model_validator(mode="after")
@@ -110,32 +109,32 @@ SWEEP_AXES = {
 
 
 def train(config: LabelsConfig, recorder: Recorder):
-    """Train on the labels of the config; follow collapse and class distances; cluster and probe at the end."""
+    """Train on the config's labels, follow collapse and class distances, and cluster and probe at the end."""
     task, net = dataset(config), network(config)
     drops = sorted({max(1, round(share * config.epochs)) for share in config.drops})
     sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
     schedule = learners.milestone_schedule(drops, factor=config.drop)
     learner = learners.Supervised(net, loss="cross_entropy", optimizer=sgd, schedule=schedule)
-    matrices, layers = [], {}  # of D; features of both sets before training, and as measured last
+    matrices, layers = [], {}  # D over time; features of both sets before training and at the last measurement
 
     def watched(module, x):
         H = {"train": features(module.net, x), "test": features(module.net, task.test[0].to(x.device))}
         layers["head"] = {part: rows.cpu() for part, rows in H.items()}
         layers.setdefault("init", layers["head"])
-        D, found = structure(H["train"], task)
-        found |= collapse(H["train"], task)
+        D, values = structure(H["train"], task)
+        values |= collapse(H["train"], task)
         matrices.append(D.cpu().numpy())
         for part, (_, y) in {"train": task.train, "test": task.test}.items():
             with torch.no_grad():
                 f, y = module.net.head(H[part]), y.to(x.device)
-            found[f"loss/{part}"] = torch.nn.functional.cross_entropy(f.to(H[part].dtype), y).item()
-            found[f"accuracy/{part}"] = (f.argmax(1) == y).double().mean().item()
-        return found
+            values[f"loss/{part}"] = torch.nn.functional.cross_entropy(f.to(H[part].dtype), y).item()
+            values[f"accuracy/{part}"] = (f.argmax(1) == y).double().mean().item()
+        return values
 
     watching = probes.Measure(watched, every=config.measure_every, on="epoch", inputs=task.train[0])
     step = fit(learner, task, config, recorder, epochs=config.epochs, probes=[watching]).global_step
     if not layers:
-        return  # of several workers the first one measures
+        return  # only the first of several workers measures
     epochs = [at * config.epochs / step for at, _ in watching.history]
     recorder.array("distances", epochs=epochs, matrices=matrices, groups=task.groups.numpy())
     layers["input"] = {"train": task.train[0].flatten(1), "test": task.test[0].flatten(1)}
@@ -152,7 +151,7 @@ def train(config: LabelsConfig, recorder: Recorder):
 
 
 def structure(H, task):
-    """D between the classes inside the labels, its means over pairs, and the mean squared distance ratio."""
+    """Return D between the original classes, its means over kinds of pairs, and the mean squared distance ratio."""
     D = measures.class_distances(measures.class_moments(H, task.parts.to(H.device), len(task.groups)))
     blocks = measures.distance_blocks(D, task.groups)
     values = {f"class_distance/{part}": blocks[part] for part in ("same", "twin", "other")}
@@ -160,14 +159,14 @@ def structure(H, task):
 
 
 def collapse(H, task):
-    """Collapse of features to the labels trained on."""
+    """Return NC1 and NC2 of features for the labels trained on."""
     y = task.train[1].to(H.device)
     m = measures.class_moments(H, y, task.outputs)
     return {"nc1_pinv/head": measures.nc1_pinv(H, y, moments=m).item(), "nc2/head": measures.nc2(m).item()}
 
 
 def clusters(config: LabelsConfig, H, task):
-    """Clusters of the samples of each label, as many as it has classes."""
+    """Cluster the samples of each label into as many clusters as the label has classes."""
     return measures.clusters_within_groups(
         H, task.train[1], task.groups, seed=config.streams.order, reduce=config.cluster, perplexity=config.perplexity,
         restarts=config.restarts,
@@ -175,26 +174,26 @@ def clusters(config: LabelsConfig, H, task):
 
 
 def probe(config: LabelsConfig, recorder: Recorder, task, layers, step):
-    """Cluster-and-linear-probe of features at the end, features at the start, and raw inputs."""
+    """Cluster and probe the features after training, the features before training, and the raw inputs."""
     y_train, y_test = task.original
     for name, H in layers.items():
-        found = clusters(config, H["train"], task)
+        clustered = clusters(config, H["train"], task)
         train, test = (H["train"], y_train), (H["test"], y_test)
-        scores = measures.cluster_and_probe(found, train, test, task.groups, ridge=config.ridge)
+        scores = measures.cluster_and_probe(clustered, train, test, task.groups, ridge=config.ridge)
         recorder.log({f"{score}/{name}": value for score, value in scores.items()}, step=step)
         if name == "head":
-            plane = {"points": found.plane, "principal": principal_plane(H["train"]).numpy()}
+            plane = {"points": clustered.plane, "principal": principal_plane(H["train"]).numpy()}
             recorder.array("plane", classes=y_train.numpy(), groups=task.groups.numpy(), **plane)
 
 
 def principal_plane(H):
-    """The samples (n, 2) on the two directions in which H (n, d) varies most."""
+    """Return the samples (n, 2) on the two principal directions of H (n, d)."""
     centred = H.double() - H.double().mean(0)
     return centred @ torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -2:].flip(1)
 
 
 def features(net, x, chunk=2000):
-    """H (n, d) in evaluation mode, a chunk of samples at a time."""
+    """Return H (n, d) in evaluation mode, computed in chunks."""
     mode = net.training
     net.eval()
     with torch.no_grad():
@@ -231,7 +230,7 @@ def dataset(config: LabelsConfig) -> "data.Relabelled":
 
 
 def sizes(config: LabelsConfig) -> list[int]:
-    """Numbers of the input, the perceptron's hidden units, and the labels."""
+    """Return the numbers of inputs, of the perceptron's hidden units, and of labels."""
     classes = CLASSES[config.dataset]
     labels = {"original": classes, "official": 20, "fine": 2 * classes}.get(config.labels, config.coarse)
     inputs = math.prod(SHAPES.get(config.dataset, (config.dim + config.nuisance_dim,)))
@@ -239,7 +238,7 @@ def sizes(config: LabelsConfig) -> list[int]:
 
 
 def network(config: LabelsConfig) -> Any:
-    """The network of the config: `features(x)` is H, `head` its last layer."""
+    """Build the network of the config; `features(x)` is H, `head` the last layer."""
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "perceptron":
         return nets.perceptron(sizes(config), init_scale=config.init_scale, **same)
@@ -261,7 +260,7 @@ def network(config: LabelsConfig) -> Any:
 
 
 def cost(config: LabelsConfig) -> Cost:
-    """Training, and a forward pass over both sets at each measurement."""
+    """Return the cost of training, and of a forward pass over both sets at each measurement."""
     layers = sizes(config)
     if config.net in PARAMETERS:
         parameters, products = PARAMETERS[config.net]

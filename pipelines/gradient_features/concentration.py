@@ -1,7 +1,7 @@
-"""Lemma B.18. Gradients of a sample come near those of the law as the sample grows.
+"""Lemma B.18. The gradients of a sample approach those of the law as the sample grows.
 
-On the XOR of four clusters at a signal-to-noise ratio |mu|/std of 5, the distance |G_n(w, b) - G(w, b)| is averaged
-over neurons, G in closed form. The lemma bounds it by O(n^(-1/3)); a central limit theorem gives n^(-1/2).
+On the XOR of four clusters with |mu|/std = 5, we average the distance |G_n(w, b) - G(w, b)| over neurons, with G in
+closed form. The lemma bounds the distance by O(n^(-1/3)); the central limit theorem gives n^(-1/2).
 """
 
 from featurelab.pipelines import (
@@ -38,8 +38,8 @@ PRESET = SampleConfig()
 
 figure = Experiment(
     name="gradient_features/concentration", trains=False, figures=("Lemma B.18",),
-    title="Distance of a sample's gradients from those of the law",
-    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    title="Distance between the gradients of a sample and of the law",
+    caption="Means over seeds, bars their range.", laptop=PRESET,
     paper=PRESET.but(dim=200, width=1000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(*SIZES), "dim": choice(25, 50, 100)}, metric="distance", minutes=0.1,
     small={"dim": 8, "width": 10},
@@ -55,13 +55,13 @@ def run(config: SampleConfig, recorder: Recorder) -> None:
     W, a = nets.random_neurons(c.dim, c.width, seed=c.streams.init)
     net = nets.thresholded_net(W / c.dim**0.5, a, torch.full((c.width,), c.threshold), c.dtype)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
         law = theory.gradient_features.mixture_gradient(W, b, means.to(W), labels.to(W), std=1.0)
         off = (theory.gradient_features.simplified_gradient(x, y, W, b) - law).norm(dim=1)
         return {"distance": off.mean().item(), "relative": (off.mean() / law.norm(dim=1).mean()).item()}
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 @figure.cost
@@ -71,20 +71,21 @@ def cost(config: SampleConfig):
 
 
 @figure.claim("c14_distance_falls_as_the_lemma_has_it",
-    says="slope of log |G_n - G| against log n is at most -1/3", paper="O(n^(-1/3))", kind="identity",
-    expect=at_most(-1 / 3))
+    says="the distance |G_n - G| falls at least as fast as n^(-1/3) (log-log slope)", paper="O(n^(-1/3))",
+    kind="identity", expect=at_most(-1 / 3))
 def bounded(runs):
     sizes = sorted(runs.values("n_train"))
     return float(np.polyfit(np.log(sizes), np.log([runs.final("distance", n_train=n) for n in sizes]), 1)[0])
 
 
-@figure.claim("c14b_distance_falls_as_a_mean_does", says="that slope is that of a mean of n samples, -1/2",
-    origin="ours", kind="identity", expect=between(-0.6, -0.4))
+@figure.claim("c14b_distance_falls_as_a_mean_does",
+    says="the distance |G_n - G| falls as the error of a mean does, n^(-1/2) (log-log slope)", origin="ours",
+    kind="identity", expect=between(-0.6, -0.4))
 def like_a_mean(runs):
     return bounded(runs)
 
 
-@figure.draw(size=(5.5, 3.6))
+@figure.draw(size=(7, 3.6))
 def panel(runs, axes):
     axis, sizes = axes[0, 0], sorted(runs.values("n_train"))
     rows = [runs.finals("distance", n_train=n) for n in sizes]

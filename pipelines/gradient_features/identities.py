@@ -1,9 +1,9 @@
-"""Lemmas B.70 to B.72. What holds exactly of the first gradient and of the symmetric initialisation.
+"""Lemmas B.70 to B.72. Exact identities of the first gradient and of the symmetric initialisation.
 
     grad_(w_i) L = l'(0) a_i G(w_i, b_i)        G(w, b) + G(-w, -b) = E[y x]        f = 0 at the start
     w_i = -w_(i+2m) after the step, and w_i = w_(i+m) where E[y x] = 0
 
-Assumption 3.1 asks for l(0) = 1 and names the logistic loss log(1 + exp(-z)) as one that has it: it is log 2.
+Assumption 3.1 requires l(0) = 1 and names the logistic loss log(1 + exp(-z)) as an example, but that is log 2 at 0.
 """
 
 import math
@@ -43,7 +43,7 @@ PRESET = IdentityConfig()
 figure = Experiment(
     name="gradient_features/identities", trains=False, figures=("Lemma B.70", "Lemma B.71", "Lemma B.72"),
     title="Identities of the first gradient and of the symmetric initialisation",
-    caption="Errors, the largest of three seeds, relative to the largest entry.", laptop=PRESET,
+    caption="Largest error over seeds, relative to the largest entry.", laptop=PRESET,
     paper=PRESET.but(n_train=5000, dim=100, width=400), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(6, 12, 24, 48), "width": choice(8, 28, 100)}, metric="identity_error/hinge", minutes=0.1,
     small={"n_train": 20, "dim": 4, "width": 8},
@@ -57,15 +57,15 @@ def run(config: IdentityConfig, recorder: Recorder) -> None:
     W, a = nets.random_neurons(config.dim, m, seed=config.streams.init)
     net = nets.symmetric_thresholded(W, a, torch.full((m,), config.threshold))
 
-    def found(net, x, y):
+    def measure(net, x, y):
         values = {f"identity_error/{name}": error for name, error in exact(net, x, y, config.width // 4).items()}
         return values | {f"loss_at_zero/{name}": learners.loss(name)(net, (x, y)) for name in ("hinge", "logistic")}
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def exact(net, x, y, m):
-    """Relative errors of what holds to rounding."""
+    """Return relative errors of the identities."""
     W, a, b = net.hidden.weight.detach(), net.head.weight.detach()[0], net.thresholds
     G = theory.gradient_features.simplified_gradient(x, y, W, b)
     largest = G.abs().max()
@@ -99,23 +99,23 @@ def cost(config: IdentityConfig):
     return Cost(m * (d + 1), 40.0 * n * d * m, 8.0 * n * (d + 3 * m))
 
 
-@figure.claim("c01_identities_hold", says="every identity of the lemmas holds to rounding (largest error)",
-    paper="exact", kind="identity", expect=at_most(1e-10))
+@figure.claim("c01_identities_hold",
+    says="every identity of lemmas B.70 to B.72 holds to rounding (largest error)", paper="exact", kind="identity",
+    expect=at_most(1e-10))
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 
 
-@figure.claim(
-    "c01b_logistic_is_normalised",
-    says="hinge and logistic loss are 1 where f = 0, as assumption 3.1 has it (largest distance)", paper="ℓ(0) = 1",
-    where="Assumption 3.1", kind="identity", expect=at_most(1e-10),
-)
+@figure.claim("c01b_logistic_is_normalised",
+    says="hinge and logistic loss are 1 where f = 0, as assumption 3.1 states (largest distance)", paper="ℓ(0) = 1",
+    where="Assumption 3.1", kind="identity", expect=at_most(1e-10))
 def normalised(runs):
     return max(abs(runs.final(f"loss_at_zero/{name}") - 1) for name in ("hinge", "logistic"))
 
 
-@figure.claim("c01c_logistic_at_zero", says="the hinge loss is 1 and the logistic loss log 2 where f = 0 (distance)",
-    where="Assumption 3.1", origin="corrected", kind="identity", expect=at_most(1e-10))
+@figure.claim("c01c_logistic_at_zero",
+    says="the hinge loss is 1 and the logistic loss is log 2 where f = 0 (largest distance)", where="Assumption 3.1",
+    origin="corrected", kind="identity", expect=at_most(1e-10))
 def at_zero(runs):
     return max(abs(runs.final("loss_at_zero/hinge") - 1), abs(runs.final("loss_at_zero/logistic") - math.log(2)))
 

@@ -1,7 +1,7 @@
-"""Lemma B.25. On linearly separable data gradients turn to the direction of the data as thresholds fall.
+"""Lemma B.25. On linearly separable data, gradients turn to the direction of the data as thresholds fall.
 
 x = y u w* + z with u uniform on [1/2, 3/2] and z orthogonal to w*, so that E[y x] = rho w* with rho = 1. A neuron
-(w, b), w ~ N(0, I), with b far below -E|x| is on for all data, and its G is E[y x]: (w*, -1) is a gradient feature with
+(w, b), w ~ N(0, I), with b far below -E|x| fires on all data, and its G is E[y x]: (w*, -1) is a gradient feature with
 p = 1/2. Thresholds are in units of E|x|, the standard deviation of w.x.
 """
 
@@ -47,7 +47,7 @@ GAMMA, LEAST = 0.01, 0.9
 figure = Experiment(
     name="gradient_features/linear", trains=False, figures=("Lemma B.25",),
     title="Direction and length of gradients on linear data against the threshold",
-    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    caption="Means over seeds, bars their range.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=100, width=1000), grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
     sweep_axes={"dim": choice(10, 30, 100), "n_train": choice(1000, 10_000), "threshold": uniform(-2.0, 1.0)},
     metric="cosine/median", mode="max", minutes=0.1, small={"n_train": 200, "dim": 6, "width": 20},
@@ -61,7 +61,7 @@ def run(config: LinearConfig, recorder: Recorder) -> None:
     length = task.train[0].norm(dim=1).mean().item()
     net = nets.thresholded_net(W, a, torch.full((config.width,), config.threshold * length), config.dtype)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         G = theory.gradient_features.simplified_gradient(x, y, net.hidden.weight.detach(), net.thresholds)
         direction = task.direction[None]
         return {
@@ -70,7 +70,7 @@ def run(config: LinearConfig, recorder: Recorder) -> None:
             "hit_probability": theory.gradient_features.hit_probability(G, direction, gamma=GAMMA, least=LEAST).item(),
         }
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 @figure.cost
@@ -84,23 +84,23 @@ def along(runs, metric):
 
 
 @figure.claim("c04_gradients_turn_to_the_data",
-    says="the median cos(G, w*) is near 1 for b <= 0 (smallest)", paper="γ → 0", expect=at_least(0.99),
-    within=(-1, 1))
+    says="gradients point along the data's direction w* for b <= 0 (smallest median of cos(G, w*))", paper="γ → 0",
+    expect=at_least(0.99), within=(-1, 1))
 def turned(runs):
     return along(runs, "cosine/median")[:4].min()
 
 
 @figure.claim("c04b_length_goes_to_rho",
-    says="|G| is within 5% of rho = 1 at b = -2 E|x| (distance), and falls with b (smallest fall of neighbours)",
-    paper="B_G → ρ", expect={"distance": at_most(0.05), "fall": above(0)})
+    says="gradients have nearly the length rho = 1 at b = -2 E|x|, and become shorter as b grows (distance from rho, "
+    "smallest fall of neighbours)", paper="B_G → ρ", expect={"distance": at_most(0.05), "fall": above(0)})
 def length(runs):
     norms = along(runs, "norm/median")
     return {"distance": abs(norms[0] - 1), "fall": -np.diff(norms).max()}
 
 
 @figure.claim("c04c_half_of_the_neurons",
-    says="at b = -2 E|x| at least half of the neurons are within gamma = 0.01 of w*, and longer than 0.9 rho (share)",
-    paper="p = 1/2", expect=at_least(0.5), within=(0, 1))
+    says="at b = -2 E|x|, at least half of the gradients are within gamma = 0.01 of w* and longer than 0.9 rho (share "
+    "of neurons)", paper="p = 1/2", expect=at_least(0.5), within=(0, 1))
 def half(runs):
     return runs.final("hit_probability", threshold=-2.0)
 

@@ -1,14 +1,14 @@
 """Proposition B.1 and lemma 3.14. A few neurons of the first step, trained alone, learn what the network learns.
 
-After the first step one neuron a cluster is kept of 400. The proposition says that there are some that reach the
-network's loss when trained alone, in the same time, and that they need not exist before the step. Its proof takes, of
-the neurons in the cone around a cluster's mean, those whose *length* too fits the explicit network (B.34): here the
-*ticket* has the one whose threshold is nearest to half of the way to the mean. Beside it:
+After the first step we keep one of 400 neurons for each cluster. The proposition says that some such neurons, trained
+alone, reach the network's loss in the same time, and need not exist before the step. Its proof takes, from the cone
+around a cluster's mean, neurons whose *length* also fits the explicit network (B.34). Our *ticket* has the neuron whose
+threshold is nearest to half of the way to the mean. We compare it with
 
-- the best aligned neuron of each cluster, whatever its length: one with a small head |a_i| is too short to fire at all;
-- of those in the cone that fire at the mean a random one: is it alignment, or that every cluster has a neuron?
+- the best aligned neuron of each cluster, of any length: with a small head |a_i| it is too short to fire at all;
+- a random neuron of each cone that fires at the mean, to tell alignment from coverage of all clusters;
 - three random subnetworks of the same size, and the four least aligned neurons;
-- the ticket's neurons as they were before the step, of which only heads are trained.
+- the ticket's neurons as they were before the step, with trained heads.
 """
 
 from typing import Literal
@@ -38,9 +38,9 @@ from featurelab.pipelines.gradient_features.training import FeatureConfig, build
 
 SUBNETS = {
     "full": "all 400 neurons",
-    "ticket": "ticket: aligned, and of the length of the proof",
+    "ticket": "ticket: aligned, of the length in the proof",
     "aligned": "best aligned, of any length",
-    "cone": "one at random that fires in each cone",
+    "cone": "a random one that fires in each cone",
     "random_1": "random",
     "random_2": "random",
     "random_3": "random",
@@ -51,7 +51,7 @@ SUBNETS = {
 
 class TicketConfig(FeatureConfig):
     subnet: Literal["full", "ticket", "aligned", "cone", "random_1", "random_2", "random_3", "least", "initial"] = (
-        Field("full", description="which neurons are kept after the first step")
+        Field("full", description="neurons kept after the first step")
     )
     gamma: float = Field(0.2, gt=0, lt=1, description="width of the cone around each cluster mean")
 
@@ -59,7 +59,7 @@ class TicketConfig(FeatureConfig):
 PRESET = TicketConfig(dim=50, snr=4.0, n_train=2000, width=400, measure_every=10)
 
 figure = Experiment(
-    name="gradient_features/lottery", figures=("Prop. B.1",),
+    name="gradient_features/lottery", figures=("Prop. B.1", "Lemma 3.14", "Sec. B.3.2"),
     title="Four of 400 neurons after the first step, trained alone",
     caption="XOR of Gaussian clusters. Lines are means over seeds, bands their range.", laptop=PRESET,
     paper=PRESET.but(dim=200, n_train=16_000, n_test=20_000, width=2000, steps=3000),
@@ -83,11 +83,11 @@ def run(config: TicketConfig, recorder: Recorder) -> None:
     before = measures.direction_cosines(start[0], directions).abs().max().item()
     recorder.log({"cosine/before": before, "cosine/median": aligned.abs().amax(1).median().item()}, step=0)
     means = config.snr * directions
-    kept = chosen(config, aligned, (W @ means.to(W).T) / b[:, None].abs(), b > 0, recorder)
+    rows = chosen(config, aligned, (W @ means.to(W).T) / b[:, None].abs(), b > 0, recorder)
     share = config.hidden_share
     if config.subnet == "initial":
         (W, a), share = start, 0.0
-    part = nets.thresholded_net(W[kept], a[kept], b[kept], config.dtype)
+    part = nets.thresholded_net(W[rows], a[rows], b[rows], config.dtype)
     optimizer = learners.adam_by_layer(config.lr, {"hidden": share, "head": 1.0}, weight_decay=config.weight_decay)
     learner = learners.Supervised(part, loss=config.loss, optimizer=optimizer)
     parts = {"train": task.train, "test": task.test}
@@ -96,9 +96,9 @@ def run(config: TicketConfig, recorder: Recorder) -> None:
 
 
 def chosen(config: TicketConfig, aligned, reach, positive, recorder: Recorder):
-    """The neurons that are kept; `reach` is w.mu_j / |b|, above 1 where a neuron of positive threshold fires at a mean.
+    """Choose the neurons to keep; `reach` is w.mu_j / |b|, above 1 where a neuron of positive threshold fires at mu_j.
 
-    Of a cone without neurons that fire, one of all with a positive threshold is taken.
+    Where no neuron of a cone fires, choose among all neurons with a positive threshold.
     """
     chance = data.stream(config.streams.order, f"subnet {config.subnet}")
     count = aligned.shape[1]
@@ -130,51 +130,52 @@ def random_ones(runs, metric):
 
 
 @figure.claim("c21_ticket_learns_what_the_network_learns",
-    says="test accuracy of the ticket, and that less the whole network's", paper="same guarantee",
-    expect={"ticket": at_least(0.9), "difference": at_least(-0.03)})
+    says="the ticket, trained alone, learns what the whole network learns (test accuracy, and difference from the "
+    "network's)", paper="same guarantee", expect={"ticket": at_least(0.9), "difference": at_least(-0.03)})
 def ticket(runs):
     return {"ticket": accuracy(runs, "ticket"), "difference": accuracy(runs, "ticket") - accuracy(runs, "full")}
 
 
 @figure.claim("c21b_alignment_alone_is_no_ticket",
-    says="test accuracy of the best aligned neurons, of any length, less that of the whole network", origin="ours",
-    where="Eq. B.34", expect=at_most(-0.03))
+    says="the best aligned neurons, of any length, learn less than the whole network (difference in test accuracy)",
+    origin="ours", where="Eq. B.34", expect=at_most(-0.03))
 def aligned_alone(runs):
     return accuracy(runs, "aligned") - accuracy(runs, "full")
 
 
 @figure.claim("c21c_no_feature_before_the_step",
-    says="no neuron is aligned with a cluster mean at the start (largest |cos| of all)",
+    says="before the step, no neuron is aligned with a cluster mean (largest |cos|)",
     paper="may not exist at initialization", where="Section B.3.2", kind="identity", expect=below(0.9))
 def none_before(runs):
     return runs.final("cosine/before", subnet="full")
 
 
 @figure.claim("c21d_coverage_and_not_alignment",
-    says="test accuracy of one random neuron that fires in the cone of each cluster, and the ticket's less that",
-    origin="ours", where="Section B.3.2",
+    says="random neurons that fire, one in the cone of each cluster, learn as much as the ticket (test accuracy, and "
+    "the ticket's less theirs)", origin="ours", where="Section B.3.2",
     expect={"random in cones": at_least(0.9), "difference": between(-0.03, 0.03)})
 def coverage(runs):
-    found = accuracy(runs, "cone")
-    return {"random in cones": found, "difference": accuracy(runs, "ticket") - found}
+    random = accuracy(runs, "cone")
+    return {"random in cones": random, "difference": accuracy(runs, "ticket") - random}
 
 
 @figure.claim("c21e_random_subnets_do_not",
-    says="test hinge loss of the best of three random subnets of the same size less the ticket's",
-    paper="the ticket wins", where="Section B.3.2", expect=above(0))
+    says="random subnetworks of the ticket's size learn less than the ticket (test hinge loss of the best of three "
+    "less the ticket's)", paper="the ticket wins", where="Section B.3.2", expect=above(0))
 def random_subnets(runs):
     return min(random_ones(runs, "loss/test")) - runs.final("loss/test", subnet="ticket")
 
 
 @figure.claim("c21f_the_ticket_is_not_there_before",
-    says="test accuracy of the ticket's neurons as they were before the step, with trained heads",
+    says="the ticket's neurons as they were before the step learn little (test accuracy with trained heads)",
     paper="may not exist at initialization", where="Section B.3.2", expect=at_most(0.65))
 def before(runs):
     return accuracy(runs, "initial")
 
 
-@figure.claim("c21g_least_aligned_neurons_do_not", says="test accuracy of the four least aligned neurons",
-    origin="ours", where="Section B.3.2", expect=at_most(0.6))
+@figure.claim("c21g_least_aligned_neurons_do_not",
+    says="the four least aligned neurons learn little (test accuracy)", origin="ours", where="Section B.3.2",
+    expect=at_most(0.6))
 def least(runs):
     return accuracy(runs, "least")
 

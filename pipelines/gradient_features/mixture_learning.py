@@ -1,10 +1,10 @@
-"""Theorems 3.12, 3.18 and B.42. The network against fixed features on mixtures of Gaussians.
+"""Theorems 3.12, 3.18 and B.42. Networks compared with fixed features on mixtures of Gaussians.
 
-On the XOR of four clusters the first step turns neurons to the clusters, and the network is ahead of kernels and random
-features, which need of the order of d^2 samples; on clusters with orthogonal means, a linear problem, it is not. What
-the first step contributes is told by networks whose first step saw permuted labels, or that had none.
+On the XOR of four clusters the first step turns neurons to the clusters, and the theory puts the network ahead of
+kernels and random features, which need of the order of d^2 samples. Clusters with orthogonal means are a linear
+problem. Networks whose first step saw permuted labels, or that had none, show what the first step contributes.
 
-The right-hand side of equation 3.13 is evaluated for the XOR: it holds, and says nothing at these sizes.
+For the XOR we also evaluate the bound of equation 3.13.
 """
 
 import math
@@ -21,6 +21,7 @@ from featurelab.pipelines import (
     bound_level,
     choice,
     curves,
+    legend_below,
     loguniform,
     np,
     null_level,
@@ -43,9 +44,9 @@ PRESET = FeatureConfig()
 ORTHOGONAL = FeatureConfig(problem="orthogonal", dim=60, clusters=6)
 
 xor = Experiment(
-    name="gradient_features/train_xor", figures=("Thm. 3.12", "Thm. B.42"),
-    title="Test accuracy on the XOR of Gaussian clusters, network and fixed features",
-    caption="Means over seeds; bars from the least to the greatest. Fixed features at the best of five ridges.",
+    name="gradient_features/train_xor", figures=("Thm. 3.4", "Thm. 3.12", "Thm. B.42"),
+    title="Test accuracy of a network and of fixed features on the XOR of Gaussian clusters",
+    caption="Means over seeds, bars their range; dotted: chance. Fixed features at the best of five ridges.",
     laptop=PRESET,
     paper=PRESET.but(dim=800, n_train=16_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
     grid={("dim", "n_train"): PLACES, "method": EVERY, "seed": SEEDS},
@@ -60,8 +61,8 @@ orthogonal = xor.variant(
     grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=0.4, small=SMALL,
 )
 bound = xor.variant(
-    "bound", figures=("Eq. 3.13",), title="The error bound of the main theorem beside the measured error",
-    caption="XOR of Gaussian clusters. The bound is its second term, with B_a1 of lemma B.41 and γ = σ/√d.",
+    "bound", figures=("Eq. 3.13",), title="The error bound of the main theorem against the measured error",
+    caption="XOR of Gaussian clusters. Of the bound we draw the second term, with B_a1 of lemma B.41 and γ = σ/√d.",
     grid={("dim", "n_train"): PLACES, "method": ["full"], "seed": SEEDS}, reads=xor, minutes=0.2,
     paper_grid={("dim", "n_train"): [(100, 4000), (200, 4000), (400, 4000), (800, 4000), (800, 16_000)],
         "method": ["full"], "seed": SEEDS},
@@ -87,14 +88,14 @@ def fixed(runs, name, **where):
 
 
 def farthest(runs):
-    """The dimension and sample size of the hardest point of the grid."""
+    """Return the dimension and sample size of the hardest point of the grid."""
     return {"dim": max(runs.values("dim")), "n_train": min(runs.values("n_train"))}
 
 
 @xor.claim("c16_network_beats_fixed_features",
-    says="d = 200, n = 1000: test accuracy, and its margins over random features, the linearised network and a "
-    "Gaussian kernel, each at its best ridge",
-    paper="net learns, fixed features need Ω(d²)", where="Theorem B.42, section 3.4.1",
+    says="at d = 200 and n = 1000, the network learns the XOR and beats random features, the linearised network and a "
+    "Gaussian kernel, each at its best ridge (test accuracy, margins)", paper="net learns, fixed features need Ω(d²)",
+    where="Theorem B.42, section 3.4.1",
     expect={"network": at_least(0.85), "over random features": at_least(0.2), "over linearised": at_least(0.2),
         "over Gaussian kernel": at_least(0.05)})
 def beats(runs):
@@ -102,8 +103,8 @@ def beats(runs):
 
 
 @xor.claim("c16b_so_does_one_step",
-    says="d = 200, n = 1000, neurons frozen after the first step: test accuracy, and its margins over random features, "
-    "the linearised network and a Gaussian kernel, each at its best ridge",
+    says="at d = 200 and n = 1000, a network whose neurons are frozen after the first step learns the XOR and beats "
+    "random features, the linearised network and a Gaussian kernel, each at its best ridge (test accuracy, margins)",
     paper="net learns, fixed features need Ω(d²)", where="Theorem 3.4",
     expect={"network": at_least(0.85), "over random features": at_least(0.2), "over linearised": at_least(0.2),
         "over Gaussian kernel": at_least(0.05)})
@@ -112,26 +113,27 @@ def one_step_beats(runs):
 
 
 def margins(runs, method):
-    there = farthest(runs)
-    reached = accuracy(runs, method, **there)
+    hardest = farthest(runs)
+    reached = accuracy(runs, method, **hardest)
     return {
         "network": reached,
-        "over random features": reached - fixed(runs, "random_features", **there),
-        "over linearised": reached - fixed(runs, "ntk", **there),
-        "over Gaussian kernel": reached - fixed(runs, "rbf", **there),
+        "over random features": reached - fixed(runs, "random_features", **hardest),
+        "over linearised": reached - fixed(runs, "ntk", **hardest),
+        "over Gaussian kernel": reached - fixed(runs, "rbf", **hardest),
     }
 
 
 @xor.claim("c16c_margin_over_the_best",
-    says="d = 200, n = 1000: margin over the best of all fixed features", paper="beyond the kernel regime",
-    where="Section 3.4.1", expect=at_least(0.05))
+    says="at d = 200 and n = 1000, the network beats the best of all fixed features (margin in test accuracy)",
+    paper="beyond the kernel regime", where="Section 3.4.1", expect=at_least(0.05))
 def over_the_best(runs):
     return accuracy(runs, "full", **farthest(runs)) - accuracy(runs, "kernels", **farthest(runs))
 
 
 @xor.claim("c16d_it_is_the_first_step",
-    says="d = 200, n = 1000: margin over a network whose first step saw permuted labels, and over one without it",
-    origin="ours", where="Theorem B.42", expect={"permuted": at_least(0.15), "without": at_least(0.15)})
+    says="at d = 200 and n = 1000, the network beats one whose first step saw permuted labels, and one without a first "
+    "step (margins in test accuracy)", origin="ours", where="Theorem B.42",
+    expect={"permuted": at_least(0.15), "without": at_least(0.15)})
 def first_step(runs):
     reached = accuracy(runs, "full", **farthest(runs))
     others = {"permuted": "permuted_first", "without": "no_first_step"}
@@ -139,16 +141,16 @@ def first_step(runs):
 
 
 @xor.claim("c17_the_gap_grows_with_the_dimension",
-    says="margin over the Gaussian kernel at d = 200 less that at d = 50, at n = 1000 both", paper="d^1.5 against d²",
-    where="Section 3.4.1", expect=at_least(0.03))
+    says="the network's margin over the Gaussian kernel is larger at d = 200 than at d = 50, both at n = 1000 "
+    "(difference)", paper="d^1.5 against d²", where="Section 3.4.1", expect=at_least(0.03))
 def gap_grows(runs):
     few = min(runs.values("n_train"))
     return gap(runs, max(runs.values("dim")), few) - gap(runs, min(runs.values("dim")), few)
 
 
 @xor.claim("c17b_the_gap_at_other_sizes",
-    says="margin over the Gaussian kernel at d = 200, n = 1000 less that at d = 50, n = 2000", origin="ours",
-    where="Section 3.4.1", expect=above(0))
+    says="the network's margin over the Gaussian kernel is larger at d = 200, n = 1000 than at d = 50, n = 2000 "
+    "(difference)", origin="ours", where="Section 3.4.1", expect=above(0))
 def gap_elsewhere(runs):
     dims, sizes = runs.values("dim"), runs.values("n_train")
     return gap(runs, max(dims), min(sizes)) - gap(runs, min(dims), max(sizes))
@@ -158,42 +160,42 @@ def gap(runs, dim, n):
     return accuracy(runs, "full", dim=dim, n_train=n) - fixed(runs, "rbf", dim=dim, n_train=n)
 
 
-@orthogonal.claim("c18b_network_learns", says="test accuracy on six clusters with orthogonal means", paper="error ≤ ε",
+@orthogonal.claim("c18b_network_learns",
+    says="the network learns six clusters with orthogonal means (test accuracy)", paper="error ≤ ε",
     where="Theorem 3.18", expect=at_least(0.85))
 def learns(runs):
     return accuracy(runs, "full")
 
 
 @orthogonal.claim("c18c_no_advantage_where_the_problem_is_linear",
-    says="margin of the network over the best fixed features", origin="ours", where="Theorem 3.18", expect=below(0.02))
+    says="on clusters with orthogonal means, a linear problem, the network has no advantage over the best fixed "
+    "features (margin in test accuracy)", origin="ours", where="Theorem 3.18", expect=below(0.02))
 def no_advantage(runs):
     return accuracy(runs, "full") - accuracy(runs, "kernels")
 
 
 def second_term(dim, std=1.0, r=4):
-    """r B_a1 B_x1 sqrt(2 gamma), the constants of lemma B.41 with tau = 1 in units of the noise."""
+    """Return r B_a1 B_x1 sqrt(2 gamma) with the constants of lemma B.41 for tau = 1, in units of the noise."""
     return r / math.sqrt(math.log(dim)) / std * (1 + std) * math.sqrt(dim) * math.sqrt(2 * std / math.sqrt(dim))
 
 
 def errors(runs):
-    """Measured error and bound at every point."""
-    found = []
+    """Return dimension, sample size, measured error and bound at every point."""
+    points = []
     for dim, n in dict.fromkeys(zip(runs.trials.dim, runs.trials.n_train, strict=True)):
-        found.append((dim, n, 1 - accuracy(runs, "full", dim=dim, n_train=n), second_term(dim)))
-    return found
+        points.append((dim, n, 1 - accuracy(runs, "full", dim=dim, n_train=n), second_term(dim)))
+    return points
 
 
-@bound.claim("c23_error_is_below_the_bound", says="measured error over the bound (largest)", paper="≤ 1",
-    expect=at_most(1))
+@bound.claim("c23_error_is_below_the_bound",
+    says="the measured error is below the bound of the main theorem (largest ratio)", paper="≤ 1", expect=at_most(1))
 def below_bound(runs):
     return max(error / limit for _, _, error, limit in errors(runs))
 
 
-@bound.claim(
-    "c23b_the_bound_says_something",
-    says="the bound is below 1/2 at the d at which the error is (smallest bound over d whose error is below 1/2)",
-    paper="a guarantee for large d", expect=below(0.5),
-)
+@bound.claim("c23b_the_bound_says_something",
+    says="the bound falls below 1/2 where the error does (smallest bound over d whose error is below 1/2)",
+    paper="a guarantee for large d", expect=below(0.5))
 def informative(runs):
     return min((limit for _, _, error, limit in errors(runs) if error < 0.5), default=math.inf)
 
@@ -217,11 +219,11 @@ def mixture_panels(runs, axes):
     for part, style in (("train", "--"), ("test", "-")):
         curves(axes[0, 1], trained, f"accuracy/{part}", across="method", label=f"network, {part}", linestyle=style)
     axes[0, 1].set(xlabel="step", ylabel="accuracy", ylim=(0.45, 1.02))
-    axes[0, 1].legend(loc="lower right")
+    legend_below(axes[0, 1], 2)
 
 
 def methods(axis, runs, networks=METHODS):
-    """Test accuracies of networks and of fixed features, one below the other."""
+    """Draw test accuracies of networks and of fixed features, one below the other."""
     shown = [(name, runs.finals("accuracy/test", method=method)) for method, name in networks.items()]
     shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
     for place, (_, values) in enumerate(shown):
@@ -237,12 +239,12 @@ def methods(axis, runs, networks=METHODS):
 @bound.draw(size=(7, 3.6))
 def bounds(runs, axes):
     axis = axes[0, 0]
-    found = errors(runs)
-    places = np.arange(len(found))
-    table = [1 - runs.finals("accuracy/test", dim=dim, n_train=n) for dim, n, _, _ in found]
+    points = errors(runs)
+    places = np.arange(len(points))
+    table = [1 - runs.finals("accuracy/test", dim=dim, n_train=n) for dim, n, _, _ in points]
     bars(axis, table, places, color=CATEGORIES[0], label="measured error", linestyle="")
-    axis.plot(places, [limit for *_, limit in found], "s", color=CATEGORIES[1], label="bound")
+    axis.plot(places, [limit for *_, limit in points], "s", color=CATEGORIES[1], label="bound")
     bound_level(axis, 1.0, "vacuous above")
-    axis.set_xticks(places, [f"d = {dim}\nn = {n}" for dim, n, *_ in found])
-    axis.set(yscale="log", ylabel="error, bound", xlim=(-0.5, len(found) - 0.5), ylim=(1e-2, 60))
-    axis.legend(loc="center right")
+    axis.set_xticks(places, [f"d = {dim}\nn = {n}" for dim, n, *_ in points])
+    axis.set(yscale="log", ylabel="error, bound", xlim=(-0.5, len(points) - 0.5), ylim=(1e-2, 60))
+    legend_below(axis, 3)

@@ -3,10 +3,10 @@
 x = mu_j + std z with cluster means of length sqrt(d): orthogonal ones with labels +, -, +, -, or two opposite pairs
 with the labels of an XOR. Neurons w ~ N(0, I) have the threshold b > 0. A *sure* neuron of cluster j, with
 w.mu_j >= C1 b and w.mu_l <= C2 b for the others, fires on that cluster alone, and G(w, b) is about p_j y_j mu_j. C1 and
-C2 are those of the lemmas, and for the XOR b is too: sqrt(d log log d).
+C2 are those of the lemmas; for the XOR so is b = sqrt(d log log d).
 
-G is the mean over a sample; beside it stands that of the whole law, in closed form (ours). The lemmas ask for tau >= 8
-or for a "large enough" d: their p is far below what a laptop can draw, and is not used.
+G is the mean over a sample; we compare it with G of the whole law, in closed form (ours). The lemmas assume tau >= 8 or
+a "large enough" d, where p is too small to sample on a laptop, so we do not test p.
 """
 
 import itertools
@@ -59,18 +59,18 @@ XOR = MixtureConfig(problem="xor", dim=100, noise=1.0)
 SEEDS = [0, 1, 2]
 
 orthogonal = Experiment(
-    name="gradient_features/mixture", trains=False, figures=("Lemma 3.17", "Lemma B.30", "Lemma B.31", "Lemma B.32",
-    "Lemma B.33"),
+    name="gradient_features/mixture", trains=False,
+    figures=("Lemma 3.13", "Lemma 3.17", "Lemma B.30", "Lemma B.31", "Lemma B.32", "Lemma B.33"),
     title="Gradients on four Gaussian clusters against the threshold",
-    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    caption="Means over seeds, bars their range.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=200, width=100_000), grid={"threshold": THRESHOLDS, "seed": SEEDS},
     sweep_axes={"dim": choice(30, 60, 120), "width": choice(1500, 6000), "threshold": uniform(0.0, 1.5)},
     metric="cosine/median", mode="max", minutes=0.1,
     small={"n_train": 400, "dim": 12, "width": 3000, "threshold": [0.0, 0.5, 1.0, 1.5]},
 )
 xor = orthogonal.variant(
-    "xor", figures=("Lemma B.37", "Lemma B.38", "Lemma B.39", "Lemma B.40", "Lemma B.41"),
-    title="Gradients on the XOR of four Gaussian clusters", caption="Bars: means over seeds, whiskers their range.",
+    "xor", figures=("Lemma B.37", "Lemma B.38", "Lemma B.39", "Lemma B.40", "Lemma B.41", "Lemma B.71"),
+    title="Gradients on the XOR of four Gaussian clusters", caption="Means over seeds, bars their range.",
     laptop=XOR, paper=XOR.but(n_train=1_000_000, dim=400, width=100_000), grid={"dim": [100, 400], "seed": SEEDS},
     paper_grid={"dim": [100, 400, 1600], "seed": SEEDS},
     sweep_axes={"dim": choice(50, 100, 200, 400), "width": choice(1500, 6000), "noise": uniform(0.5, 1.5)},
@@ -79,7 +79,7 @@ xor = orthogonal.variant(
 
 
 def bounds(config: MixtureConfig):
-    """C1 and C2 of the sure sets."""
+    """Return C1 and C2 of the sure sets."""
     return (1.5, 0.5) if config.problem == "orthogonal" else (1.2, (2 / math.log(math.log(config.dim))) ** 0.5)
 
 
@@ -97,7 +97,7 @@ def run(config: MixtureConfig, recorder: Recorder) -> None:
     net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
     own, other = bounds(c)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
         sure = theory.gradient_features.sure_neurons(W, b, means, own=own, other=other)
         mu, signs = means.to(W), torch.tensor(labels).to(W)
@@ -112,16 +112,16 @@ def run(config: MixtureConfig, recorder: Recorder) -> None:
         nice = theory.gradient_features.nice_neurons(-heads[:, None] * G, heads, mu[0], gamma=0.1)
         return values | {"hit_probability": cone.item(), "nice_share": nice.double().mean().item()}
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def best(vectors, directions):
-    """max_j |cos(v, D_j)| of every vector."""
+    """Return max_j |cos(v, D_j)| of every vector v."""
     return measures.direction_cosines(vectors, directions).abs().amax(1)
 
 
 def scores(G, sure, means, signs, gamma):
-    """Cosines of all neurons and of the sure ones, and their projections in units of p_j |mu_j|; nan where none is."""
+    """Return cosines of all and of sure neurons, and projections in units of p_j |mu_j|; nan without sure neurons."""
     cosines = measures.direction_cosines(G, means) * signs
     along = (G @ means.T) * signs / means.square().sum(1) * len(means)
     worst = torch.stack([cosines[:, j][sure[:, j]].mean() for j in range(len(means))]).min()
@@ -150,38 +150,39 @@ def at(runs, metric, b):
 
 
 @orthogonal.claim("c05_sure_neurons_point_at_their_cluster",
-    says="y_j cos(G, D_j) of sure neurons is near 1 for b >= 0.5 sqrt(d) (smallest mean)", paper="≥ 1 - γ, γ → 0",
-    expect=at_least(0.99), within=(-1, 1))
+    says="the gradients of sure neurons point at their cluster for b >= 0.5 sqrt(d) (smallest mean of y_j cos(G, D_j))",
+    paper="≥ 1 - γ, γ → 0", expect=at_least(0.99), within=(-1, 1))
 def sure_cosine(runs):
     return min(at(runs, "cosine/sure", b) for b in THRESHOLDS[1:])
 
 
 @orthogonal.claim("c05b_purer_with_the_threshold",
-    says="over all neurons the median of max_j |cos(G, D_j)| rises with b, to sqrt(d) (smallest rise)",
-    paper="γ falls with τ", expect=above(0))
+    says="the gradients of all neurons turn to a single cluster as b grows to sqrt(d) (smallest rise of the median of "
+    "max_j |cos(G, D_j)|)", paper="γ falls with τ", expect=above(0))
 def purer(runs):
     medians = [at(runs, "cosine/median", b) for b in THRESHOLDS[:3]]
     return min(np.diff(medians))
 
 
 @orthogonal.claim("c05c_level_and_signs",
-    says="at b = sqrt(d) that median is near 1, and the sure neurons of every cluster point to its own side (smallest "
-    "mean over clusters of y_j cos(G, D_j))",
-    origin="ours", expect={"median": at_least(0.98), "worst cluster": at_least(0.98)}, within=(-1, 1))
+    says="at b = sqrt(d), most gradients point at a cluster, and those of sure neurons to their own cluster's side "
+    "(median of max_j |cos(G, D_j)|, smallest mean over clusters of y_j cos(G, D_j))", origin="ours",
+    expect={"median": at_least(0.98), "worst cluster": at_least(0.98)}, within=(-1, 1))
 def level(runs):
     return {"median": at(runs, "cosine/median", 1.0), "worst cluster": at(runs, "cosine/sure_worst_cluster", 1.0)}
 
 
 @orthogonal.claim("c06_projection_is_the_weight_of_the_cluster",
-    says="sure neurons: y_j <G, D_j> over p_j |mu_j| for b >= 0.5 sqrt(d) (smallest and largest mean)",
-    paper="1 - O(1/d^τ)", expect={"smallest": between(0.9, 1.1), "largest": between(0.9, 1.1)})
+    says="the gradients of sure neurons have the projection p_j |mu_j| on their cluster for b >= 0.5 sqrt(d) (smallest "
+    "and largest mean of y_j <G, D_j> over it)", paper="1 - O(1/d^τ)",
+    expect={"smallest": between(0.9, 1.1), "largest": between(0.9, 1.1)})
 def projection(runs):
-    found = [at(runs, "projection/sure", b) for b in THRESHOLDS[1:]]
-    return {"smallest": min(found), "largest": max(found)}
+    means = [at(runs, "projection/sure", b) for b in THRESHOLDS[1:]]
+    return {"smallest": min(means), "largest": max(means)}
 
 
 @orthogonal.claim("c06b_sure_neurons_get_rarer",
-    says="the share of sure neurons falls with b from 0.5 sqrt(d) on (largest ratio of neighbours)",
+    says="sure neurons become rarer as b grows from 0.5 sqrt(d) on (largest ratio of neighbouring shares)",
     paper="p falls with b̃", expect=below(1))
 def rarer(runs):
     shares = [at(runs, "sure/share", b) for b in THRESHOLDS[1:]]
@@ -189,7 +190,7 @@ def rarer(runs):
 
 
 @orthogonal.claim("c06c_nice_neurons",
-    says="nice neurons are more than a quarter as many as the cone's hits (share of [m] over p, at b = sqrt(d))",
+    says="nice neurons are at least a quarter as many as the cone's hits at b = sqrt(d) (share of [m] over p)",
     paper="≥ m p/4 of 2m", where="Lemma 3.13", expect=at_least(0.25))
 def nice(runs):
     p = at(runs, "hit_probability", 1.0)
@@ -199,14 +200,14 @@ def nice(runs):
 
 
 @orthogonal.claim("c05d_closed_form_of_the_whole_law", also=[xor], origin="ours", kind="identity",
-    says="the sample's gradients are those of the whole law up to sampling (largest relative error over the grid)",
-    expect=at_most(0.5))
+    says="the gradients of a sample equal those of the whole law up to sampling error (largest relative error over the "
+    "grid)", expect=at_most(0.5))
 def whole_law(runs):
     return max(one.final("gradient_error") for _, one in grid(runs))
 
 
 def grid(runs):
-    """The trials at each value of what varies."""
+    """Return the trials at each value of the field that varies."""
     field = "dim" if len(runs.values("dim")) > 1 else "threshold"
     return [(value, runs.where(**{field: value})) for value in sorted(runs.values(field))]
 
@@ -215,19 +216,17 @@ def dims(runs):
     return sorted(runs.values("dim"))
 
 
-@xor.claim(
-    "c07_sure_neurons_lie_in_the_cone",
-    says="share of sure neurons with y_j cos(G, D_j) > 1 - gamma, gamma = std/sqrt(d) (smallest over d)",
-    paper="all of them", where="Lemma B.37", expect=at_least(0.99), within=(0, 1),
-)
+@xor.claim("c07_sure_neurons_lie_in_the_cone",
+    says="the gradients of sure neurons lie in the cone of gamma = std/sqrt(d) (share with y_j cos(G, D_j) > 1 - "
+    "gamma, smallest over d)", paper="all of them", where="Lemma B.37", expect=at_least(0.99), within=(0, 1))
 def in_the_cone(runs):
     return min(runs.final("cone/sure", dim=d) for d in dims(runs))
 
 
 @xor.claim("c07b_features_are_not_there_at_the_start",
-    says="of all neurons, max |cos(w, D_j)| before the step, and max |cos(G, D_j)|; share of sure neurons with the "
-    "label's sign; smallest mean y_j cos(G, D_j) of sure neurons",
-    paper="emergence", where="Lemma B.37",
+    says="no neuron points at a cluster before the step, and gradients do (largest |cos(w, D_j)| and |cos(G, D_j)|; of "
+    "sure neurons the share with the label's sign, and the smallest mean y_j cos(G, D_j))", paper="emergence",
+    where="Lemma B.37",
     expect={"before": below(0.6), "after": above(0.99), "sign": at_least(0.99), "cosine": at_least(0.9)})
 def emergence(runs):
     return {
@@ -239,29 +238,31 @@ def emergence(runs):
 
 
 @xor.claim("c08_projection_in_a_wide_band",
-    says="sure neurons: y_j <G, D_j> / sqrt(d) (smallest and largest mean)", paper="1/4 for d → ∞",
-    where="Lemma B.40", expect={"smallest": at_least(0.15), "largest": at_most(0.27)})
+    says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), lies in a wide band around its limit 1/4 "
+    "(smallest and largest mean)", paper="1/4 for d → ∞", where="Lemma B.40",
+    expect={"smallest": at_least(0.15), "largest": at_most(0.27)})
 def wide_band(runs):
-    found = [runs.final("projection/sure", dim=d) / 4 for d in dims(runs)]
-    return {"smallest": min(found), "largest": max(found)}
+    means = [runs.final("projection/sure", dim=d) / 4 for d in dims(runs)]
+    return {"smallest": min(means), "largest": max(means)}
 
 
 @xor.claim("c08b_projection_is_a_quarter",
-    says="sure neurons: y_j <G, D_j> / sqrt(d) is within 10% of 1/4 (relative distance at the largest d)",
-    paper="1/4 (1 - O((log d)^(-τ/50)))", where="Lemma B.40", expect=at_most(0.1))
+    says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), is within 10% of 1/4 at the largest d "
+    "(relative distance)", paper="1/4 (1 - O((log d)^(-τ/50)))", where="Lemma B.40", expect=at_most(0.1))
 def quarter(runs):
     return abs(runs.final("projection/sure", dim=max(dims(runs))) - 1)
 
 
 @xor.claim("c08c_length_of_a_feature",
-    says="sure neurons: y_j <G, D_j> / sqrt(d) reaches the B_G of theorem B.42 (largest mean over d)",
-    paper="B_G = √d/5", where="Lemma B.41", expect=at_least(0.2))
+    says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), reaches the B_G of theorem B.42 (largest "
+    "mean over d)", paper="B_G = √d/5", where="Lemma B.41", expect=at_least(0.2))
 def reaches(runs):
     return max(runs.final("projection/sure", dim=d) / 4 for d in dims(runs))
 
 
-@xor.claim("c08d_no_mean_product", says="the mean of y x is noise: |E_n[y x]|^2 n / E|x|^2 (largest)",
-    paper="E[yx] = 0", where="Lemma B.71", kind="identity", expect=at_most(2))
+@xor.claim("c08d_no_mean_product",
+    says="the sample mean of y x is sampling noise (largest |E_n[y x]|^2 n / E|x|^2)", paper="E[yx] = 0",
+    where="Lemma B.71", kind="identity", expect=at_most(2))
 def no_mean(runs):
     n = runs.values("n_train")[0]
     return max(runs.final("mean_product", dim=d) ** 2 * n / (2 * d) for d in dims(runs))
@@ -299,14 +300,8 @@ def xor_panels(runs, axes):
         "cosine/sure": "G, sure neurons",
     }
     for (metric, name), colour in zip(cosines.items(), CATEGORIES, strict=False):
-        band(
-            axes[0, 0],
-            [runs.finals(metric, dim=d) for d in dims(runs)],
-            dims(runs),
-            color=colour,
-            label=name,
-            marker="o",
-        )
+        rows = [runs.finals(metric, dim=d) for d in dims(runs)]
+        band(axes[0, 0], rows, dims(runs), color=colour, label=name, marker="o")
     axes[0, 0].plot(dims(runs), [1 - d**-0.5 for d in dims(runs)], "--", color="#444444", label="1 - σ/√d")
     axes[0, 0].set(xlabel="dimension d", ylabel="|cos| with cluster means", xscale="log", ylim=(0, 1.05))
     for (metric, name), colour in zip({"": "sample", "whole/": "whole law"}.items(), CATEGORIES, strict=False):
@@ -314,9 +309,8 @@ def xor_panels(runs, axes):
         band(axes[0, 1], rows, dims(runs), color=colour, label=name, marker="o")
     bound_level(axes[0, 1], 0.25, "limit, lemma B.40")
     bound_level(axes[0, 1], 0.2, "$B_G$, lemma B.41", linestyle=":")
-    axes[0, 1].set(
-        xlabel="dimension d", ylabel=r"sure: $y_j\langle G, D_j\rangle/\sqrt{d}$", xscale="log", ylim=(0, 0.3)
-    )
+    ylabel = r"sure: $y_j\langle G, D_j\rangle/\sqrt{d}$"
+    axes[0, 1].set(xlabel="dimension d", ylabel=ylabel, xscale="log", ylim=(0, 0.3))
     for axis in axes[0]:
         axis.set_xticks(dims(runs), [str(d) for d in dims(runs)])
         axis.minorticks_off()

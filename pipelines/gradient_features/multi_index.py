@@ -1,13 +1,13 @@
-"""Lemma B.68. One step finds the subspace of a multiple-index model; what its features can fit.
+"""Lemma B.68. One step finds the subspace of a multiple-index model.
 
-y = x_1 x_2, x ~ N(0, I), a polynomial of degree 2 in r = 2 directions with the Hessian H. Labels lose their mean and
-their best linear fit first (algorithm 7). For b = 0 the gradient of the law is closed:
+The target y = x_1 x_2, x ~ N(0, I), is a polynomial of degree 2 in r = 2 directions with the Hessian H. We first
+subtract the mean and the best linear fit from the labels (algorithm 7). For b = 0 the gradient of the law is
 
     G(w, 0) = (H u - (u'Hu) u/2) / sqrt(2 pi),   u = w/|w|.
 
-After the step w = a G, scaled to a median length of 1, thresholds are drawn anew from N(0, 1), and a is fitted, here by
-ridge regression rather than by gradient descent. Beside it stand random features of the same number (w as before the
-step), and ridge regression on all products of two coordinates, which knows that the target is quadratic.
+After the step we scale w = a G to a median length of 1, draw new thresholds from N(0, 1), and fit a by ridge regression
+in place of gradient descent. We compare with as many random features (w before the step), and with ridge regression on
+all products of two coordinates, which uses that the target is quadratic.
 """
 
 from typing import Literal
@@ -53,7 +53,7 @@ SIZES = [5000, 20_000, 80_000]
 PRESET = IndexConfig()
 
 figure = Experiment(
-    name="gradient_features/multi_index", trains=False, figures=("Lemma B.68",),
+    name="gradient_features/multi_index", trains=False, figures=("Lemma B.68", "Algorithm 7"),
     title="One gradient step on a product of two coordinates", caption="Means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(dim=100, width=2000, n_train=1_000_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     paper_grid={"n_train": [50_000, 200_000, 1_000_000], "seed": [0, 1, 2]},
@@ -68,14 +68,14 @@ def run(config: IndexConfig, recorder: Recorder) -> None:
     target = data.ChainMonomials(c.n_train, c.n_test, c.dim, c.rank, seed=c.streams.data, dtype=c.dtype)
     x, y = target.labelled
     offset, slope = y.mean(), (y * x).mean(0)
-    task = data.TensorData((x, y - offset - (x @ slope)[:, None]), name="multi_index")  # labels permuted in here
+    task = data.TensorData((x, y - offset - (x @ slope)[:, None]), name="multi_index")  # the task permutes these labels
     test = target.test[0], target.test[1] - offset - (target.test[0] @ slope)[:, None]
     hessian = data.chain_hessian(c.dim, c.rank) / target.label_scale
     W, a = nets.random_neurons(c.dim, c.width, heads="signs", seed=c.streams.init)
     net = nets.thresholded_net(W / c.dim**0.5, a, torch.zeros(c.width), c.dtype)
     thresholds = torch.from_numpy(data.stream(c.streams.init, "thresholds").standard_normal(c.width))
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W, a = net.hidden.weight.detach(), net.head.weight.detach()[0]
         G = theory.gradient_features.simplified_gradient(x, y, W, net.thresholds)
         form = theory.gradient_features.quadratic_gradient(W, torch.from_numpy(hessian))
@@ -97,17 +97,17 @@ def run(config: IndexConfig, recorder: Recorder) -> None:
             "gradient_error": (torch.linalg.norm(G - form) / torch.linalg.norm(form)).item(),
         }
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def products(x):
-    """1, all coordinates, and all products of two."""
+    """Return 1, all coordinates, and all products of two coordinates."""
     i, j = torch.triu_indices(x.shape[1], x.shape[1])
     return torch.cat([torch.ones_like(x[:, :1]), x, x[:, i] * x[:, j]], 1)
 
 
 def ridge_loss(features, x, y, z, t, ridge):
-    """Mean squared test error of ridge regression on these features and a constant, in blocks of samples."""
+    """Return the mean squared test error of ridge regression on these features and a constant, in blocks of samples."""
 
     def with_one(points):
         phi = features(points)
@@ -139,15 +139,16 @@ def largest(runs, metric):
 
 
 @figure.claim("c12_one_step_finds_the_subspace",
-    says="the median share of G's energy in the target's plane, from 20,000 samples on, and that of w in units of r/d",
-    paper="W^(1) lies in span(H)", expect={"after": at_least(0.85), "before": at_most(1.2)})
+    says="one step moves most of a neuron's energy into the target's plane from 20,000 samples on (median share of G's "
+    "energy, and that of the initial w in units of r/d)", paper="W^(1) lies in span(H)",
+    expect={"after": at_least(0.85), "before": at_most(1.2)})
 def subspace(runs):
     after = min(runs.final("energy/after", n_train=n) for n in sizes(runs)[1:])
     return {"after": after, "before": largest(runs, "energy/before") * runs.values("dim")[0] / runs.values("rank")[0]}
 
 
 @figure.claim("c12b_gradient_has_its_closed_form",
-    says="the sample's gradients go to the closed form as a mean of samples does (slope of log error against log n)",
+    says="the gradients of a sample approach their closed form as the error of a mean does, n^(-1/2) (log-log slope)",
     origin="ours", kind="identity", expect=between(-0.6, -0.4))
 def closed(runs):
     errors = [runs.final("gradient_error", n_train=n) for n in sizes(runs)]
@@ -155,9 +156,9 @@ def closed(runs):
 
 
 @figure.claim("c13_features_of_one_step_fit_the_target",
-    says="mean squared test error of ridge regression at 20,000 samples: features of one step, and as many random ones "
-    "(the target has variance 1)",
-    paper="ε against 1", expect={"one step": at_most(0.05), "random": at_least(0.5)})
+    says="at 20,000 samples, ridge regression fits the target on features of one step, and not on as many random "
+    "features (mean squared test errors; the target has variance 1)", paper="ε against 1",
+    expect={"one step": at_most(0.05), "random": at_least(0.5)})
 def fits(runs):
     n = sizes(runs)[1]
     return {name: runs.final(f"loss/test/{kind}", n_train=n) for name, kind in
@@ -165,16 +166,15 @@ def fits(runs):
 
 
 @figure.claim("c13b_products_of_coordinates_do_better",
-    says="ridge regression on products of coordinates, fixed features too, has a lower test error at 20,000 samples "
-    "(ratio): at degree 2 the advantage is over random features alone",
-    origin="ours", where="Section 3.4", expect=below(1))
+    says="at 20,000 samples, ridge regression on products of coordinates, which are fixed features too, has a lower "
+    "test error than on features of one step (ratio)", origin="ours", where="Section 3.4", expect=below(1))
 def products_fit(runs):
     n = sizes(runs)[1]
     return runs.final("loss/test/products", n_train=n) / runs.final("loss/test/gradient", n_train=n)
 
 
 @figure.claim("c13c_more_samples_help",
-    says="from 5,000 to 80,000 samples the test error with features of one step falls (difference)", paper="O(1/n)",
+    says="the test error on features of one step falls from 5,000 to 80,000 samples (difference)", paper="O(1/n)",
     expect=above(0))
 def more(runs):
     return runs.final("loss/test/gradient", n_train=sizes(runs)[0]) - largest(runs, "loss/test/gradient")

@@ -1,11 +1,11 @@
-"""Lemmas B.47 to B.50. Gradients of neurons on structured parities point at the groups, and their partners do not.
+"""Lemmas B.47 to B.50. Gradients of neurons on structured parities point at the groups; those of their partners do not.
 
 y = sign(sum_j product of group A_j), r groups of k coordinates, k odd. Neurons w ~ N(0, I) have the threshold b > 0 in
 units of sqrt(r k). *Sure* neurons of group j have <w, D_j> >= 3/2 b/sqrt(k) and |<w, D_l>| <= b/(2 sqrt k) for the
 others: G is about p sqrt(k) D_j, p the probability of either aligned sample (`aligned`).
 
-The lemmas take E[y x] for 0, and conclude that the partner (-w, -b) has the same direction, so that (D_j, -1) is a
-gradient feature too. But k is odd: y and x change sign together, y x does not, and
+The lemmas assume E[y x] = 0 and conclude that the partner (-w, -b) has the same direction, so that (D_j, -1) is also a
+gradient feature. But k is odd: y and x change sign together, y x does not, and
 
     E[y x] = 2 p sqrt(k) sum_j D_j,      G(-w, -b) = E[y x] - G,      cos(G(-w, -b), D_j) = 1/sqrt(1 + 4 (r - 1)).
 """
@@ -44,10 +44,10 @@ class ParityConfig(Config):
     dim: int = Field(40, ge=3, description="coordinates")
     groups: int = Field(1, ge=1, description="groups r, odd")
     size: int = Field(9, ge=1, description="coordinates k of a group, odd")
-    aligned: float = Field(0.1, ge=0, le=0.5, description="p_A: either aligned sample of each group")
-    noise: float = Field(0.1, ge=0, le=0.5, description="p_o: either sign of each coordinate outside the groups")
+    aligned: float = Field(0.1, ge=0, le=0.5, description="p_A: probability of either aligned sample of each group")
+    noise: float = Field(0.1, ge=0, le=0.5, description="p_o: probability of either sign of other coordinates")
     width: int = Field(1000, ge=1, description="neurons, standard normal")
-    candidates: int = Field(40_000, ge=1, description="neurons among which sure ones are sought")
+    candidates: int = Field(40_000, ge=1, description="neurons searched for sure ones")
     threshold: float = Field(1.0, ge=0, description="b in units of sqrt(r k)")
 
 
@@ -59,7 +59,7 @@ SEEDS = [0, 1, 2]
 one = Experiment(
     name="gradient_features/parity", trains=False, figures=("Lemma B.47", "Lemma B.50"), part="r = 1",
     title="Gradients on a structured parity of one group against the threshold",
-    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
+    caption="Means over seeds, bars their range.", laptop=PRESET,
     paper=PRESET.but(n_train=1_000_000, dim=400, width=10_000, candidates=200_000),
     grid={"threshold": [0.0, 0.5, 1.0, 1.5], "seed": SEEDS},
     sweep_axes={"dim": choice(20, 40, 80), "n_train": choice(5000, 20_000), "threshold": uniform(0.0, 2.0)},
@@ -87,7 +87,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
     net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
     W_sure, which = sure_ones(c, b, task.directions)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W, D = net.hidden.weight.detach(), task.directions
         G = theory.gradient_features.simplified_gradient(x, y, W, net.thresholds)
         mean = (y * x).mean(0)
@@ -108,11 +108,11 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
             }
         return values
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def sure_ones(config: ParityConfig, b, directions):
-    """Sure neurons among the candidates, at most MOST_SURE, and the group of each."""
+    """Return sure neurons among the candidates, at most MOST_SURE, and the group of each."""
     W, _ = nets.random_neurons(config.dim, config.candidates, seed=config.streams.order)
     features = config.size**0.5 * directions
     thresholds = torch.full((len(W),), b, dtype=W.dtype)
@@ -129,10 +129,10 @@ def cost(config: ParityConfig):
 
 
 def enough(runs, threshold):
-    """The trials at this threshold; `Missing` where they have fewer than 50 sure neurons."""
+    """Return the trials at this threshold. Raises Missing where they have fewer than 50 sure neurons."""
     chosen = runs.where(threshold=threshold)
     if chosen.final("sure/neurons") < 50:
-        raise Missing(f"{chosen.final('sure/neurons'):g} sure neurons at threshold {threshold:g}")
+        raise Missing(f"{chosen.final('sure/neurons'):g} sure neurons at threshold {threshold:g}, 50 are needed")
     return chosen
 
 
@@ -141,63 +141,62 @@ def positive(runs):
 
 
 @one.claim("c09_sure_neurons_point_at_the_group",
-    says="cos(G, D) of sure neurons is near 1 for b > 0 (smallest mean)", paper="≥ 1 - d^-(τ-2)",
-    expect=at_least(0.99), within=(-1, 1))
+    says="the gradients of sure neurons point at the group for b > 0 (smallest mean of cos(G, D))",
+    paper="≥ 1 - d^-(τ-2)", expect=at_least(0.99), within=(-1, 1))
 def sure_cosine(runs):
     return min(enough(runs, b).final("cosine/sure") for b in positive(runs))
 
 
 @one.claim("c09b_projection_is_the_aligned_share",
-    says="sure neurons: <G, D> over p_A sqrt(k) for b > 0 (smallest and largest mean)", paper="1 - O(d^-τ)",
+    says="the gradients of sure neurons have the projection p_A sqrt(k) on the group for b > 0 (smallest and largest "
+    "mean of <G, D> over it)", paper="1 - O(d^-τ)",
     expect={"smallest": between(0.75, 1.1), "largest": between(0.75, 1.1)})
 def projection(runs):
-    found = [enough(runs, b).final("projection/sure") for b in positive(runs)]
-    return {"smallest": min(found), "largest": max(found)}
+    means = [enough(runs, b).final("projection/sure") for b in positive(runs)]
+    return {"smallest": min(means), "largest": max(means)}
 
 
 @three.claim("c10_sure_neurons_point_at_their_group",
-    says="cos(G, D_j) of sure neurons at b = sqrt(r k)", paper="≥ 1 - d^-(τ-2)", expect=at_least(0.9),
-    within=(-1, 1))
+    says="the gradients of sure neurons point at their group at b = sqrt(r k) (mean of cos(G, D_j))",
+    paper="≥ 1 - d^-(τ-2)", expect=at_least(0.9), within=(-1, 1))
 def three_cosine(runs):
     return enough(runs, 1.0).final("cosine/sure")
 
 
-@three.claim(
-    "c10b_mean_product_printed",
-    says="E[y x] = 0, as remark B.45 has it (length of the mean over that of p_A sqrt(k) D_j)", paper="E[yx] = 0",
-    where="Remark B.45", kind="identity", expect=at_most(0.1),
-)
+@three.claim("c10b_mean_product_printed",
+    says="the mean of y x is 0, as remark B.45 states (its length over that of p_A sqrt(k) D_j)", paper="E[yx] = 0",
+    where="Remark B.45", kind="identity", expect=at_most(0.1))
 def mean_printed(runs):
     c = runs.trials.iloc[0]
     return runs.final("mean_product") / (c["aligned"] * c["size"] ** 0.5)
 
 
 @three.claim("c10c_mean_product_corrected", also=[one],
-    says="|E[y x]| = 2 p_A sqrt(r k) (relative distance)", origin="corrected", where="Remark B.45", kind="identity",
-    expect=at_most(0.05))
+    says="the mean of y x has the length 2 p_A sqrt(r k) (relative distance)", origin="corrected", where="Remark B.45",
+    kind="identity", expect=at_most(0.05))
 def mean_corrected(runs):
     return abs(runs.final("mean_product") / runs.final("mean_product_predicted") - 1)
 
 
-@three.claim(
-    "c11_partner_printed", says="the partner (-w, -b) of a sure neuron points at D_j too (mean |cos| at b = sqrt(r k))",
-    paper="(D_j, -1) ∈ S", where="Lemma B.47", expect=at_least(0.9),
-)
+@three.claim("c11_partner_printed",
+    says="the partner (-w, -b) of a sure neuron also points at D_j at b = sqrt(r k) (mean |cos|)",
+    paper="(D_j, -1) ∈ S", where="Lemma B.47", expect=at_least(0.9))
 def partner_printed(runs):
     return abs(enough(runs, 1.0).final("cosine/partner"))
 
 
 @three.claim("c11b_partner_corrected",
-    says="the partner's cosine with D_j is 1/sqrt(1 + 4 (r - 1)) (distance of the mean), and below 0.6",
-    origin="corrected", where="Lemma B.47", expect={"distance": at_most(0.15), "cosine": below(0.6)})
+    says="the partner (-w, -b) of a sure neuron has the cosine 1/sqrt(1 + 4 (r - 1)) with D_j, well below 1 (distance "
+    "of the mean, mean)", origin="corrected", where="Lemma B.47",
+    expect={"distance": at_most(0.15), "cosine": below(0.6)})
 def partner_corrected(runs):
-    found = enough(runs, 1.0).final("cosine/partner")
-    return {"distance": abs(found - (1 + 4 * (runs.values("groups")[0] - 1)) ** -0.5), "cosine": found}
+    cosine = enough(runs, 1.0).final("cosine/partner")
+    return {"distance": abs(cosine - (1 + 4 * (runs.values("groups")[0] - 1)) ** -0.5), "cosine": cosine}
 
 
 @three.claim("c11c_without_a_threshold_neurons_see_the_sum",
-    says="at b = 0 the median of max_j |cos(G, D_j)| is that of the sum of all D_j, 1/sqrt(r) (distance)",
-    origin="ours", expect=at_most(0.1))
+    says="without a threshold, gradients point at the sum of all D_j, at cosine 1/sqrt(r) to each (distance of the "
+    "median of max_j |cos(G, D_j)|)", origin="ours", expect=at_most(0.1))
 def sum_of_all(runs):
     return abs(runs.final("cosine/median", threshold=0.0) - runs.values("groups")[0] ** -0.5)
 
@@ -226,5 +225,5 @@ def panels(runs, axes):
 
 
 def drawn(axis, runs, metric, **look):
-    there = [b for b in sorted(runs.values("threshold")) if runs.has(metric, threshold=b)]
-    bars(axis, [runs.finals(metric, threshold=b) for b in there], there, **look)
+    measured = [b for b in sorted(runs.values("threshold")) if runs.has(metric, threshold=b)]
+    bars(axis, [runs.finals(metric, threshold=b) for b in measured], measured, **look)

@@ -1,9 +1,9 @@
-"""Section B.3.1. Features of heavy clusters are learned before those of light ones.
+"""Section B.3.1. Networks learn the features of heavy clusters before those of light ones.
 
-The framework's account of simplicity bias: a smaller family of feature networks is learned first. Here four clusters
-with orthogonal means have the weights 0.4, 0.4, 0.1, 0.1, and test accuracy is followed on the heavy and on the light
-pair, in a network with its first step and in one with random features. A pair has both labels. With equal weights
-neither pair should be ahead.
+The framework explains simplicity bias: networks learn a smaller family of feature networks first. Here four clusters
+with orthogonal means have the weights 0.4, 0.4, 0.1, 0.1. We follow test accuracy on the heavy and on the light pair,
+in a network with its first step and in one with random features. Each pair has both labels. With equal weights neither
+pair should lead.
 """
 
 from typing import Literal
@@ -32,19 +32,19 @@ from featurelab.pipelines.gradient_features.training import FeatureConfig, cost,
 
 class BiasConfig(FeatureConfig):
     method: Literal["full", "random"] = Field(  # type: ignore[assignment]
-        "full", description="the network, or heads on its initial neurons alone"
+        "full", description="the whole network, or only heads on its initial neurons"
     )
     weights: Literal["uneven", "equal"] = Field("uneven", description="0.4, 0.4, 0.1, 0.1, or a quarter each")
 
 
 PRESET = BiasConfig(problem="orthogonal", dim=60, snr=6.0, n_train=2000, lr=0.005, hidden_share=1.0, measure_every=5)
 PARTS = {"uneven": (4, 4, 1, 1), "equal": (1, 1, 1, 1)}
-FIRST = 5  # the first step that is logged after the first one
+FIRST = 5  # the earliest logged step after the first update
 GAMMA = 0.2
 
 figure = Experiment(
     name="gradient_features/simplicity", figures=("Sec. B.3.1",),
-    title="Accuracy on heavy and light clusters along training",
+    title="Accuracy on heavy and light clusters during training",
     caption="Lines are means over seeds, bands their range. Heavy: the first two clusters, also at equal weights.",
     laptop=PRESET, paper=PRESET.but(dim=400, n_train=20_000, n_test=20_000, width=2000, steps=3000),
     grid={"weights": list(PARTS), "method": ["full", "random"], "seed": [0, 1, 2, 3, 4, 5]},
@@ -95,38 +95,42 @@ def run(config: BiasConfig, recorder: Recorder) -> None:
 
 
 def ahead(runs, method="full", weights="uneven"):
-    """Accuracy on heavy less that on light clusters at every logged step from the first one on."""
+    """Return accuracy on heavy less that on light clusters at every logged step from FIRST on."""
     heavy, light = (runs.curve(f"accuracy/{name}", method=method, weights=weights) for name in ("heavy", "light"))
     return (heavy - light).loc[FIRST:]
 
 
 @figure.claim("c22_heavy_clusters_come_first",
-    says="accuracy on heavy less that on light clusters (smallest over steps), and gain on light ones with time",
-    paper="simpler functions first", expect={"heavy less light": at_least(0), "gain": above(0)})
+    says="the network learns heavy clusters before light ones (smallest lead in accuracy over steps, and gain on light "
+    "clusters with time)", paper="simpler functions first", expect={"heavy less light": at_least(0), "gain": above(0)})
 def heavy_first(runs):
     light = runs.curve("accuracy/light", method="full", weights="uneven").loc[FIRST:]
     return {"heavy less light": float(ahead(runs).min()), "gain": float(light.iloc[-1] - light.iloc[0])}
 
 
 @figure.claim("c22b_more_than_by_random_features",
-    says="the lead of heavy clusters beyond that which random features give them (mean over steps)", origin="ours",
-    expect=above(0))
+    says="heavy clusters lead by more in the network than with random features (difference of the mean leads over "
+    "steps)", origin="ours", expect=above(0))
 def beyond_random(runs):
     return float(ahead(runs).mean() - ahead(runs, "random").mean())
 
 
-@figure.claim("c22c_none_leads_at_equal_weights", says="at equal weights neither pair leads (|mean over steps|)",
-    origin="ours", expect=at_most(0.03))
+@figure.claim("c22c_none_leads_at_equal_weights",
+    says="at equal weights, neither pair of clusters leads (|mean lead over steps|)", origin="ours",
+    expect=at_most(0.03))
 def equal(runs):
     return abs(float(ahead(runs, weights="equal").mean()))
 
 
 @figure.claim("c22d_gradients_hit_heavy_clusters",
-    says="share of neurons whose gradient is within gamma = 0.2 of a heavy cluster's mean less that of a light one's",
-    paper="larger p and B_G", expect=at_least(0.1), controls=["permuted_labels", "first_step_permuted"])
+    says="more gradients are within gamma = 0.2 of the mean of a heavy cluster than of a light one (difference of "
+    "shares of neurons)", paper="larger p and B_G", expect=at_least(0.1),
+    controls=["permuted_labels", "first_step_permuted"])
 def hits(runs):
-    found = [runs.final(f"hit_probability/{name}", method="full", weights="uneven") for name in ("heavy", "light")]
-    return found[0] - found[1]
+    heavy, light = (
+        runs.final(f"hit_probability/{name}", method="full", weights="uneven") for name in ("heavy", "light")
+    )
+    return heavy - light
 
 
 @figure.draw(cols=3, size=(12, 3.5))

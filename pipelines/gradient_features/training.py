@@ -1,12 +1,12 @@
-"""What the figures that train share: data, the network with its first step, and the fixed features beside it.
+"""Train a network that starts with a large first step, and fit fixed features for comparison.
 
-4m ReLU neurons start with f = 0 (equation 3.9). The first step has a rate and a penalty of its own that erase the
-initial weights and leave w_i = eta a_i G(w_i, b_i); from there heads and neurons are trained on the hinge loss. The
-sizes of the theorems (widths and times that are polynomials of large degree) fit no computer. Here the first step's
-rate makes the median of |w_i| over |a_i| as large as the threshold, and Adam follows, with a rate for neurons that is
-far below that of heads, as the proof asks: `hidden_share`.
+4m ReLU neurons start with f = 0 (equation 3.9). The first step has its own learning rate and penalty, which erase the
+initial weights and leave w_i = eta a_i G(w_i, b_i); then heads and neurons are trained on the hinge loss. The widths
+and times of the theorems are polynomials of large degree, too large to run. Here the first step's learning rate makes
+the median of |w_i| over |a_i| as large as the threshold. Adam follows, with a much smaller rate for neurons than for
+heads, as the proof requires (`hidden_share`).
 
-Kernels that do not depend on labels are given the best of five ridges by *test* accuracy, which favours them.
+Fixed features get the best of five ridges by *test* accuracy, which favours them.
 """
 
 from collections.abc import Mapping
@@ -45,11 +45,11 @@ METHODS = {
 
 class FeatureConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "first_step_permuted"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; first_step_permuted: labels of the first step, and no later ones"
+        "none", description="what is destroyed; first_step_permuted: the labels of the first step only"
     )
     problem: Literal["xor", "orthogonal", "parity", "uniform"] = Field("xor", description="the data")
     method: Literal["full", "frozen", "permuted_first", "no_first_step", "kernels"] = Field(
-        "full", description="how the network is trained, or all fixed features"
+        "full", description="how the network is trained; kernels: all fixed features"
     )
     n_train: int = Field(1000, ge=2, description="training samples")
     n_test: int = Field(4000, ge=2, description="test samples")
@@ -65,16 +65,16 @@ class FeatureConfig(TrainedConfig):
     erase: float = Field(1.0, ge=0, le=1, description="share of the initial weights that the first step erases")
     loss: Literal["hinge", "logistic"] = Field("hinge", description="loss")
     lr: float = Field(0.02, gt=0, description="Adam's learning rate of the heads, after the first step")
-    hidden_share: float = Field(0.02, ge=0, description="that of the neurons over that of the heads")
+    hidden_share: float = Field(0.02, ge=0, description="learning rate of the neurons over that of the heads")
     weight_decay: float = Field(0.0, ge=0, description="weight decay after the first step")
     batch_size: int = Field(500, ge=1, description="samples a step; the first step sees all")
     steps: int = Field(300, ge=2, description="optimiser steps, the first one included")
     measure_every: int = Field(20, ge=1, description="steps between measurements")
-    kernel_samples: int = Field(4000, ge=2, description="samples that kernels of infinite dimension are given, at most")
+    kernel_samples: int = Field(4000, ge=2, description="largest number of samples for kernels of infinite dimension")
 
 
 def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
-    """The data, its directions D_j, and the unit of thresholds."""
+    """Return the data, its directions D_j, and the unit of thresholds."""
     c, seed = config, config.streams.data
     options: dict[str, Any] = {"dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order}
     if c.problem in ("xor", "orthogonal"):
@@ -94,7 +94,7 @@ def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]
 
 
 def initial(config: FeatureConfig, unit: float) -> "nets.ThresholdedReLU":
-    """The symmetric network; on the uniform parity with the signs and thresholds of algorithm 6."""
+    """Return the symmetric network; on the uniform parity, with the signs and thresholds of algorithm 6."""
     c, m = config, config.width // 4
     if c.problem == "uniform":
         W, a = nets.random_neurons(c.dim, m, weights="signs", heads="signs", seed=c.streams.init)
@@ -106,7 +106,7 @@ def initial(config: FeatureConfig, unit: float) -> "nets.ThresholdedReLU":
 
 
 def first_batch(config: FeatureConfig, task: "data.TensorData") -> "tuple[torch.Tensor, torch.Tensor]":
-    """What the first step sees: all samples, with permuted labels if that is wanted."""
+    """Return all samples for the first step, with permuted labels where the config asks for them."""
     x, y = task.train
     if config.method != "permuted_first" and config.control != "first_step_permuted":
         return x, y
@@ -115,7 +115,7 @@ def first_batch(config: FeatureConfig, task: "data.TensorData") -> "tuple[torch.
 
 
 def first_rate(config: FeatureConfig, net: "nets.ThresholdedReLU", batch: Any, unit: float) -> float:
-    """eta of the first step: 1/(k |xi_(k-1)|) on the uniform parity, else from the median gradient."""
+    """Return eta of the first step: 1/(k |xi_(k-1)|) on the uniform parity, else from the median gradient."""
     if config.problem == "uniform":
         return 1 / (config.size * abs(theory.gradient_features.majority_coefficient(config.dim, config.size - 1)))
     G = theory.gradient_features.simplified_gradient(batch[0], batch[1], net.hidden.weight.detach(), net.thresholds)
@@ -149,19 +149,19 @@ def train(config: FeatureConfig, recorder: Any) -> None:
 
 
 def whole(task: "data.TensorData") -> "data.TensorData":
-    """The same data in one batch, for what is measured on all of it."""
+    """Return the data in one batch, to measure on all of it."""
     task.batch_size = None
     return task
 
 
 def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
-    """Test accuracies of fixed features, each at the best of the ridges, and of the best of them all."""
+    """Return a measurement of the test accuracies of fixed features, each at its best ridge, and of the best of all."""
 
-    def found(net: Any, x: Any, y: Any) -> Mapping[str, float]:
+    def accuracies(net: Any, x: Any, y: Any) -> Mapping[str, float]:
         z, t = (part.to(x).double() for part in task.test)
         x, y, net = x.double(), y.double(), net.double()
         few, few_y = x[: config.kernel_samples], y[: config.kernel_samples]
-        accuracies = {
+        by_name = {
             "linear": primal(x, y, z, t),
             "random_features": primal(net.features(x), y, net.features(z), t),
         }
@@ -172,17 +172,17 @@ def kernels_of(config: FeatureConfig, task: "data.TensorData") -> Any:
             "ntk": lambda a, b: theory.gradient_features.linearised_kernel(net, a, b),
         }
         for name, kernel in kinds.items():
-            accuracies[name] = max(
+            by_name[name] = max(
                 theory.gradient_features.ridge_accuracies(kernel(few, few), few_y, kernel(z, few), t, RIDGES)
             )
-        best = max(accuracies.values())
-        return {f"accuracy/test/{name}": value for name, value in accuracies.items()} | {"accuracy/test": best}
+        best = max(by_name.values())
+        return {f"accuracy/test/{name}": value for name, value in by_name.items()} | {"accuracy/test": best}
 
-    return found
+    return accuracies
 
 
 def primal(phi: "torch.Tensor", y: "torch.Tensor", phi_test: "torch.Tensor", t: "torch.Tensor") -> float:
-    """The best test accuracy of ridge regression on features that are fewer than samples."""
+    """Return the best test accuracy of ridge regression on features that are fewer than the samples."""
     gram, moment = phi.T @ phi, phi.T @ y
     return max(theory.gradient_features.ridge_accuracies(gram, moment, phi_test, t, RIDGES))
 

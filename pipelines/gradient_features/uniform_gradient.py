@@ -1,11 +1,12 @@
-"""Lemma B.63. The gradient of a neuron on the uniform sparse parity, in closed form and by enumeration.
+"""Lemma B.63. Gradients on the uniform sparse parity have a closed form.
 
 For x uniform on {-1, 1}^d, y the product of k coordinates A, neurons w in {-1, 1}^d and |b| < 1,
 
     G_j = xi_(k-1)/2 prod of w over A less j, j in A;      G_j = xi_(k+1)/2 prod of w over A and j, j not in A,
 
-with the Fourier coefficients xi of majority. The lemma is printed with xi_(k-1) twice and without the factor 1/2. Where
-w has one sign on A, the direction D of the parity has cosine 1/sqrt(1 + (k-1)^2/(k (d-k))) with G.
+with the Fourier coefficients xi of majority; we compare with enumeration of all points. The lemma prints xi_(k-1) twice
+and omits the factor 1/2. Where w has one sign on A, the direction D of the parity has the cosine
+1/sqrt(1 + (k-1)^2/(k (d-k))) with G.
 """
 
 from typing import Literal
@@ -41,18 +42,12 @@ class EnumeratedConfig(Config):
 PRESET = EnumeratedConfig()
 
 figure = Experiment(
-    name="gradient_features/uniform_gradient",
-    trains=False,
-    figures=("Lemma B.63",),
+    name="gradient_features/uniform_gradient", trains=False, figures=("Lemma B.63", "Lemma B.64", "Eq. B.556"),
     title="Gradients of neurons on the uniform sparse parity, by enumeration",
     caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
-    laptop=PRESET,
-    paper=PRESET.but(dim=17),
-    grid={"seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
     sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
-    metric="gradient_error/corrected",
-    minutes=0.1,
-    small={"dim": 7, "size": 2, "width": 200},
+    metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
 )
 
 
@@ -64,7 +59,7 @@ def run(config: EnumeratedConfig, recorder: Recorder) -> None:
     net = nets.thresholded_net(W, a, torch.zeros(config.width))
     D = data.group_directions(1, config.size, config.dim)
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W = net.hidden.weight.detach()
         forms = {
             "corrected": theory.gradient_features.uniform_parity_gradient(W, config.size),
@@ -85,7 +80,7 @@ def run(config: EnumeratedConfig, recorder: Recorder) -> None:
             "largest_deviation": (sides - D.to(sides)).abs().max().item(),
         }
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 def closed_cosine(dim, size):
@@ -103,50 +98,32 @@ def cost(config: EnumeratedConfig):
     return Cost(config.dim * config.width, flops, 8 * points * (config.dim + config.width))
 
 
-@figure.claim(
-    "c02_gradient_printed",
-    says="the closed form of lemma B.63 as printed is the gradient (largest error over neurons and thresholds)",
-    paper="exact",
-    kind="identity",
-    expect=at_most(1e-12),
-)
+@figure.claim("c02_gradient_printed",
+    says="the closed form of lemma B.63, as printed, is the gradient (largest error over neurons and thresholds)",
+    paper="exact", kind="identity", expect=at_most(1e-12))
 def printed(runs):
     return runs.final("gradient_error/printed")
 
 
-@figure.claim(
-    "c02_gradient_corrected",
-    says="with xi_(k+1) off the support and a factor 1/2 the closed form is the gradient (largest error)",
-    origin="corrected",
-    kind="identity",
-    expect=at_most(1e-12),
-)
+@figure.claim("c02_gradient_corrected",
+    says="the closed form of lemma B.63 with xi_(k+1) off the support and a factor 1/2 is the gradient (largest error)",
+    origin="corrected", kind="identity", expect=at_most(1e-12))
 def corrected(runs):
     return runs.final("gradient_error/corrected")
 
 
-@figure.claim(
-    "c03_cosine_of_one_sign",
-    says="where w has one sign on A, |cos(G, D)| is 1/sqrt(1 + (k-1)^2/(k (d-k))) (largest error), and that is a share "
-    "2^-(k-1) of neurons (distance)",
-    paper="p = Θ(2^-(k-1))",
-    where="Lemmas B.63, B.64",
-    kind="identity",
-    expect={"cosine": at_most(1e-10), "share": at_most(0.03)},
-)
+@figure.claim("c03_cosine_of_one_sign",
+    says="neurons w of one sign on A have |cos(G, D)| = 1/sqrt(1 + (k-1)^2/(k (d-k))) and are a share 2^-(k-1) of all "
+    "(largest error, distance)", paper="p = Θ(2^-(k-1))", where="Lemmas B.63, B.64", kind="identity",
+    expect={"cosine": at_most(1e-10), "share": at_most(0.03)})
 def one_sign(runs):
     share = runs.final("same_sign_share") - 2.0 ** (1 - sizes(runs)[1])
     return {"cosine": runs.final("cosine_error"), "share": abs(share)}
 
 
-@figure.claim(
-    "c03b_cone_in_the_largest_entry",
-    says="where w has one sign on A, no entry of G/|G| is further than sqrt(k)/(d-k) from D's (largest, in that unit)",
-    paper="γ_∞ = √k/(d-k)",
-    where="Eq. B.556",
-    kind="identity",
-    expect=at_most(1),
-)
+@figure.claim("c03b_cone_in_the_largest_entry",
+    says="where w has one sign on A, every entry of G/|G| is within sqrt(k)/(d-k) of D's entry (largest distance in "
+    "this unit)", paper="γ_∞ = √k/(d-k)", where="Eq. B.556", kind="identity", expect=at_most(1))
 def largest_entry(runs):
     d, k = sizes(runs)
     return runs.final("largest_deviation") / (k**0.5 / (d - k))

@@ -1,8 +1,8 @@
-"""Lemma B.40 as d grows. How far the XOR's gradients are from their limit, in dimensions that no computer holds.
+"""Lemma B.40 as d grows. Gradients on the XOR approach their limit only in very large dimensions.
 
-On the XOR of four clusters G depends on a neuron through its components along the two axes and its length alone. So a
-neuron of R^d is drawn as three numbers, and its G of the whole law, in closed form, has three coordinates: d may be
-10^100. As in the lemma b = sqrt(d log log d) and C1 = 6/5, C2 = sqrt(2/log log d), with tau = 1 and std = 1.
+On the XOR of four clusters, G depends only on a neuron's length and its components along the two axes. So we sample a
+neuron of R^d as three numbers, and its G of the whole law has three coordinates in closed form: d can be 10^100. As in
+the lemma, b = sqrt(d log log d), C1 = 6/5 and C2 = sqrt(2/log log d), with tau = 1 and std = 1.
 """
 
 from typing import Literal
@@ -33,7 +33,7 @@ from featurelab.pipelines import (
 
 
 class LimitConfig(Config):
-    precision: Literal["64-true"] = Field("64-true", description="shares of sure neurons are small")
+    precision: Literal["64-true"] = Field("64-true", description="the share of sure neurons is small")
     log10_dim: int = Field(2, ge=2, le=300, description="the dimension is ten to this power")
     width: int = Field(40_000, ge=1, description="neurons, standard normal")
     margin: float = Field(1.2, gt=1, description="C1: a sure neuron has w.mu >= C1 b on its cluster")
@@ -43,7 +43,7 @@ POWERS = [2, 4, 8, 16, 32, 100]
 PRESET = LimitConfig()
 
 figure = Experiment(
-    name="gradient_features/xor_limit", trains=False, figures=("Lemma B.40",),
+    name="gradient_features/xor_limit", trains=False, figures=("Lemma B.37", "Lemma B.40", "Lemma B.41"),
     title="Gradients on the XOR of clusters as d grows",
     caption="Sure neurons of the first cluster. Means over seeds, bands their range.", laptop=PRESET,
     paper=PRESET.but(width=1_000_000), grid={"log10_dim": POWERS, "seed": [0, 1, 2]},
@@ -67,7 +67,7 @@ def run(config: LimitConfig, recorder: Recorder) -> None:
     labels = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
     task = data.TensorData((means, labels[:, None]), name="xor_means")
 
-    def found(net, x, y):
+    def measure(net, x, y):
         W, b = net.hidden.weight.detach(), net.thresholds
         sure = theory.gradient_features.sure_neurons(W, b, x, own=config.margin, other=(2 / log_log) ** 0.5)[:, 0]
         G = theory.gradient_features.mixture_gradient(W[sure], b[sure], x, y[:, 0], std=std)
@@ -80,7 +80,7 @@ def run(config: LimitConfig, recorder: Recorder) -> None:
             "sure/share": sure.double().mean().item(),
         }
 
-    evaluate(learners.Measurement(net, found), task, config, recorder)
+    evaluate(learners.Measurement(net, measure), task, config, recorder)
 
 
 @figure.cost
@@ -97,42 +97,37 @@ def along(runs, metric):
 
 
 @figure.claim("c08e_projection_rises",
-    says="the mean of y_j <G, D_j> / sqrt(d) over sure neurons is larger at d = 10^100 than at d = 100 (difference)",
-    paper="1/4 (1 - O((log d)^(-τ/50)))", expect=above(0))
+    says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), is larger at d = 10^100 than at d = 100 "
+    "(difference of means)", paper="1/4 (1 - O((log d)^(-τ/50)))", expect=above(0))
 def rises(runs):
-    found = along(runs, "projection/sure")
-    return float(found[-1] - found[0])
+    means = along(runs, "projection/sure")
+    return float(means[-1] - means[0])
 
 
-@figure.claim(
-    "c08f_projection_is_a_quarter", says="that mean is within 10% of 1/4 at d = 10^100 (relative distance)",
-    paper="1/4 (1 - O((log d)^(-τ/50)))", expect=at_most(0.1),
-)
+@figure.claim("c08f_projection_is_a_quarter",
+    says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), is within 10% of 1/4 at d = 10^100 "
+    "(relative distance of the mean)", paper="1/4 (1 - O((log d)^(-τ/50)))", expect=at_most(0.1))
 def quarter(runs):
     return abs(4 * float(along(runs, "projection/sure")[-1]) - 1)
 
 
-@figure.claim(
-    "c08g_length_of_every_sure_neuron",
-    says="every sure neuron has y_j <G, D_j> >= sqrt(d)/5 at some d up to 10^100 (largest minimum over neurons)",
-    paper="B_G = √d/5", where="Lemma B.41", expect=at_least(0.2),
-)
+@figure.claim("c08g_length_of_every_sure_neuron",
+    says="at some d up to 10^100, every sure neuron's projection y_j <G, D_j> / sqrt(d) reaches 1/5 (largest minimum "
+    "over neurons)", paper="B_G = √d/5", where="Lemma B.41", expect=at_least(0.2))
 def every(runs):
     return float(along(runs, "projection/least").max())
 
 
-@figure.claim(
-    "c08h_cone_printed",
-    says="sure neurons lie in the cone of gamma = 1/sqrt(d) (smallest over d of least cosine less the cone's edge)",
-    paper="1 - cos < σ/√d", where="Lemma B.37", expect=at_least(0),
-)
+@figure.claim("c08h_cone_printed",
+    says="the gradients of sure neurons lie in the cone of gamma = 1/sqrt(d) (least cosine less the cone's edge, "
+    "smallest over d)", paper="1 - cos < σ/√d", where="Lemma B.37", expect=at_least(0))
 def cone(runs):
     edges = [1 - 10.0 ** (-p / 2) for p in powers(runs)]
     return float((along(runs, "cosine/least") - edges).min())
 
 
 @figure.claim("c08i_cone_corrected",
-    says="1 - cos of sure neurons falls as a power of log d (slope of the logarithm of its mean against log log d)",
+    says="1 - cos of sure neurons falls as a power of log d (slope of the log of its mean against log log d)",
     where="Lemma B.37", origin="corrected", expect=between(-1, -0.5))
 def cone_corrected(runs):
     logs = np.log(np.array(powers(runs)) * np.log(10.0))

@@ -1,4 +1,4 @@
-"""Every figure, run whole at its small sizes: all that it declares is there, and measured."""
+"""Every figure of this system passes its checks at small sizes."""
 
 import pytest
 

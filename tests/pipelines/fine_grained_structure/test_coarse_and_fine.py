@@ -1,4 +1,4 @@
-"""Networks trained on coarse and fine labels: what training sees and keeps, and every paper preset for one epoch."""
+"""Networks trained on coarse and fine labels, and every paper preset for one epoch."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from featurelab.pipelines.fine_grained_structure import (
 )
 
 
-def test_training_does_not_see_the_classes_inside_a_label(monkeypatch):
+def test_training_ignores_the_classes_inside_a_label(monkeypatch):
     config = training.DIGITS.but(n_train=100, epochs=2, width=16, probed=("head",), cluster="none")
     honest = MemoryRecorder()
     perform(coarse.digits, config, honest)
@@ -40,7 +40,7 @@ def test_training_does_not_see_the_classes_inside_a_label(monkeypatch):
     assert honest.curves["msdr/head"] != other.curves["msdr/head"]
 
 
-def test_the_rate_drops_at_one_and_two_thirds(monkeypatch):
+def test_the_learning_rate_drops_after_one_and_two_thirds_of_training(monkeypatch):
     seen = {}
     milestones = training.learners.milestone_schedule
 
@@ -53,14 +53,15 @@ def test_the_rate_drops_at_one_and_two_thirds(monkeypatch):
     assert seen == {"epochs": [2, 4], "factor": 0.1}
 
 
-def test_distances_are_kept_at_every_measurement_with_their_epochs():
-    kept = MemoryRecorder()
-    perform(coarse.digits, training.DIGITS.but(n_train=100, epochs=4, width=16, measure_every=2), kept)
-    found = kept.arrays["distances"]
-    assert list(found["epochs"]) == [0, 2, 4]
-    final = found["matrices"][-1]
+def test_distances_are_recorded_at_every_measurement():
+    recorder = MemoryRecorder()
+    perform(coarse.digits, training.DIGITS.but(n_train=100, epochs=4, width=16, measure_every=2), recorder)
+    history = recorder.arrays["distances"]
+    assert list(history["epochs"]) == [0, 2, 4]
+    final = history["matrices"][-1]
     same = torch.as_tensor(final).diagonal().mean()
-    assert kept.curves["class_distance/same"][max(kept.curves["class_distance/same"])] == pytest.approx(float(same))
+    curve = recorder.curves["class_distance/same"]
+    assert curve[max(curve)] == pytest.approx(float(same))
 
 
 PRESETS = {"resnet18": coarse.mixture, "vgg16": architectures.figure, "densenet121": architectures.figure}
@@ -95,11 +96,11 @@ def test_paper_presets_train_the_paper_s_networks(few_pictures, net, features):
     assert weights == pytest.approx(training.PARAMETERS[net][0], rel=0.01)
     config = paper.but(n_train=20, n_test=10, epochs=1, batch_size=10, cluster="none", width=features)
     assert paper.width == (1024 if net == "densenet121" else 512)
-    kept = MemoryRecorder()
-    perform(experiment, config, kept)
-    assert kept.weights["net.head.weight"].shape == (5, features)
-    assert kept.entries[0]["dataset"]["profile"]["dim"] == 3 * 32 * 32
-    assert {"clp/head", "msdr/head", "msdr/input", "nc1_pinv/head", "nc2/head"} <= set(kept.curves)
+    recorder = MemoryRecorder()
+    perform(experiment, config, recorder)
+    assert recorder.weights["net.head.weight"].shape == (5, features)
+    assert recorder.entries[0]["dataset"]["profile"]["dim"] == 3 * 32 * 32
+    assert {"clp/head", "msdr/head", "msdr/input", "nc1_pinv/head", "nc2/head"} <= set(recorder.curves)
 
 
 @pytest.mark.parametrize(("labels", "outputs"), [("fine", 20), ("random_coarse", 5)])
@@ -126,9 +127,9 @@ def test_cifar100_has_twenty_labels_of_five_classes(few_pictures):
 @pytest.mark.heavy
 def test_coarse_cifar100_trains_at_the_paper_s_width(few_pictures):
     config = coarse.digits.configs("paper")[0].but(n_train=100, n_test=20, epochs=1, probed=())
-    kept = MemoryRecorder()
-    perform(coarse.digits, config, kept)
-    assert kept.weights["net.head.weight"].shape == (20, 512)
+    recorder = MemoryRecorder()
+    perform(coarse.digits, config, recorder)
+    assert recorder.weights["net.head.weight"].shape == (20, 512)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_coarse_cifar100_trains_at_the_paper_s_width(few_pictures):
         ({"net": "resnet18", "width": 24}, "multiple of 32"),
     ],
 )
-def test_impossible_settings_are_refused_in_one_line(changes, message):
+def test_impossible_settings_are_refused(changes, message):
     with pytest.raises(RequestError, match=message):
         training.DIGITS.but(**changes)
 
@@ -151,7 +152,7 @@ def test_a_paper_trial_is_estimated_in_gpu_hours():
         assert 1e8 < training.cost(config).memory_bytes < 6e10
 
 
-def test_performed_trials_of_one_seed_are_the_same_twice():
+def test_one_seed_gives_the_same_trial_twice():
     config = training.MIXTURE.but(n_train=100, n_test=50, width=16, epochs=2, measure_every=2, probed=("head",))
     one, other = (performed(coarse.mixture, [config]) for _ in range(2))
     assert recorded(one).equals(recorded(other))

@@ -1,4 +1,4 @@
-"""Figures 10 to 13, 15 to 18 and theorem 7.1: what claims read, and the paper's widths for one step."""
+"""Figures 10 to 13, 15 to 18 and theorem 7.1: what claims measure, and the paper's sizes for one step."""
 
 import dataclasses
 
@@ -33,15 +33,15 @@ def test_super_classes_of_cifar100_train_for_an_epoch(labels):
     assert 0.2 <= results.final("cluster_accuracy/head") <= 1
 
 
-def test_a_network_of_the_stack_ends_where_it_would_alone():
+def test_a_network_of_the_stack_trains_as_it_would_alone():
     together = performed(mixture.by_dim, [mixture.by_dim.laptop.but(**SMALL, separations=(0.5, 2.0))])
     alone = performed(mixture.by_dim, [mixture.by_dim.laptop.but(**SMALL, separations=(2.0,))])
     for metric in ("msdr/2", "loss/train/2", "msdr_input/2", "msdr_null/2"):
         assert together.final(metric) == pytest.approx(alone.final(metric), rel=1e-5)
 
 
-def test_clusters_do_not_reach_the_loss():
-    """Training sees labels only: with clusters renamed inside labels the weights come out the same."""
+def test_clusters_do_not_affect_training():
+    """Training sees only labels: renaming the clusters inside each label leaves the weights unchanged."""
     means = data.spread_means(8, 6, [1.0], seed=0)
     tasks = [data.GaussianClusters(m, torch.arange(8) % 4, 16, seed=1) for m in (means, means)]
     tasks[1].clusters = (tasks[1].clusters + 4) % 8
@@ -56,8 +56,8 @@ def test_clusters_do_not_reach_the_loss():
     assert torch.equal(*weights)
 
 
-def test_verdicts_turn_with_the_measurements():
-    """Claims that compare networks read the networks that they name."""
+def test_verdicts_follow_the_measurements():
+    """Claims on the width compare the networks that they name."""
     configs = mixture.by_width.small_configs()
     tiny = [config.but(n_train=16, dim=8, steps=1, measure_every=1) for config in configs]
     results = performed(mixture.by_width, tiny)
@@ -88,7 +88,7 @@ def test_the_slope_of_a_power_law_is_its_exponent():
     assert abs(noise - 3.0) > 0.1
 
 
-def test_trials_of_one_seed_are_repeated_to_the_bit():
+def test_one_seed_gives_the_same_bits_twice():
     config = similar_pairs.figure.laptop.but(**SMALL, dim=16, width=8)
     first, second = (recorded(performed(similar_pairs.figure, [config])).value.to_numpy() for _ in range(2))
     assert np.array_equal(first, second)

@@ -1,4 +1,4 @@
-"""What the figures that train read and train: methods and controls, the neurons of subnetworks, the bound."""
+"""Figures that train: methods and controls, the neurons of subnetworks, the bound."""
 
 import math
 
@@ -24,7 +24,7 @@ from featurelab.pipelines.gradient_features import (
 TINY = {"n_train": 40, "n_test": 20, "dim": 8, "width": 16, "batch_size": 20, "steps": 5, "measure_every": 2}
 
 
-def kept(experiment, config):
+def trained(experiment, config):
     recorder = MemoryRecorder()
     perform(experiment, config, recorder)
     return recorder
@@ -49,11 +49,11 @@ def test_after_the_first_step_half_of_the_neurons_are_as_long_as_the_threshold(p
         assert (rate * G.norm(dim=1)).median().item() == pytest.approx(0.5 * unit, rel=1e-5)
 
 
-def test_a_permuted_first_step_is_the_method_and_the_control_alike():
-    """Both destroy what the first step sees, and only that; the data that is trained on afterwards is the same."""
+def test_the_permuted_first_step_is_one_as_method_and_as_control():
+    """Both destroy only what the first step sees; later steps train on the true labels."""
     config = training.FeatureConfig(**TINY)
     plain, method, control = (
-        kept(mixture_learning.xor, changed)
+        trained(mixture_learning.xor, changed)
         for changed in (config, config.but(method="permuted_first"), config.but(control="first_step_permuted"))
     )
     assert method.digest == control.digest == plain.digest
@@ -64,10 +64,10 @@ def test_a_permuted_first_step_is_the_method_and_the_control_alike():
 
 def test_frozen_neurons_stay_where_the_first_step_left_them():
     config = training.FeatureConfig(method="frozen", **TINY)
-    first, last = (kept(mixture_learning.xor, config.but(steps=steps)).weights for steps in (2, 5))
+    first, last = (trained(mixture_learning.xor, config.but(steps=steps)).weights for steps in (2, 5))
     assert torch.equal(first["net.hidden.weight"], last["net.hidden.weight"])
     assert not torch.equal(first["net.head.weight"], last["net.head.weight"])
-    still = kept(mixture_learning.xor, config.but(control="untrained")).weights
+    still = trained(mixture_learning.xor, config.but(control="untrained")).weights
     W, _ = data_neurons(config)
     assert torch.allclose(still["net.hidden.weight"][: len(W)].double(), W / config.dim**0.5, atol=1e-6)
 
@@ -82,12 +82,12 @@ def test_fixed_features_are_measured_at_the_best_of_the_ridges():
     config = training.FeatureConfig(
         method="kernels", problem="parity", size=3, **TINY | {"n_train": 300, "n_test": 200}
     )
-    found = kept(mixture_learning.xor, config.but(aligned=0.5)).curves
-    assert found["accuracy/test"][0] == max(found[f"accuracy/test/{name}"][0] for name in training.KERNELS)
-    assert found["accuracy/test/linear"][0] > 0.95, "aligned samples alone are linear"
+    curves = trained(mixture_learning.xor, config.but(aligned=0.5)).curves
+    assert curves["accuracy/test"][0] == max(curves[f"accuracy/test/{name}"][0] for name in training.KERNELS)
+    assert curves["accuracy/test/linear"][0] > 0.95, "aligned samples alone are linear"
 
 
-def test_subnetworks_are_the_neurons_that_they_say():
+def test_subnetworks_have_the_neurons_of_their_names():
     config = lottery.TicketConfig(**TINY | {"width": 40}, gamma=0.5)
     aligned = torch.zeros(7, 4)
     aligned[0, 0], aligned[1, 1], aligned[2, 2], aligned[3, 3] = 0.8, 0.8, 0.7, 0.6
@@ -111,12 +111,12 @@ def test_subnetworks_are_the_neurons_that_they_say():
 def test_clusters_have_their_weights():
     config = simplicity.PRESET.but(**TINY | {"n_train": 40, "n_test": 20, "steps": 3, "measure_every": 1})
     for weights in simplicity.PARTS:
-        found = kept(simplicity.figure, config.but(weights=weights)).curves
-        assert {"accuracy/heavy", "accuracy/light", "hit_probability/heavy"} <= found.keys()
+        curves = trained(simplicity.figure, config.but(weights=weights)).curves
+        assert {"accuracy/heavy", "accuracy/light", "hit_probability/heavy"} <= curves.keys()
 
 
-def test_neurons_of_the_reduced_xor_have_the_gradients_of_whole_ones():
-    """Three numbers a neuron give the shares and projections that neurons of R^d have."""
+def test_neurons_of_the_reduced_xor_have_the_gradients_of_neurons_in_d_dimensions():
+    """Neurons of three numbers have the shares and projections of neurons of R^d."""
     d = 100
     whole = performed(mixtures.xor, [mixtures.XOR.but(dim=d, n_train=400, width=40_000)])
     reduced = performed(xor_limit.figure, [xor_limit.PRESET.but(log10_dim=2)])
@@ -126,10 +126,10 @@ def test_neurons_of_the_reduced_xor_have_the_gradients_of_whole_ones():
     assert reduced.final("cosine/sure") == pytest.approx(whole.final("whole/cosine/sure"), rel=0.03)
 
 
-def test_sure_neurons_are_sought_beyond_those_that_are_shown():
+def test_more_candidates_give_more_sure_neurons():
     few = parity.PRESET.but(n_train=100, width=5, candidates=10)
     many = few.but(candidates=4000)
-    assert kept(parity.one, few).curves["sure/neurons"][0] < kept(parity.one, many).curves["sure/neurons"][0]
+    assert trained(parity.one, few).curves["sure/neurons"][0] < trained(parity.one, many).curves["sure/neurons"][0]
 
 
 def test_products_of_coordinates_fit_a_quadratic_exactly():
