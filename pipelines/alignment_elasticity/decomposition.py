@@ -43,18 +43,13 @@ LAPTOP = DecompositionConfig(
 )
 
 figure = Experiment(
-    name="alignment_elasticity/decomposition",
-    figures=("Lemma 3.3",),
+    name="alignment_elasticity/decomposition", figures=("Lemma 3.3",),
     title="Rank-one terms of the features after one step",
     caption="Operator norm over √n of F - F₀ less 0 to 3 terms, at the largest n. Bars: range over seeds.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
+    laptop=LAPTOP, paper=LAPTOP.but(n_train=4096, dim=4096, width=4096, n_test=4096),
     grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (128, 256, 512)], "seed": [0, 1, 2]},
     paper_grid={"lr_exponent": EXPONENTS, N: [(n,) * 4 for n in (512, 1024, 2048, 4096)], "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="residual/copy_1",
-    minutes=0.2,
-    small={N: [(8,) * 4, (12,) * 4]},
+    sweep_axes=one_step.SWEEP_AXES, metric="residual/copy_1", minutes=0.2, small={N: [(8,) * 4, (12,) * 4]},
 )
 
 
@@ -70,10 +65,8 @@ def run(config: DecompositionConfig, recorder: Recorder) -> None:
         rate = theory.alignment_elasticity.effective_rate(learner.lr, config.width, config.scale)
         residuals: dict[str, list[float]] = {f"residual/{name}_{k}": [] for name in ROWS for k in range(TERMS + 1)}
         for net, before, _ in learner.weights():
-            coefficients, alpha = (
-                theory.alignment_elasticity.activation_coefficients(net, TERMS),
-                theory.alignment_elasticity.head_direction(net),
-            )
+            coefficients, alpha = (theory.alignment_elasticity.activation_coefficients(net, TERMS),
+                theory.alignment_elasticity.head_direction(net))
             for name, rows in zip(ROWS, (task.test[0].to(x), unseen.to(x)), strict=True):
                 left = net.features(rows) - net.activation(rows @ before)
                 terms = theory.alignment_elasticity.expansion_terms(rows, beta, alpha, coefficients, rate, TERMS)
@@ -97,34 +90,23 @@ def shares(runs, rows):
     return [some.final(f"residual/{rows}_1") / some.final(f"residual/{rows}_0") for some in by_size]
 
 
-@figure.claim(
-    "c21_one_term_suffices",
+@figure.claim("c21_one_term_suffices",
     says="at a = 0.2 the first term leaves a small part of F - F_0 (its share, largest over n and both kinds of rows)",
-    paper="o(sqrt(n))",
-    expect=below(0.3),
-)
+    paper="o(sqrt(n))", expect=below(0.3))
 def one_term(runs):
     return max(max(shares(runs, rows)) for rows in ROWS)
 
 
-@figure.claim(
-    "c21_remainder_falls",
+@figure.claim("c21_remainder_falls",
     says="at a = 0.2 the share of F - F_0 that the first term leaves falls with n (smallest n less largest n, smaller "
-    "of both kinds of rows)",
-    paper="o(sqrt(n))",
-    expect=above(0),
-)
+    "of both kinds of rows)", paper="o(sqrt(n))", expect=above(0))
 def falls(runs):
     return min(left[0] - left[-1] for left in (shares(runs, rows) for rows in ROWS))
 
 
-@figure.claim(
-    "lemma33_more_terms_at_larger_rates",
+@figure.claim("lemma33_more_terms_at_larger_rates",
     says="at a = 0.36, in the window of l = 3, three terms leave less of F - F_0 than one term (ratio at the largest "
-    "n)",
-    paper="F_l with l = 3 for 1/3 < a < 3/8",
-    expect={"copy": below(1), "unseen": below(1)},
-)
+    "n)", paper="F_l with l = 3 for 1/3 < a < 3/8", expect={"copy": below(1), "unseen": below(1)})
 def more_terms(runs):
     largest = runs.where(n_train=max(runs.values("n_train")), lr_exponent=0.36)
     return {rows: largest.final(f"residual/{rows}_3") / largest.final(f"residual/{rows}_1") for rows in ROWS}

@@ -41,18 +41,11 @@ class HermiteConfig(Config):
 PRESET = HermiteConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/hermite",
-    trains=False,
-    figures=("App. H", "Thm. H.5", "Lemma H.7"),
+    name="alignment_elasticity/hermite", trains=False, figures=("App. H", "Thm. H.5", "Lemma H.7"),
     title="Products of Hermite polynomials: printed and corrected closed forms",
-    caption="Largest error over neurons and seeds, divided by 1 + |value by quadrature|.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
-    metric="hermite_error/corrected",
-    minutes=0.1,
-    small={"dim": 4, "width": 2, "nodes": 30},
+    caption="Largest error over neurons and seeds, divided by 1 + |value by quadrature|.", laptop=PRESET, paper=PRESET,
+    grid={"seed": [0, 1, 2]}, sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
+    metric="hermite_error/corrected", minutes=0.1, small={"dim": 4, "width": 2, "nodes": 30},
 )
 
 
@@ -65,10 +58,8 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
     task = data.TensorData(law, dtype=config.dtype, name="gaussian_class")
     net = nets.two_layer(config.dim, config.width, seed=config.streams.init, dtype=config.dtype)
     degrees = range(config.degree + 1)
-    forms = {
-        "corrected": theory.alignment_elasticity.hermite_product_expectation,
-        "printed": theory.alignment_elasticity.printed_hermite_product,
-    }
+    forms = {"corrected": theory.alignment_elasticity.hermite_product_expectation,
+        "printed": theory.alignment_elasticity.printed_hermite_product}
     worst = {name: np.zeros((len(degrees), len(degrees))) for name in forms}
 
     def errors(net, mean, scale):
@@ -90,13 +81,10 @@ def run(config: HermiteConfig, recorder: Recorder) -> None:
                 for name, form in forms.items():
                     worst[name][j, k] = np.maximum(worst[name][j, k], error(form(j, k, A, B, c), exact))
         printed = worst["printed"]
-        return {
-            "hermite_error/expectation": float(expectation),
+        return {"hermite_error/expectation": float(expectation),
             "hermite_error/corrected": float(worst["corrected"].max()),
-            "hermite_error/printed_low": float(printed[:4, :4].max()),
-            "hermite_error/printed_40": float(printed[4, 0]),
-            "hermite_error/printed_44": float(printed[4, 4]),
-        }
+            "hermite_error/printed_low": float(printed[:4, :4].max()), "hermite_error/printed_40": float(printed[4, 0]),
+            "hermite_error/printed_44": float(printed[4, 4])}
 
     evaluate(learners.Measurement(net, errors), task, config, recorder)
     recorder.array("errors", **worst)
@@ -123,38 +111,24 @@ def cost(config: HermiteConfig):
     return Cost(config.dim * config.width, 20.0 * pairs * config.nodes**2, 80.0 * config.nodes**2)
 
 
-@figure.claim(
-    "c22_corrected_product",
+@figure.claim("c22_corrected_product",
     says="the corrected form of E[He_j He_k], and E He_n, equal quadrature up to degree 6 (largest relative errors)",
-    origin="corrected",
-    where="Thm. H.5, Lemma H.7",
-    kind="identity",
-    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)},
-)
+    origin="corrected", where="Thm. H.5, Lemma H.7", kind="identity",
+    expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}
 
 
-@figure.claim(
-    "c22_printed_product_low_degrees",
+@figure.claim("c22_printed_product_low_degrees",
     says="the printed form of E[He_j He_k] equals quadrature for degrees up to 3 (largest relative error)",
-    paper="exact",
-    where="Thm. H.5",
-    kind="identity",
-    expect=at_most(1e-8),
-)
+    paper="exact", where="Thm. H.5", kind="identity", expect=at_most(1e-8))
 def low_degrees(runs):
     return runs.final("hermite_error/printed_low")
 
 
-@figure.claim(
-    "c22_printed_product",
+@figure.claim("c22_printed_product",
     says="the printed form of E[He_j He_k] equals quadrature for the degrees (4, 0) and (4, 4) (relative errors)",
-    paper="exact",
-    where="Thm. H.5",
-    kind="identity",
-    expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)},
-)
+    paper="exact", where="Thm. H.5", kind="identity", expect={"(4, 0)": at_most(1e-8), "(4, 4)": at_most(1e-8)})
 def printed(runs):
     return {"(4, 0)": runs.final("hermite_error/printed_40"), "(4, 4)": runs.final("hermite_error/printed_44")}
 

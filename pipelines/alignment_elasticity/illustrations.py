@@ -32,14 +32,8 @@ from featurelab.pipelines.alignment_elasticity import one_step
 from featurelab.pipelines.alignment_elasticity.one_step import COLOURS, DATA
 
 SHARES = (0.1, 0.3, 0.6, 0.9)
-ERRORS = {
-    "ball": at_most(0.01),
-    "sphere": at_most(1e-12),
-    "truncated_mean": at_most(0.01),
-    "truncated_variance": at_most(0.03),
-    "truncated_bound": at_most(0),
-    "unseen": at_most(1e-12),
-}
+ERRORS = {"ball": at_most(0.01), "sphere": at_most(1e-12), "truncated_mean": at_most(0.01),
+    "truncated_variance": at_most(0.03), "truncated_bound": at_most(0), "unseen": at_most(1e-12)}
 TRUNCATED_MEAN, TRUNCATED_VARIANCE = 1.5251, 0.1991  # of a standard normal above 1
 
 
@@ -54,32 +48,17 @@ SAMPLES = SampleConfig()
 LAPTOP = one_step.UnseenConfig(networks=1)
 
 generators = Experiment(
-    name="alignment_elasticity/generators",
-    trains=False,
-    figures=("Fig. 2",),
-    title="Training data and unseen classes",
-    caption="Samples of Data 1-3 in two dimensions, and of unseen classes with the means e v and R v.",
-    laptop=SAMPLES,
-    paper=SAMPLES.but(dim=2048, n_train=8192),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(16, 64, 256)},
-    metric="moment_error/sphere",
-    minutes=0.1,
-    small={"dim": 8, "n_train": 64},
+    name="alignment_elasticity/generators", trains=False, figures=("Fig. 2",), title="Training data and unseen classes",
+    caption="Samples of Data 1-3 in two dimensions, and of unseen classes with the means e v and R v.", laptop=SAMPLES,
+    paper=SAMPLES.but(dim=2048, n_train=8192), grid={"seed": [0, 1, 2]}, sweep_axes={"dim": choice(16, 64, 256)},
+    metric="moment_error/sphere", minutes=0.1, small={"dim": 8, "n_train": 64},
 )
 nearer = Experiment(
-    name="alignment_elasticity/nearer_classes",
-    figures=("Fig. 1",),
+    name="alignment_elasticity/nearer_classes", figures=("Fig. 1",),
     title="Classes nearer to the training data move more and align better",
     caption="Features of one network before (pale) and after the step, in the plane of their principal components.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="elasticity/unseen",
-    mode="max",
-    minutes=0.1,
-    small=one_step.SMALL,
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}), grid={"seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES, metric="elasticity/unseen", mode="max", minutes=0.1, small=one_step.SMALL,
 )
 
 
@@ -124,14 +103,10 @@ def sample_cost(config: SampleConfig):
     return Cost(config.dim, 20 * numbers, 8 * numbers)
 
 
-@generators.claim(
-    "fig2_generators",
+@generators.claim("fig2_generators",
     says="samples have the radii (Data 1, 3), coordinate mean, variance and support (Data 2) and coordinate along the "
-    "mean (unseen class) of their definitions (relative or absolute errors)",
-    paper="definitions",
-    kind="identity",
-    expect=ERRORS,
-)
+    "mean (unseen class) of their definitions (relative or absolute errors)", paper="definitions", kind="identity",
+    expect=ERRORS)
 def moments(runs):
     return {name: runs.final(f"moment_error/{name}") for name in ERRORS}
 
@@ -143,10 +118,8 @@ def sample_panels(runs, axes):
         for part, marker in zip(np.split(samples[name], 2), "ox", strict=True):
             axis.plot(*part.T, marker, color=COLOURS[name], markersize=3, markerfacecolor="none", markeredgewidth=0.7)
         axis.set(title=f"{title}: {name}")
-    setups = {
-        "share": ("Setup 1: e v", ("e = -0.9", "e = 0.3", "e = 0.9")),
-        "rotation": ("Setup 2: R v", ("ε = 0.1", "ε = 0.5", "ε = 2")),
-    }
+    setups = {"share": ("Setup 1: e v", ("e = -0.9", "e = 0.3", "e = 0.9")),
+        "rotation": ("Setup 2: R v", ("ε = 0.1", "ε = 0.5", "ε = 2"))}
     for axis, (kind, (title, names)) in zip(axes[0, 3:], setups.items(), strict=True):
         for index, (name, colour) in enumerate(zip(names, shades(3), strict=True)):
             axis.plot(*samples[f"{kind}_{index}"].T, ".", color=colour, markersize=2.5, label=name)
@@ -177,13 +150,10 @@ def cost(config: one_step.UnseenConfig):
     return one_step.cost(config, len(SHARES))
 
 
-@nearer.claim(
-    "fig1_nearer_classes_move_more",
+@nearer.claim("fig1_nearer_classes_move_more",
     says="Alignment and Elasticity rise from each e to the next, e = 0.1, 0.3, 0.6, 0.9 (least rise over the largest "
-    "value)",
-    paper="nearer classes are updated and aligned more",
-    expect={"Alignment": above(0), "Elasticity": above(0)},
-)
+    "value)", paper="nearer classes are updated and aligned more",
+    expect={"Alignment": above(0), "Elasticity": above(0)})
 def moves(runs):
     curves = {"Alignment": runs.curve("alignment/trained"), "Elasticity": runs.curve("elasticity/unseen")}
     return {name: np.diff(curve).min() / curve.max() for name, curve in curves.items()}

@@ -33,18 +33,11 @@ SCORES = {"alignment/trained": "Alignment", "elasticity/unseen": "Elasticity"}
 LAPTOP = one_step.UnseenConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/learning_rate",
-    figures=("Note 4.4", "Note 4.5"),
+    name="alignment_elasticity/learning_rate", figures=("Note 4.4", "Note 4.5"),
     title="Scores against the learning rate, and their symmetries",
     caption="η = n^a. Points are means over draws of the data and networks, bars the range over draws of the data.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(**one_step.PAPER),
-    grid={"lr_exponent": EXPONENTS, "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="alignment/trained",
-    mode="max",
-    minutes=0.3,
-    small=one_step.SMALL,
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={"lr_exponent": EXPONENTS, "seed": [0, 1, 2]},
+    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3, small=one_step.SMALL,
 )
 
 
@@ -60,10 +53,8 @@ def run(config: one_step.UnseenConfig, recorder: Recorder) -> None:
         for net, start, end in learner.weights():
             initial = copy.deepcopy(net)
             initial.hidden.weight.copy_(start.T)
-            flipped, still = (
-                learners.one_step_weights(initial, x, -y, **how),
-                learners.one_step_weights(initial, x, y, lr=0.0),
-            )
+            flipped, still = (learners.one_step_weights(initial, x, -y, **how),
+                learners.one_step_weights(initial, x, y, lr=0.0))
             initial.head.weight.copy_(net.head.weight.flip(0))
             exchanged = learners.one_step_weights(initial, x, -y, **how)
             usual, none, opposite = (
@@ -72,12 +63,10 @@ def run(config: one_step.UnseenConfig, recorder: Recorder) -> None:
             mirrored = measures.unseen_scores(-z, mirror, start, end, net.activation)
             opposite_labels.append(opposite)
             changes.append(
-                {
-                    "change/heads": relative(exchanged - start, end - start),
+                {"change/heads": relative(exchanged - start, end - start),
                     "change/mirror": max(relative(mirrored[name], usual[name]) for name in usual),
                     "elasticity/no_step": none["elasticity/unseen"].max().item(),
-                    "change/no_step": relative(none["alignment/trained"], none["alignment/initial"]),
-                }
+                    "change/no_step": relative(none["alignment/trained"], none["alignment/initial"])}
             )
         largest = {name: max(of_net[name] for of_net in changes) for name in changes[0]}
         for metric, name in SCORES.items():
@@ -100,52 +89,34 @@ def rises(runs, metric):
     return (np.diff(tables, axis=0) / abs(tables).max(axis=0)).min()
 
 
-@figure.claim(
-    "c30_scores_grow_with_the_rate",
+@figure.claim("c30_scores_grow_with_the_rate",
     says="Alignment and Elasticity rise from each learning rate to the next, at e = 0.2 and 0.8 (least rise over the "
-    "largest value)",
-    paper="larger learning rates update the features more aggressively",
-    where="Note 4.5",
-    expect={"Alignment": above(0), "Elasticity": above(0)},
-)
+    "largest value)", paper="larger learning rates update the features more aggressively", where="Note 4.5",
+    expect={"Alignment": above(0), "Elasticity": above(0)})
 def grow(runs):
     return {name: rises(runs, metric) for metric, name in SCORES.items()}
 
 
-@figure.claim(
-    "c31_no_step_moves_nothing",
+@figure.claim("c31_no_step_moves_nothing",
     says="a step of rate 0 leaves Elasticity at 0 and Alignment as it was (largest Elasticity, largest relative "
-    "change)",
-    origin="ours",
-    where="Defs. 1.1, 1.2",
-    kind="identity",
-    expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)},
-)
+    "change)", origin="ours", where="Defs. 1.1, 1.2", kind="identity",
+    expect={"Elasticity": at_most(1e-20), "Alignment": at_most(1e-12)})
 def nothing(runs):
     return {"Elasticity": runs.final("elasticity/no_step"), "Alignment": runs.final("change/no_step")}
 
 
-@figure.claim(
-    "c31_sign_of_beta",
+@figure.claim("c31_sign_of_beta",
     says="opposite labels with exchanged heads give the same step, and a class and its mirror image have the same "
-    "scores (largest relative changes)",
-    paper="the same result is obtained",
-    where="Note 4.4",
-    kind="identity",
-    expect={"labels and heads": at_most(1e-12), "mirror image": at_most(1e-10)},
-)
+    "scores (largest relative changes)", paper="the same result is obtained", where="Note 4.4", kind="identity",
+    expect={"labels and heads": at_most(1e-12), "mirror image": at_most(1e-10)})
 def sign(runs):
     return {"labels and heads": runs.final("change/heads"), "mirror image": runs.final("change/mirror")}
 
 
-@figure.claim(
-    "c31_labels_flipped",
+@figure.claim("c31_labels_flipped",
     says="opposite labels with unchanged heads give similar scores at a = 0.25 (relative change of the average over "
-    "networks)",
-    paper="the same result is obtained",
-    where="Note 4.4",
-    expect={"Alignment": at_most(0.1), "Elasticity": at_most(0.1)},
-)
+    "networks)", paper="the same result is obtained", where="Note 4.4",
+    expect={"Alignment": at_most(0.1), "Elasticity": at_most(0.1)})
 def labels_flipped(runs):
     return {name: runs.final(f"change/labels_{name.lower()}", lr_exponent=0.25) for name in SCORES.values()}
 

@@ -67,21 +67,15 @@ class MetricConfig(TrainedConfig):
 LAPTOP = MetricConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/metric_learning",
-    figures=("Table 1", "Table 3", "Table 4"),
+    name="alignment_elasticity/metric_learning", figures=("Table 1", "Table 3", "Table 4"),
     title="Class-wise Recall@1 and Alignment of unseen classes in metric learning",
     caption="Left: unseen classes at the end of training, one colour a seed. Middle: Pearson's r during training, from "
-    "first to last value. Right: Recall@k and average Alignment, means over seeds and their range.",
-    laptop=LAPTOP,
+    "first to last value. Right: Recall@k and average Alignment, means over seeds and their range.", laptop=LAPTOP,
     paper=LAPTOP.but(dataset="cars196", trunk="resnet50", width=2048, lr=0.01, per_class=25, epochs=30, workers=8),
     grid={"dataset": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={("dataset", "lr"): [("cars196", 0.01), ("cub200", 0.001)], "seed": [0, 1, 2, 3]},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="recall_at_1/unseen",
-    mode="max",
-    minutes=0.6,
-    small={"epochs": 2, "width": 16},
-    needs=("cars196", "cub200"),
+    metric="recall_at_1/unseen", mode="max", minutes=0.6, small={"epochs": 2, "width": 16}, needs=("cars196", "cub200"),
     stand_in="scikit-learn's digits under the eight symmetries of the square, and random fields with classes of "
     "different noise, replace CARS196 and CUB200; a small random network replaces a pretrained ResNet-50: the same "
     "statistic, other numbers",
@@ -92,11 +86,7 @@ figure = Experiment(
 def run(config: MetricConfig, recorder: Recorder) -> None:
     task, classes, unseen = unseen_half(config)
     net = nets.MetricNet(
-        backbone(config),
-        config.width,
-        classes,
-        temperature=config.temperature,
-        seed=config.streams.init,
+        backbone(config), config.width, classes, temperature=config.temperature, seed=config.streams.init,
         dtype=config.dtype,
     )
     optimizer = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
@@ -112,16 +102,9 @@ def unseen_half(config: MetricConfig):
         train, test = data.metric_split(data.dataset_source(config.dataset).classes)
         balanced = None if config.per_class is None else (config.batch_size // config.per_class, config.per_class)
         images = data.StreamedImages(
-            config.dataset,
-            train_classes=train,
-            test_classes=test,
-            pooled=True,
-            size=config.size,
-            resize=config.size * 8 // 7,
-            batch_size=config.batch_size,
-            balanced=balanced,
-            order_seed=config.streams.order,
-            workers=config.workers,
+            config.dataset, train_classes=train, test_classes=test, pooled=True, size=config.size,
+            resize=config.size * 8 // 7, batch_size=config.batch_size, balanced=balanced,
+            order_seed=config.streams.order, workers=config.workers,
         )
         return images, len(train), images.loader("test")
     if config.dataset == "digits":
@@ -129,13 +112,8 @@ def unseen_half(config: MetricConfig):
     else:
         samples = data.random_fields(80, 22, noise=config.noise, seed=config.split)
     task = data.ClassSplit(
-        samples,
-        split=config.split,
-        batch_size=config.batch_size,
-        per_class=config.per_class,
-        order_seed=config.streams.order,
-        dtype=config.dtype,
-        name=f"{config.dataset}_class_split",
+        samples, split=config.split, batch_size=config.batch_size, per_class=config.per_class,
+        order_seed=config.streams.order, dtype=config.dtype, name=f"{config.dataset}_class_split",
     )
     return task, len(task.train_classes), task.unseen
 
@@ -179,60 +157,40 @@ def each_dataset(runs, value):
     return {part: value(runs.where(dataset=name)) for part, name in zip("AB", names, strict=True)}
 
 
-@figure.claim(
-    "c27_recall_goes_with_alignment",
+@figure.claim("c27_recall_goes_with_alignment",
     says="Recall@1 and Alignment correlate positively over unseen classes after training (Pearson's r; A: CARS196 or "
-    "digits, B: CUB200 or random fields)",
-    paper="0.24 (CARS196), 0.29 (CUB200)",
-    where="Table 1",
-    expect={"A": above(0), "B": above(0)},
-)
+    "digits, B: CUB200 or random fields)", paper="0.24 (CARS196), 0.29 (CUB200)", where="Table 1",
+    expect={"A": above(0), "B": above(0)})
 def correlation(runs):
     return each_dataset(runs, lambda some: some.final(R))
 
 
-@figure.claim(
-    "c27_combined_p",
-    seeds=4,
+@figure.claim("c27_combined_p", seeds=4,
     says="Fisher's method finds the correlation of Recall@1 and Alignment significant, p < 0.05 (mean over four seeds "
-    "of -2 ln p is at least 3.88)",
-    paper="p = 0.00 for both",
-    where="Table 1",
-    expect={"A": at_least(3.88), "B": at_least(3.88)},
-)
+    "of -2 ln p is at least 3.88)", paper="p = 0.00 for both", where="Table 1",
+    expect={"A": at_least(3.88), "B": at_least(3.88)})
 def fisher(runs):
     return each_dataset(runs, lambda some: -2 * np.log(max(some.final("pearson_p/recall_alignment"), 1e-300)))
 
 
-@figure.claim(
-    "c27_correlation_as_printed",
+@figure.claim("c27_correlation_as_printed",
     says="Pearson's r of Recall@1 and Alignment is within 0.15 of the printed mean (larger distance of the two "
-    "datasets)",
-    paper="0.24, 0.29",
-    where="Table 1",
-    expect=at_most(0.15),
-)
+    "datasets)", paper="0.24, 0.29", where="Table 1", expect=at_most(0.15))
 def printed_correlation(runs):
     return max(abs(runs.final(R, dataset=name) - PRINTED[name]["r"]) for name in public(runs))
 
 
-@figure.claim(
-    "c28_recall_and_alignment_as_printed",
+@figure.claim("c28_recall_and_alignment_as_printed",
     says="Recall@1 is within 2 points, and average Alignment within 15%, of the printed means (larger distances of the "
-    "two datasets)",
-    paper="93.65, 68.13; 843.27, 1072.49",
-    where="Table 1",
-    expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)},
-)
+    "two datasets)", paper="93.65, 68.13; 843.27, 1072.49", where="Table 1",
+    expect={"Recall@1": at_most(0.02), "Alignment": at_most(0.15)})
 def printed_values(runs):
     names = public(runs)
     recall, alignment = (
         {name: runs.final(f"{score}/unseen", dataset=name) for name in names} for score in ("recall_at_1", "alignment")
     )
-    return {
-        "Recall@1": max(abs(recall[name] - PRINTED[name]["recall"]) for name in names),
-        "Alignment": max(abs(alignment[name] / PRINTED[name]["alignment"] - 1) for name in names),
-    }
+    return {"Recall@1": max(abs(recall[name] - PRINTED[name]["recall"]) for name in names),
+        "Alignment": max(abs(alignment[name] / PRINTED[name]["alignment"] - 1) for name in names)}
 
 
 def public(runs):
@@ -243,24 +201,16 @@ def public(runs):
     return names
 
 
-@figure.claim(
-    "c27_before_training_b",
-    origin="ours",
+@figure.claim("c27_before_training_b", origin="ours",
     says="random fields, some classes noisier than others: Recall@1 and Alignment correlate before training (Pearson's "
-    "r)",
-    expect=at_least(0.5),
-    controls=(),
-)
+    "r)", expect=at_least(0.5), controls=())
 def before_training(runs):
     return runs.at(R, 0, dataset=PAIRS[runs.values("dataset")[0]][1])
 
 
-@figure.claim(
-    "c27_training_raises_r",
-    origin="ours",
+@figure.claim("c27_training_raises_r", origin="ours",
     says="training raises the correlation of Recall@1 and Alignment over unseen classes (r after less before)",
-    expect={"A": above(0), "B": above(0)},
-)
+    expect={"A": above(0), "B": above(0)})
 def gain(runs):
     return each_dataset(runs, lambda some: some.final(R) - some.at(R, 0))
 

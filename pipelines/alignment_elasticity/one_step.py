@@ -64,12 +64,8 @@ class ShareConfig(UnseenConfig):
 
 PAPER: dict[str, Any] = {"n_train": 2048, "dim": 2048, "width": 2048, "networks": 30, "n_test": 1000}
 SMALL: dict[Any, Any] = {"n_train": 24, "dim": 24, "width": 24, "networks": 1, "n_test": 20}
-SWEEP_AXES = {
-    "lr_exponent": uniform(-0.25, 0.5),
-    "width": choice(128, 256, 512),
-    "mean_norm": loguniform(0.5, 50.0),
-    "weight_decay": loguniform(1e-6, 1e-3),
-}
+SWEEP_AXES = {"lr_exponent": uniform(-0.25, 0.5), "width": choice(128, 256, 512), "mean_norm": loguniform(0.5, 50.0),
+    "weight_decay": loguniform(1e-6, 1e-3)}
 DATA = {"ball": "Data 1", "truncated": "Data 2", "sphere": "Data 3"}
 INSIDE = {name: title for name, title in DATA.items() if name != "truncated"}  # what the assumptions allow
 COLOURS = dict(zip(DATA, CATEGORIES, strict=False))

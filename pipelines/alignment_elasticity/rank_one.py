@@ -58,27 +58,18 @@ def of(reading):
 
 
 figure = Experiment(
-    name="alignment_elasticity/rank_one",
-    figures=("Prop. 3.1", "Lemma 3.2", "Eq. 3"),
+    name="alignment_elasticity/rank_one", figures=("Prop. 3.1", "Lemma 3.2", "Eq. 3"),
     title="The first gradient is nearly of rank one",
-    caption="n = d = N. Points are means over seeds, bars their range.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096),
-    grid=grid(READINGS, (64, 128, 256, 512)),
-    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)),
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="rank_one/relative",
-    minutes=0.2,
-    small={N: [(8,) * 3, (12,) * 3]},
+    caption="n = d = N. Points are means over seeds, bars their range.", laptop=LAPTOP,
+    paper=LAPTOP.but(n_train=4096, dim=4096, width=4096), grid=grid(READINGS, (64, 128, 256, 512)),
+    paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)), sweep_axes=one_step.SWEEP_AXES, metric="rank_one/relative",
+    minutes=0.2, small={N: [(8,) * 3, (12,) * 3]},
 )
 regression = figure.variant(
-    "rank_one_regression",
-    figures=("App. B",),
+    "rank_one_regression", figures=("App. B",),
     title="The first gradient of the regression variant is nearly of rank one",
-    caption="n = d = N. Points are means over seeds, bars their range.",
-    task="regression",
-    grid=grid([SHORT, USUAL], (64, 128, 256, 512)),
-    paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
+    caption="n = d = N. Points are means over seeds, bars their range.", task="regression",
+    grid=grid([SHORT, USUAL], (64, 128, 256, 512)), paper_grid=grid([SHORT, USUAL], (256, 512, 1024, 2048, 4096)),
     minutes=0.1,
 )
 
@@ -91,14 +82,8 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
     else:
         length = data.class_mean_length(config.mean_norm, config.mean_growth, config.dim)
         task = data.SubGaussianRegression(
-            config.n_train,
-            config.dim,
-            config.distribution,
-            length=length,
-            noise=config.noise,
-            n_test=config.n_train,
-            seed=config.streams.data,
-            dtype=config.dtype,
+            config.n_train, config.dim, config.distribution, length=length, noise=config.noise, n_test=config.n_train,
+            seed=config.streams.data, dtype=config.dtype,
         )
     splits = []
 
@@ -116,10 +101,8 @@ def run(config: RankOneConfig, recorder: Recorder) -> None:
         by_net = []
         for (net, start, end), (parts, autograd) in zip(learner.weights(), splits, strict=True):
             taken = (end - start) / (learner.lr * config.width**0.5)
-            c1, alpha = (
-                theory.alignment_elasticity.mean_slope(net.activation.slope),
-                theory.alignment_elasticity.head_direction(net),
-            )
+            c1, alpha = (theory.alignment_elasticity.mean_slope(net.activation.slope),
+                theory.alignment_elasticity.head_direction(net))
             powers = theory.alignment_elasticity.power_errors(
                 fresh, parts.A + parts.B + parts.C, beta, alpha, c1, POWERS
             )
@@ -157,29 +140,18 @@ def least_cosine(runs, reading):
     return min(cosine for n, cosine in cosines.items() if n >= min(256, max(cosines)))
 
 
-@figure.claim(
-    "c01_gradient_splits",
-    says="G = A + B + C equals the gradient by autograd and the step taken (largest relative error)",
-    paper="exact",
-    where="Eq. 3",
-    kind="identity",
-    expect=at_most(1e-10),
-)
+@figure.claim("c01_gradient_splits",
+    says="G = A + B + C equals the gradient by autograd and the step taken (largest relative error)", paper="exact",
+    where="Eq. 3", kind="identity", expect=at_most(1e-10))
 def splits_exactly(runs):
     return max(runs.curves(f"identity_error/{name}").max(axis=None) for name in ("autograd", "step"))
 
 
 FALLS: dict[str, Any] = {
     "says": "at |v| = 5, |G - A| / |G| falls with n like a power near -1/2 (largest n over smallest n, log-log slope)",
-    "expect": {"last over first": below(0.5), "slope": between(-1.0, -0.3)},
-    "controls": ["permuted_labels"],
-}
-ALONG: dict[str, Any] = {
-    "says": "at |v| = 5 and n of 256 or more, G points along A (least cosine)",
-    "origin": "ours",
-    "expect": above(0.97),
-    "controls": ["permuted_labels"],
-}
+    "expect": {"last over first": below(0.5), "slope": between(-1.0, -0.3)}, "controls": ["permuted_labels"]}
+ALONG: dict[str, Any] = {"says": "at |v| = 5 and n of 256 or more, G points along A (least cosine)", "origin": "ours",
+    "expect": above(0.97), "controls": ["permuted_labels"]}
 
 
 @figure.claim("c02_error_falls", paper="slope -1/2 up to logarithms", **FALLS)
@@ -195,25 +167,16 @@ def cosine(runs):
     return least_cosine(runs, USUAL)
 
 
-@regression.claim(
-    "app_b_cosine_at_short_means",
-    origin="ours",
-    within=(-1, 1),
-    says="at |v| = 1 and n of 256 or more, G points along A (least cosine)",
-    expect=above(0.97),
-)
+@regression.claim("app_b_cosine_at_short_means", origin="ours", within=(-1, 1),
+    says="at |v| = 1 and n of 256 or more, G points along A (least cosine)", expect=above(0.97))
 def cosine_at_short_means(runs):
     return least_cosine(runs, SHORT)
 
 
-@figure.claim(
-    "c04_long_means",
-    origin="ours",
-    controls=["permuted_labels"],
+@figure.claim("c04_long_means", origin="ours", controls=["permuted_labels"],
     says="outside the assumptions, |v| = 5 sqrt(d) or 5 d: G has rank one but is not A (least |G - A| / |G|, least "
     "share of the energy in the first singular value)",
-    expect={"relative error": above(1.0), "top energy": above(0.99)},
-)
+    expect={"relative error": above(1.0), "top energy": above(0.99)})
 def long_means(runs):
     named = {"relative error": "rank_one/relative", "top energy": "rank_one/top_energy"}
     return {
@@ -221,28 +184,17 @@ def long_means(runs):
     }
 
 
-@figure.claim(
-    "c33_powers",
-    origin="corrected",
-    where="Lemma 3.2",
-    controls=["permuted_labels"],
+@figure.claim("c33_powers", origin="corrected", where="Lemma 3.2", controls=["permuted_labels"],
     says="at |v| = 1, |(X~ G)^k - c_1^k (X~ beta)^k (alpha^k)^T| with elementwise powers falls at least like n^(-k/2) "
-    "(log-log slope in n)",
-    paper="n^(-k/2) log^(2k) n, the exponent as it must be meant",
-    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS},
-)
+    "(log-log slope in n)", paper="n^(-k/2) log^(2k) n, the exponent as it must be meant",
+    expect={f"k={k}": at_most(-k / 2 + 0.1) for k in POWERS})
 def powers(runs):
     return {f"k={k}": slope(runs, f"power_error/{k}", SHORT) for k in POWERS}
 
 
-@figure.claim(
-    "c33_powers_as_printed",
-    where="Lemma 3.2",
-    paper="C^k n^(-(k/2) log^(2k) n)",
-    expect=at_most(-8.6),
+@figure.claim("c33_powers_as_printed", where="Lemma 3.2", paper="C^k n^(-(k/2) log^(2k) n)", expect=at_most(-8.6),
     says="at |v| = 1, |X~ G - c_1 (X~ beta) alpha^T| falls at least like the printed n^(-(k/2) log^(2k) n), k = 1, "
-    "which is n^-8.6 at n = 64 (log-log slope in n)",
-)
+    "which is n^-8.6 at n = 64 (log-log slope in n)")
 def powers_as_printed(runs):
     return slope(runs, "power_error/1", SHORT)
 

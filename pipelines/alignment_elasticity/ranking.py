@@ -73,22 +73,15 @@ class RankingConfig(TrainedConfig):
 LAPTOP = RankingConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/ranking",
-    figures=("Fig. 4", *(f"Fig. N.{n}" for n in range(1, 18))),
+    name="alignment_elasticity/ranking", figures=("Fig. 4", *(f"Fig. N.{n}" for n in range(1, 18))),
     title="Rankings of unseen classes by similarity, Alignment and Elasticity",
     caption="Top: Kendall's W, means over seeds and their range, and the heads' training accuracy. Below: the scores "
-    "of the first seed, one colour a class, grey the whole evaluation set.",
-    laptop=LAPTOP,
+    "of the first seed, one colour a class, grey the whole evaluation set.", laptop=LAPTOP,
     paper=LAPTOP.but(train_set="cars196", trunk="resnet18", dim=2048, width=2048),
     grid={"train_set": ["digits", "fields"], "seed": [0, 1, 2, 3]},
     paper_grid={"train_set": ["cars196", "cub200"], "seed": [0, 1, 2, 3]},
-    sweep_axes={
-        "lr": loguniform(1e-4, 1e-2),
-        "width": choice(128, 256, 512, 1024),
-        "weight_decay": loguniform(1e-6, 1e-2),
-    },
-    metric="loss/train",
-    minutes=0.2,
+    sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(128, 256, 512, 1024),
+        "weight_decay": loguniform(1e-6, 1e-2)}, metric="loss/train", minutes=0.2,
     small={"epochs": 4, "dim": 16, "width": 24, "n_train": 24, "unseen": 4, "permutations": 2},
     needs=("cars196", "cub200"),
     stand_in="scikit-learn's 8x8 digits and a synthetic mixture of random fields replace CARS196 and CUB200, a small "
@@ -155,12 +148,8 @@ def without_updates(config: RankingConfig, task):
 
 def two_classes(config: RankingConfig):
     pair = PAIRS[config.train_set]
-    options: dict[str, Any] = {
-        "per_class": config.n_train // 2,
-        "unseen": config.unseen,
-        "seed": config.streams.data,
-        "dtype": config.dtype,
-    }
+    options: dict[str, Any] = {"per_class": config.n_train // 2, "unseen": config.unseen, "seed": config.streams.data,
+        "dtype": config.dtype}
     if "digits" in pair:
         fields = data.random_fields(10, 2 * config.n_train, seed=config.streams.data)
         pools = {"digits": data.digit_pictures(), "fields": fields}
@@ -209,25 +198,17 @@ def each_pair(runs, value):
     return {name: value(runs.where(train_set=trained), measured) for name, (trained, measured) in pairs}
 
 
-@figure.claim(
-    "c24_rankings_agree",
-    where="Fig. 4, Section 5",
-    within=(0, 1),
+@figure.claim("c24_rankings_agree", where="Fig. 4, Section 5", within=(0, 1),
     says="three rankings of unseen classes agree: Kendall's W in mid training is at least 0.7 trained on A and 0.5 on "
-    "B (A: CARS196 or digits, B: CUB200 or random fields)",
-    paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)",
-    expect=dict(zip(PAIR_NAMES, map(at_least, (0.7, 0.7, 0.5, 0.5)), strict=True)),
-)
+    "B (A: CARS196 or digits, B: CUB200 or random fields)", paper="W >= 0.7 (CARS196), >= 0.5 (CUB200)",
+    expect=dict(zip(PAIR_NAMES, map(at_least, (0.7, 0.7, 0.5, 0.5)), strict=True)))
 def agreement(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w/{name}"))
 
 
-@figure.claim(
-    "c24_training_raises_agreement",
-    origin="ours",
+@figure.claim("c24_training_raises_agreement", origin="ours",
     says="training raises the agreement of rankings (Kendall's W in mid training less that without weight updates)",
-    expect=dict.fromkeys(PAIR_NAMES, above(0)),
-)
+    expect=dict.fromkeys(PAIR_NAMES, above(0)))
 def gain_over_untrained(runs):
     def gain(some, name):
         return middle(some, f"kendalls_w/{name}") - some.final(f"kendalls_w_untrained/{name}")
@@ -235,37 +216,23 @@ def gain_over_untrained(runs):
     return each_pair(runs, gain)
 
 
-@figure.claim(
-    "c24_more_than_chance",
-    origin="ours",
-    seeds=4,
+@figure.claim("c24_more_than_chance", origin="ours", seeds=4,
     says="the rankings agree more than by chance in mid training: Fisher's method gives p < 0.05 for permutation tests "
-    "(mean over four seeds of -2 ln p is at least 3.88)",
-    expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)),
-)
+    "(mean over four seeds of -2 ln p is at least 3.88)", expect=dict.fromkeys(PAIR_NAMES, at_least(3.88)))
 def significance(runs):
     return each_pair(runs, lambda some, name: -2 * np.log(some.final(f"kendalls_w_p/{name}")))
 
 
-@figure.claim(
-    "c24_permuted_labels_agree_too",
-    origin="ours",
-    within=(0, 1),
+@figure.claim("c24_permuted_labels_agree_too", origin="ours", within=(0, 1),
     says="most of the agreement needs no labels: with beta from permuted labels, Kendall's W is above 1/3, its mean "
-    "for unrelated rankings",
-    expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)),
-)
+    "for unrelated rankings", expect=dict.fromkeys(PAIR_NAMES, above(1 / 3)))
 def agreement_without_labels(runs):
     return each_pair(runs, lambda some, name: middle(some, f"kendalls_w_permuted/{name}"))
 
 
-@figure.claim(
-    "c25_true_labels_agree_more",
-    origin="ours",
+@figure.claim("c25_true_labels_agree_more", origin="ours",
     says="similarity goes with Alignment more with the true beta than with one from permuted labels (difference of "
-    "rank correlations, mean over epochs)",
-    expect=dict.fromkeys(PAIR_NAMES, above(0)),
-)
+    "rank correlations, mean over epochs)", expect=dict.fromkeys(PAIR_NAMES, above(0)))
 def gain_over_permuted(runs):
     def gain(some, name):
         return (some.curve(f"spearman/{name}") - some.curve(f"spearman_permuted/{name}")).loc[1:].mean()
@@ -273,14 +240,9 @@ def gain_over_permuted(runs):
     return each_pair(runs, gain)
 
 
-@figure.claim(
-    "c26_both_heads_learn",
+@figure.claim("c26_both_heads_learn",
     says="both heads classify the training set by the last epoch (lower training accuracy of the two)",
-    paper="curves, no number",
-    where="Fig. N.1",
-    within=(0, 1),
-    expect={"A": at_least(0.98), "B": at_least(0.98)},
-)
+    paper="curves, no number", where="Fig. N.1", within=(0, 1), expect={"A": at_least(0.98), "B": at_least(0.98)})
 def heads(runs):
     def lower(name):
         return min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))
@@ -288,15 +250,9 @@ def heads(runs):
     return {part: lower(name) for part, name in zip("AB", PAIRS[runs.values("train_set")[0]], strict=True)}
 
 
-@figure.claim(
-    "fig_n_scores_move_together",
-    paper="in most cases",
-    where="Appendix N",
-    within=(0, 1),
+@figure.claim("fig_n_scores_move_together", paper="in most cases", where="Appendix N", within=(0, 1),
     says="similarity, Alignment and Elasticity of a class rise and fall together over epochs (share of classes and "
-    "pairs of scores with positive rank correlation)",
-    expect=dict.fromkeys(PAIR_NAMES, above(0.5)),
-)
+    "pairs of scores with positive rank correlation)", expect=dict.fromkeys(PAIR_NAMES, above(0.5)))
 def together(runs):
     def share(some, name):
         positive = []
@@ -308,14 +264,10 @@ def together(runs):
     return each_pair(runs, share)
 
 
-@figure.claim(
-    "fig_n_each_class_by_itself",
+@figure.claim("fig_n_each_class_by_itself",
     says="a class's score follows its own other scores more than other classes' scores (difference of rank "
-    "correlations of curves over epochs, mean over pairs of scores)",
-    origin="ours",
-    where="Appendix N",
-    expect=dict.fromkeys(PAIR_NAMES, above(0)),
-)
+    "correlations of curves over epochs, mean over pairs of scores)", origin="ours", where="Appendix N",
+    expect=dict.fromkeys(PAIR_NAMES, above(0)))
 def each_by_itself(runs):
     def excess(some, name):
         classes = range(some.values("unseen")[0])

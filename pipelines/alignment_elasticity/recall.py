@@ -61,11 +61,8 @@ def phases(runs):
     each_data = [runs.where(distribution=distribution) for distribution in INSIDE]
     gains = [some.curve("recall/cosine_trained") - some.curve("recall/cosine_initial") for some in each_data]
     curves = [gain[np.isin(shares_of(runs), LOGARITHMIC)].to_numpy() for gain in gains]
-    return {
-        "smallest e": max(curve[0] for curve in curves),
-        "between": min(curve.max() for curve in curves),
-        "largest e": max(curve[-1] for curve in curves),
-    }
+    return {"smallest e": max(curve[0] for curve in curves), "between": min(curve.max() for curve in curves),
+        "largest e": max(curve[-1] for curve in curves)}
 
 
 @figure.claim("c17_inner_product_agrees",
@@ -80,11 +77,8 @@ def inner_product(runs):
 @figure.draw(rows=2, cols=3, size=(11, 6.2))
 def panels(runs, axes):
     shares = shares_of(runs)
-    columns = [
-        ("cosine", "cosine", "linear", np.isin(shares, TENTHS)),
-        ("cosine", "cosine", "log", shares > 0),
-        ("inner", "inner product", "log", shares > 0),
-    ]
+    columns = [("cosine", "cosine", "linear", np.isin(shares, TENTHS)), ("cosine", "cosine", "log", shares > 0),
+        ("inner", "inner product", "log", shares > 0)]
     for row, (distribution, data) in zip(axes, INSIDE.items(), strict=True):
         some = runs.where(distribution=distribution)
         for axis, (kind, name, scale, chosen) in zip(row, columns, strict=True):

@@ -70,52 +70,33 @@ RECALLED_AT_2048 = [("ball", 5.0), ("sphere", 5.0)]
 AT = "|v| = 3, or 5 at the paper's dimension"
 
 scores = Experiment(
-    name="alignment_elasticity/rotations",
-    figures=("Fig. 3d", "Fig. 3e", "Fig. K.2"),
+    name="alignment_elasticity/rotations", figures=("Fig. 3d", "Fig. 3e", "Fig. K.2"),
     title="Alignment and Elasticity of unseen classes at R v",
     caption="Each point is a rotation: the mean over networks and draws of the data, bars the range over draws.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(rotations=300, **one_step.PAPER),
-    grid={"distribution": list(DATA), "seed": SEEDS},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="alignment/trained",
-    mode="max",
-    minutes=0.3,
+    laptop=LAPTOP, paper=LAPTOP.but(rotations=300, **one_step.PAPER), grid={"distribution": list(DATA), "seed": SEEDS},
+    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3,
     small=one_step.SMALL | {"rotations": 8, "seed": [0, 1, 2]},
 )
 retrieval = scores.variant(
-    "rotations_recall",
-    figures=("Fig. 3f", "Fig. K.4"),
+    "rotations_recall", figures=("Fig. 3f", "Fig. K.4"),
     title="Recall@1 of unseen classes at R v, before and after the step",
     caption="Each point is a rotation: the mean over networks and draws of the data, bars the range over draws.",
-    recall=True,
-    laptop=LAPTOP.but(mean_norm=3.0),
-    grid={("distribution", "mean_norm"): RECALLED, "seed": SEEDS},
-    paper_grid={("distribution", "mean_norm"): RECALLED_AT_2048, "seed": SEEDS},
-    metric="recall/cosine_trained",
+    recall=True, laptop=LAPTOP.but(mean_norm=3.0), grid={("distribution", "mean_norm"): RECALLED, "seed": SEEDS},
+    paper_grid={("distribution", "mean_norm"): RECALLED_AT_2048, "seed": SEEDS}, metric="recall/cosine_trained",
     minutes=0.8,
 )
 short = scores.variant(
-    "rotations_short_means",
-    figures=("Sec. 4",),
+    "rotations_short_means", figures=("Sec. 4",),
     title="Elasticity of unseen classes at R v falls with the similarity where |v| < 1",
     caption="The theory predicts this. Each point is a rotation: the mean over networks and draws of the data.",
-    grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]},
-    metric="elasticity/unseen",
+    grid={"mean_norm": LENGTHS, "seed": [0, 1, 2]}, metric="elasticity/unseen",
 )
 generator = Experiment(
-    name="alignment_elasticity/rotation_generator",
-    trains=False,
-    figures=("App. K.4",),
+    name="alignment_elasticity/rotation_generator", trains=False, figures=("App. K.4",),
     title="Rotations by QR of I + εM: how far they turn a vector",
-    caption="Cosine of v and R v. Points are means over seeds, bars their range.",
-    laptop=GENERATOR,
-    paper=GENERATOR.but(dim=2048, rotations=300),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(64, 128, 256)},
-    metric="cosine/fixed",
-    minutes=0.1,
-    small={"dim": 16, "rotations": 5},
+    caption="Cosine of v and R v. Points are means over seeds, bars their range.", laptop=GENERATOR,
+    paper=GENERATOR.but(dim=2048, rotations=300), grid={"seed": [0, 1, 2]}, sweep_axes={"dim": choice(64, 128, 256)},
+    metric="cosine/fixed", minutes=0.1, small={"dim": 16, "rotations": 5},
 )
 
 
@@ -141,65 +122,40 @@ def cost(config: RotationConfig):
     return replace(step, flops=step.flops + 1.4 * config.rotations * config.dim**3)
 
 
-@scores.claim(
-    "c09_alignment_grows",
+@scores.claim("c09_alignment_grows",
     says="over rotations Alignment grows with |beta^T mu| (Spearman; Data 2 is outside the assumptions)",
-    paper="positive tendency",
-    where="Figs. 3d, K.2",
-    within=(-1, 1),
-    expect=dict.fromkeys(DATA.values(), at_least(0.95)),
-)
+    paper="positive tendency", where="Figs. 3d, K.2", within=(-1, 1),
+    expect=dict.fromkeys(DATA.values(), at_least(0.95)))
 def alignment(runs):
     return trends(runs, "alignment/trained")
 
 
-@scores.claim(
-    "c10_elasticity_grows",
-    says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
-    paper="positive tendency",
-    where="Figs. 3e, K.2",
-    within=(-1, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)),
-)
+@scores.claim("c10_elasticity_grows", says="over rotations Elasticity grows with |beta^T mu|, Data 1 and 3 (Spearman)",
+    paper="positive tendency", where="Figs. 3e, K.2", within=(-1, 1),
+    expect=dict.fromkeys(INSIDE.values(), at_least(0.9)))
 def elasticity(runs):
     return trends(runs, "elasticity/unseen", INSIDE)
 
 
-@scores.claim(
-    "c10_elasticity_grows_outside",
+@scores.claim("c10_elasticity_grows_outside",
     says="outside the assumptions, Data 2, where slight rotations all saturate the features: Elasticity grows with "
-    "|beta^T mu| (Spearman)",
-    paper="positive tendency",
-    where="Fig. K.2",
-    within=(-1, 1),
-    expect=at_least(0.9),
-)
+    "|beta^T mu| (Spearman)", paper="positive tendency", where="Fig. K.2", within=(-1, 1), expect=at_least(0.9))
 def elasticity_outside(runs):
     return trend(runs, "elasticity/unseen", distribution="truncated")
 
 
-@scores.claim(
-    "c10_elasticity_grows_outside_upper",
+@scores.claim("c10_elasticity_grows_outside_upper",
     says="outside the assumptions, Data 2: Elasticity grows with |beta^T mu| among the half of the rotations with the "
-    "greatest |beta^T mu| (Spearman)",
-    paper="positive tendency",
-    where="Fig. K.2",
-    within=(-1, 1),
-    expect=at_least(0.9),
-)
+    "greatest |beta^T mu| (Spearman)", paper="positive tendency", where="Fig. K.2", within=(-1, 1),
+    expect=at_least(0.9))
 def elasticity_outside_upper(runs):
     similarity = abs(runs.curve("similarity/unseen", distribution="truncated"))
     return trend(runs, "elasticity/unseen", only=similarity >= similarity.median(), distribution="truncated")
 
 
-@scores.claim(
-    "c11_initial_alignment_is_flat",
-    says="before the step Alignment hardly depends on the rotation (range over mean)",
-    origin="ours",
-    where="Fig. 3d",
-    expect=dict.fromkeys(INSIDE.values(), below(0.2)),
-    controls=(),
-)
+@scores.claim("c11_initial_alignment_is_flat",
+    says="before the step Alignment hardly depends on the rotation (range over mean)", origin="ours", where="Fig. 3d",
+    expect=dict.fromkeys(INSIDE.values(), below(0.2)), controls=())
 def flat(runs):
     curves = {name: runs.curve("alignment/initial", distribution=d) for d, name in INSIDE.items()}
     return {name: (curve.max() - curve.min()) / curve.mean() for name, curve in curves.items()}
@@ -210,64 +166,44 @@ def shortest(runs):
     return min(runs.values("mean_norm"))
 
 
-@retrieval.claim(
-    "c14_recall_rises",
-    says=f"after the step Recall@1 rises with |beta^T mu| (Spearman; {AT})",
-    paper="increases",
-    within=(-1, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_least(0.8)),
-)
+@retrieval.claim("c14_recall_rises", says=f"after the step Recall@1 rises with |beta^T mu| (Spearman; {AT})",
+    paper="increases", within=(-1, 1), expect=dict.fromkeys(INSIDE.values(), at_least(0.8)))
 def recall_rises(runs):
     return trends(runs, "recall/cosine_trained", INSIDE, mean_norm=shortest(runs))
 
 
-@retrieval.claim(
-    "c15_initial_recall_is_flat",
+@retrieval.claim("c15_initial_recall_is_flat",
     says=f"before the step Recall@1 does not depend on the rotation (larger range of Data 1 and 3, Spearman with "
-    f"|beta^T mu|; {AT})",
-    paper="does not vary",
-    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)},
-    controls=(),
-)
+    f"|beta^T mu|; {AT})", paper="does not vary",
+    expect={"range": below(0.1), "Data 1": between(-0.5, 0.5), "Data 3": between(-0.5, 0.5)}, controls=())
 def initial_recall(runs):
     curves = [runs.curve("recall/cosine_initial", mean_norm=shortest(runs), distribution=d) for d in INSIDE]
     largest = max(curve.max() - curve.min() for curve in curves)
     return {"range": largest, **trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))}
 
 
-@retrieval.claim(
-    "c15b_initial_recall_of_one_network",
+@retrieval.claim("c15b_initial_recall_of_one_network",
     says=f"before the step Recall@1 of a single network has no trend with |beta^T mu| of either sign (|Spearman|, "
-    f"mean over networks; {AT})",
-    origin="ours",
-    within=(0, 1),
-    expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
-    controls=(),
-)
+    f"mean over networks; {AT})", origin="ours", within=(0, 1), expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
+    controls=())
 def initial_recall_of_one(runs):
     correlations = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))
     return {name: abs(correlation) for name, correlation in correlations.items()}
 
 
-@retrieval.claim(
-    "c16_far_classes_lose",
+@retrieval.claim("c16_far_classes_lose",
     says=f"the step lowers Recall@1 of classes far from the training data and not of near ones (mean gain over the "
     f"rotations with the lowest tenth, and the top third, of |beta^T mu|; {AT})",
-    paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)},
-)
+    paper="decreases when beta^T mu is too small", expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes(runs):
     lows, highs = zip(*(gains(runs, distribution, shortest(runs)) for distribution in INSIDE), strict=True)
     return {"lowest tenth": max(lows), "top third": min(highs)}
 
 
-@retrieval.claim(
-    "c16_far_classes_lose_longer_means",
+@retrieval.claim("c16_far_classes_lose_longer_means",
     says="at |v| = 5 and dimension 256, near the ceiling of Recall@1: the step lowers it for far classes of Data 3 and "
     "not for near ones (mean gain, lowest tenth and top third of |beta^T mu|)",
-    paper="decreases when beta^T mu is too small",
-    expect={"lowest tenth": below(0), "top third": above(-0.005)},
-)
+    paper="decreases when beta^T mu is too small", expect={"lowest tenth": below(0), "top third": above(-0.005)})
 def far_classes_longer(runs):
     longest = max(runs.values("mean_norm"))
     if longest == shortest(runs):
@@ -284,25 +220,17 @@ def gains(runs, distribution, norm):
     return gain[order[: max(2, len(order) // 10)]].mean(), gain[order[-(len(order) // 3) :]].mean()
 
 
-@short.claim(
-    "c32_elasticity_turns",
+@short.claim("c32_elasticity_turns",
     says="over rotations of Data 3 Elasticity falls with |beta^T mu| where |v| is below 1 and rises where it is above "
-    "(Spearman)",
-    origin="ours",
-    within=(-1, 1),
-    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)},
-)
+    "(Spearman)", origin="ours", within=(-1, 1),
+    expect={"0.7": at_most(0), "1.5": at_least(0.9), "3": at_least(0.9), "5": at_least(0.9)})
 def turns(runs):
     return {f"{norm:g}": trend(runs, "elasticity/unseen", mean_norm=norm) for norm in LENGTHS if norm != 1}
 
 
-@short.claim(
-    "c32_alignment_does_not_turn",
-    says="over rotations of Data 3 Alignment rises with |beta^T mu| at every |v| (Spearman)",
-    origin="ours",
-    within=(-1, 1),
-    expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS},
-)
+@short.claim("c32_alignment_does_not_turn",
+    says="over rotations of Data 3 Alignment rises with |beta^T mu| at every |v| (Spearman)", origin="ours",
+    within=(-1, 1), expect={f"{norm:g}": at_least(0.8) for norm in LENGTHS})
 def alignment_stays(runs):
     return {f"{norm:g}": trend(runs, "alignment/trained", mean_norm=norm) for norm in LENGTHS}
 
@@ -389,37 +317,25 @@ def turning_cost(config: GeneratorConfig):
     return Cost(config.dim, 10.0 * config.rotations * config.dim**3, 40.0 * config.dim**2)
 
 
-@generator.claim(
-    "c23_rotations",
+@generator.claim("c23_rotations",
     says="every R is orthogonal with determinant 1 (largest error of an entry of R'R, and of the determinant)",
-    paper="a valid rotation",
-    kind="identity",
-    expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)},
-)
+    paper="a valid rotation", kind="identity", expect={"orthogonality": at_most(1e-8), "determinant": at_most(1e-8)})
 def valid(runs):
     return {name: runs.final(f"rotation_error/{name}") for name in ("orthogonality", "determinant")}
 
 
-@generator.claim(
-    "c23_slight_to_substantial",
+@generator.claim("c23_slight_to_substantial",
     says="with corrected signs the rotations go from slight to large (cosine of v and R v at the slightest; Spearman "
-    "of minus the cosine with eps)",
-    paper="from slight to more substantial",
-    origin="corrected",
-    expect={"slightest": above(0.99), "Spearman": at_least(0.9)},
-)
+    "of minus the cosine with eps)", paper="from slight to more substantial", origin="corrected",
+    expect={"slightest": above(0.99), "Spearman": at_least(0.9)})
 def slight(runs):
     eps, cosine = runs.arrays("grid")[0]["eps"], runs.curve("cosine/fixed")
     return {"slightest": cosine.iloc[0], "Spearman": float(stats.spearmanr(eps, -cosine).statistic)}
 
 
-@generator.claim(
-    "c23_as_printed",
+@generator.claim("c23_as_printed",
     says="with Q as LAPACK returns it, the slightest rotation is slight (cosine of v and R v)",
-    paper="from slight to more substantial",
-    kind="identity",
-    expect=above(0.99),
-)
+    paper="from slight to more substantial", kind="identity", expect=above(0.99))
 def as_printed(runs):
     return runs.curve("cosine/printed").iloc[0]
 

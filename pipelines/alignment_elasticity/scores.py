@@ -50,10 +50,8 @@ def cost(config: one_step.ShareConfig):
 def linear(runs):
     shares = shares_of(runs)
     curves = [runs.curve("similarity/unseen", mean_growth="constant", distribution=name) for name in DATA]
-    return {
-        "Pearson": min(np.corrcoef(shares, similarity)[0, 1] for similarity in curves),
-        "slope": min(np.polyfit(shares, similarity, 1)[0] for similarity in curves),
-    }
+    return {"Pearson": min(np.corrcoef(shares, similarity)[0, 1] for similarity in curves),
+        "slope": min(np.polyfit(shares, similarity, 1)[0] for similarity in curves)}
 
 
 @figure.claim("c06_alignment_grows",

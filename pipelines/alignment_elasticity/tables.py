@@ -68,20 +68,12 @@ class TableConfig(Config):
 PRESET = TableConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/tables",
-    trains=False,
-    figures=("Table 1", "Table 3", "Table 4"),
-    part="printed",
+    name="alignment_elasticity/tables", trains=False, figures=("Table 1", "Table 3", "Table 4"), part="printed",
     title="Printed rows recomputed, and the null levels of their p-values and correlations",
     caption="Left: p computed from each printed r against the printed p. Middle: how often Fisher's method rejects at "
-    "5% where nothing correlates. Right: r in clouds of features that were never trained.",
-    laptop=PRESET,
-    paper=PRESET,
+    "5% where nothing correlates. Right: r in clouds of features that were never trained.", laptop=PRESET, paper=PRESET,
     grid={("table", "noise"): [("cars196", 1.0), ("cub200", 1.3)], "seed": [0, 1, 2]},
-    sweep_axes={"dim": choice(16, 32, 64)},
-    metric="pearson/clouds_0.3",
-    mode="max",
-    minutes=0.1,
+    sweep_axes={"dim": choice(16, 32, 64)}, metric="pearson/clouds_0.3", mode="max", minutes=0.1,
     small={"draws": 50, "dim": 8, "per_class": 6},
 )
 
@@ -93,14 +85,9 @@ def run(config: TableConfig, recorder: Recorder) -> None:
     statistic, combined = measures.fisher_combine(p)
     printed = np.array([rows[name] for name in COLUMNS])
     columns, means, deviations = printed[:, :4], printed[:, 4], printed[:, 5]
-    values = {
-        "error/p": np.abs(p - rows["p"]).max(),
-        "error/mean": np.abs(columns.mean(1) - means).max(),
-        "error/deviation": np.abs(columns.std(1, ddof=1) - deviations).max(),
-        "fisher/statistic": statistic,
-        "fisher/p": combined,
-        "fisher/p_of_mean_r": measures.pearson_p_value(columns.mean(1)[0], n),
-    }
+    values = {"error/p": np.abs(p - rows["p"]).max(), "error/mean": np.abs(columns.mean(1) - means).max(),
+        "error/deviation": np.abs(columns.std(1, ddof=1) - deviations).max(), "fisher/statistic": statistic,
+        "fisher/p": combined, "fisher/p_of_mean_r": measures.pearson_p_value(columns.mean(1)[0], n)}
     for share in config.shared:
         values[f"false_positives/shared_{share:g}"] = measures.shared_class_false_positives(
             n, len(p), share, draws=config.draws, seed=config.streams.order
@@ -138,74 +125,49 @@ def finals(runs, metric):
     return {name: runs.final(metric, table=table) for table, name in NAMES.items()}
 
 
-@figure.claim(
-    "c29_p_values",
+@figure.claim("c29_p_values",
     says="the two-sided p of each printed r over 98 (CARS196) or 100 (CUB200) classes is the printed p (largest "
-    "difference; one unit of the last digit is allowed)",
-    paper="0.0013 to 0.3025, 0.0004 to 0.0209",
-    where="Tables 3, 4",
-    kind="identity",
-    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)),
-)
+    "difference; one unit of the last digit is allowed)", paper="0.0013 to 0.3025, 0.0004 to 0.0209",
+    where="Tables 3, 4", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def p_values(runs):
     return finals(runs, "error/p")
 
 
-@figure.claim(
-    "c29_means_and_deviations",
+@figure.claim("c29_means_and_deviations",
     says="means and standard deviations (ddof 1) of the four printed rows are the printed ones (largest difference)",
-    paper="0.2374 ± 0.0942 and so on",
-    where="Tables 3, 4",
-    kind="identity",
-    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)),
-)
+    paper="0.2374 ± 0.0942 and so on", where="Tables 3, 4", kind="identity",
+    expect=dict.fromkeys(NAMES.values(), at_most(1e-4)))
 def summaries(runs):
     means, deviations = finals(runs, "error/mean"), finals(runs, "error/deviation")
     return {name: max(means[name], deviations[name]) for name in means}
 
 
-@figure.claim(
-    "c29_fisher",
-    says="Fisher's combined p of the four networks rounds to the printed 0.0000 (combined p)",
-    paper=0.0,
-    where="Tables 3, 4",
-    kind="identity",
-    expect=dict.fromkeys(NAMES.values(), at_most(5e-5)),
-)
+@figure.claim("c29_fisher", says="Fisher's combined p of the four networks rounds to the printed 0.0000 (combined p)",
+    paper=0.0, where="Tables 3, 4", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(5e-5)))
 def combined_p(runs):
     return finals(runs, "fisher/p")
 
 
-@figure.claim(
-    "c29_one_test",
+@figure.claim("c29_one_test",
     says="the mean r over networks is significant as a single test too, as if all four networks gave one result (p)",
-    origin="ours",
-    kind="identity",
-    expect=dict.fromkeys(NAMES.values(), at_most(0.05)),
-)
+    origin="ours", kind="identity", expect=dict.fromkeys(NAMES.values(), at_most(0.05)))
 def single_test(runs):
     return finals(runs, "fisher/p_of_mean_r")
 
 
-@figure.claim(
-    "c29_fisher_needs_independence",
+@figure.claim("c29_fisher_needs_independence",
     says="where nothing correlates, Fisher's method rejects at its level 0.05 for independent networks, and at least "
-    "twice as often if networks share nine tenths of a class's scores (rates)",
-    origin="ours",
-    expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)},
-)
+    "twice as often if networks share nine tenths of a class's scores (rates)", origin="ours",
+    expect={"independent": between(0.03, 0.07), "nine tenths common": at_least(0.1)})
 def false_positives(runs):
     named = {"independent": "shared_0", "nine tenths common": "shared_0.9"}
     return {name: np.mean([*finals(runs, f"false_positives/{level}").values()]) for name, level in named.items()}
 
 
-@figure.claim(
-    "c29_untrained_features_correlate",
+@figure.claim("c29_untrained_features_correlate",
     says="untrained features give a higher r than the printed ones, in clouds of one law and in clouds whose noise "
-    "differs by up to 30% (smaller difference of the two tables)",
-    origin="ours",
-    expect={"one law": above(0), "up to 30%": above(0)},
-)
+    "differs by up to 30% (smaller difference of the two tables)", origin="ours",
+    expect={"one law": above(0), "up to 30%": above(0)})
 def clouds(runs):
     printed = np.array([ROWS[table]["r"][4] for table in CLASSES])
     named = {"one law": "clouds_0", "up to 30%": "clouds_0.3"}

@@ -38,28 +38,20 @@ class TheoryConfig(one_step.ShareConfig):
 LAPTOP = TheoryConfig(n_train=512, dim=512, width=512, n_test=2000, mean_norm=1.0, shares=(0.1, 0.3, 0.5, 0.7, 0.9))
 
 figure = Experiment(
-    name="alignment_elasticity/theory",
-    figures=("Thm. 4.2", "Thm. 4.3"),
+    name="alignment_elasticity/theory", figures=("Thm. 4.2", "Thm. 4.3"),
     title="Alignment and Elasticity: closed forms and measurement",
     caption="η = n^0.25. Measured: means over networks and draws of the data, bands the range over draws.",
-    laptop=LAPTOP,
-    paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
+    laptop=LAPTOP, paper=LAPTOP.but(n_train=2048, dim=2048, width=2048, networks=30),
     grid={("mean_norm", "lr_exponent"): [(1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (5.0, 0.25)], "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES,
-    metric="elasticity/unseen",
-    mode="max",
-    minutes=0.5,
-    small=one_step.SMALL,
+    sweep_axes=one_step.SWEEP_AXES, metric="elasticity/unseen", mode="max", minutes=0.5, small=one_step.SMALL,
 )
 
 
 @figure.trial
 def run(config: TheoryConfig, recorder: Recorder) -> None:
     activation = nets.CentredActivation(config.activation)
-    known = {
-        "coefficients": theory.alignment_elasticity.hermite_coefficients(activation, config.degree).tolist(),
-        "width": config.width,
-    }
+    known = {"coefficients": theory.alignment_elasticity.hermite_coefficients(activation, config.degree).tolist(),
+        "width": config.width}
 
     def closed_forms(scores, learner, *_):
         moments = scores["similarity/unseen"], scores["spread/unseen"]
@@ -101,101 +93,63 @@ def ratios(runs, predicted, exponent=0.25):
 RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 
-@figure.claim(
-    "c18_alignment_in_closed_form",
+@figure.claim("c18_alignment_in_closed_form",
     says="at |v| = 1 the closed form with eta sqrt(N), l = 3, gives what the step adds to Alignment (median relative "
-    "error over e from 0.3)",
-    paper="exact up to o(1)",
-    where="Thm. 4.2",
-    origin="corrected",
-    expect=at_most(0.2),
-)
+    "error over e from 0.3)", paper="exact up to o(1)", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
 def alignment(runs):
     return alignment_error(runs, 1.0)
 
 
-@figure.claim(
-    "c18_alignment_outside",
-    origin="corrected",
-    paper="exact up to o(1)",
-    where="Thm. 4.2",
+@figure.claim("c18_alignment_outside", origin="corrected", paper="exact up to o(1)", where="Thm. 4.2",
     says="outside the assumptions, |v| = 5: the closed form with eta sqrt(N), l = 3, gives what the step adds to "
-    "Alignment (median relative error over e from 0.3)",
-    expect=at_most(0.2),
-)
+    "Alignment (median relative error over e from 0.3)", expect=at_most(0.2))
 def alignment_outside(runs):
     return alignment_error(runs, 5.0)
 
 
-@figure.claim(
-    "c18_alignment_as_printed",
-    paper="exact up to o(1)",
-    where="Thm. 4.2",
+@figure.claim("c18_alignment_as_printed", paper="exact up to o(1)", where="Thm. 4.2",
     says="at |v| = 1 the closed form with eta, as printed, l = 3, gives what the step adds to Alignment (median "
-    "relative error over e from 0.3)",
-    expect=at_most(0.2),
-)
+    "relative error over e from 0.3)", expect=at_most(0.2))
 def alignment_as_printed(runs):
     return alignment_error(runs, 1.0, "literal")
 
 
-@figure.claim(
-    "c19_elasticity_in_closed_form",
+@figure.claim("c19_elasticity_in_closed_form",
     says="at |v| = 1 the closed form with eta sqrt(N), l = 1, is near the measured Elasticity (least and greatest "
-    "ratio over e; Spearman of the two over e)",
-    paper="exact up to o(1)",
-    where="Thm. 4.3",
-    origin="corrected",
-    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)},
-)
+    "ratio over e; Spearman of the two over e)", paper="exact up to o(1)", where="Thm. 4.3", origin="corrected",
+    expect={"least": at_least(0.5), "greatest": at_most(1.05), "Spearman": at_least(1 - 1e-9)})
 def elasticity(runs):
     ratio, some = ratios(runs, "consistent_1"), runs.where(mean_norm=1.0, lr_exponent=0.25)
     order = stats.spearmanr(some.curve("elasticity/consistent_1"), some.curve("elasticity/unseen")).statistic
     return {"least": ratio.min(), "greatest": ratio.max(), "Spearman": order}
 
 
-@figure.claim(
-    "c19_first_order",
+@figure.claim("c19_first_order",
     says="at |v| = 1 Elasticity to first order with sigma' kept is the measured one, at eta = 1 and n^0.25 (median "
-    "ratio over e)",
-    origin="ours",
-    where="Thm. 4.3",
-    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)},
-)
+    "ratio over e)", origin="ours", where="Thm. 4.3",
+    expect={"eta = 1": between(0.95, 1.05), "eta = n^0.25": between(0.85, 1.15)})
 def first_order(runs):
     return {name: np.median(ratios(runs, "first_order", a)) for name, a in RATES.items()}
 
 
-@figure.claim(
-    "c19b_first_order_of_one_draw",
+@figure.claim("c19b_first_order_of_one_draw",
     says="at |v| = 1 Elasticity to first order is the measured one in each draw of data and networks, at eta = 1 and "
-    "n^0.25 (|median ratio over e - 1|)",
-    origin="ours",
-    where="Thm. 4.3",
-    expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)},
-)
+    "n^0.25 (|median ratio over e - 1|)", origin="ours", where="Thm. 4.3",
+    expect={"eta = 1": at_most(0.05), "eta = n^0.25": at_most(0.15)})
 def first_order_of_one(runs):
     return {name: abs(np.median(ratios(runs, "first_order", a)) - 1) for name, a in RATES.items()}
 
 
-@figure.claim(
-    "c20_elasticity_as_printed",
+@figure.claim("c20_elasticity_as_printed",
     says="at |v| = 1 the closed form with eta, as printed, is near the measured Elasticity (median ratio over e)",
-    paper="exact up to o(1)",
-    where="Thm. 4.3",
-    expect=between(0.5, 1.05),
-)
+    paper="exact up to o(1)", where="Thm. 4.3", expect=between(0.5, 1.05))
 def elasticity_as_printed(runs):
     return float(np.median(ratios(runs, "literal_1")))
 
 
-@figure.claim(
-    "c20_printed_scale_is_far_off",
+@figure.claim("c20_printed_scale_is_far_off",
     says="at |v| = 1 the measured Elasticity is over 100 times the closed form as printed (least ratio over e)",
-    origin="ours",
-    where="Thm. 4.3",
-    expect=above(100),
-)
+    origin="ours", where="Thm. 4.3", expect=above(100))
 def far_off(runs):
     return float((1 / ratios(runs, "literal_1")).min())
 
@@ -206,13 +160,8 @@ def panels(runs, axes):
     shares = one_step.shares_of(runs)
     own = ("consistent_1", "closed form, l = 1")
     lines = [
-        (
-            "gain of Alignment",
-            "alignment/gain",
-            own,
-            (f"consistent_{l}", f"closed form, l = {l}"),
-            (f"literal_{l}", "as printed"),
-        ),
+        ("gain of Alignment", "alignment/gain", own, (f"consistent_{l}", f"closed form, l = {l}"),
+            (f"literal_{l}", "as printed")),
         ("Elasticity", "elasticity/unseen", own, ("first_order", "first order"), ("literal_1", "as printed")),
     ]
     for row, (name, measured, *theories) in zip(axes, lines, strict=True):

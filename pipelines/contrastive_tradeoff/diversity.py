@@ -106,8 +106,7 @@ share = unions.figure.variant(
     "nearest_share", figures=("Fig. F.6",), title="Less of the nearest set",
     caption="Accuracy on the target with few labels along the unions, with a share of the nearest set. Means over "
     "seeds and their range. Dotted: the nearest set alone in as many updates as the whole union; dashed: with as many "
-    "pictures of noise.",
-    grid={"share": [0.5, 0.2], **grid_of(trade_off_of(UNIONS, noise=3), "union", "length")},
+    "pictures of noise.", grid={"share": [0.5, 0.2], **grid_of(trade_off_of(UNIONS, noise=3), "union", "length")},
     paper_grid={"share": [1.0, 0.5, 0.2], **grid_of(trade_off_of(PAPER_UNIONS, noise=1), "union", "length")},
     minutes=2.2, small=unions.TINY,
 )
@@ -153,8 +152,7 @@ nearest = unions.figure.variant(
     caption="Accuracy on the target with few labels and all along unions that begin with turned digits. Means over "
     "seeds and their range. Dotted: turned digits alone in as many updates as the whole union; dashed: with as many "
     "pictures of noise.", grid=grid_of(trade_off_of(TURNED, noise=3), "union", "length"),
-    paper_grid=grid_of(trade_off_of(FROM_CIFAR10, noise=1), "union", "length"), minutes=1.7,
-    small=unions.TINY,
+    paper_grid=grid_of(trade_off_of(FROM_CIFAR10, noise=1), "union", "length"), minutes=1.7, small=unions.TINY,
 )
 
 

@@ -103,21 +103,13 @@ class PicturesConfig(FoundationConfig):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/foundation_pictures",
-    figures=("Table 7.2", "Table F.6", "Table F.7"),
+    name="contrastive_tradeoff/foundation_pictures", figures=("Table 7.2", "Table F.6", "Table F.7"),
     title="An adapter on features of a frozen encoder of pictures, with few labels",
     caption="Test accuracy by the share of labelled pictures: a linear probe (LP), fine-tuning (FT) and contrastive "
     "regularisation (CR) with 1, 10 or 100 stored views. Means over seeds and their range. Crosses, dotted: the paper.",
-    laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120),
-    paper=PicturesConfig(
-        family="CLIP",
-        model=CLIP,
-        tasks="imagenet",
-        others="svhn",
-        n_train=1_281_167,
-    ),
-    grid={"seed": [0, 1, 2]},
-    paper_grid={
+    laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120), paper=PicturesConfig(
+        family="CLIP", model=CLIP, tasks="imagenet", others="svhn", n_train=1_281_167,
+    ), grid={"seed": [0, 1, 2]}, paper_grid={
         ("family", "model", "tasks", "others"): [
             (family, model, tasks, "gtsrb" if tasks == "svhn" else "svhn")
             for family, model, first in (("CLIP", CLIP, "imagenet"), ("MoCo v3", MOCO, "cifar10"))
@@ -125,31 +117,13 @@ figure = Experiment(
         ],
         "seed": [0, 1, 2],
     },
-    sweep_axes={
-        "lr": loguniform(1e-3, 1.0),
-        "width": choice(16, 64, 256, 1024),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "strength": loguniform(0.01, 10.0),
-    },
-    metric="accuracy/mean",
-    mode="max",
-    minutes=1,
+    sweep_axes={"lr": loguniform(1e-3, 1.0), "width": choice(16, 64, 256, 1024), "weight_decay": loguniform(1e-6, 1e-2),
+        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=1,
     needs=("cifar10", "gtsrb", "imagenet", "svhn"),
     stand_in="an MLP that is pre-trained on generated pictures of 8 x 8 pixels in place of published encoders, and "
-    "small sets in place of public ones",
-    controls=CONTROLS,
-    small={
-        "n_train": 40,
-        "n_test": 40,
-        "pretraining_epochs": 1,
-        "encoder_width": 4,
-        "width": 4,
-        "batch_size": 20,
-        "shares": (0.5, 1.0),
-        "epochs": 5,
-        "stored": (1, 2, 3),
-        "tasks": "digits",
-    },
+    "small sets in place of public ones", controls=CONTROLS,
+    small={"n_train": 40, "n_test": 40, "pretraining_epochs": 1, "encoder_width": 4, "width": 4, "batch_size": 20,
+        "shares": (0.5, 1.0), "epochs": 5, "stored": (1, 2, 3), "tasks": "digits"},
 )
 
 
@@ -173,12 +147,7 @@ def labelled(config: FoundationConfig, y: "torch.Tensor", share: float, name: st
 def descended(config: FoundationConfig, H: Any, y: Any, test: Any) -> float:
     """Test accuracy of a linear probe trained by SGD."""
     guess = measures.sgd_probe(
-        H,
-        y,
-        test[0],
-        lr=config.probe_lr,
-        epochs=config.epochs,
-        batch_size=config.batch_size,
+        H, y, test[0], lr=config.probe_lr, epochs=config.epochs, batch_size=config.batch_size,
         seed=stream_seed(config.seed, "probe"),
     )
     return float((guess == test[1].numpy()).mean())
@@ -272,11 +241,7 @@ def cost(config: PicturesConfig) -> Cost:
     stored = (4.0 if config.model is None else 2.0) * encoder.features * (views * max(sizes) + 10 * MOST_OTHERS)
     read = () if config.model is None else (*names, config.others)
     return Cost(
-        int(encoder.parameters + adapter),
-        work,
-        stored + 4.0 * encoder.parameters,
-        steps,
-        tuple(dict.fromkeys(read)),
+        int(encoder.parameters + adapter), work, stored + 4.0 * encoder.parameters, steps, tuple(dict.fromkeys(read)),
         () if config.model is None else (config.model,),
     )
 
@@ -291,16 +256,8 @@ def stand_in(config: PicturesConfig) -> "pretraining.UnionConfig":
     control = config.control if config.control == "untrained" else "none"
     sets = config.union.split("+")
     return pretraining.UnionConfig(
-        seed=config.seed,
-        threads=config.threads,
-        device=config.device,
-        precision=config.precision,
-        control=control,
-        union=config.union,
-        target=sets[0],
-        tasks=config.union,
-        n_train=config.n_train,
-        width=config.encoder_width,
+        seed=config.seed, threads=config.threads, device=config.device, precision=config.precision, control=control,
+        union=config.union, target=sets[0], tasks=config.union, n_train=config.n_train, width=config.encoder_width,
         epochs=config.pretraining_epochs,
     )
 
@@ -388,14 +345,9 @@ def train(config: PicturesConfig, recorder: Recorder) -> None:
             for views in config.stored:
                 for way in ways(config, views):
                     task = data.StoredRows(
-                        stored.first(views),
-                        rows,
-                        y[rows],
-                        batch_size=config.batch_size,
-                        others=others if way == "cr_others" else None,
-                        shuffled=config.control == "shuffled_pairs",
-                        order_seed=config.streams.order,
-                        name=f"{name} {len(rows)} {way} {views}",
+                        stored.first(views), rows, y[rows], batch_size=config.batch_size,
+                        others=others if way == "cr_others" else None, shuffled=config.control == "shuffled_pairs",
+                        order_seed=config.streams.order, name=f"{name} {len(rows)} {way} {views}",
                     )
                     strength = 0.0 if way == "ft" else config.strength
                     net = adapted(config, recorder, task, stored, classes, strength)
@@ -411,15 +363,7 @@ def adapted(config: PicturesConfig, recorder: Any, task: Any, stored: Any, class
     adapter = nets.projector(sizes, seed=stream_seed(config.seed, "adapter"), dtype=config.dtype)
     optimizer = learners.sgd(config.lr, momentum=0.9, weight_decay=config.weight_decay)
     return fine_tuned(
-        config,
-        recorder,
-        task,
-        adapter,
-        config.width,
-        classes,
-        learners.NTXent,
-        optimizer,
-        strength,
+        config, recorder, task, adapter, config.width, classes, learners.NTXent, optimizer, strength,
         schedule=learners.cosine_schedule(config.epochs),
     )
 
@@ -430,71 +374,46 @@ def stored_views_of(runs):
     return stored[0], stored[1], stored[-1]
 
 
-@figure.claim(
-    "c17f_order_with_all_labels",
-    paper="CR > FT > LP in each row: 84.94, 83.65, 77.84% (CLIP, ImageNet)",
-    where="Table 7.2",
-    expect=ORDER,
+@figure.claim("c17f_order_with_all_labels", paper="CR > FT > LP in each row: 84.94, 83.65, 77.84% (CLIP, ImageNet)",
+    where="Table 7.2", expect=ORDER,
     says="With all labels and some stored views, CR is better than FT, and FT is better than the probe (gains of "
-    "accuracy, averaged over sets)",
-)
+    "accuracy, averaged over sets)")
 def order(runs):
     _, some, _ = stored_views_of(runs)
     return gains_with_all_labels(runs, "lp", f"ft_{some}", f"cr_{some}")
 
 
-@figure.claim(
-    "c17g_cr_over_ft_on_stored_views",
-    paper="1.2 points on average, in 57 of 60 cells",
-    where="Tables F.6, F.7",
-    expect=above(0),
-    says="With equally many stored views, CR is better than FT (gain of accuracy, averaged over sets, labels, views)",
-)
+@figure.claim("c17g_cr_over_ft_on_stored_views", paper="1.2 points on average, in 57 of 60 cells",
+    where="Tables F.6, F.7", expect=above(0),
+    says="With equally many stored views, CR is better than FT (gain of accuracy, averaged over sets, labels, views)")
 def over_ft(runs):
     _, *several = stored_views_of(runs)
     return float(np.mean([gains(runs, f"cr_{views}", f"ft_{views}").mean() for views in dict.fromkeys(several)]))
 
 
-@figure.claim(
-    "c17h_cr_over_contrast_of_others",
-    origin="ours",
-    where="Tables F.6, F.7",
-    expect=above(0),
+@figure.claim("c17h_cr_over_contrast_of_others", origin="ours", where="Tables F.6, F.7", expect=above(0),
     says="CR is better than FT with the contrastive loss of as many unrelated pictures (gain of accuracy, averaged "
-    "over sets and labels)",
-)
+    "over sets and labels)")
 def over_others(runs):
     _, some, _ = stored_views_of(runs)
     return float(gains(runs, f"cr_{some}", f"cr_others_{some}").mean())
 
 
-@figure.claim(
-    "c17i_more_stored_views",
-    paper="65.76, 78.22 and 80.13% (CLIP, SVHN)",
-    where="Tables F.6, F.7",
+@figure.claim("c17i_more_stored_views", paper="65.76, 78.22 and 80.13% (CLIP, SVHN)", where="Tables F.6, F.7",
     says="FT is better with more stored views (gains of accuracy from one view to some, and from some to most, "
-    "averaged over sets and labels)",
-    expect={"some": above(0), "most": above(0)},
-    controls=("permuted_labels", "untrained"),
-)
+    "averaged over sets and labels)", expect={"some": above(0), "most": above(0)},
+    controls=("permuted_labels", "untrained"))
 def more_views(runs):
     one, some, most = stored_views_of(runs)
-    return {
-        "some": float(gains(runs, f"ft_{some}", f"ft_{one}").mean()),
-        "most": float(gains(runs, f"ft_{most}", f"ft_{some}").mean()),
-    }
+    return {"some": float(gains(runs, f"ft_{some}", f"ft_{one}").mean()),
+        "most": float(gains(runs, f"ft_{most}", f"ft_{some}").mean())}
 
 
 @figure.draw(cols=2, size=(11, 4.6))
 def panels(runs, axes):
     one, some, most = stored_views_of(runs)
-    methods = {
-        "lp": Method("LP", "LP"),
-        f"ft_{one}": Method(f"FT, {one} view", "FT1"),
-        f"ft_{some}": Method(f"FT, {some} views", "FT10"),
-        f"ft_{most}": Method(f"FT, {most} views", "FT100"),
-        f"cr_{some}": Method(f"CR, {some} views", "CR10"),
-        f"cr_{most}": Method(f"CR, {most} views", "CR100"),
-        f"cr_others_{some}": Method("CR on others"),
-    }
+    methods = {"lp": Method("LP", "LP"), f"ft_{one}": Method(f"FT, {one} view", "FT1"),
+        f"ft_{some}": Method(f"FT, {some} views", "FT10"), f"ft_{most}": Method(f"FT, {most} views", "FT100"),
+        f"cr_{some}": Method(f"CR, {some} views", "CR10"), f"cr_{most}": Method(f"CR, {most} views", "CR100"),
+        f"cr_others_{some}": Method("CR on others")}
     draw_tables(runs, axes, methods, ("lp", f"ft_{some}", f"cr_{some}"), ("CLIP", "MoCo v3"))

@@ -61,49 +61,21 @@ class TextsConfig(FoundationConfig):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/foundation_texts",
-    figures=("Table 7.2", "Table F.8"),
+    name="contrastive_tradeoff/foundation_texts", figures=("Table 7.2", "Table F.8"),
     title="Fine-tuning an encoder of texts with few labels",
     caption="Test accuracy by the share of labelled texts: a linear probe on frozen features (LP), fine-tuning (FT) "
     "and contrastive regularisation (CR) of the whole network. Means over seeds and their range. Crosses, dotted: the "
-    "paper, on its sets.",
-    laptop=TextsConfig(lr=1e-3, probe_lr=0.1, **SETTINGS),
-    paper=TextsConfig(
-        family="SimCSE",
-        model=SIMCSE,
-        tasks="imdb",
-        others="ag_news",
-        n_train=120_000,
-        hidden=768,
-        lr=5e-5,
-        probe_lr=5e-3,
-        **SETTINGS,
-    ),
-    grid={"seed": [0, 1, 2]},
+    "paper, on its sets.", laptop=TextsConfig(lr=1e-3, probe_lr=0.1, **SETTINGS), paper=TextsConfig(
+        family="SimCSE", model=SIMCSE, tasks="imdb", others="ag_news", n_train=120_000, hidden=768, lr=5e-5,
+        probe_lr=5e-3, **SETTINGS,
+    ), grid={"seed": [0, 1, 2]},
     paper_grid={("tasks", "others"): [("imdb", "ag_news"), ("ag_news", "imdb")], "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1e-5, 1e-2),
-        "n_train": choice(200, 500, 1000),
-        "weight_decay": loguniform(1e-4, 0.1),
-        "strength": loguniform(0.01, 10.0),
-    },
-    metric="accuracy/mean",
-    mode="max",
-    minutes=0.3,
-    needs=("ag_news", "imdb"),
+    sweep_axes={"lr": loguniform(1e-5, 1e-2), "n_train": choice(200, 500, 1000), "weight_decay": loguniform(1e-4, 0.1),
+        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=0.3, needs=("ag_news", "imdb"),
     stand_in="a bag of words that is pre-trained on a made-up language in place of SimCSE's BERT, and that language in "
-    "place of reviews and news",
-    controls=CONTROLS,
-    small={
-        "n_train": 40,
-        "n_test": 20,
-        "epochs": 1,
-        "pretraining_epochs": 1,
-        "encoder_width": 4,
-        "hidden": 4,
-        "unlabelled": 40,
-        "shares": (0.5, 1.0),
-    },
+    "place of reviews and news", controls=CONTROLS,
+    small={"n_train": 40, "n_test": 20, "epochs": 1, "pretraining_epochs": 1, "encoder_width": 4, "hidden": 4,
+        "unlabelled": 40, "shares": (0.5, 1.0)},
 )
 
 
@@ -134,21 +106,13 @@ def encoder_of(config: TextsConfig, recorder: Any) -> Any:
         return language.load_text_encoder(config.model, device=published_on(config)[0])
     words = data.SENTIMENT_WORDS
     encoder = nets.WordBag(
-        len(words),
-        config.encoder_width,
-        hidden=config.hidden,
-        dropout=config.dropout,
-        seed=config.streams.init,
+        len(words), config.encoder_width, hidden=config.hidden, dropout=config.dropout, seed=config.streams.init,
         dtype=config.dtype,
     )
     ids, _ = made_up(config, "sentiment", config.unlabelled, "unlabelled")
     task = data.TensorData(
-        (ids, torch.zeros(len(ids), dtype=torch.int64)),
-        batch_size=64,
-        dtype=config.dtype,
-        order_seed=config.streams.order,
-        augment=data.RepeatedSamples(views=2),
-        name="unlabelled sentences",
+        (ids, torch.zeros(len(ids), dtype=torch.int64)), batch_size=64, dtype=config.dtype,
+        order_seed=config.streams.order, augment=data.RepeatedSamples(views=2), name="unlabelled sentences",
     )
     learner = learners.SimCSE(nets.Siamese(encoder), temperature=config.temperature, optimizer=learners.adamw(1e-3))
     fit(learner, task, config, recorder, epochs=config.pretraining_epochs)
@@ -197,23 +161,14 @@ def train(config: TextsConfig, recorder: Recorder) -> None:
                 on_others = way == "cr_others"
                 task = data.TensorData(
                     (paired(x[rows], others, encoder.padding) if on_others else x[rows], y[rows]),
-                    batch_size=config.batch_size,
-                    order_seed=config.streams.order,
-                    dtype=config.dtype,
+                    batch_size=config.batch_size, order_seed=config.streams.order, dtype=config.dtype,
                     augment=data.RepeatedSamples(paired=on_others, shuffled=config.control == "shuffled_pairs"),
                     name=f"{name} {len(rows)} {way}",
                 )
                 optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay)
                 net = fine_tuned(
-                    config,
-                    recorder,
-                    task,
-                    copy.deepcopy(encoder).train(),
-                    encoder.width,
-                    classes,
-                    learners.SimCSE,
-                    optimizer,
-                    strength,
+                    config, recorder, task, copy.deepcopy(encoder).train(), encoder.width, classes, learners.SimCSE,
+                    optimizer, strength,
                 )
                 values[f"{name}/{way}"] = accuracy(net, test[0], test[1], at_once=64)
             recorder.log(values, step=percent(share))
@@ -238,65 +193,40 @@ def embedded(encoder: Any, ids: "torch.Tensor", at_once: int = 64) -> "torch.Ten
 def probed(config: TextsConfig, recorder: Any, H: Any, y: Any, test: Any, classes: int) -> float:
     """Test accuracy of a linear head trained on frozen features."""
     task = data.TensorData(
-        (H, y),
-        batch_size=config.batch_size,
-        order_seed=config.streams.order,
-        dtype=config.dtype,
+        (H, y), batch_size=config.batch_size, order_seed=config.streams.order, dtype=config.dtype,
         name=f"features of {len(y)}",
     )
     head = nets.projector((H.shape[1], classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     optimizer = learners.adamw(config.probe_lr, weight_decay=config.weight_decay)
     fit(
-        learners.Supervised(head, loss="cross_entropy", optimizer=optimizer),
-        task,
-        config,
-        recorder,
+        learners.Supervised(head, loss="cross_entropy", optimizer=optimizer), task, config, recorder,
         epochs=config.epochs,
     )
     return accuracy(head, *test)
 
 
-@figure.claim(
-    "c17l_order_of_texts",
-    paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)",
-    where="Table 7.2",
-    expect=ORDER,
+@figure.claim("c17l_order_of_texts", paper="CR > FT > LP: 92.85, 92.31, 86.49% (IMDB)", where="Table 7.2", expect=ORDER,
     says="With all labels of texts, CR is better than FT, and FT is better than the probe (gains of accuracy, averaged "
-    "over sets)",
-)
+    "over sets)")
 def order(runs):
     return gains_with_all_labels(runs, "lp", "ft", "cr")
 
 
-@figure.claim(
-    "c17m_cr_over_ft_on_texts",
-    paper="1.0 point on average, in 10 of 10 cells",
-    where="Table F.8",
-    says="On texts, CR is better than FT (gain of accuracy, averaged over sets and labels)",
-    expect=above(0),
-)
+@figure.claim("c17m_cr_over_ft_on_texts", paper="1.0 point on average, in 10 of 10 cells", where="Table F.8",
+    says="On texts, CR is better than FT (gain of accuracy, averaged over sets and labels)", expect=above(0))
 def over_ft(runs):
     return float(gains(runs, "cr", "ft").mean())
 
 
-@figure.claim(
-    "c17n_cr_over_contrast_of_other_texts",
-    origin="ours",
-    where="Table F.8",
-    expect=above(0),
+@figure.claim("c17n_cr_over_contrast_of_other_texts", origin="ours", where="Table F.8", expect=above(0),
     says="CR is better than FT with the contrastive loss of as many unrelated texts (gain of accuracy, averaged over "
-    "sets and labels)",
-)
+    "sets and labels)")
 def over_others(runs):
     return float(gains(runs, "cr", "cr_others").mean())
 
 
 @figure.draw(cols=2, size=(10, 4.4))
 def panels(runs, axes):
-    methods = {
-        "lp": Method("LP", "LP"),
-        "ft": Method("FT", "FT"),
-        "cr": Method("CR", "CR"),
-        "cr_others": Method("CR on others"),
-    }
+    methods = {"lp": Method("LP", "LP"), "ft": Method("FT", "FT"), "cr": Method("CR", "CR"),
+        "cr_others": Method("CR on others")}
     draw_tables(runs, axes, methods, ("lp", "ft", "cr"), ("SimCSE",))

@@ -53,22 +53,12 @@ class BitsConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/invariant_features",
-    figures=("Thm. 7.2",),
+    name="contrastive_tradeoff/invariant_features", figures=("Thm. 7.2",),
     title="Invariant and spurious bits in the representation that contrastive learning finds",
-    caption="Dots are seeds. Grey: the same vectors before training.",
-    laptop=BitsConfig(),
-    paper=BitsConfig(),
+    caption="Dots are seeds. Grey: the same vectors before training.", laptop=BitsConfig(), paper=BitsConfig(),
     grid={"norm": NORMS, "rate": RATES, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(3e-3, 0.3),
-        "width": choice(1, 2, 3, 8),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "norm": choice(*NORMS),
-        "rate": choice(*RATES),
-    },
-    metric="loss/train",
-    minutes=0.3,
+    sweep_axes={"lr": loguniform(3e-3, 0.3), "width": choice(1, 2, 3, 8), "weight_decay": loguniform(1e-6, 1e-2),
+        "norm": choice(*NORMS), "rate": choice(*RATES)}, metric="loss/train", minutes=0.3,
     small={"steps": 6, "measure_every": 3, "norm": [0.3, 3.0], "rate": [0.1, 0.5]},
 )
 
@@ -96,10 +86,8 @@ def run(config: BitsConfig, recorder: Recorder) -> None:
                 f"encoding/{name}": theory.contrastive_tradeoff.flipped_energy(H, at, axis)
                 for name, axis in BITS.items()
             }
-            values |= {
-                "spurious": theory.contrastive_tradeoff.redrawn_energy(H, at, 2),
-                "loss/train": loss(module, (x, x)),
-            }
+            values |= {"spurious": theory.contrastive_tradeoff.redrawn_energy(H, at, 2),
+                "loss/train": loss(module, (x, x))}
         return {name: value.item() for name, value in values.items()}
 
     probe = probes.Measure(encoding, every=config.measure_every, inputs=(inputs, inputs))
@@ -133,47 +121,31 @@ def orders(one):
     return np.log10(weakest(one) / max(one.final("spurious"), 1e-16))  # equal to rounding below that
 
 
-@figure.claim(
-    "c02_spurious_features_are_removed",
-    paper="independent of z_U",
+@figure.claim("c02_spurious_features_are_removed", paper="independent of z_U",
     says="After training the representation is independent of the spurious bit (spurious energy E|phi(x) - phi(x+)|^2 "
-    "/ 4B^2, greatest over B and p)",
-    within=(0, 1),
-    expect=at_most(1e-3),
-)
+    "/ 4B^2, greatest over B and p)", within=(0, 1), expect=at_most(1e-3))
 def spurious(runs):
     return float(max(over_grid(runs, lambda one: one.final("spurious"), norms_of(runs))))
 
 
-@figure.claim(
-    "c03_invariant_features_are_encoded",
-    paper="encoded for B ≥ B_i",
-    says="At the greatest B both invariant bits are encoded (encoding strength, least over bits and p)",
-    within=(0, 1),
-    expect=at_least(0.3),
-)
+@figure.claim("c03_invariant_features_are_encoded", paper="encoded for B ≥ B_i",
+    says="At the greatest B both invariant bits are encoded (encoding strength, least over bits and p)", within=(0, 1),
+    expect=at_least(0.3))
 def encoded(runs):
     return float(min(over_grid(runs, weakest, norms_of(runs)[-1:])))
 
 
-@figure.claim(
-    "c03b_encoded_and_not_spurious",
-    origin="ours",
+@figure.claim("c03b_encoded_and_not_spurious", origin="ours",
     says="At the greatest B both invariant bits are encoded 1000 times as strongly as the spurious one (log10 of "
-    "encoding strength over spurious energy, least over bits and p)",
-    expect=at_least(3),
-)
+    "encoding strength over spurious energy, least over bits and p)", expect=at_least(3))
 def ratio(runs):
     return float(min(over_grid(runs, orders, norms_of(runs)[-1:])))
 
 
-@figure.claim(
-    "c03c_thresholds_lie_below",
-    origin="ours",
+@figure.claim("c03c_thresholds_lie_below", origin="ours",
     says="Both invariant bits are encoded already at the least B, 0.3, so no threshold B_i shows (encoding strength; "
     "log10 of it over spurious energy; least over bits and p)",
-    expect={"strength": at_least(0.3), "ratio": at_least(3)},
-)
+    expect={"strength": at_least(0.3), "ratio": at_least(3)})
 def no_threshold(runs):
     norms = norms_of(runs)[:1]
     strength, ratio = (float(min(over_grid(runs, measure, norms))) for measure in (weakest, orders))

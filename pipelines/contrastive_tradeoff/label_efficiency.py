@@ -61,33 +61,14 @@ class LabelConfig(MixtureConfig):
 PRESET = LabelConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/label_efficiency",
-    figures=("Sec. 7.2.2", "Prop. 7.4"),
-    part="risk",
+    name="contrastive_tradeoff/label_efficiency", figures=("Sec. 7.2.2", "Prop. 7.4"), part="risk",
     title="Excess risk against the number of labels, on a task of the mixture and on another",
-    caption="Means over seeds, bands their range.",
-    laptop=PRESET,
-    paper=PRESET.but(steps=1500, n_train=200_000),
+    caption="Means over seeds, bands their range.", laptop=PRESET, paper=PRESET.but(steps=1500, n_train=200_000),
     grid={"tasks": TASKS, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1.0, 20.0),
-        "n_train": choice(10_000, 60_000),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "tasks": choice(*TASKS),
-        "noise": choice(0.0, 0.2, 0.5, 1.0),
-    },
-    metric="risk/own/100",
-    minutes=1,
-    small={
-        "steps": 30,
-        "batch_size": 32,
-        "measure_every": 10,
-        "shared": 2,
-        "private": 2,
-        "spurious": 2,
-        "n_train": 200,
-        "sizes": (10, 15, 30, 100),
-    },
+    sweep_axes={"lr": loguniform(1.0, 20.0), "n_train": choice(10_000, 60_000), "weight_decay": loguniform(1e-6, 1e-2),
+        "tasks": choice(*TASKS), "noise": choice(0.0, 0.2, 0.5, 1.0)}, metric="risk/own/100", minutes=1,
+    small={"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2, "n_train": 200,
+        "sizes": (10, 15, 30, 100)},
 )
 
 
@@ -144,58 +125,37 @@ def risks_with_most_labels(runs):
     return own_risks(runs, max(sizes(runs)))
 
 
-@figure.claim(
-    "c11_more_tasks_need_more_labels",
-    paper="error worse by O(√T)",
-    within=(-1, 1),
-    expect=at_least(1),
+@figure.claim("c11_more_tasks_need_more_labels", paper="error worse by O(√T)", within=(-1, 1), expect=at_least(1),
     says="With at most 30 labels of a task of the mixture, the risk on this task rises with T (Spearman over T, least "
-    "over m)",
-)
+    "over m)")
 def rises(runs):
     order = torch.tensor(TASKS, dtype=torch.float64)
     return min(measures.spearman(order, torch.tensor(own_risks(runs, m))).item() for m in sizes(runs) if m <= 30)
 
 
-@figure.claim(
-    "c11b_and_the_task_is_learned",
-    origin="ours",
+@figure.claim("c11b_and_the_task_is_learned", origin="ours",
     says="Risk rises with T for at most 30 labels, and with the most labels the task is learned at every T (Spearman, "
-    "least over m; greatest risk)",
-    expect={"rise": at_least(1), "risk": at_most(0.01)},
-)
+    "least over m; greatest risk)", expect={"rise": at_least(1), "risk": at_most(0.01)})
 def rises_and_is_learned(runs):
     return {"rise": rises(runs), "risk": small_risk(runs)}
 
 
-@figure.claim(
-    "c12_many_labels_make_up",
-    paper="error diminishes with m",
-    says="With the most labels, risks at all T agree (greatest over least, less 1)",
-    expect=at_most(0.05),
-)
+@figure.claim("c12_many_labels_make_up", paper="error diminishes with m",
+    says="With the most labels, risks at all T agree (greatest over least, less 1)", expect=at_most(0.05))
 def agree(runs):
     return float(risks_with_most_labels(runs).max() / risks_with_most_labels(runs).min() - 1)
 
 
-@figure.claim(
-    "c12b_at_a_small_risk",
-    origin="ours",
-    says="With the most labels, risks at all T are small (greatest over T)",
-    expect=at_most(0.01),
-)
+@figure.claim("c12b_at_a_small_risk", origin="ours",
+    says="With the most labels, risks at all T are small (greatest over T)", expect=at_most(0.01))
 def small_risk(runs):
     return float(risks_with_most_labels(runs).max())
 
 
-@figure.claim(
-    "c13_floor_on_other_tasks",
-    paper="≥ min E l(u . z_S, y) with infinitely many labels",
-    where="Prop. 7.4",
+@figure.claim("c13_floor_on_other_tasks", paper="≥ min E l(u . z_S, y) with infinitely many labels", where="Prop. 7.4",
     says="With the most labels of another task, the representation of one task misses its private features and that of "
     "two tasks does not (risk over the private share of the label; risk)",
-    expect={"specific": at_least(0.95), "universal": at_most(0.02)},
-)
+    expect={"specific": at_least(0.95), "universal": at_most(0.02)})
 def floor(runs):
     m = max(sizes(runs))
     specific = runs.final(f"risk/other/{m}", tasks=1) / ENERGY["private"]

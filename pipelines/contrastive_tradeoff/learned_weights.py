@@ -73,37 +73,20 @@ class MixtureConfig(Config):
 PRESET = MixtureConfig()
 
 even = Experiment(
-    name="contrastive_tradeoff/learned_weights",
-    figures=("Prop. 7.3", "Prop. 7.4", "Prop. F.8"),
+    name="contrastive_tradeoff/learned_weights", figures=("Prop. 7.3", "Prop. 7.4", "Prop. F.8"),
     title="Weights of shared and private features after contrastive learning on T tasks",
-    caption="Lines are means over seeds, bands their range. Levels: 1 and 1/T, the optimum.",
-    laptop=PRESET,
-    paper=PRESET.but(steps=1500),
-    grid={"tasks": TASKS, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(0.03, 3.0),
-        "width": choice(0, 4, 8, 16, 32),
-        "weight_decay": loguniform(1e-5, 1e-1),
-        "tasks": choice(1, 2, 4, 8),
-        "kind": choice("logistic", "exp", "linear"),
-    },
-    metric="loss/test",
-    minutes=0.3,
+    caption="Lines are means over seeds, bands their range. Levels: 1 and 1/T, the optimum.", laptop=PRESET,
+    paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 4, 8, 16, 32), "weight_decay": loguniform(1e-5, 1e-1),
+        "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")}, metric="loss/test", minutes=0.3,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2},
 )
 uneven = even.variant(
-    "uneven_mixture",
-    figures=("Lemma F.3",),
-    title="Weights of private features on uneven mixtures",
+    "uneven_mixture", figures=("Lemma F.3",), title="Weights of private features on uneven mixtures",
     caption="Dots: trained W, means over seeds and their range; crosses: the optimum of lemma F.3.",
     grid={"weights": UNEVEN, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(0.03, 3.0),
-        "width": choice(0, 8, 16),
-        "weight_decay": loguniform(1e-5, 1e-1),
-        "weights": choice(*UNEVEN),
-    },
-    minutes=0.3,
+    sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 8, 16), "weight_decay": loguniform(1e-5, 1e-1),
+        "weights": choice(*UNEVEN)}, minutes=0.3,
 )
 
 
@@ -115,16 +98,9 @@ def shares(config: MixtureConfig) -> list[float]:
 
 def mixture(config: MixtureConfig, weights: list[float]) -> "data.LinearMixture":
     return data.LinearMixture(
-        weights,
-        config.shared,
-        config.private,
-        config.spurious,
-        batch_size=config.batch_size,
-        batches=-(-config.steps // EPOCHS),
-        shuffled_pairs=config.control == "shuffled_pairs",
-        order_seed=config.streams.order,
-        seed=config.streams.data,
-        dtype=config.dtype,
+        weights, config.shared, config.private, config.spurious, batch_size=config.batch_size,
+        batches=-(-config.steps // EPOCHS), shuffled_pairs=config.control == "shuffled_pairs",
+        order_seed=config.streams.order, seed=config.streams.data, dtype=config.dtype,
     )
 
 
@@ -170,10 +146,8 @@ def train(config: MixtureConfig, recorder: Any, task: Any, net: Any, optimizer: 
         config,
         recorder,
         steps=config.steps,
-        probes=[
-            probes.Measure(weights, every=config.measure_every, inputs=task.train),
-            probes.LossProbe({"test": task.train}, config.measure_every, loss=loss),
-        ],
+        probes=[probes.Measure(weights, every=config.measure_every, inputs=task.train),
+            probes.LossProbe({"test": task.train}, config.measure_every, loss=loss)],
     )
 
 
@@ -206,71 +180,45 @@ def greatest(runs, name):
     return max(runs.final(f"weight/{name}", tasks=t) for t in SEVERAL)
 
 
-@even.claim(
-    "c05_one_task",
-    where="Prop. 7.4",
-    paper="all features of the task, weight 1; spurious ones 0",
+@even.claim("c05_one_task", where="Prop. 7.4", paper="all features of the task, weight 1; spurious ones 0",
     says="Trained on one task, W has all of the task's features and no spurious one (least of alpha and beta, greatest "
-    "spurious weight)",
-    expect={"features": at_least(0.99), "spurious": at_most(0.01)},
-)
+    "spurious weight)", expect={"features": at_least(0.99), "spurious": at_most(0.01)})
 def one_task(runs):
     one = runs.where(tasks=1)
     least = min(one.final("weight/shared"), one.final("weight/private/0"))
     return {"features": least, "spurious": one.final("weight/spurious")}
 
 
-@even.claim(
-    "c06_several_tasks",
-    where="Prop. 7.3, F.8",
-    paper="α = 1, β = 1/T, spurious 0",
+@even.claim("c06_several_tasks", where="Prop. 7.3, F.8", paper="α = 1, β = 1/T, spurious 0",
     says="Trained on T = 2, 4, 8 tasks, W has alpha = 1, beta = 1/T on average and no spurious feature (|alpha - 1|, "
     "|mean beta - 1/T|, spurious weight; greatest over T)",
-    expect={"α": at_most(0.01), "β": at_most(0.01), "spurious": at_most(0.01)},
-)
+    expect={"α": at_most(0.01), "β": at_most(0.01), "spurious": at_most(0.01)})
 def several_tasks(runs):
     def mean_beta(tasks):
         return sum(runs.final(f"weight/private/{t}", tasks=tasks) for t in range(tasks)) / tasks
 
-    return {
-        "α": max(abs(runs.final("weight/shared", tasks=t) - 1) for t in SEVERAL),
-        "β": max(abs(mean_beta(t) - 1 / t) for t in SEVERAL),
-        "spurious": greatest(runs, "spurious"),
-    }
+    return {"α": max(abs(runs.final("weight/shared", tasks=t) - 1) for t in SEVERAL),
+        "β": max(abs(mean_beta(t) - 1 / t) for t in SEVERAL), "spurious": greatest(runs, "spurious")}
 
 
-@even.claim(
-    "c06b_each_weight",
-    origin="ours",
-    where="Prop. 7.3",
+@even.claim("c06b_each_weight", origin="ours", where="Prop. 7.3",
     says="On T = 2, 4, 8 tasks, each feature's own weight is near the mean, 1 or 1/T (greatest distance over features "
-    "and T)",
-    expect=at_most(0.05),
-)
+    "and T)", expect=at_most(0.05))
 def each_weight(runs):
     off = [abs(runs.final(f"weight/private/{k}", tasks=t) - 1 / t) for t in SEVERAL for k in range(t)]
     return max(*off, greatest(runs, "spread"))
 
 
-@even.claim(
-    "c06c_diagonal_printed",
-    where="Prop. 7.3",
-    paper="φ* ∘ g(z) = Q diag(√α, √β) z",
+@even.claim("c06c_diagonal_printed", where="Prop. 7.3", paper="φ* ∘ g(z) = Q diag(√α, √β) z",
     says="All features are orthogonal in the representation (greatest entry of (W M)'(W M) off the diagonal, over T)",
-    expect=at_most(0.01),
-)
+    expect=at_most(0.01))
 def diagonal(runs):
     return max(greatest(runs, "within"), greatest(runs, "across"))
 
 
-@even.claim(
-    "c06d_diagonal_within_tasks",
-    origin="corrected",
-    where="Prop. 7.3",
+@even.claim("c06d_diagonal_within_tasks", origin="corrected", where="Prop. 7.3",
     says="Features that occur together are orthogonal in the representation (greatest entry of (W M)'(W M) off the "
-    "diagonal within a task's block, over T)",
-    expect=at_most(0.1),
-)
+    "diagonal within a task's block, over T)", expect=at_most(0.1))
 def within_tasks(runs):
     return greatest(runs, "within")
 
@@ -294,37 +242,23 @@ def steps_and_ties(runs, name):
 BOUNDS = {"rise": above(0), "ties": at_most(0.02)}
 
 
-@uneven.claim(
-    "c08_greater_weight_is_kept_more",
-    paper="larger w_t, larger α_t",
-    controls=(),
-    kind="identity",
+@uneven.claim("c08_greater_weight_is_kept_more", paper="larger w_t, larger α_t", controls=(), kind="identity",
     says="At the optimum of lemma F.3, alpha_t is greater for a task of greater weight, and equal for tasks of equal "
-    "weight (least rise, greatest distance)",
-    expect=BOUNDS,
-)
+    "weight (least rise, greatest distance)", expect=BOUNDS)
 def optimum_ordered(runs):
     return steps_and_ties(runs, "optimum")
 
 
-@uneven.claim(
-    "c08b_so_does_training",
-    paper="φ*(x) = W* x with A = diag(√α, √α_t)",
+@uneven.claim("c08b_so_does_training", paper="φ*(x) = W* x with A = diag(√α, √α_t)",
     says="In the trained W, alpha_t is greater for a task of greater weight, and equal for tasks of equal weight "
-    "(least rise, greatest distance)",
-    expect=BOUNDS,
-)
+    "(least rise, greatest distance)", expect=BOUNDS)
 def training_ordered(runs):
     return steps_and_ties(runs, "weight")
 
 
-@uneven.claim(
-    "c08c_training_finds_the_optimum",
-    origin="ours",
+@uneven.claim("c08c_training_finds_the_optimum", origin="ours",
     says="The trained W has the weights of the optimum of lemma F.3 (greatest distance over features, tasks and "
-    "mixtures)",
-    expect=at_most(0.03),
-)
+    "mixtures)", expect=at_most(0.03))
 def finds(runs):
     off = [np.abs(by_task(runs, w, "weight") - by_task(runs, w, "optimum")).max() for w in UNEVEN]
     off += [abs(runs.final("weight/shared", weights=w) - runs.final("optimum/shared", weights=w)) for w in UNEVEN]
@@ -333,11 +267,8 @@ def finds(runs):
 
 @even.draw(cols=3, size=(11.5, 3.8))
 def panels(runs, axes):
-    labels = {
-        "shared": "weight α of shared features",
-        "private/0": "weight β of task 1's features",
-        "across": "greatest overlap",
-    }
+    labels = {"shared": "weight α of shared features", "private/0": "weight β of task 1's features",
+        "across": "greatest overlap"}
     for axis, (name, label) in zip(axes[0], labels.items(), strict=True):
         curves(axis, runs, f"weight/{name}", across="tasks", label="T = {value}")
         axis.set(xlabel="step", ylabel=label, ylim=(-0.03, 1.05))

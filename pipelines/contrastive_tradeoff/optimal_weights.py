@@ -51,20 +51,12 @@ class OptimumConfig(Config):
 PRESET = OptimumConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/optimal_weights",
-    trains=False,
-    figures=("Prop. 7.3", "Prop. F.8"),
-    part="optimum",
+    name="contrastive_tradeoff/optimal_weights", trains=False, figures=("Prop. 7.3", "Prop. F.8"), part="optimum",
     title="The contrastive loss against the weight of shared features",
-    caption="Loss less its least, one line a setting (s, r - s, T), first seed; dots: the least.",
-    laptop=PRESET,
-    paper=PRESET.but(samples=400_000),
-    grid={Mixture._fields: [*PROVEN, *OTHERS], "seed": [0, 1, 2]},
+    caption="Loss less its least, one line a setting (s, r - s, T), first seed; dots: the least.", laptop=PRESET,
+    paper=PRESET.but(samples=400_000), grid={Mixture._fields: [*PROVEN, *OTHERS], "seed": [0, 1, 2]},
     sweep_axes={"shared": choice(1, 4, 10), "private": choice(1, 4, 10), "tasks": choice(1, 2, 4, 8, 16)},
-    metric="alpha/logistic",
-    mode="max",
-    minutes=0.1,
-    small={"samples": 100, "points": 21},
+    metric="alpha/logistic", mode="max", minutes=0.1, small={"samples": 100, "points": 21},
 )
 
 
@@ -92,48 +84,29 @@ def cost(config: OptimumConfig) -> Cost:
 def farthest(runs, mixtures):
     """The greatest |alpha - 1| and |beta - 1/T| over mixtures and losses."""
     trials = [(runs.where(**mixture._asdict()), mixture.tasks, kind) for mixture in mixtures for kind in KINDS]
-    return {
-        "α": max(abs(one.final(f"alpha/{kind}") - 1) for one, _, kind in trials),
-        "β": max(abs(one.final(f"beta/{kind}") - 1 / tasks) for one, tasks, kind in trials),
-    }
+    return {"α": max(abs(one.final(f"alpha/{kind}") - 1) for one, _, kind in trials),
+        "β": max(abs(one.final(f"beta/{kind}") - 1 / tasks) for one, tasks, kind in trials)}
 
 
 BOUNDS = {"α": at_most(1e-12), "β": at_most(1e-12)}
 BEST = "the best alpha of the grid is 1 and beta is 1/T, for three losses (greatest distance)"
 
 
-@figure.claim(
-    "c07_alpha_is_one",
-    kind="identity",
-    where="Prop. F.8",
-    paper="α = 1, β = 1/T for r = 2s",
-    says=f"For r = 2s, {BEST}",
-    expect=BOUNDS,
-)
+@figure.claim("c07_alpha_is_one", kind="identity", where="Prop. F.8", paper="α = 1, β = 1/T for r = 2s",
+    says=f"For r = 2s, {BEST}", expect=BOUNDS)
 def proven(runs):
     return farthest(runs, PROVEN)
 
 
-@figure.claim(
-    "c07b_and_where_nothing_is_proven",
-    kind="identity",
-    origin="ours",
-    where="Prop. 7.3",
-    says=f"For other s, where the paper says some alpha in [0, 1], {BEST}",
-    expect=BOUNDS,
-)
+@figure.claim("c07b_and_where_nothing_is_proven", kind="identity", origin="ours", where="Prop. 7.3",
+    says=f"For other s, where the paper says some alpha in [0, 1], {BEST}", expect=BOUNDS)
 def elsewhere(runs):
     return farthest(runs, OTHERS)
 
 
-@figure.claim(
-    "c07c_the_loss_still_falls_there",
-    kind="identity",
-    origin="ours",
-    where="Prop. 7.3",
+@figure.claim("c07c_the_loss_still_falls_there", kind="identity", origin="ours", where="Prop. 7.3",
     says="Over the last step of the grid towards alpha = 1 the loss falls (least fall over mixtures and losses)",
-    expect=above(0),
-)
+    expect=above(0))
 def falls(runs):
     return min(runs.final(f"last_step/{kind}", **mixture._asdict()) for mixture in PROVEN + OTHERS for kind in KINDS)
 

@@ -42,18 +42,12 @@ class PcaConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/pca_identity",
-    trains=False,
-    figures=("Thm. 7.1",),
-    title="The linear contrastive loss and the PCA objective",
-    caption="Dots are seeds.",
-    laptop=PcaConfig(),
+    name="contrastive_tradeoff/pca_identity", trains=False, figures=("Thm. 7.1",),
+    title="The linear contrastive loss and the PCA objective", caption="Dots are seeds.", laptop=PcaConfig(),
     paper=PcaConfig(invariant=20, spurious=12, dim=30, width=16),
     grid={"representation": list(REPRESENTATIONS), "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)},
-    metric="error/pca",
-    minutes=0.1,
-    small={"invariant": 3, "spurious": 2},
+    sweep_axes={"width": choice(1, 4, 16), "dim": choice(3, 6, 12), "invariant": choice(3, 7, 14)}, metric="error/pca",
+    minutes=0.1, small={"invariant": 3, "spurious": 2},
 )
 
 
@@ -65,11 +59,9 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
     p, q = (torch.from_numpy(chance.dirichlet(np.full(n, 3.0))) for n in (R, U))
     task = data.TensorData((x, torch.arange(R * U)), name="enumerated factors")
     seed = config.streams.init
-    net = {
-        "table": lambda: nets.SphericalTable(R * U, config.width, seed=seed),
+    net = {"table": lambda: nets.SphericalTable(R * U, config.width, seed=seed),
         "network": lambda: nets.perceptron((config.dim, 32, config.width), seed=seed),
-        "linear": lambda: nets.mlp(config.dim, 1, 0, outputs=config.width, seed=seed),
-    }[config.representation]()
+        "linear": lambda: nets.mlp(config.dim, 1, 0, outputs=config.width, seed=seed)}[config.representation]()
 
     def both_sides(net, x, index):
         with torch.no_grad():
@@ -96,43 +88,26 @@ def cost(config: PcaConfig) -> Cost:
     return Cost(rows * config.width, 4.0 * rows**2 * (config.width + config.spurious), 8.0 * rows**2 * config.spurious)
 
 
-@figure.claim(
-    "c01_loss_is_the_pca_objective",
-    kind="identity",
-    paper="equivalent",
+@figure.claim("c01_loss_is_the_pca_objective", kind="identity", paper="equivalent",
     says="The linear contrastive loss is the negative PCA objective for every representation (greatest relative "
-    "difference)",
-    expect=at_most(1e-10),
-)
+    "difference)", expect=at_most(1e-10))
 def same(runs):
     return max(runs.final("error/pca", representation=name) for name in REPRESENTATIONS)
 
 
-@figure.claim(
-    "c01b_linear_representations",
-    kind="identity",
-    paper="equivalent",
+@figure.claim("c01b_linear_representations", kind="identity", paper="equivalent",
     says="For a linear map, the contrastive loss is the objective of linear PCA on inputs averaged over z_U (relative "
-    "difference)",
-    expect=at_most(1e-10),
-)
+    "difference)", expect=at_most(1e-10))
 def linear(runs):
     return runs.final("error/on_means", representation="linear")
 
 
-@figure.claim(
-    "c01c_not_of_the_representation_itself",
-    kind="identity",
-    origin="ours",
+@figure.claim("c01c_not_of_the_representation_itself", kind="identity", origin="ours",
     says="The contrastive loss is neither the variance of phi itself nor, for a network, that of phi of the mean "
-    "inputs (least relative differences)",
-    expect={"plain": at_least(0.05), "network": at_least(0.01)},
-)
+    "inputs (least relative differences)", expect={"plain": at_least(0.05), "network": at_least(0.01)})
 def others(runs):
-    return {
-        "plain": min(runs.final("error/plain", representation=name) for name in REPRESENTATIONS),
-        "network": runs.final("error/on_means", representation="network"),
-    }
+    return {"plain": min(runs.final("error/plain", representation=name) for name in REPRESENTATIONS),
+        "network": runs.final("error/on_means", representation="network")}
 
 
 @figure.draw(size=(7.5, 4))

@@ -58,24 +58,12 @@ class Heads(NamedTuple):
 
 
 HEADS: dict[str, dict[str, Heads]] = {
-    "mlp": {
-        "nt_xent": Heads(),
-        "moco": Heads((64, 32)),
-        "simsiam": Heads((64, 32), (16, 32)),
-        "nnclr": Heads((64, 32), (64, 32)),
-    },
-    "small": {
-        "nt_xent": Heads((128, 64)),
-        "moco": Heads((128, 64)),
-        "simsiam": Heads((128, 128), (32, 128)),
-        "nnclr": Heads((128, 64), (128, 64)),
-    },
-    "resnet18": {
-        "nt_xent": Heads((512, 128)),
-        "moco": Heads((512, 128)),
-        "simsiam": Heads((2048, 2048, 2048), (512, 2048)),
-        "nnclr": Heads((2048, 2048, 256), (4096, 256)),
-    },
+    "mlp": {"nt_xent": Heads(), "moco": Heads((64, 32)), "simsiam": Heads((64, 32), (16, 32)),
+        "nnclr": Heads((64, 32), (64, 32))},
+    "small": {"nt_xent": Heads((128, 64)), "moco": Heads((128, 64)), "simsiam": Heads((128, 128), (32, 128)),
+        "nnclr": Heads((128, 64), (128, 64))},
+    "resnet18": {"nt_xent": Heads((512, 128)), "moco": Heads((512, 128)),
+        "simsiam": Heads((2048, 2048, 2048), (512, 2048)), "nnclr": Heads((2048, 2048, 256), (4096, 256))},
 }
 
 
@@ -177,12 +165,8 @@ def updates(config: UnionConfig, n: int) -> int:
     if config.length == "none":
         return 1
     first = first_size(config)
-    seen = {
-        "own": n,
-        "longest": first + sum(size(config, name) for name in added(config)),
-        "shortest": first,
-        "early": max(1, first // 8),
-    }[config.length]
+    seen = {"own": n, "longest": first + sum(size(config, name) for name in added(config)), "shortest": first,
+        "early": max(1, first // 8)}[config.length]
     return config.epochs * math.ceil(seen / config.batch_size)
 
 
@@ -249,10 +233,7 @@ def siamese(config: UnionConfig) -> "nets.Siamese":
     projector = predictor = None
     if heads.projector:
         projector = nets.projector(
-            (config.width, *heads.projector),
-            batch_norm=normed or config.normalised,
-            last_norm=normed,
-            seed=seed,
+            (config.width, *heads.projector), batch_norm=normed or config.normalised, last_norm=normed, seed=seed,
             dtype=config.dtype,
         )
     if heads.predictor:
@@ -276,11 +257,8 @@ def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, m
     options["temperature"] = config.temperature
     if method == "nt_xent":
         return learners.NTXent(net, **options)
-    options |= {
-        "width": [config.width, *HEADS[config.net][method].projector][-1],
-        "size": config.queue,
-        "seed": stream_seed(config.seed, "queue"),
-    }
+    options |= {"width": [config.width, *HEADS[config.net][method].projector][-1], "size": config.queue,
+        "seed": stream_seed(config.seed, "queue")}
     if method == "nnclr":
         return learners.NNCLR(net, **options)
     return learners.MoCo(net, momentum=config.momentum, groups=config.groups, **options)

@@ -45,18 +45,12 @@ class ComplexityConfig(Config):
 PRESET = ComplexityConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/rademacher",
-    trains=False,
-    figures=("Lemma F.5", "Sec. 7.2.2", "Sec. 7.2.3"),
+    name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.2", "Sec. 7.2.3"),
     title="Rademacher complexity of predictors on representations of T tasks",
-    caption="Means over seeds; bars from the least to the greatest.",
-    laptop=PRESET,
-    paper=PRESET.but(draws=20_000),
+    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET, paper=PRESET.but(draws=20_000),
     grid={"shared": SIZES, "tasks": TASKS, "seed": [0, 1, 2]},
     sweep_axes={"tasks": choice(*TASKS), "shared": choice(5, 10, 40), "samples": choice(10, 100, 1000)},
-    metric="complexity",
-    minutes=0.1,
-    small={"draws": 200},
+    metric="complexity", minutes=0.1, small={"draws": 200},
 )
 
 
@@ -77,13 +71,8 @@ def run(config: ComplexityConfig, recorder: Recorder) -> None:
     leading = theory.contrastive_tradeoff.rademacher_leading(0.5, 0.5, 1, 1 / T, shared=s, private=s, m=m)
     spread = torch.cat(sums).var().item() / m  # of a sum of private features, over m
     recorder.log(
-        {
-            "complexity": complexity,
-            "leading": leading,
-            "over_leading": complexity / leading,
-            "variance/printed": T**-2 * spread * T,
-            "variance/corrected": T**-1 * spread * T,
-        },
+        {"complexity": complexity, "leading": leading, "over_leading": complexity / leading,
+            "variance/printed": T**-2 * spread * T, "variance/corrected": T**-1 * spread * T},
         step=0,
     )
 
@@ -104,26 +93,16 @@ def ends(runs, metric):
     return {"least": min(values), "greatest": max(values)}
 
 
-@figure.claim(
-    "c10_leading_term",
-    kind="identity",
-    where="Lemma F.5",
-    paper="leading term (1 + o(1))",
+@figure.claim("c10_leading_term", kind="identity", where="Lemma F.5", paper="leading term (1 + o(1))",
     says="The complexity is near the leading term of the bound (ratio, least and greatest over r and T)",
-    expect={"least": between(0.95, 1), "greatest": between(0.95, 1)},
-)
+    expect={"least": between(0.95, 1), "greatest": between(0.95, 1)})
 def over_leading(runs):
     return ends(runs, "over_leading")
 
 
-@figure.claim(
-    "c10b_price_of_universality",
-    kind="identity",
-    where="Sec. 7.2.3",
-    paper="(1 + T)/(2√T) for r = 2s",
+@figure.claim("c10b_price_of_universality", kind="identity", where="Sec. 7.2.3", paper="(1 + T)/(2√T) for r = 2s",
     says="The complexity grows with T as (1 + T)/(2 sqrt T) (ratio to T = 1 over this, greatest distance from 1)",
-    expect=at_most(0.05),
-)
+    expect=at_most(0.05))
 def price(runs):
     def off(one, s, t):
         ratio = one.final("complexity") / runs.final("complexity", shared=s, tasks=1)
@@ -140,26 +119,14 @@ def growth(runs, rate):
     return large / small
 
 
-@figure.claim(
-    "c10c_rate_printed",
-    kind="identity",
-    where="Sec. 7.2.2",
-    paper="O(L √(T/m) |u*|)",
-    says="The complexity over sqrt(T/m) does not depend on r (ratio of r = 80 to r = 20)",
-    expect=between(0.95, 1.05),
-)
+@figure.claim("c10c_rate_printed", kind="identity", where="Sec. 7.2.2", paper="O(L √(T/m) |u*|)",
+    says="The complexity over sqrt(T/m) does not depend on r (ratio of r = 80 to r = 20)", expect=between(0.95, 1.05))
 def printed_rate(runs):
     return growth(runs, lambda r, t: math.sqrt(t))
 
 
-@figure.claim(
-    "c10d_rate",
-    kind="identity",
-    origin="corrected",
-    where="Sec. 7.2.2",
-    says="The complexity over sqrt(r T/m) does not depend on r (ratio of r = 80 to r = 20)",
-    expect=between(0.95, 1.05),
-)
+@figure.claim("c10d_rate", kind="identity", origin="corrected", where="Sec. 7.2.2",
+    says="The complexity over sqrt(r T/m) does not depend on r (ratio of r = 80 to r = 20)", expect=between(0.95, 1.05))
 def rate(runs):
     return growth(runs, lambda r, t: math.sqrt(r * t))
 
@@ -167,26 +134,14 @@ def rate(runs):
 ONE = {"least": between(0.97, 1.03), "greatest": between(0.97, 1.03)}
 
 
-@figure.claim(
-    "c10e_variance_printed",
-    kind="identity",
-    where="Lemma F.5, proof",
-    paper="X_{t,j} = α Σ z_j, E X² = mα",
-    says="The variance of beta sum_i z_j is m beta (ratio, least and greatest over r and T)",
-    expect=ONE,
-)
+@figure.claim("c10e_variance_printed", kind="identity", where="Lemma F.5, proof", paper="X_{t,j} = α Σ z_j, E X² = mα",
+    says="The variance of beta sum_i z_j is m beta (ratio, least and greatest over r and T)", expect=ONE)
 def printed_variance(runs):
     return ends(runs, "variance/printed")
 
 
-@figure.claim(
-    "c10f_variance",
-    kind="identity",
-    origin="corrected",
-    where="Lemma F.5, proof",
-    says="The variance of sqrt(beta) sum_i z_j is m beta (ratio, least and greatest over r and T)",
-    expect=ONE,
-)
+@figure.claim("c10f_variance", kind="identity", origin="corrected", where="Lemma F.5, proof",
+    says="The variance of sqrt(beta) sum_i z_j is m beta (ratio, least and greatest over r and T)", expect=ONE)
 def variance(runs):
     return ends(runs, "variance/corrected")
 

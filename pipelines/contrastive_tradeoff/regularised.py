@@ -168,8 +168,7 @@ def gains_drawn(runs, axes):
 picture = unions.figure.variant(
     "feature_picture", figures=("Fig. F.8",), title="Features of the target before and after fine-tuning",
     caption="t-SNE of features, scaled to length 1, of the target's test pictures, one seed; colours are classes. The "
-    "number is the mean silhouette over seeds.",
-    grid=grid_of([NETWORKS["DSGN"]], *SETTINGS),
+    "number is the mean silhouette over seeds.", grid=grid_of([NETWORKS["DSGN"]], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS["DSGN"]], *SETTINGS), reads=unions.figure, minutes=0.5,
     controls=("permuted_labels", "untrained"), small=unions.TINY,
 )

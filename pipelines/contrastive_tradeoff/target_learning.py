@@ -50,22 +50,13 @@ class TargetConfig(MixtureConfig):
 PRESET = TargetConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/target_learning",
-    figures=("Prop. F.9",),
+    name="contrastive_tradeoff/target_learning", figures=("Prop. F.9",),
     title="Weights after contrastive learning on the target task near a universal representation",
-    caption="Means over seeds; bars from the least to the greatest.",
-    laptop=PRESET,
+    caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET,
     paper=PRESET.but(steps=1500, batch_size=1024),
     grid={("shared", "private"): [EQUAL, UNEQUAL], "radius": RADII, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(0.1, 10.0),
-        "radius": uniform(0.1, 1.5),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "width": choice(0, 30, 40),
-        "tasks": choice(2, 4, 8),
-    },
-    metric="loss/test",
-    minutes=0.3,
+    sweep_axes={"lr": loguniform(0.1, 10.0), "radius": uniform(0.1, 1.5), "weight_decay": loguniform(1e-6, 1e-2),
+        "width": choice(0, 30, 40), "tasks": choice(2, 4, 8)}, metric="loss/test", minutes=0.3,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "spurious": 2, "radius": [0.5, 1.2]},
 )
 
@@ -125,34 +116,22 @@ BOUNDS = {"√β": at_most(0.01), "others": at_most(0.01)}
 MEASURED = "(distance of the root of the target task's weight, of all other weights; greatest over gamma)"
 
 
-@figure.claim(
-    "c09_closed_form",
-    paper="√β = min(1, √(1/T) + γ/√s), others as they were",
-    expect=BOUNDS,
-    says=f"For r = 2s, learning on the target task raises its weight by the closed form and no other {MEASURED}",
-)
+@figure.claim("c09_closed_form", paper="√β = min(1, √(1/T) + γ/√s), others as they were", expect=BOUNDS,
+    says=f"For r = 2s, learning on the target task raises its weight by the closed form and no other {MEASURED}")
 def closed_form(runs):
     return errors(runs, EQUAL, EQUAL.shared)
 
 
-@figure.claim(
-    "c09b_elsewhere_as_printed",
-    paper="√β = min(1, √(1/T) + γ/√s)",
-    expect=BOUNDS,
+@figure.claim("c09b_elsewhere_as_printed", paper="√β = min(1, √(1/T) + γ/√s)", expect=BOUNDS,
     says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
-    f"gamma/sqrt(s), as printed, and no other {MEASURED}",
-)
+    f"gamma/sqrt(s), as printed, and no other {MEASURED}")
 def as_printed(runs):
     return errors(runs, UNEQUAL, UNEQUAL.shared)
 
 
-@figure.claim(
-    "c09c_elsewhere",
-    origin="corrected",
-    expect=BOUNDS,
+@figure.claim("c09c_elsewhere", origin="corrected", expect=BOUNDS,
     says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
-    f"gamma/sqrt(r - s), and no other {MEASURED}",
-)
+    f"gamma/sqrt(r - s), and no other {MEASURED}")
 def elsewhere(runs):
     return errors(runs, UNEQUAL, UNEQUAL.private)
 
@@ -167,19 +146,14 @@ def panels(runs, axes):
         forms = {"closed form": ("k-.", features.private), "closed form as printed": ("k:", features.shared)}
         for label, (look, over) in forms.items():
             axis.plot(
-                fine,
-                [theory.contrastive_tradeoff.regularised_root(tasks, g, over) for g in fine],
-                look,
-                linewidth=1,
+                fine, [theory.contrastive_tradeoff.regularised_root(tasks, g, over) for g in fine], look, linewidth=1,
                 label=label,
             )
         for (name, label), color in zip(names.items(), CATEGORIES, strict=False):
             rows = [np.sqrt(some.finals(f"weight/{name}", radius=g)) for g in radii(runs)]
             bars(axis, rows, radii(runs), color=color, linestyle="none", label=label)
         axis.set(
-            xlabel="distance γ from W*",
-            ylabel="root of the weight",
-            ylim=(0, 1.08),
+            xlabel="distance γ from W*", ylabel="root of the weight", ylim=(0, 1.08),
             title=f"s = {features.shared}, r - s = {features.private}",
         )
     legend_below(axes, 5)

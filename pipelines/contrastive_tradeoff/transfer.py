@@ -27,13 +27,8 @@ class Tuning(NamedTuple):
     unrelated: bool = False
 
 
-TUNINGS = {
-    "ft": Tuning(False),
-    "cr": Tuning(True),
-    "ft_views": Tuning(False, "both"),
-    "cr_views": Tuning(True, "both"),
-    "cr_others": Tuning(True, unrelated=True),
-}
+TUNINGS = {"ft": Tuning(False), "cr": Tuning(True), "ft_views": Tuning(False, "both"), "cr_views": Tuning(True, "both"),
+    "cr_others": Tuning(True, unrelated=True)}
 
 
 def train(config: UnionConfig, recorder: Any) -> None:
@@ -124,13 +119,8 @@ def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str
             if way.unrelated:
                 x = torch.stack([x, unrelated.train[0][: len(x)]], dim=1)
             task = data.TensorData(
-                (x, y),
-                target.test,
-                batch_size=config.tune_batch,
-                order_seed=config.streams.order,
-                augment=views(config, clean=True),
-                dtype=config.dtype,
-                name=f"{target.name} {n} {name}",
+                (x, y), target.test, batch_size=config.tune_batch, order_seed=config.streams.order,
+                augment=views(config, clean=True), dtype=config.dtype, name=f"{target.name} {n} {name}",
             )
             learner = classifier(config, net, len(rows), config.strength * way.contrast, way.shown)
             fit(learner, task, config, recorder, steps=tune_steps(config, len(rows)))
@@ -177,10 +167,7 @@ def adapted(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[s
     for name in ("target", *unrelated_sets(config)):
         task = pictures(config, config.target if name == "target" else name, place=9)
         unlabelled = data.union(
-            [task],
-            batch_size=config.batch_size,
-            order_seed=config.streams.order,
-            augment=views(config),
+            [task], batch_size=config.batch_size, order_seed=config.streams.order, augment=views(config),
             dtype=config.dtype,
         )
         further = copy.deepcopy(net)
@@ -206,12 +193,8 @@ def fine_tuned(
     siamese = nets.Siamese(encoder)
     head = nets.projector((width, classes), seed=stream_seed(config.seed, "head"), dtype=config.dtype)
     learner = learners.ContrastivelyRegularised(
-        contrast(siamese, temperature=config.temperature, optimizer=optimizer),
-        head,
-        strength=strength,
-        shown="own",
-        optimizer=optimizer,
-        **options,
+        contrast(siamese, temperature=config.temperature, optimizer=optimizer), head, strength=strength, shown="own",
+        optimizer=optimizer, **options,
     )
     fit(learner, task, config, recorder, epochs=config.epochs)
     return learner.net.eval()

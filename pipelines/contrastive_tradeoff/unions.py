@@ -168,8 +168,7 @@ class Unions:
 
 @figure.claim("c14_trade_off", where="Figs. 7.1, 7.3", paper=PRINTED,
     says="From the first set to the whole union, the target's accuracy with few labels falls and the weighted average "
-    "over all sets rises (differences of accuracies)",
-    expect={"target falls": above(0), "average rises": above(0)})
+    "over all sets rises (differences of accuracies)", expect={"target falls": above(0), "average rises": above(0)})
 def trade_off(runs):
     unions = Unions(runs)
     return {"target falls": unions.fall(unions.few), "average rises": -unions.fall("average")}
@@ -177,8 +176,7 @@ def trade_off(runs):
 
 @figure.claim("c14b_step_by_step", where="Fig. 7.3", paper="88.4, 85.2, 82.1, 75.6% (Table 7.1)", within=(-1, 1),
     says="With every set that is added to the union, the target's accuracy with few labels falls and the weighted "
-    "average rises (Spearman over the four unions)",
-    expect={"target": at_most(-0.8), "average": at_least(0.8)})
+    "average rises (Spearman over the four unions)", expect={"target": at_most(-0.8), "average": at_least(0.8)})
 def monotone(runs):
     unions = Unions(runs)
     return {"target": unions.trend(unions.few), "average": unions.trend("average")}
@@ -198,10 +196,8 @@ def beyond_noise(runs):
 def beyond_length(runs):
     unions = Unions(runs)
     few, first, whole = unions.few, unions.first, unions.whole
-    return {
-        "as many": unions.of(few, first, "longest") - unions.of(few, whole),
-        "as few": unions.of(few, first) - unions.of(few, whole, "shortest"),
-    }
+    return {"as many": unions.of(few, first, "longest") - unions.of(few, whole),
+        "as few": unions.of(few, first) - unions.of(few, whole, "shortest")}
 
 
 LENGTHS = ("as many", "as few")

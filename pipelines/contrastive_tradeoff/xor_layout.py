@@ -42,19 +42,12 @@ class XorConfig(Config):
 
 
 figure = Experiment(
-    name="contrastive_tradeoff/xor_layout",
-    trains=False,
-    figures=("Fig. F.1",),
+    name="contrastive_tradeoff/xor_layout", trains=False, figures=("Fig. F.1",),
     title="An optimal representation that makes an XOR",
-    caption="Left: colours are labels. Right: losses of random layouts, all seeds.",
-    laptop=XorConfig(),
-    paper=XorConfig(turns=120),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)},
-    metric="loss/random",
-    minutes=0.1,
-    small={"angles": 40, "layouts": 20, "turns": 8},
-    headline=True,
+    caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
+    paper=XorConfig(turns=120), grid={"seed": [0, 1, 2]},
+    sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random",
+    minutes=0.1, small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
 )
 
 
@@ -105,61 +98,37 @@ def cost(config: XorConfig) -> Cost:
     return Cost(8, 200.0 * (config.layouts + config.turns**3), 400.0 * CHUNK)
 
 
-@figure.claim(
-    "c04_no_line_tells_the_labels",
-    kind="identity",
-    paper="no non-trivial error bound",
-    says="On the XOR layout no predictor sign(u . phi) is better than chance (best accuracy)",
-    expect=between(0.5, 0.5),
-)
+@figure.claim("c04_no_line_tells_the_labels", kind="identity", paper="no non-trivial error bound",
+    says="On the XOR layout no predictor sign(u . phi) is better than chance (best accuracy)", expect=between(0.5, 0.5))
 def through_the_origin(runs):
     return runs.final("accuracy/xor")
 
 
-@figure.claim(
-    "c04b_with_a_bias",
-    kind="identity",
-    paper="no non-trivial error bound",
+@figure.claim("c04b_with_a_bias", kind="identity", paper="no non-trivial error bound",
     says="On the XOR layout no predictor with a bias, sign(u . phi + b), is better than chance (best accuracy)",
-    expect=at_most(0.5),
-)
+    expect=at_most(0.5))
 def with_bias(runs):
     return runs.final("accuracy/xor_bias")
 
 
-@figure.claim(
-    "c04c_as_good_as_a_layout_that_separates",
-    kind="identity",
-    paper="optimal",
+@figure.claim("c04c_as_good_as_a_layout_that_separates", kind="identity", paper="optimal",
     says="The XOR layout has the loss of a layout that separates the label (distance of losses; 1 less the accuracy "
-    "on the other layout)",
-    expect={"loss": at_most(1e-12), "accuracy": at_most(0)},
-)
+    "on the other layout)", expect={"loss": at_most(1e-12), "accuracy": at_most(0)})
 def as_good(runs):
-    return {
-        "loss": abs(runs.final("loss/xor") - runs.final("loss/aligned")),
-        "accuracy": 1 - runs.final("accuracy/aligned"),
-    }
+    return {"loss": abs(runs.final("loss/xor") - runs.final("loss/aligned")),
+        "accuracy": 1 - runs.final("accuracy/aligned")}
 
 
-@figure.claim(
-    "c04d_no_random_layout_is_better",
-    kind="identity",
-    paper="optimal",
+@figure.claim("c04d_no_random_layout_is_better", kind="identity", paper="optimal",
     says="No random layout has a lower loss than the XOR layout (its loss less the least of random ones)",
-    expect=at_most(0),
-)
+    expect=at_most(0))
 def best_of_random(runs):
     return runs.final("loss/xor") - runs.final("loss/random")
 
 
-@figure.claim(
-    "c04e_no_layout_of_a_grid_is_better",
-    kind="identity",
-    origin="ours",
+@figure.claim("c04e_no_layout_of_a_grid_is_better", kind="identity", origin="ours",
     says="No layout on a grid of angles, of which the XOR layout is one, has a lower loss (its loss less the least)",
-    expect=at_most(1e-12),
-)
+    expect=at_most(1e-12))
 def best_of_grid(runs):
     return runs.final("loss/xor") - runs.final("loss/grid")
 

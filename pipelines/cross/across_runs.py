@@ -19,8 +19,7 @@ SIDES = {"one side": (0.3, 0.9), "both sides": (0.3, -0.3)}
 matched = ansatz.variant(
     "matched_collapse", figures=("Network 1",), part="many runs", title="Unseen digits at equal collapse, across runs",
     caption="A dot is a run at the step where its NC1 reaches 0.5. Right: means over runs, bands the range over seeds.",
-    noise=1.0,
-    steps=1000, measurements=25, minutes=2,
+    noise=1.0, steps=1000, measurements=25, minutes=2,
     grid={"lr": [0.3, 0.8], "width": [32, 64], "init_scale": [0.3, 1.0], "unseen_digits": PAIRS,
         "seed": [0, 1, 2, 3, 4, 5]},
     small={"steps": 100, "measurements": 10, "n_train": 32, "width": [16], "lr": [0.8, 1.0], "unseen_digits": [(3, 5)],

@@ -72,50 +72,26 @@ class CrossConfig(TrainedConfig):
 TITLE = "Alignment, collapse and unseen classes along training, network of"
 
 ansatz = Experiment(
-    name="cross/ansatz_network",
-    figures=("Network 1",),
-    title=f"{TITLE} the neural feature ansatz",
-    caption="Means over seeds and their range. With two classes NC2 is 0 by definition.",
-    laptop=CrossConfig(),
-    paper=CrossConfig(n_train=1000, width=256, steps=3000),
-    grid={"seed": [0, 1, 2, 3, 4, 5]},
+    name="cross/ansatz_network", figures=("Network 1",), title=f"{TITLE} the neural feature ansatz",
+    caption="Means over seeds and their range. With two classes NC2 is 0 by definition.", laptop=CrossConfig(),
+    paper=CrossConfig(n_train=1000, width=256, steps=3000), grid={"seed": [0, 1, 2, 3, 4, 5]},
     sweep_axes={"lr": loguniform(1e-3, 10.0), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="loss/train",
-    minutes=0.2,
+    metric="loss/train", minutes=0.2,
     small={"steps": 9, "measurements": 9, "n_train": 64, "width": 16, "dim": 64, "seed": [0, 1, 2]},
 )
 two_layer = ansatz.variant(
-    "two_layer_network",
-    figures=("Network 2",),
-    title=f"{TITLE} alignment and elasticity",
-    network="two_layer",
-    steps=90,
-    laptop=CrossConfig(n_train=256, dim=256, width=256, lr=4.0),
+    "two_layer_network", figures=("Network 2",), title=f"{TITLE} alignment and elasticity", network="two_layer",
+    steps=90, laptop=CrossConfig(n_train=256, dim=256, width=256, lr=4.0),
     paper=CrossConfig(n_train=2048, dim=2048, width=2048, lr=11.3),
 )
 collapse = ansatz.variant(
-    "collapse_network",
-    figures=("Network 3",),
-    title=f"{TITLE} deep neural collapse",
-    network="collapse",
-    init_scale=0.5,
-    lr=0.05,
-    steps=5700,
-    measurements=25,
-    laptop=CrossConfig(width=128, batch_size=32),
+    "collapse_network", figures=("Network 3",), title=f"{TITLE} deep neural collapse", network="collapse",
+    init_scale=0.5, lr=0.05, steps=5700, measurements=25, laptop=CrossConfig(width=128, batch_size=32),
     paper=CrossConfig(n_train=1000, width=512, batch_size=100),
 )
 coarse = ansatz.variant(
-    "coarse_network",
-    figures=("Network 4",),
-    title=f"{TITLE} fine-grained structure",
-    network="coarse",
-    lr=0.1,
-    momentum=0.9,
-    weight_decay=5e-4,
-    batch_size=120,
-    measurements=50,
-    laptop=CrossConfig(width=128, steps=250),
+    "coarse_network", figures=("Network 4",), title=f"{TITLE} fine-grained structure", network="coarse", lr=0.1,
+    momentum=0.9, weight_decay=5e-4, batch_size=120, measurements=50, laptop=CrossConfig(width=128, steps=250),
     paper=CrossConfig(n_train=1000, width=512, steps=1000),
 )
 
@@ -128,12 +104,10 @@ def run(config: CrossConfig, recorder: Recorder) -> None:
     sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
     pace = every if config.batch_size is None else 1
     learner = learners.Supervised(network(config), loss=loss, optimizer=sgd, steps_per_batch=pace)
-    watching = [
-        probes.LossProbe({"train": task.train}, every=every),
+    watching = [probes.LossProbe({"train": task.train}, every=every),
         probes.AnsatzProbe(every=every, inputs=task.train[0], quantities=["nfa", "cnfa"]),
         probes.CollapseProbe(every=every, inputs=task.train, quantities=["nc1", "nc2"]),
-        probes.AlignmentProbe(every=every, inputs=unseen),
-    ]
+        probes.AlignmentProbe(every=every, inputs=unseen)]
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
 
 
@@ -161,10 +135,7 @@ def datasets(config: CrossConfig):
     one_hot = torch.nn.functional.one_hot(label, SEEN).to(x)
     targets = {"ansatz": one_hot, "collapse": 2 * one_hot - 1, "coarse": label % COARSE}[config.network]
     task = data.TensorData(
-        (x[chosen], targets),
-        name="digits_seen",
-        batch_size=config.batch_size,
-        order_seed=config.streams.order,
+        (x[chosen], targets), name="digits_seen", batch_size=config.batch_size, order_seed=config.streams.order,
         dtype=config.dtype,
     )
     return task, (x[new], (y[new] == unseen[1]).long())
@@ -186,15 +157,8 @@ def network(config: CrossConfig):
 def cost(config: CrossConfig):
     hidden = {"ansatz": 4, "two_layer": 1, "collapse": 5, "coarse": 2}[config.network]
     return mlp_cost(
-        dim=config.dim,
-        width=config.width,
-        hidden=hidden,
-        outputs=8,
-        n_train=config.n_train,
-        steps=config.steps,
-        batch_size=config.batch_size,
-        measures=config.measurements,
-        bytes_a_number=4,
+        dim=config.dim, width=config.width, hidden=hidden, outputs=8, n_train=config.n_train, steps=config.steps,
+        batch_size=config.batch_size, measures=config.measurements, bytes_a_number=4,
     )
 
 
@@ -204,13 +168,9 @@ def paths(runs, *names):
     nc1 = runs.curve(f"nc1/{head}")
     if (nc1 <= 0).any():
         raise Missing("NC1 is 0, so that its logarithm is not finite")
-    curves = {
-        "UC-NFA": runs.curve(f"nfa/{layer}"),
-        "C-NFA": runs.curve(f"cnfa/{layer}"),
-        "collapse": -np.log(nc1),
+    curves = {"UC-NFA": runs.curve(f"nfa/{layer}"), "C-NFA": runs.curve(f"cnfa/{layer}"), "collapse": -np.log(nc1),
         "elasticity": (runs.curve("elasticity/0") + runs.curve("elasticity/1")) / 2,
-        "recall": runs.curve("recall_at_1/all"),
-    }
+        "recall": runs.curve("recall_at_1/all")}
     return [curves[name] for name in names]
 
 
@@ -230,12 +190,10 @@ def halfway(path):
 def panels(runs, axes):
     layer, head = PLACES[runs.values("network")[0]]
     moves = {f"{what}, {which}": f"{what}/{k}" for what in ("alignment", "elasticity") for k, which in enumerate("AB")}
-    columns = [
-        ("weights and tangent features", "correlation", {"UC-NFA": f"nfa/{layer}", "C-NFA": f"cnfa/{layer}"}),
+    columns = [("weights and tangent features", "correlation", {"UC-NFA": f"nfa/{layer}", "C-NFA": f"cnfa/{layer}"}),
         ("collapse of classes trained on", "NC1, NC2", {"NC1": f"nc1/{head}", "NC2": f"nc2/{head}"}),
         ("unseen classes A and B move", "inner products / width", moves),
-        ("unseen classes told apart", "share", {"Recall@1": "recall_at_1/all"}),
-    ]
+        ("unseen classes told apart", "share", {"Recall@1": "recall_at_1/all"})]
     for axis, (title, ylabel, metrics) in zip(axes[0], columns, strict=True):
         for (label, metric), colour in zip(metrics.items(), CATEGORIES, strict=False):
             table = runs.curves(metric) / (runs.values("width")[0] if "width" in ylabel else 1)
@@ -252,62 +210,38 @@ def panels(runs, axes):
 OTHERS = [two_layer, collapse, coarse]
 
 
-@ansatz.claim(
-    "x1_c_nfa_goes_with_collapse",
-    origin="ours",
-    also=OTHERS,
+@ansatz.claim("x1_c_nfa_goes_with_collapse", origin="ours", also=OTHERS,
     says="along training the C-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
-    within=(-1, 1),
-    expect=at_least(0.5),
-)
+    within=(-1, 1), expect=at_least(0.5))
 def c_nfa_and_collapse(runs):
     return together(*paths(runs, "C-NFA", "collapse"))
 
 
-@ansatz.claim(
-    "x2_nfa_goes_with_collapse",
-    origin="ours",
-    also=OTHERS,
+@ansatz.claim("x2_nfa_goes_with_collapse", origin="ours", also=OTHERS,
     says="along training the UC-NFA of the last hidden weights and -ln NC1 of the features rise together (Spearman)",
-    within=(-1, 1),
-    expect=at_least(0.5),
-)
+    within=(-1, 1), expect=at_least(0.5))
 def nfa_and_collapse(runs):
     return together(*paths(runs, "UC-NFA", "collapse"))
 
 
-@ansatz.claim(
-    "x3_unseen_classes_move_with_collapse",
-    origin="ours",
-    also=OTHERS,
+@ansatz.claim("x3_unseen_classes_move_with_collapse", origin="ours", also=OTHERS,
     says="along training the elasticity of unseen classes and -ln NC1 of classes trained on rise together (Spearman)",
-    within=(-1, 1),
-    expect=at_least(0.5),
-)
+    within=(-1, 1), expect=at_least(0.5))
 def elasticity_and_collapse(runs):
     return together(*paths(runs, "elasticity", "collapse"))
 
 
-@ansatz.claim(
-    "x4_alignment_comes_first",
-    origin="ours",
-    also=OTHERS,
+@ansatz.claim("x4_alignment_comes_first", origin="ours", also=OTHERS,
     says="the UC-NFA is halfway to its final value before -ln NC1 is halfway to its own (difference in shares of "
-    "training)",
-    expect=below(0),
-)
+    "training)", expect=below(0))
 def alignment_first(runs):
     alignment, collapse = paths(runs, "UC-NFA", "collapse")
     return halfway(alignment) - halfway(collapse)
 
 
-@ansatz.claim(
-    "x5_unseen_classes_told_apart",
-    origin="ours",
-    also=OTHERS,
+@ansatz.claim("x5_unseen_classes_told_apart", origin="ours", also=OTHERS,
     says="training tells two unseen classes better apart (Recall@1 at the end less that before training)",
-    expect=above(0),
-)
+    expect=above(0))
 def recall_of_unseen(runs):
     (recall,) = paths(runs, "recall")
     return float(recall.iloc[-1] - recall.iloc[0])

@@ -39,8 +39,7 @@ def gain(runs, kind):
 
 @figure.claim("c13_larger_models_attend_to_both", paper="13B: relevant part; 70B: both; panels, no number",
     says="The larger model attends more to the irrelevant part of a prompt (norm of attention on it over that on the "
-    "relevant part, differences between models)",
-    expect={label: above(0) for label in LABELS})
+    "relevant part, differences between models)", expect={label: above(0) for label in LABELS})
 def attends_to_both(runs):
     only_published(runs)
     return gain(runs, "norm")
@@ -48,8 +47,7 @@ def attends_to_both(runs):
 
 @figure.claim("c13b_in_stand_ins", origin="ours", where="Fig. 5.3, stand-ins",
     says="The largest stand-in attends more to the irrelevant part of a prompt than the smallest (norm of attention on "
-    "it over that on the relevant part, differences)",
-    expect={label: above(0) for label in LABELS})
+    "it over that on the relevant part, differences)", expect={label: above(0) for label in LABELS})
 def in_stand_ins(runs):
     if runs.values("family") != ["stand_in"]:
         raise Missing("this claim is about stand-ins")
@@ -58,8 +56,7 @@ def in_stand_ins(runs):
 
 @figure.claim("c13c_a_token_for_a_token", origin="ours",
     says="Token for token, the larger model attends more to the irrelevant part of a prompt (norms over the root of "
-    "the part's tokens: irrelevant over relevant, differences)",
-    expect={label: above(0) for label in LABELS})
+    "the part's tokens: irrelevant over relevant, differences)", expect={label: above(0) for label in LABELS})
 def a_token(runs):
     only_published(runs)
     return gain(runs, "per_token")

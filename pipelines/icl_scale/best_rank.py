@@ -75,9 +75,8 @@ def long(runs):
     return best(runs, 256, 0.0)
 
 
-@figure.claim("c06c_noise_switches",
-    says="At M = 64 the best rank falls from 16 to 4 between noise 1 and noise 4", paper="noise favours small ranks",
-    expect={"noise 1": at_least(15.5), "noise 4": between(3.5, 4.5)})
+@figure.claim("c06c_noise_switches", says="At M = 64 the best rank falls from 16 to 4 between noise 1 and noise 4",
+    paper="noise favours small ranks", expect={"noise 1": at_least(15.5), "noise 4": between(3.5, 4.5)})
 def switch(runs):
     return {f"noise {s:g}": best(runs, 64, s) for s in (1.0, 4.0)}
 

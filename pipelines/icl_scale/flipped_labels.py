@@ -34,16 +34,12 @@ from featurelab.pipelines.icl_scale.in_context_labels import (
 )
 
 SIZES = {("size", "width", "heads", "layers"): [(1, 4, 1, 1), (2, 8, 1, 1), (10, 16, 2, 2), (31, 32, 4, 2)]}
-LLAMA = [
-    ("chat", 7, "meta-llama/Llama-2-7b-chat-hf"), ("chat", 13, "meta-llama/Llama-2-13b-chat-hf"),
+LLAMA = [("chat", 7, "meta-llama/Llama-2-7b-chat-hf"), ("chat", 13, "meta-llama/Llama-2-13b-chat-hf"),
     ("chat", 70, "meta-llama/Llama-2-70b-chat-hf"), ("base", 7, "meta-llama/Llama-2-7b-hf"),
-    ("base", 13, "meta-llama/Llama-2-13b-hf"), ("base", 70, "meta-llama/Llama-2-70b-hf"),
-]
+    ("base", 13, "meta-llama/Llama-2-13b-hf"), ("base", 70, "meta-llama/Llama-2-70b-hf")]
 LEARNED = {"steps": 120, "batch_size": 16, "lr": 2e-2, "warmup": 5, "exemplars": 2, "inverted": 0.0,
     "shares": [0.0, 1.0]}
-SMALL = LEARNED | {
-    "n_test": 40, "n_attention": 6, ("size", "width", "heads", "layers"): [(2, 8, 1, 1), (5, 16, 1, 1)]
-}
+SMALL = LEARNED | {"n_test": 40, "n_attention": 6, ("size", "width", "heads", "layers"): [(2, 8, 1, 1), (5, 16, 1, 1)]}
 
 figure = Experiment(
     name="icl_scale/flipped_labels", figures=("Fig. 5.1", "Fig. 5.2"),
@@ -119,10 +115,8 @@ def worse(runs):
     says="The smallest model falls by at most 0.1, and is not below chance with all labels inverted (fall, accuracy)",
     expect={"fall": at_most(0.1), "accuracy": at_least(0.5)})
 def flat(runs):
-    return {
-        "fall": -least(runs, lambda plain, flipped: first(flipped) - first(plain)),
-        "accuracy": least(runs, lambda plain, flipped: first(flipped)),
-    }
+    return {"fall": -least(runs, lambda plain, flipped: first(flipped) - first(plain)),
+        "accuracy": least(runs, lambda plain, flipped: first(flipped))}
 
 
 @figure.claim("c12_pattern_in_numbers", origin="ours", where="Figs. 5.1, 5.2, stand-ins",
@@ -132,12 +126,9 @@ def flat(runs):
 def pattern(runs):
     if runs.values("family") != ["stand_in"]:
         raise Missing("this claim is about stand-ins, on which its thresholds were set")
-    return {
-        "difference": fall_more(runs),
-        "ahead": as_good(runs),
+    return {"difference": fall_more(runs), "ahead": as_good(runs),
         "smallest": least(runs, lambda plain, flipped: first(flipped)),
-        "largest": -least(runs, lambda plain, flipped: -last(flipped)),
-    }
+        "largest": -least(runs, lambda plain, flipped: -last(flipped))}
 
 
 @figure.claim("c12b_all_sizes_can_do_the_task", origin="ours",

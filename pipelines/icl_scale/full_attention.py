@@ -44,23 +44,13 @@ class WholeConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="icl_scale/full_attention",
-    figures=("Thm. 5.4.1",),
-    part="all blocks",
+    name="icl_scale/full_attention", figures=("Thm. 5.4.1",), part="all blocks",
     title="Linear attention with all blocks free",
     caption="Norms of the blocks that the theorem leaves out, and the distance of u U from the closed form.",
-    laptop=WholeConfig(),
-    paper=WholeConfig(n_train=1_024_000),
-    grid={"seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1e-3, 3e-2),
-        "n_train": choice(8192, 32_768, 131_072),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "init_scale": loguniform(0.01, 0.3),
-    },
-    metric="product_error",
-    minutes=0.5,
-    small={"n_train": 128, "n_test": 16, "batch_size": 16, "steps": 6, "measure_every": 3},
+    laptop=WholeConfig(), paper=WholeConfig(n_train=1_024_000), grid={"seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-3, 3e-2), "n_train": choice(8192, 32_768, 131_072),
+        "weight_decay": loguniform(1e-6, 1e-2), "init_scale": loguniform(0.01, 0.3)}, metric="product_error",
+    minutes=0.5, small={"n_train": 128, "n_test": 16, "batch_size": 16, "steps": 6, "measure_every": 3},
 )
 
 
@@ -69,15 +59,8 @@ def run(config: WholeConfig, recorder: Recorder) -> None:
     values = torch.tensor(config.spectrum, dtype=torch.float64)
     covariance, _ = data.token_covariance(values, seed=config.streams.data)
     prompts = data.RegressionPrompts(
-        config.n_train,
-        config.n_test,
-        covariance,
-        config.length,
-        whole=True,
-        seed=config.streams.data,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        order_seed=config.streams.order,
+        config.n_train, config.n_test, covariance, config.length, whole=True, seed=config.streams.data,
+        dtype=config.dtype, batch_size=config.batch_size, order_seed=config.streams.order,
     )
     net = nets.linear_attention(len(values), init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype)
     best = theory.icl_scale.optimal_product(covariance, config.length)
@@ -85,19 +68,14 @@ def run(config: WholeConfig, recorder: Recorder) -> None:
     def blocks(module, x):
         b = {name: block.detach().cpu().double() for name, block in module.net.blocks().items()}
         product = b["u"] * b["U"]
-        return {
-            "norm/w21": b["w21"].norm(),
-            "norm/k": b["k"].norm(),
-            "product_error": (product - best).norm() / best.norm(),
-        }
+        return {"norm/w21": b["w21"].norm(), "norm/k": b["k"].norm(),
+            "product_error": (product - best).norm() / best.norm()}
 
     adam = learners.adam(config.lr, config.weight_decay)
     optimizer = learners.scheduled_by_step(adam, learners.cosine_schedule(config.steps))
     learner = learners.Supervised(net, loss="half_mse", optimizer=optimizer)
-    watching = [
-        probes.LossProbe({"test": prompts.test}, config.measure_every),
-        probes.Measure(blocks, config.measure_every, inputs=prompts.test[0][:1]),
-    ]
+    watching = [probes.LossProbe({"test": prompts.test}, config.measure_every),
+        probes.Measure(blocks, config.measure_every, inputs=prompts.test[0][:1])]
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
 
 
@@ -108,23 +86,17 @@ def cost(config: WholeConfig) -> Cost:
     return Cost(2 * (d + 1) ** 2, flops, 16.0 * config.n_train * (d + 1) * (config.length + 1), config.steps)
 
 
-@figure.claim(
-    "c03_the_other_blocks_are_gone",
-    paper="w21 = 0, k = 0",
+@figure.claim("c03_the_other_blocks_are_gone", paper="w21 = 0, k = 0",
     says="After training, the blocks w21 and k that the theorem leaves out are gone, and u U is the closed form "
     "(norms, which begin near 0.1; relative distance)",
-    expect={"w21": at_most(0.05), "k": at_most(0.05), "u U": at_most(0.05)},
-)
+    expect={"w21": at_most(0.05), "k": at_most(0.05), "u U": at_most(0.05)})
 def gone(runs):
     return {"w21": runs.final("norm/w21"), "k": runs.final("norm/k"), "u U": runs.final("product_error")}
 
 
-@figure.claim(
-    "c03b_they_fall",
-    origin="ours",
+@figure.claim("c03b_they_fall", origin="ours",
     says="Training reduces the blocks w21 and k that the theorem leaves out (norms after over norms before)",
-    expect={"w21": at_most(0.2), "k": at_most(0.2)},
-)
+    expect={"w21": at_most(0.2), "k": at_most(0.2)})
 def fall(runs):
     return {part: runs.final(f"norm/{part}") / runs.at(f"norm/{part}", 0) for part in ("w21", "k")}
 

@@ -18,14 +18,9 @@ from featurelab.pipelines import Cost, Field, TrainedConfig, data, evaluate, fit
 DATASETS = ("sst2", "mrpc", "qqp", "rte", "subj")
 POOL = 2000  # sentences of the made-up language from which exemplars are taken
 SPANS = ("relevant", "irrelevant")
-ADDED = (
-    "Anna's bicycle has 21 gears.",
-    "The shoe size of Peter's brother is 9.",
-    "There are 14 lamps in the corridor.",
-    "Maria is 32 years old.",
-    "The train from the coast takes 50 minutes.",
-    "Tom's neighbour owns 3 umbrellas.",
-)
+ADDED = ("Anna's bicycle has 21 gears.", "The shoe size of Peter's brother is 9.",
+    "There are 14 lamps in the corridor.", "Maria is 32 years old.", "The train from the coast takes 50 minutes.",
+    "Tom's neighbour owns 3 umbrellas.")
 
 
 class LabelsConfig(TrainedConfig):
@@ -69,12 +64,7 @@ class Task:
     def prompts(self, config: LabelsConfig, **options: Any) -> Any:
         """Prompts of the queries; `options` are those of `FewShotPrompts`."""
         return language.FewShotPrompts(
-            self.model,
-            self.pool,
-            self.queries,
-            self.words,
-            template=self.template,
-            seed=config.streams.data,
+            self.model, self.pool, self.queries, self.words, template=self.template, seed=config.streams.data,
             **{"exemplars": config.exemplars, "name": config.dataset} | options,
         )
 
@@ -87,22 +77,13 @@ def task_of(config: LabelsConfig, recorder: Any) -> Task:
 def made_up(config: LabelsConfig, recorder: Any) -> Task:
     inverted = 0.0 if config.control == "no_inverted_prompts" else config.inverted
     task = data.SentimentPrompts(
-        config.steps * config.batch_size,
-        8 * config.batch_size,
-        seed=config.streams.data,
-        exemplars=config.exemplars,
-        inverted=inverted,
-        batch_size=config.batch_size,
+        config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data, exemplars=config.exemplars,
+        inverted=inverted, batch_size=config.batch_size,
     )
     vocabulary = data.SENTIMENT_WORDS
     net = nets.decoder(
-        len(vocabulary),
-        task.train[0].shape[1] + 1,
-        width=config.width,
-        heads=config.heads,
-        layers=config.layers,
-        embedding_std=config.embedding_std,
-        seed=config.streams.init,
+        len(vocabulary), task.train[0].shape[1] + 1, width=config.width, heads=config.heads, layers=config.layers,
+        embedding_std=config.embedding_std, seed=config.streams.init,
     )
     loss = learners.answer_loss(vocabulary.index("ANS"))
     optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay, warmup=config.warmup)
@@ -157,13 +138,7 @@ def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     both = {task.model.prompt(task.template, [], f"{x} {more}"): (x, more) for x, more in pairs}
     queries = language.BinaryTexts([f"{x} {more}" for x, more in pairs], labels)
     prompts = language.FewShotPrompts(
-        task.model,
-        task.pool,
-        queries,
-        task.words,
-        exemplars=0,
-        seed=config.streams.data,
-        template=task.template,
+        task.model, task.pool, queries, task.words, exemplars=0, seed=config.streams.data, template=task.template,
         name=f"{config.dataset} with additions",
     )
     norms_by_part: dict[str, Any] = {}
@@ -190,12 +165,8 @@ def cost(config: LabelsConfig) -> Cost:
     if config.model is not None:
         parameters, tokens = round(config.size * 1e9), 35 * (config.exemplars + 1)
         return Cost(
-            parameters,
-            2.0 * parameters * tokens * prompts,
-            2.2 * parameters,
-            prompts // config.prompts_at_once,
-            (config.dataset,),
-            (config.model,),
+            parameters, 2.0 * parameters * tokens * prompts, 2.2 * parameters, prompts // config.prompts_at_once,
+            (config.dataset,), (config.model,),
         )
     length = 9 * (config.exemplars + 1)
     layer = 12 * config.width**2 + 13 * config.width

@@ -42,30 +42,14 @@ class NoiseConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/label_noise",
-    trains=False,
-    figures=("Thm. 5.4.2",),
+    name="icl_scale/label_noise", trains=False, figures=("Thm. 5.4.2",),
     title="Error of rank-r attention under label noise",
     caption="Dots: random prompts. Lines: the closed form. Dotted: its wrong forms. N examples in pretraining, M in "
-    "evaluation.",
-    laptop=NoiseConfig(),
-    paper=NoiseConfig(prompts=1_000_000),
-    grid={
-        "width": RANKS,
-        "noise": NOISES,
-        ("length", "shown"): LENGTHS,
-        "task": ["fixed", "averaged"],
-        "seed": [0, 1, 2],
-    },
-    sweep_axes={
-        "width": choice(1, 2, 4, 8, 16),
-        "noise": loguniform(0.1, 10.0),
-        "shown": choice(8, 16, 64, 256),
-        "weak": loguniform(0.01, 1.0),
-    },
-    metric="error/drawn",
-    minutes=0.4,
-    small={"prompts": 200},
+    "evaluation.", laptop=NoiseConfig(), paper=NoiseConfig(prompts=1_000_000),
+    grid={"width": RANKS, "noise": NOISES, ("length", "shown"): LENGTHS, "task": ["fixed", "averaged"],
+        "seed": [0, 1, 2]},
+    sweep_axes={"width": choice(1, 2, 4, 8, 16), "noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256),
+        "weak": loguniform(0.01, 1.0)}, metric="error/drawn", minutes=0.4, small={"prompts": 200},
 )
 figure.cost(cost)
 
@@ -77,11 +61,8 @@ def forms(values, squares, config: NoiseConfig):
         v = theory.icl_scale.inverse_factors(values, trained, config.width)
         return theory.icl_scale.direction_errors(values, v, squares, shown, config.noise, power)
 
-    return {
-        "none": value(config.length, config.shown, 3),
-        "lower_power": value(config.length, config.shown, 2),
-        "swapped_lengths": value(config.shown, config.length, 3),
-    }
+    return {"none": value(config.length, config.shown, 3), "lower_power": value(config.length, config.shown, 2),
+        "swapped_lengths": value(config.shown, config.length, 3)}
 
 
 @figure.trial
@@ -102,48 +83,29 @@ def run(config: NoiseConfig, recorder: Recorder) -> None:
     known = forms(values, squares, config)
     off = {name: abs((mean.item() - value) / error.item()) for name, value in known.items()}
     recorder.log(
-        {
-            "error/drawn": mean.item(),
-            "error/closed": known["none"],
-            "z": off[config.control],
-            **{f"error/{name}": known[name] for name in WRONG},
-            **{f"z/{name}": off[name] for name in WRONG},
-        },
+        {"error/drawn": mean.item(), "error/closed": known["none"], "z": off[config.control],
+            **{f"error/{name}": known[name] for name in WRONG}, **{f"z/{name}": off[name] for name in WRONG}},
         step=0,
     )
 
 
-@figure.claim(
-    "c04_the_error_is_the_closed_form",
-    paper="equality",
+@figure.claim("c04_the_error_is_the_closed_form", paper="equality",
     says="The mean error over random prompts is the theorem's value for every rank, noise, length and law of w "
-    "(greatest distance in standard errors)",
-    expect=below(4),
-)
+    "(greatest distance in standard errors)", expect=below(4))
 def equality(runs):
     return float(runs.finals("z").max())
 
 
-@figure.claim(
-    "c04b_wrong_forms_are_found_out",
-    origin="ours",
-    controls=(),
+@figure.claim("c04b_wrong_forms_are_found_out", origin="ours", controls=(),
     says="Random prompts reject the theorem with D^2 for D^3, and with the lengths exchanged (greatest distance in "
-    "standard errors)",
-    expect={name.replace("_", " "): above(4) for name in WRONG},
-)
+    "standard errors)", expect={name.replace("_", " "): above(4) for name in WRONG})
 def wrong_forms(runs):
     return {name.replace("_", " "): float(runs.finals(f"z/{name}").max()) for name in WRONG}
 
 
-@figure.claim(
-    "c04c_errata_of_the_proof",
-    where="proof of Thm. 5.4.2",
-    paper="D^2 in one line, D^3 in the theorem",
-    says="The line of the proof with D^2 gives the theorem's error (greatest relative difference)",
-    kind="identity",
-    expect=at_most(1e-9),
-)
+@figure.claim("c04c_errata_of_the_proof", where="proof of Thm. 5.4.2", paper="D^2 in one line, D^3 in the theorem",
+    says="The line of the proof with D^2 gives the theorem's error (greatest relative difference)", kind="identity",
+    expect=at_most(1e-9))
 def printed_line(runs):
     known, other = runs.finals("error/closed"), runs.finals("error/lower_power")
     return float(np.abs(other / known - 1).max())

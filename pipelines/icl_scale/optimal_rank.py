@@ -46,19 +46,13 @@ class OptimumConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/optimal_rank",
-    trains=False,
-    figures=("Thm. 5.4.1",),
+    name="icl_scale/optimal_rank", trains=False, figures=("Thm. 5.4.1",),
     title="Optimal attention of rank r, trained on the expected loss",
     caption="Left: relative error of u U. Right: what training takes off the loss (dots) and the closed form (lines), "
-    "a colour for each seed.",
-    laptop=OptimumConfig(),
-    paper=OptimumConfig(dim=32, length=256, steps=10_000),
+    "a colour for each seed.", laptop=OptimumConfig(), paper=OptimumConfig(dim=32, length=256, steps=10_000),
     grid={"width": RANKS, "seed": [0, 1, 2]},
     sweep_axes={"width": choice(1, 2, 4, 8), "length": choice(8, 32, 128), "init_scale": loguniform(0.03, 1.0)},
-    metric="product_error",
-    minutes=0.2,
-    small={"steps": 30, "dim": 8},
+    metric="product_error", minutes=0.2, small={"steps": 30, "dim": 8},
 )
 
 
@@ -87,14 +81,9 @@ def run(config: OptimumConfig, recorder: Recorder) -> None:
         )
 
     recorder.log(
-        {
-            "loss/reached": reached,
-            "loss/closed": least,
-            "loss/gap": reached - least,
+        {"loss/reached": reached, "loss/closed": least, "loss/gap": reached - least,
             "product_error": ((product - best).norm() / best.norm()).item(),
-            "excess/corrected": excess_error(half=True),
-            "excess/printed": excess_error(half=False),
-        },
+            "excess/corrected": excess_error(half=True), "excess/printed": excess_error(half=False)},
         step=config.steps,
     )
 
@@ -105,49 +94,29 @@ def cost(config: OptimumConfig) -> Cost:
     return Cost(weights, 40.0 * config.steps * config.dim**3, 800.0 * weights, config.steps)
 
 
-@figure.claim(
-    "c01_training_reaches_the_closed_form",
-    paper="exact",
+@figure.claim("c01_training_reaches_the_closed_form", paper="exact",
     says="At every rank, trained weights have the product u U and the loss of the closed form (greatest relative "
-    "distance, greatest distance)",
-    expect={"product": at_most(1e-5), "loss": at_most(1e-8)},
-)
+    "distance, greatest distance)", expect={"product": at_most(1e-5), "loss": at_most(1e-8)})
 def reached(runs):
     return {"product": runs.finals("product_error").max(), "loss": np.abs(runs.finals("loss/gap")).max()}
 
 
-@figure.claim(
-    "c01b_not_below_it",
-    paper="minimum",
-    kind="identity",
-    controls=(),
-    says="No trained weights have a lower loss than the closed form (least gap)",
-    expect=at_least(-1e-10),
-)
+@figure.claim("c01b_not_below_it", paper="minimum", kind="identity", controls=(),
+    says="No trained weights have a lower loss than the closed form (least gap)", expect=at_least(-1e-10))
 def below_it(runs):
     return float(runs.finals("loss/gap").min())
 
 
-@figure.claim(
-    "c01c_excess_printed",
-    paper="no factor 1/2",
-    where="Section 5.4, after Thm. 5.4.1",
-    kind="identity",
+@figure.claim("c01c_excess_printed", paper="no factor 1/2", where="Section 5.4, after Thm. 5.4.1", kind="identity",
     says="The loss of rank r above that of the full rank is the printed norm (greatest relative difference)",
-    expect=at_most(1e-6),
-)
+    expect=at_most(1e-6))
 def printed_excess(runs):
     return float(runs.finals("excess/printed").max())
 
 
-@figure.claim(
-    "c01d_excess",
-    origin="corrected",
-    where="Section 5.4, after Thm. 5.4.1",
-    kind="identity",
+@figure.claim("c01d_excess", origin="corrected", where="Section 5.4, after Thm. 5.4.1", kind="identity",
     says="The loss of rank r above that of the full rank is half the printed norm (greatest relative difference)",
-    expect=at_most(1e-6),
-)
+    expect=at_most(1e-6))
 def excess(runs):
     return float(runs.finals("excess/corrected").max())
 

@@ -50,18 +50,11 @@ class HeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_heads",
-    trains=False,
-    figures=("Thm. 5.5.1",),
+    name="icl_scale/parity_heads", trains=False, figures=("Thm. 5.5.1",),
     title="The theorem's heads on every task of pairs",
     caption="Left: hinge on S2 of the small model, k of d features important. Right: an antichain's heads and norm "
-    "over the theorem's.",
-    laptop=HeadsConfig(),
-    paper=HeadsConfig(),
-    grid={Case._fields: CASES, "seed": [0, 1, 2]},
-    sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)},
-    metric="hinge/small/S2",
-    minutes=0.1,
+    "over the theorem's.", laptop=HeadsConfig(), paper=HeadsConfig(), grid={Case._fields: CASES, "seed": [0, 1, 2]},
+    sweep_axes={"gamma": uniform(0.02, 0.24), "bits": choice(3, 4, 5)}, metric="hinge/small/S2", minutes=0.1,
     small={Case._fields: CASES},
 )
 
@@ -105,65 +98,39 @@ def greatest(runs, *metrics):
     return max(float(runs.finals(metric).max()) for metric in metrics)
 
 
-@figure.claim(
-    "c08_margins_are_hamming_distances",
-    paper="exact",
-    kind="identity",
+@figure.claim("c08_margins_are_hamming_distances", paper="exact", kind="identity",
     says="The margin y g of the large and the small model is the number of low bits in which the two features differ "
-    "(greatest distance)",
-    expect=at_most(1e-12),
-)
+    "(greatest distance)", expect=at_most(1e-12))
 def hamming(runs):
     return greatest(runs, "hamming/large", "hamming/small")
 
 
-@figure.claim(
-    "c08b_who_is_right_where",
-    paper="0, 0, 0, above 0",
-    kind="identity",
+@figure.claim("c08b_who_is_right_where", paper="0, 0, 0, above 0", kind="identity",
     says="The large model is right on S1 and S2, the small one on S1 only (hinge: greatest of the large model, of the "
     "small one on S1; least of the small one on S2)",
-    expect={"large": at_most(1e-12), "small, S1": at_most(1e-12), "small, S2": above(0)},
-)
+    expect={"large": at_most(1e-12), "small, S1": at_most(1e-12), "small, S2": above(0)})
 def who_is_right(runs):
-    return {
-        "large": greatest(runs, "hinge/large/S1", "hinge/large/S2"),
-        "small, S1": greatest(runs, "hinge/small/S1"),
-        "small, S2": float(runs.finals("hinge/small/S2").min()),
-    }
+    return {"large": greatest(runs, "hinge/large/S1", "hinge/large/S2"), "small, S1": greatest(runs, "hinge/small/S1"),
+        "small, S2": float(runs.finals("hinge/small/S2").min())}
 
 
-@figure.claim(
-    "c08c_the_small_model_sees_most_of_s2",
-    origin="ours",
-    kind="identity",
+@figure.claim("c08c_the_small_model_sees_most_of_s2", origin="ours", kind="identity",
     says="The small model is wrong on S2 only where low bits coincide: its hinge is d(d/k-1)/(d(d-1)-k(k-1)) and it is "
     "mostly right (greatest distance; least accuracy, ties as guesses)",
-    expect={"formula": at_most(1e-12), "accuracy": at_least(0.75)},
-)
+    expect={"formula": at_most(1e-12), "accuracy": at_least(0.75)})
 def sees_most(runs):
     far = np.abs(runs.finals("hinge/small/S2") - runs.finals("hinge/formula")).max()
     return {"formula": far, "accuracy": runs.finals("accuracy/small/S2").min()}
 
 
-@figure.claim(
-    "c08d_norm_and_heads",
-    paper="d nu (nu+1) / (8 gamma²)",
-    kind="identity",
-    says="The squared norm of the heads is the closed form (greatest relative error)",
-    expect=at_most(1e-12),
-)
+@figure.claim("c08d_norm_and_heads", paper="d nu (nu+1) / (8 gamma²)", kind="identity",
+    says="The squared norm of the heads is the closed form (greatest relative error)", expect=at_most(1e-12))
 def norms(runs):
     return greatest(runs, "norm_error/large", "norm_error/small")
 
 
-@figure.claim(
-    "c08e_even_in_the_labels",
-    origin="ours",
-    kind="identity",
-    says="Flipping all labels of a prompt changes no output (greatest change)",
-    expect=at_most(1e-12),
-)
+@figure.claim("c08e_even_in_the_labels", origin="ours", kind="identity",
+    says="Flipping all labels of a prompt changes no output (greatest change)", expect=at_most(1e-12))
 def even(runs):
     return greatest(runs, "even/large", "even/small")
 
@@ -177,40 +144,25 @@ def over_theorem(runs, what):
     ]
 
 
-@figure.claim(
-    "c09e_least_heads_printed",
-    where="Thm. 5.5.1, minimality",
-    paper="2(nu2 + 1) heads",
-    kind="identity",
+@figure.claim("c09e_least_heads_printed", where="Thm. 5.5.1, minimality", paper="2(nu2 + 1) heads", kind="identity",
     says="For d of 8 and more, no model that is right on every task has fewer heads than the theorem's (least ratio)",
-    expect=at_least(1),
-)
+    expect=at_least(1))
 def least_heads(runs):
     return min(over_theorem(runs, "heads"))
 
 
-@figure.claim(
-    "c09f_least_norm_printed",
-    where="Thm. 5.5.1, minimality",
-    paper="optimal",
-    kind="identity",
+@figure.claim("c09f_least_norm_printed", where="Thm. 5.5.1, minimality", paper="optimal", kind="identity",
     says="For d of 8 and more, no model that is right on every task has less norm than the theorem's (least ratio of "
-    "sums of squares)",
-    expect=at_least(1),
-)
+    "sums of squares)", expect=at_least(1))
 def least_norm(runs):
     return min(over_theorem(runs, "norm"))
 
 
-@figure.claim(
-    "c09g_antichains_are_right_with_less",
-    origin="corrected",
-    where="Thm. 5.5.1, minimality",
+@figure.claim("c09g_antichains_are_right_with_less", origin="corrected", where="Thm. 5.5.1, minimality",
     kind="identity",
     says="For d of 8 and more, an antichain has margins of 1 on every task with fewer heads and less norm than the "
     "theorem's model (least margin, greatest ratios)",
-    expect={"margin": at_least(1 - 1e-12), "heads": at_most(0.95), "norm": at_most(0.8)},
-)
+    expect={"margin": at_least(1 - 1e-12), "heads": at_most(0.95), "norm": at_most(0.8)})
 def antichain(runs):
     least = float(runs.finals("margin/antichain").min())
     return {"margin": least, "heads": max(over_theorem(runs, "heads")), "norm": max(over_theorem(runs, "norm"))}

@@ -43,20 +43,13 @@ class NoisyHeadsConfig(Config):
 
 
 figure = Experiment(
-    name="icl_scale/parity_noise",
-    trains=False,
-    figures=("Thm. 5.5.2", "Sec. 5.7"),
+    name="icl_scale/parity_noise", trains=False, figures=("Thm. 5.5.2", "Sec. 5.7"),
     title="Prompts of M examples: noise let in, and accuracy",
     caption="Accuracies on S1 (lines) and S2 (dotted), for 2 or 4 important features of 8 or 32. Bands: seeds.",
-    laptop=NoisyHeadsConfig(),
-    paper=NoisyHeadsConfig(prompts=1_000_000),
+    laptop=NoisyHeadsConfig(), paper=NoisyHeadsConfig(prompts=1_000_000),
     grid={("few", "bits"): list(CASES), "seed": [0, 1, 2]},
-    sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)},
-    metric="accuracy/small/S1",
-    mode="max",
-    minutes=0.2,
-    headline=True,
-    small={"prompts": 100},
+    sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)}, metric="accuracy/small/S1", mode="max",
+    minutes=0.2, headline=True, small={"prompts": 100},
 )
 
 
@@ -105,14 +98,9 @@ def needed(runs, case, name, share=0.8):
     return float(2 ** (x[0] + (share - y[0]) / (y[1] - y[0]) * (x[1] - x[0])))
 
 
-@figure.claim(
-    "c09_noise_let_in",
-    paper="(nu1 + 1)/(nu2 + 1)",
-    kind="identity",
+@figure.claim("c09_noise_let_in", paper="(nu1 + 1)/(nu2 + 1)", kind="identity",
     says="On random prompts the small model lets in (nu1 + 1)/(nu2 + 1) of the noise of the large one (ratio over "
-    "this, greatest distance from 1)",
-    expect=at_most(0.03),
-)
+    "this, greatest distance from 1)", expect=at_most(0.03))
 def noise(runs):
     ratios = [
         runs.curve("noise/small", few=a, bits=b).mean()
@@ -124,13 +112,10 @@ def noise(runs):
     return float(np.abs(np.array(ratios) - 1).max())
 
 
-@figure.claim(
-    "c10_the_small_model_is_ahead_on_s1",
-    paper="smaller models are more robust",
+@figure.claim("c10_the_small_model_is_ahead_on_s1", paper="smaller models are more robust",
     says="On S1 the small model has the lower hinge at every M up to 1024 and the higher accuracy at M = 64 and 256, "
     "where both models are above chance (least differences, least accuracy)",
-    expect={"hinge": above(0), "accuracy": at_least(0.02), "chance": at_least(0.52)},
-)
+    expect={"hinge": above(0), "accuracy": at_least(0.02), "chance": at_least(0.52)})
 def ahead(runs):
     hinges, accuracies, least = [], [], []
     for a, b in CASES:
@@ -141,37 +126,24 @@ def ahead(runs):
     return {"hinge": min(hinges), "accuracy": min(accuracies), "chance": min(least)}
 
 
-@figure.claim(
-    "c10b_examples_needed",
-    origin="ours",
+@figure.claim("c10b_examples_needed", origin="ours",
     says="For an accuracy of 0.8 on S1 the large model needs at least three times as many examples as the small one "
-    "(ratios)",
-    expect={label: at_least(3) for label in CASES.values()},
-)
+    "(ratios)", expect={label: at_least(3) for label in CASES.values()})
 def examples(runs):
     return {label: needed(runs, case, "large") / needed(runs, case, "small") for case, label in CASES.items()}
 
 
-@figure.claim(
-    "c11_the_gap_closes",
-    where="Section 5.7",
-    paper="0 as M grows",
+@figure.claim("c11_the_gap_closes", where="Section 5.7", paper="0 as M grows",
     says="With long prompts the small model is no more accurate on S1 than the large one (difference with 2 of 8 "
     "features at M = 1024, greatest of all cases at M = 65536)",
-    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)},
-)
+    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)})
 def closes(runs):
     return {"2 of 8, 1024": gap(runs, (1, 3), 1024), "all, 65536": max(gap(runs, case, LENGTHS[-1]) for case in CASES)}
 
 
-@figure.claim(
-    "c11e_not_by_1024",
-    origin="ours",
-    where="Section 5.7",
+@figure.claim("c11e_not_by_1024", origin="ours", where="Section 5.7",
     says="With 2 of 32 features at M = 1024, the small model is still more accurate on S1 than the large one "
-    "(difference of accuracies)",
-    expect=at_least(0.15),
-)
+    "(difference of accuracies)", expect=at_least(0.15))
 def still_wide(runs):
     return gap(runs, (1, 5), 1024)
 

@@ -42,25 +42,13 @@ class GapConfig(PromptConfig):
 
 
 figure = Experiment(
-    name="icl_scale/scale_gap",
-    trains=False,
-    figures=("Thm. 5.4.3", "Sec. 5.7"),
+    name="icl_scale/scale_gap", trains=False, figures=("Thm. 5.4.3", "Sec. 5.7"),
     title="What a larger rank costs under label noise",
     caption="Error above that of rank 4, for a task in the 4 strong directions. "
-    "Dots: random prompts. Lines: the theorem.",
-    laptop=GapConfig(),
-    paper=GapConfig(prompts=1_000_000),
+    "Dots: random prompts. Lines: the theorem.", laptop=GapConfig(), paper=GapConfig(prompts=1_000_000),
     grid={"noise": NOISES, ("shown", "weak"): [(M, 0.1) for M in LENGTHS] + [(16, 0.0)], "seed": [0, 1, 2]},
-    sweep_axes={
-        "noise": loguniform(0.1, 10.0),
-        "shown": choice(8, 16, 64, 256),
-        "weak": loguniform(0.01, 1.0),
-        "dim": choice(16, 32, 64),
-    },
-    metric="gap/16",
-    mode="max",
-    minutes=0.2,
-    small={"prompts": 200},
+    sweep_axes={"noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256), "weak": loguniform(0.01, 1.0),
+        "dim": choice(16, 32, 64)}, metric="gap/16", mode="max", minutes=0.2, small={"prompts": 200},
 )
 figure.cost(cost)
 
@@ -91,47 +79,31 @@ def cell(runs, metric, rank=16, weak=0.1, **where):
     return runs.final(f"{metric}/{rank}", weak=weak, **where)
 
 
-@figure.claim(
-    "c05_difference_of_errors",
-    paper="exact",
-    kind="identity",
+@figure.claim("c05_difference_of_errors", paper="exact", kind="identity",
     says="The difference of two values of theorem 5.4.2 is the gap of theorem 5.4.3 (greatest distance)",
-    expect=at_most(1e-10),
-)
+    expect=at_most(1e-10))
 def two_forms(runs):
     return float(runs.finals("two_forms").max())
 
 
-@figure.claim(
-    "c05b_monotone",
-    paper="larger is worse",
-    kind="identity",
+@figure.claim("c05b_monotone", paper="larger is worse", kind="identity",
     says="The theorem's gap rises with the rank at every noise, and with noise at every larger rank (least "
-    "differences)",
-    expect={"ranks": above(0), "noise": above(0)},
-)
+    "differences)", expect={"ranks": above(0), "noise": above(0)})
 def monotone(runs):
     gaps = [[cell(runs, "theorem", rank, noise=s, shown=16) for rank in RANKS] for s in NOISES]
     return {"ranks": np.diff(gaps, axis=1).min(), "noise": np.diff(np.array(gaps)[:, 1:], axis=0).min()}
 
 
-@figure.claim(
-    "c05c_drawn_gap",
-    origin="ours",
+@figure.claim("c05c_drawn_gap", origin="ours",
     says="On random prompts that both ranks see, the gap is the theorem's (greatest distance in standard errors)",
-    expect=below(4),
-)
+    expect=below(4))
 def drawn(runs):
     return float(runs.finals("z").max())
 
 
-@figure.claim(
-    "c05d_drawn_gap_is_monotone",
-    paper="larger is worse",
+@figure.claim("c05d_drawn_gap_is_monotone", paper="larger is worse",
     says="On random prompts the error rises from each rank to the next at every noise and M (least rise, over the "
-    "theorem's)",
-    expect=at_least(0.5),
-)
+    "theorem's)", expect=at_least(0.5))
 def drawn_monotone(runs):
     ratios = []
     for noise in NOISES:
@@ -141,49 +113,29 @@ def drawn_monotone(runs):
     return float(np.min(ratios))
 
 
-@figure.claim(
-    "c05e_rough_form",
-    paper="about (r' - r)(|s|² + σ²)/M",
-    kind="identity",
-    says="At N = 512 the rough form is within a tenth of the theorem's gap (ratio)",
-    expect=between(0.9, 1.1),
-)
+@figure.claim("c05e_rough_form", paper="about (r' - r)(|s|² + σ²)/M", kind="identity",
+    says="At N = 512 the rough form is within a tenth of the theorem's gap (ratio)", expect=between(0.9, 1.1))
 def rough(runs):
     return cell(runs, "rough", noise=1.0, shown=16) / cell(runs, "theorem", noise=1.0, shown=16)
 
 
-@figure.claim(
-    "c11b_long_prompts_close_the_gap",
-    where="Section 5.7",
-    paper="no noise, no gap",
+@figure.claim("c11b_long_prompts_close_the_gap", where="Section 5.7", paper="no noise, no gap",
     says="On random prompts the gap falls with the length of the prompt as the theorem says, by 16/1024 (gap at M = "
-    "1024 over that at M = 16)",
-    expect=between(0.012, 0.02),
-)
+    "1024 over that at M = 16)", expect=between(0.012, 0.02))
 def long_prompts(runs):
     return cell(runs, "gap", noise=1.0, shown=1024) / cell(runs, "gap", noise=1.0, shown=16)
 
 
-@figure.claim(
-    "c11c_nothing_weak_no_gap",
-    where="Section 5.7",
-    paper="no hidden features, no gap",
-    kind="identity",
+@figure.claim("c11c_nothing_weak_no_gap", where="Section 5.7", paper="no hidden features, no gap", kind="identity",
     says="With nothing in the weak directions, all ranks from 4 on have equal errors (greatest gap)",
-    expect=at_most(1e-12),
-)
+    expect=at_most(1e-12))
 def nothing_weak(runs):
     return max(abs(cell(runs, "gap", rank, weak=0.0, noise=s, shown=16)) for rank in RANKS for s in NOISES)
 
 
-@figure.claim(
-    "c11d_noiseless_labels_leave_a_gap",
-    origin="ours",
-    where="Section 5.7",
+@figure.claim("c11d_noiseless_labels_leave_a_gap", origin="ours", where="Section 5.7",
     says="Without label noise the gap at M = 16 remains, 0.8 of that at noise 1 by the theorem, |s|²/(|s|² + 1) "
-    "(ratio)",
-    expect=between(0.75, 0.85),
-)
+    "(ratio)", expect=between(0.75, 0.85))
 def noiseless(runs):
     return cell(runs, "gap", noise=0.0, shown=16) / cell(runs, "gap", noise=1.0, shown=16)
 

@@ -69,8 +69,7 @@ def able(runs):
 
 @figure.claim("s1_the_model_can_do_the_task", origin="ours",
     says="With true labels the model is right more often than a guess of the larger class (difference of accuracies)",
-    expect=above(0),
-    controls=("permuted_labels", "untrained"))
+    expect=above(0), controls=("permuted_labels", "untrained"))
 def can(runs):
     n = runs.final("prompts/read")  # accuracies are kept in single precision: what is equal shall be so
     return (round(n * runs.at("accuracy/flipped", 0)) - round(n * runs.final("accuracy/larger_class"))) / n

@@ -51,18 +51,11 @@ class ParityConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="icl_scale/trained_parity",
-    figures=("Thm. 5.5.1",),
-    part="trained",
-    title="Trained heads on pairs of four features",
-    caption="The copy of least objective.",
-    laptop=ParityConfig(),
-    paper=ParityConfig(copies=256, steps=20_000),
-    grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
+    name="icl_scale/trained_parity", figures=("Thm. 5.5.1",), part="trained",
+    title="Trained heads on pairs of four features", caption="The copy of least objective.", laptop=ParityConfig(),
+    paper=ParityConfig(copies=256, steps=20_000), grid={"width": list(WIDTHS.values()), "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(3e-3, 1e-1), "width": choice(4, 5, 6, 8), "weight_decay": loguniform(1e-7, 1e-3)},
-    metric="objective",
-    minutes=1,
-    small={"copies": 2, "steps": 10, "measure_every": 5},
+    metric="objective", minutes=1, small={"copies": 2, "steps": 10, "measure_every": 5},
 )
 
 
@@ -74,11 +67,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
     weights = known.weights * torch.where(inside, (1 - share), share)
     weights = weights / torch.where(inside, known.weights[inside].sum(), known.weights[~inside].sum())
     net = nets.parity_heads(
-        config.dim,
-        config.width,
-        copies=config.copies,
-        init_scale=config.init_scale,
-        seed=config.streams.init,
+        config.dim, config.width, copies=config.copies, init_scale=config.init_scale, seed=config.streams.init,
         dtype=config.dtype,
     )
 
@@ -102,14 +91,9 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
         margins = known.y.to(f) * f[:, [chosen]]
         least = (known.y.to(f) * f).amin(0)
         norms = net.squared_norms().detach()
-        of_best = {
-            "objective": values[chosen],
-            "norm": norms[chosen],
-            "margin": margins.min(),
-            "margin/greatest": least.max(),
-            "margin/unit_norm": (least / norms.sqrt()).max(),
-            "share_right": (least > 0).double().mean(),
-        }
+        of_best = {"objective": values[chosen], "norm": norms[chosen], "margin": margins.min(),
+            "margin/greatest": least.max(), "margin/unit_norm": (least / norms.sqrt()).max(),
+            "share_right": (least > 0).double().mean()}
         for part, rows in {"S1": inside, "S2": ~inside}.items():
             of_best[f"hinge/{part}"] = theory.icl_scale.mean_hinge(margins.cpu(), known.weights, rows).item()
         return {name: float(value) for name, value in of_best.items()}
@@ -118,10 +102,8 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
     fit(learner, prompts, config, recorder, steps=config.steps, probes=watching)
     d, bits = config.dim, int(np.log2(config.dim))
     recorder.log(
-        {
-            "theorem/norm": theory.icl_scale.binary_heads_norm(d, bits, config.gamma),
-            "theorem/hinge": theory.icl_scale.small_model_hinge(d, IMPORTANT),
-        },
+        {"theorem/norm": theory.icl_scale.binary_heads_norm(d, bits, config.gamma),
+            "theorem/hinge": theory.icl_scale.small_model_hinge(d, IMPORTANT)},
         step=config.steps,
     )
 
@@ -133,61 +115,39 @@ def cost(config: ParityConfig) -> Cost:
     return Cost(weights, 6.0 * weights * samples * config.steps, 8.0 * 10 * weights + 800.0 * samples, config.steps)
 
 
-@figure.claim(
-    "c13_large_is_right_everywhere",
-    paper="0 on S1 and S2",
+@figure.claim("c13_large_is_right_everywhere", paper="0 on S1 and S2",
     says="With six heads, the best of the copies is right on S1 and S2 with margins of 1 (hinges, least margin)",
-    expect={"S1": at_most(0.01), "S2": at_most(0.02), "margin": at_least(0.95)},
-)
+    expect={"S1": at_most(0.01), "S2": at_most(0.02), "margin": at_least(0.95)})
 def large(runs):
     one = runs.where(width=6)
     return {"S1": one.final("hinge/S1"), "S2": one.final("hinge/S2"), "margin": one.final("margin")}
 
 
-@figure.claim(
-    "c13b_small_is_right_on_s1",
-    paper="0 on S1, above 0 on S2",
+@figure.claim("c13b_small_is_right_on_s1", paper="0 on S1, above 0 on S2",
     says="With four heads, the best of the copies is right on S1 and not on S2 (hinges)",
-    expect={"S1": at_most(0.01), "S2": at_least(0.05)},
-)
+    expect={"S1": at_most(0.01), "S2": at_least(0.05)})
 def small(runs):
     one = runs.where(width=4)
     return {"S1": one.final("hinge/S1"), "S2": one.final("hinge/S2")}
 
 
-@figure.claim(
-    "c13c_norm_is_least_printed",
-    where="Thm. 5.5.1, minimality",
-    paper="optimal",
+@figure.claim("c13c_norm_is_least_printed", where="Thm. 5.5.1, minimality", paper="optimal",
     says="With six heads, no copy has a greater least margin than the theorem's heads, both at a sum of squares of 1 "
-    "(greatest over the theorem's)",
-    expect=at_most(1),
-    controls=(),
-)
+    "(greatest over the theorem's)", expect=at_most(1), controls=())
 def norm(runs):
     return runs.final("margin/unit_norm", width=6) * runs.final("theorem/norm", width=6) ** 0.5
 
 
-@figure.claim(
-    "c13e_four_heads_are_enough",
-    origin="ours",
-    where="Thm. 5.5.1, minimality",
+@figure.claim("c13e_four_heads_are_enough", origin="ours", where="Thm. 5.5.1, minimality",
     says="With four heads, some copy is right on every task of S1 and S2, so six are not needed (greatest least "
-    "margin)",
-    expect=above(0),
-)
+    "margin)", expect=above(0))
 def four(runs):
     return runs.final("margin/greatest", width=4)
 
 
-@figure.claim(
-    "c13d_small_does_better_than_printed",
-    origin="corrected",
-    where="Thm. 5.5.1, minimality",
+@figure.claim("c13d_small_does_better_than_printed", origin="corrected", where="Thm. 5.5.1, minimality",
     says="The trained small model is better on S2 than the theorem's, and as right on S1 (hinge on S2 over the "
-    "theorem's, hinge on S1)",
-    expect={"S2": below(0.8), "S1": at_most(0.01)},
-)
+    "theorem's, hinge on S1)", expect={"S2": below(0.8), "S1": at_most(0.01)})
 def better(runs):
     one = runs.where(width=4)
     return {"S2": one.final("hinge/S2") / one.final("theorem/hinge"), "S1": one.final("hinge/S1")}

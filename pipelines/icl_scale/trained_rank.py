@@ -53,23 +53,13 @@ class RankConfig(TrainedConfig):
 
 
 figure = Experiment(
-    name="icl_scale/trained_rank",
-    figures=("Thm. 5.4.1", "Thm. 5.4.2"),
-    part="trained",
+    name="icl_scale/trained_rank", figures=("Thm. 5.4.1", "Thm. 5.4.2"), part="trained",
     title="Trained attention of rank 2 and 8",
     caption="Right: errors of trained networks (bars: seeds) and of the closed forms (lines) "
-    "on prompts with label noise.",
-    laptop=RankConfig(),
-    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000),
-    grid={"width": RANKS, "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1e-3, 1e-1),
-        "width": choice(1, 2, 4, 8),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "n_train": choice(8192, 65_536, 768_000),
-    },
-    metric="excess_ratio",
-    minutes=0.5,
+    "on prompts with label noise.", laptop=RankConfig(),
+    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000), grid={"width": RANKS, "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(1, 2, 4, 8), "weight_decay": loguniform(1e-6, 1e-2),
+        "n_train": choice(8192, 65_536, 768_000)}, metric="excess_ratio", minutes=0.5,
     small={"n_train": 256, "n_test": 16, "prompts": 50, "batch_size": 32, "steps": 6, "measure_every": 3},
 )
 
@@ -84,14 +74,8 @@ def run(config: RankConfig, recorder: Recorder) -> None:
     values = torch.tensor(config.spectrum, dtype=torch.float64)
     covariance, Q = data.token_covariance(values, seed=config.streams.data)
     prompts = data.RegressionPrompts(
-        config.n_train,
-        config.n_test,
-        covariance,
-        config.length,
-        seed=config.streams.data,
-        dtype=config.dtype,
-        batch_size=config.batch_size,
-        order_seed=config.streams.order,
+        config.n_train, config.n_test, covariance, config.length, seed=config.streams.data, dtype=config.dtype,
+        batch_size=config.batch_size, order_seed=config.streams.order,
     )
     net = nets.reduced_attention(
         len(values), config.width, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype
@@ -106,18 +90,13 @@ def run(config: RankConfig, recorder: Recorder) -> None:
     values_by_noise: dict[str, float] = {}
     for noise in NOISES:
         z = data.prompt_means(
-            w.expand(config.prompts, -1),
-            covariance,
-            config.shown,
-            data.stream(config.streams.data, "evaluation"),
+            w.expand(config.prompts, -1), covariance, config.shown, data.stream(config.streams.data, "evaluation"),
             noise=noise,
         )
         errors = theory.icl_scale.query_averaged_errors(P, z, w.expand(config.prompts, -1), covariance)
         v = theory.icl_scale.inverse_factors(values, config.length, config.width)
-        values_by_noise |= {
-            f"error/{noise:g}": errors.mean().item(),
-            f"closed/{noise:g}": theory.icl_scale.direction_errors(values, v, task(config), config.shown, noise),
-        }
+        values_by_noise |= {f"error/{noise:g}": errors.mean().item(),
+            f"closed/{noise:g}": theory.icl_scale.direction_errors(values, v, task(config), config.shown, noise)}
     slope = theory.icl_scale.noise_slope(v, values, config.shown)
     slopes = {"slope": (values_by_noise["error/4"] - values_by_noise["error/0"]) / 4, "slope/closed": slope}
     recorder.log(values_by_noise | slopes, step=config.steps)
@@ -144,45 +123,32 @@ def cost(config: RankConfig) -> Cost:
     return Cost(2 * d * config.width, 12.0 * d * config.width * config.batch_size * steps, numbers, steps)
 
 
-@figure.claim(
-    "c02_training_reaches_the_closed_form",
-    paper="exact in expectation",
+@figure.claim("c02_training_reaches_the_closed_form", paper="exact in expectation",
     says="Training on prompts reaches the closed form at both ranks (loss above it over its size, relative distance of "
-    "u U; greatest)",
-    expect={"loss": at_most(1e-3), "product": at_most(0.1)},
-)
+    "u U; greatest)", expect={"loss": at_most(1e-3), "product": at_most(0.1)})
 def reached(runs):
     names = {"loss": "excess_ratio", "product": "product_error"}
     return {part: max(runs.final(name, width=r) for r in RANKS) for part, name in names.items()}
 
 
-@figure.claim(
-    "c07_larger_rank_is_more_sensitive",
-    paper="larger models are easier to be distracted",
+@figure.claim("c07_larger_rank_is_more_sensitive", paper="larger models are easier to be distracted",
     says="From noise 0 to noise 4, the error rises more at rank 8 than at rank 2 (difference of rises)",
-    expect=above(0),
-)
+    expect=above(0))
 def sensitivity(runs):
     return 4 * (runs.final("slope", width=8) - runs.final("slope", width=2))
 
 
-@figure.claim(
-    "c07b_as_much_as_the_theorem_says",
-    origin="ours",
+@figure.claim("c07b_as_much_as_the_theorem_says", origin="ours",
     says="The slopes of the error in the noise at rank 8 and 2 have the theorem's ratio (over that of tr(V²D²), 2.50)",
-    expect=between(0.95, 1.05),
-)
+    expect=between(0.95, 1.05))
 def slopes(runs):
     large, small = (runs.final("slope", width=r) / runs.final("slope/closed", width=r) for r in (8, 2))
     return large / small
 
 
-@figure.claim(
-    "c07c_errors_under_noise",
-    origin="ours",
+@figure.claim("c07c_errors_under_noise", origin="ours",
     says="Trained networks have the closed form's errors on noisy prompts (ratios, least and greatest)",
-    expect={"least": between(0.95, 1.05), "greatest": between(0.95, 1.05)},
-)
+    expect={"least": between(0.95, 1.05), "greatest": between(0.95, 1.05)})
 def errors(runs):
     ratios = [
         runs.final(f"error/{noise:g}", width=r) / runs.final(f"closed/{noise:g}", width=r)

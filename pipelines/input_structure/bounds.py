@@ -43,19 +43,12 @@ class BoundConfig(Config):
 PRESET = BoundConfig()
 
 figure = Experiment(
-    name="input_structure/bounds",
-    trains=False,
-    figures=("Thm. 2.2", "Thm. 2.4"),
+    name="input_structure/bounds", trains=False, figures=("Thm. 2.2", "Thm. 2.4"),
     title="Lower bounds against the number of patterns",
     caption="Left: the bound on the loss says nothing below 0; it assumes D ≥ 16 k. Right: the bound on queries.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={"size": SIZES, "seed": [0, 1, 2]},
-    sweep_axes={"width": choice(50, 100, 300, 1000, 3000), "size": choice(5, 7, 9, 11)},
-    metric="bound",
-    mode="max",
-    minutes=0.1,
-    small={"size": [5, 15, 21]},
+    laptop=PRESET, paper=PRESET, grid={"size": SIZES, "seed": [0, 1, 2]},
+    sweep_axes={"width": choice(50, 100, 300, 1000, 3000), "size": choice(5, 7, 9, 11)}, metric="bound", mode="max",
+    minutes=0.1, small={"size": [5, 15, 21]},
 )
 
 
@@ -83,30 +76,17 @@ def cost(config: BoundConfig):
     return Cost(1, 100.0, 1e3)
 
 
-@figure.claim(
-    "nothing_is_said_at_five",
-    origin="ours",
-    kind="identity",
-    where="Thm. 2.2",
-    paper="≥ p_o(1 - ...)",
+@figure.claim("nothing_is_said_at_five", origin="ours", kind="identity", where="Thm. 2.2", paper="≥ p_o(1 - ...)",
     says="the lower bound on the hinge loss of 600 fixed features of norm 1 says nothing at k = 5 and much at the "
-    "largest k (bound)",
-    expect={"k = 5": below(0), "largest": above(0.4)},
-)
+    "largest k (bound)", expect={"k = 5": below(0), "largest": above(0.4)})
 def vacuous(runs):
     at = {"k = 5": 5, "largest": max(runs.values("size"))}
     return {name: runs.final("bound/1", size=size) for name, size in at.items()}
 
 
-@figure.claim(
-    "queries_are_fewer_than_a_gradient",
-    origin="ours",
-    kind="identity",
-    where="Thm. 2.4",
+@figure.claim("queries_are_fewer_than_a_gradient", origin="ours", kind="identity", where="Thm. 2.4",
     says="at k = 5 and D = 100 fewer queries are needed than one gradient has numbers, at the largest k more (ratio)",
-    paper="C(D,k)^(1/3)/2",
-    expect={"k = 5": below(0.01), "largest": above(1)},
-)
+    paper="C(D,k)^(1/3)/2", expect={"k = 5": below(0.01), "largest": above(1)})
 def queries(runs):
     ratio = {size: runs.final("queries", size=size) / runs.final("gradient", size=size) for size in runs.values("size")}
     return {"k = 5": ratio[5], "largest": ratio[max(ratio)]}

@@ -13,23 +13,11 @@ for printed_row in printed_table(__file__, "tables_a1_to_a5.csv"):
     TABLES.setdefault(str(printed_row["table"]), {})[str(printed_row["method"])] = printed_row
 SEEDS = [0, 1, 2]
 RATES = (3e-4, 1e-3, 5e-3, 0.02, 0.1)
-NAMES = {
-    "network": "network",
-    "two_steps": "two steps, heads",
-    "one_step": "one step, heads",
-    "ntk": "NTK",
-    "rf": "random features",
-}
-SWEEP = {
-    "lr": loguniform(1e-3, 1e-1),
-    "width": choice(50, 100, 300),
-    "weight_decay": loguniform(1e-6, 1e-2),
-    "n_train": choice(5000, 10_000, 20_000),
-    "unstructured": choice(0.1, 0.3, 0.5),
-    "smoothing": choice(0.0, 1.0, 3.0),
-    "first_lr": loguniform(1e-9, 1.0),
-    "erase": choice(0.0, 0.5, 1.0),
-}
+NAMES = {"network": "network", "two_steps": "two steps, heads", "one_step": "one step, heads", "ntk": "NTK",
+    "rf": "random features"}
+SWEEP = {"lr": loguniform(1e-3, 1e-1), "width": choice(50, 100, 300), "weight_decay": loguniform(1e-6, 1e-2),
+    "n_train": choice(5000, 10_000, 20_000), "unstructured": choice(0.1, 0.3, 0.5), "smoothing": choice(0.0, 1.0, 3.0),
+    "first_lr": loguniform(1e-9, 1.0), "erase": choice(0.0, 0.5, 1.0)}
 SMALL = {"n_train": 80, "n_test": 60, "dim": 14, "patterns": 12, "size": 3, "width": 4, "steps": 6, "batch_size": 20,
     "measure_every": 3}
 AXIS = ("method", "structured", "lr")

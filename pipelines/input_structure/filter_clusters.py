@@ -40,14 +40,8 @@ from featurelab.pipelines import (
 )
 from featurelab.pipelines.input_structure.picture_maps import SIZES, MapConfig, pictures
 
-NAMES = {
-    "1_mean": "v1, mean",
-    "2_mean": "v2, mean",
-    "3_mean": "v3, mean",
-    "1_2": "v1, v2",
-    "1_3": "v1, v3",
-    "2_3": "v2, v3",
-}
+NAMES = {"1_mean": "v1, mean", "2_mean": "v2, mean", "3_mean": "v3, mean", "1_2": "v1, v2", "1_3": "v1, v3",
+    "2_3": "v2, v3"}
 CHUNKS: dict[Any, dict[str, Any]] = {row["width"]: row for row in printed_table(__file__, "table_a7.csv")}
 CLUSTERS: list[dict[str, Any]] = printed_table(__file__, "figures_a16_a17.csv")
 EARLY_STEPS = 30
@@ -68,34 +62,15 @@ class FilterConfig(MapConfig):
 PRESET = FilterConfig()
 
 figure = Experiment(
-    name="input_structure/filter_clusters",
-    figures=("Fig. A.16", "Fig. A.17", "Table A.7"),
+    name="input_structure/filter_clusters", figures=("Fig. A.16", "Fig. A.17", "Table A.7"),
     title="Filters of a residual network: clusters, and gradients of the first 30 steps",
     caption="Means over seeds, bands and bars their range. Dashed: the paper's ResNet(128); crosses: Table A.7.",
-    laptop=PRESET,
-    paper=PRESET.but(
-        dataset="cifar10",
-        depths=(2, 2, 2, 2),
-        width=128,
-        n_train=10_000,
-        n_test=2000,
-        lr=0.01,
-        batch_size=128,
-        steps=1580,
-        measure_every=79,
-    ),
-    grid={"seed": [0, 1, 2]},
-    paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1e-3, 0.1),
-        "width": choice(16, 32, 64),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "momentum": choice(0.0, 0.9),
-    },
-    metric="accuracy/test",
-    mode="max",
-    minutes=0.5,
-    needs=("cifar10",),
+    laptop=PRESET, paper=PRESET.but(
+        dataset="cifar10", depths=(2, 2, 2, 2), width=128, n_train=10_000, n_test=2000, lr=0.01, batch_size=128,
+        steps=1580, measure_every=79,
+    ), grid={"seed": [0, 1, 2]}, paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
+    sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(16, 32, 64), "weight_decay": loguniform(1e-6, 1e-2),
+        "momentum": choice(0.0, 0.9)}, metric="accuracy/test", mode="max", minutes=0.5, needs=("cifar10",),
     small={"n_train": 32, "width": 6, "steps": 30, "measure_every": 15},
     stand_in="one residual block on scikit-learn's 8x8 digits 0 and 1 replaces ResNet(128) and ResNet(256) on CIFAR-10 "
     "airplane/automobile",
@@ -124,11 +99,8 @@ def run(config: FilterConfig, recorder: Recorder) -> None:
         return values
 
     gradients = probes.EarlyGradients(followed, EARLY_STEPS)
-    watching = [
-        gradients,
-        probes.LossProbe({"train": task.train, "test": task.test}, c.measure_every),
-        probes.Measure(follow, c.measure_every),
-    ]
+    watching = [gradients, probes.LossProbe({"train": task.train, "test": task.test}, c.measure_every),
+        probes.Measure(follow, c.measure_every)]
     learner = learners.Supervised(net, loss="logistic", optimizer=learners.sgd(c.lr, c.momentum, c.weight_decay))
     fit(learner, task, c, recorder, steps=c.steps, probes=watching)
     for block, weight in followed.items():
@@ -159,76 +131,44 @@ def change(runs, metric):
     return runs.final(metric) - runs.at(metric, 0)
 
 
-@figure.claim(
-    "c17_filters_cluster",
-    paper="(.70, .62, -.72) in the first block of ResNet(128)",
-    within=(-1, 1),
+@figure.claim("c17_filters_cluster", paper="(.70, .62, -.72) in the first block of ResNet(128)", within=(-1, 1),
     says="filters of the first block form two clusters (rise of the mean cosine with their centres; final cosine of "
-    "the centres)",
-    expect={"rise within": above(0), "centres": below(-0.2)},
-)
+    "the centres)", expect={"rise within": above(0), "centres": below(-0.2)})
 def cluster(runs):
     within = (change(runs, "within_1/1") + change(runs, "within_2/1")) / 2
     return {"rise within": within, "centres": runs.final("between/1")}
 
 
-@figure.claim(
-    "c17b_centres_move_apart",
-    origin="ours",
-    within=(-2, 2),
+@figure.claim("c17b_centres_move_apart", origin="ours", within=(-2, 2),
     says="in the first block the centres of the two clusters of filters move apart (change of their cosine)",
-    expect=at_most(-0.1),
-)
+    expect=at_most(-0.1))
 def apart(runs):
     return change(runs, "between/1")
 
 
-@figure.claim(
-    "c17c_early",
-    paper="change from epoch 0 to 3 much more significant than from 3 to 20",
-    within=(-1, 1),
+@figure.claim("c17c_early", paper="change from epoch 0 to 3 much more significant than from 3 to 20", within=(-1, 1),
     where="Fig. A.16",
     says="filters of the first block turn more in the first 15% of training than in the rest (mean 1 - cos with the "
-    "initial filters, first part less the rest)",
-    expect=above(0),
-)
+    "initial filters, first part less the rest)", expect=above(0))
 def early(runs):
     turned = runs.curve("turned/1")
     first = turned[turned.index <= 0.15 * turned.index[-1]].iloc[-1]
     return float(first - (turned.iloc[-1] - first))
 
 
-@figure.claim(
-    "c18_gradients_agree",
-    where="Table A.7",
-    paper="0.51 to 0.97",
-    within=(-1, 1),
+@figure.claim("c18_gradients_agree", where="Table A.7", paper="0.51 to 0.97", within=(-1, 1),
     says="in the first block, gradients of the filter that moves most agree over the first 30 steps (least of the six "
-    "cosines of chunk means, at least 0.4)",
-    expect=at_least(0.4),
-)
-@figure.claim(
-    "c18b_gradients_agree_at_all",
-    where="Table A.7",
-    origin="ours",
-    within=(-1, 1),
+    "cosines of chunk means, at least 0.4)", expect=at_least(0.4))
+@figure.claim("c18b_gradients_agree_at_all", where="Table A.7", origin="ours", within=(-1, 1),
     says="in the first block, gradients of the filter that moves most never oppose one another in the first 30 steps "
-    "(least of the six cosines of chunk means)",
-    expect=above(0),
-)
+    "(least of the six cosines of chunk means)", expect=above(0))
 def agree(runs):
     return min(runs.final(f"chunk/{name}/1") for name in NAMES)
 
 
-@figure.claim(
-    "c18c_of_most_filters",
-    where="Table A.7",
-    origin="ours",
-    within=(-1, 1),
+@figure.claim("c18c_of_most_filters", where="Table A.7", origin="ours", within=(-1, 1),
     says="in the first block, gradients of most filters agree over the first 30 steps (least of the six medians over "
-    "filters)",
-    expect=above(0),
-)
+    "filters)", expect=above(0))
 def agree_mostly(runs):
     return min(runs.final(f"chunk_median/{name}/1") for name in NAMES)
 

@@ -118,11 +118,9 @@ def largest(runs):
     "over 32, mean at the start)", expect={"16": at_least(0.85), "32": at_least(0.85), "start": at_most(0.62)})
 def covered(runs):
     few, many = largest(runs)
-    return {
-        "16": min(of(runs, row).final("coverage/least") for row in few),
+    return {"16": min(of(runs, row).final("coverage/least") for row in few),
         "32": min(of(runs, row).final("coverage/mean") for row in many),
-        "start": max(of(runs, row).at("coverage/mean", 0) for row in few + many),
-    }
+        "start": max(of(runs, row).at("coverage/mean", 0) for row in few + many)}
 
 
 @figure.claim("c15b_also_the_worst_of_32", origin="ours", within=(-1, 1),

@@ -13,8 +13,7 @@ KINDS = {"orthonormal": "orthonormal", "unit": "random unit columns"}
 SETTINGS = {"class_weights": True, "n_train": 10_000, "width": 50, "dim": 500, "steps": 400, "measure_every": 100}
 
 figure = parity.variant(
-    "general_dictionary", figures=("Thm. A.28", "App. A.8"),
-    title="Noise in the inputs and coherent dictionaries",
+    "general_dictionary", figures=("Thm. A.28", "App. A.8"), title="Noise in the inputs and coherent dictionaries",
     caption="Means over seeds, bars their range. The theorem does not allow random columns.",
     laptop=parity.laptop.but(**SETTINGS), paper=parity.paper.but(class_weights=True), minutes=1.2,
     grid={"kind": list(KINDS), "noise": NOISES, "seed": [0, 1, 2]},

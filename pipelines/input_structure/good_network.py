@@ -58,12 +58,9 @@ def run(config: SolutionConfig, recorder: Recorder) -> None:
     net = nets.pattern_solution(task.relevant, law.counts, c.size, scale=task.scale, mean=mean)
 
     def errors(net, x, y):
-        return {
-            "difference": (net(x) - y).abs().max().item(),
-            "neurons": float(len(net.hidden.bias)),
+        return {"difference": (net(x) - y).abs().max().item(), "neurons": float(len(net.hidden.bias)),
             "head_over_bound": net.head.weight.abs().max().item() / (32 * c.size),
-            "bias": 4 * c.size * net.hidden.bias.abs().min().item(),
-        }
+            "bias": 4 * c.size * net.hidden.bias.abs().min().item()}
 
     evaluate(learners.Measurement(net, errors), task, config, recorder)
 
@@ -91,11 +88,8 @@ def exact(runs):
     expect={"neurons": at_most(1), "heads": at_most(1), "biases": at_least(0.125 - 1e-9)})
 def sizes(runs):
     counts = zip(over_rows(runs, "neurons"), ROWS, strict=True)
-    return {
-        "neurons": max(count / (3 * (size + 1)) for count, (_, size) in counts),
-        "heads": max(over_rows(runs, "head_over_bound")),
-        "biases": min(over_rows(runs, "bias")),
-    }
+    return {"neurons": max(count / (3 * (size + 1)) for count, (_, size) in counts),
+        "heads": max(over_rows(runs, "head_over_bound")), "biases": min(over_rows(runs, "bias"))}
 
 
 @figure.draw(cols=2, size=(9, 2.8))

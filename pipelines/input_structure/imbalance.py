@@ -35,10 +35,7 @@ def margin(runs, share, metric="accuracy/test", best=tuned):
 
 
 def beats(runs, share):
-    return {
-        "network": accuracy(runs, "network", negative_share=share),
-        "margin": margin(runs, share, best=accuracy),
-    }
+    return {"network": accuracy(runs, "network", negative_share=share), "margin": margin(runs, share, best=accuracy)}
 
 
 @figure.claim("c10_network_beats_fixed_features",

@@ -68,16 +68,8 @@ def law_of(config: PatternConfig, structured: bool) -> "data.PatternLaw":
 def build(config: PatternConfig) -> "data.DictionaryData":
     c = config
     return data.DictionaryData(
-        law_of(c, c.structured),
-        c.n_train,
-        c.n_test,
-        c.dim,
-        kind=c.kind,
-        noise=c.noise,
-        negative_share=c.negative_share,
-        seed=c.streams.data,
-        dtype=c.dtype,
-        batch_size=c.batch_size,
+        law_of(c, c.structured), c.n_train, c.n_test, c.dim, kind=c.kind, noise=c.noise,
+        negative_share=c.negative_share, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
         order_seed=c.streams.order,
     )
 
@@ -112,12 +104,8 @@ def network(config: PatternConfig, task: "data.DictionaryData") -> "learners.Fir
 
     shares = {"hidden": 1.0 if c.method == "network" else 0.0, "head": 1.0}
     return learners.FirstStepsThen(
-        initial(c),
-        loss="hinge",
-        optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
-        first_steps=first_steps(c),
-        first_batch=task.train,
-        first_loss=smoothed,
+        initial(c), loss="hinge", optimizer=learners.adam_by_layer(c.lr, shares, c.weight_decay),
+        first_steps=first_steps(c), first_batch=task.train, first_loss=smoothed,
     )
 
 

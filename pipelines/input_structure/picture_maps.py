@@ -56,26 +56,16 @@ class MapConfig(TrainedConfig):
 PRESET = MapConfig()
 
 figure = Experiment(
-    name="input_structure/picture_maps",
-    figures=("Fig. 2.3", "Fig. A.13", "Fig. A.14", "Fig. A.15"),
+    name="input_structure/picture_maps", figures=("Fig. 2.3", "Fig. A.13", "Fig. A.14", "Fig. A.15"),
     title="Maps of the neurons of small networks on two classes of pictures",
     caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout. "
-    "Stars: plus and minus the difference of the class means. Bottom: means over seeds and their range.",
-    laptop=PRESET,
+    "Stars: plus and minus the difference of the class means. Bottom: means over seeds and their range.", laptop=PRESET,
     paper=PRESET.but(dataset="mnist", n_train=10_000, n_test=1800, steps=2000, measure_every=50),
     grid={"dataset": ["digits"], "seed": [0, 1, 2]},
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000), ("svhn", 18_000)], "seed": [0, 1, 2]},
-    sweep_axes={
-        "lr": loguniform(1e-3, 0.2),
-        "width": choice(20, 50, 200),
-        "weight_decay": loguniform(1e-6, 1e-2),
-        "init_std": loguniform(1e-3, 0.3),
-    },
-    metric="between",
-    mode="min",
-    minutes=0.1,
-    needs=("cifar10", "mnist", "svhn"),
-    small={"n_train": 40, "width": 12, "steps": 20},
+    sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),
+        "init_std": loguniform(1e-3, 0.3)}, metric="between", mode="min", minutes=0.1,
+    needs=("cifar10", "mnist", "svhn"), small={"n_train": 40, "width": 12, "steps": 20},
     stand_in="scikit-learn's 8x8 digits 0 and 1 replace two classes of MNIST, of CIFAR-10 and of SVHN",
 )
 
@@ -85,12 +75,7 @@ def pictures(config: MapConfig):
     c = config
     if c.dataset == "digits":
         base: data.TensorData = data.Digits(
-            1257,
-            split="stratified",
-            targets="labels",
-            pixels="overall",
-            flatten=False,
-            seed=c.streams.data,
+            1257, split="stratified", targets="labels", pixels="overall", flatten=False, seed=c.streams.data,
             dtype=c.dtype,
         )
         parts = [of_classes(part, c.classes) for part in (base.labelled, base.test)]
@@ -98,27 +83,16 @@ def pictures(config: MapConfig):
         train, test = (x[: c.n_train], y[: c.n_train]), (torch.cat([x[c.n_train :], z]), torch.cat([y[c.n_train :], t]))
     else:
         base = data.PublicImages(
-            c.dataset,
-            c.n_train,
-            c.n_test,
-            classes=c.classes,
-            targets="signs",
-            pixels="unit",
-            flatten=False,
-            seed=c.streams.data,
-            dtype=c.dtype,
+            c.dataset, c.n_train, c.n_test, classes=c.classes, targets="signs", pixels="unit", flatten=False,
+            seed=c.streams.data, dtype=c.dtype,
         )
         train, test = base.labelled, base.test
     mean = train[0].mean(0)
     spread = (train[0] - mean).square().mean().sqrt()
     train, test = (((x - mean) / spread, y) for x, y in (train, test))
     return data.TensorData(
-        train,
-        test,
-        name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}",
-        batch_size=c.batch_size,
-        order_seed=c.streams.order,
-        dtype=c.dtype,
+        train, test, name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}", batch_size=c.batch_size,
+        order_seed=c.streams.order, dtype=c.dtype,
     )
 
 
@@ -146,10 +120,8 @@ def run(config: MapConfig, recorder: Recorder) -> None:
         toward = measures.direction_alignment(W, axis)
         return clusters | {"toward_means": toward["mean_abs_cosine"], "aligned_share": toward["aligned_share"]}
 
-    watching = [
-        probes.LossProbe({"train": task.train, "test": task.test}, config.measure_every),
-        probes.Measure(follow, config.measure_every),
-    ]
+    watching = [probes.LossProbe({"train": task.train, "test": task.test}, config.measure_every),
+        probes.Measure(follow, config.measure_every)]
     descent = learners.sgd(config.lr, config.momentum, config.weight_decay)
     learner = learners.Supervised(net, loss="logistic", optimizer=descent)
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
@@ -159,10 +131,7 @@ def run(config: MapConfig, recorder: Recorder) -> None:
         W, a = weights[step]
         mapped = measures.weight_map(W, marks, seed=config.seed)
         recorder.array(
-            f"map_{place}",
-            points=mapped.points.numpy(),
-            marks=mapped.marks.numpy(),
-            step=np.array(step),
+            f"map_{place}", points=mapped.points.numpy(), marks=mapped.marks.numpy(), step=np.array(step),
             signs=a[mapped.rows].sign().numpy(),
         )
 
@@ -170,14 +139,8 @@ def run(config: MapConfig, recorder: Recorder) -> None:
 @figure.cost
 def cost(config: MapConfig):
     return mlp_cost(
-        dim=SIZES[config.dataset],
-        width=config.width,
-        hidden=1,
-        outputs=1,
-        n_train=config.n_train,
-        batch_size=config.batch_size,
-        steps=config.steps,
-        bytes_a_number=4,
+        dim=SIZES[config.dataset], width=config.width, hidden=1, outputs=1, n_train=config.n_train,
+        batch_size=config.batch_size, steps=config.steps, bytes_a_number=4,
         data=() if config.dataset == "digits" else (config.dataset,),
     )
 
@@ -187,37 +150,24 @@ def each(runs, measure):
     return [measure(runs.where(dataset=name)) for name in runs.values("dataset") if name != "svhn"]
 
 
-@figure.claim(
-    "c16_two_clusters",
-    paper="two clusters (maps, no number)",
-    within=(-1, 1),
+@figure.claim("c16_two_clusters", paper="two clusters (maps, no number)", within=(-1, 1),
     says="at the end neurons form two clusters (mean cosine with the centre of the looser one, cosine of the centres)",
-    expect={"within": at_least(0.65), "between": at_most(-0.85)},
-)
+    expect={"within": at_least(0.65), "between": at_most(-0.85)})
 def clusters(runs):
     within = each(runs, lambda some: min(some.final("within_1"), some.final("within_2")))
     return {"within": min(within), "between": max(each(runs, lambda some: some.final("between")))}
 
 
-@figure.claim(
-    "c16b_none_at_first",
-    paper="no clusters (maps, no number)",
-    within=(0, 1),
-    controls=(),
+@figure.claim("c16b_none_at_first", paper="no clusters (maps, no number)", within=(0, 1), controls=(),
     says="before training neurons form no clusters (mean cosine with the centre of the tighter one)",
-    expect=at_most(0.45),
-)
+    expect=at_most(0.45))
 def none_at_first(runs):
     return max(each(runs, lambda some: max(some.at("within_1", 0), some.at("within_2", 0))))
 
 
-@figure.claim(
-    "c16c_early",
-    paper="effective features emerge after a few steps",
-    within=(-2, 2),
+@figure.claim("c16c_early", paper="effective features emerge after a few steps", within=(-2, 2),
     says=f"by step {EARLY} the clusters have moved most of the way apart (share of the fall of the cosine of centres)",
-    expect=at_least(0.5),
-)
+    expect=at_least(0.5))
 def early(runs):
     def share(some):
         between = some.curve("between")
@@ -228,13 +178,8 @@ def early(runs):
     return min(each(runs, share))
 
 
-@figure.claim(
-    "c16d_along_the_class_means",
-    origin="ours",
-    within=(-1, 1),
-    says="training turns neurons to the difference of the class means (rise of the mean |cos|)",
-    expect=at_least(0.3),
-)
+@figure.claim("c16d_along_the_class_means", origin="ours", within=(-1, 1),
+    says="training turns neurons to the difference of the class means (rise of the mean |cos|)", expect=at_least(0.3))
 def along_the_means(runs):
     return min(each(runs, lambda some: some.final("toward_means") - some.at("toward_means", 0)))
 

@@ -16,28 +16,14 @@ PRINTED = {50_000: 0.997, 25_000: 0.997, 10_000: 0.994}  # Tables A.1, A.5: cosi
 PRESET = PatternConfig(dim=100, kind="identity", width=50, steps=2, measure_every=1, n_test=100)
 
 figure = Experiment(
-    name="input_structure/predicted_cosine",
-    figures=("Sec. 2.5.1",),
-    part="step 2",
+    name="input_structure/predicted_cosine", figures=("Sec. 2.5.1",), part="step 2",
     title="1 - cos after two steps against samples",
     caption="Means over seeds, bars their range. Diamonds: rows of Tables A.1 and A.5, printed to three digits.",
-    laptop=PRESET,
-    paper=PRESET.but(width=300),
-    grid={"n_train": SAMPLES, "seed": SEEDS},
-    paper_grid={"n_train": [*SAMPLES, 50_000], "seed": SEEDS},
-    sweep_axes=SWEEP,
-    metric="cosine/mean_abs_cosine",
-    mode="max",
-    minutes=0.5,
-    small={
-        "n_train": [100, 200, 300],
-        "n_test": 20,
-        "dim": 12,
-        "patterns": 12,
-        "size": 3,
-        "width": 4,
-        "seed": [0, 1, 2],
-    },
+    laptop=PRESET, paper=PRESET.but(width=300), grid={"n_train": SAMPLES, "seed": SEEDS},
+    paper_grid={"n_train": [*SAMPLES, 50_000], "seed": SEEDS}, sweep_axes=SWEEP, metric="cosine/mean_abs_cosine",
+    mode="max", minutes=0.5,
+    small={"n_train": [100, 200, 300], "n_test": 20, "dim": 12, "patterns": 12, "size": 3, "width": 4,
+        "seed": [0, 1, 2]},
 )
 
 
@@ -61,46 +47,32 @@ def missing(runs, n, step=2):
     return 1 - runs.at("cosine/mean_abs_cosine", step, n_train=n)
 
 
-@figure.claim(
-    "c04b_as_predicted",
-    origin="ours",
+@figure.claim("c04b_as_predicted", origin="ours",
     says="1 - cos after step 2 is the predicted one at each number of samples n (ratio)",
-    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)},
-)
+    expect={"n = 1000": between(0.85, 1.15), "n = 5000": between(0.85, 1.15), "n = 20000": between(0.85, 1.15)})
 def ratio(runs):
     sizes = sorted(runs.values("n_train"))[:3]
     names = (f"n = {n}" for n in SAMPLES)
     return {name: missing(runs, n) / (1 - predicted(runs, n)) for name, n in zip(names, sizes, strict=True)}
 
 
-@figure.claim(
-    "c04c_falls_with_samples",
-    origin="ours",
+@figure.claim("c04c_falls_with_samples", origin="ours",
     says="1 - cos after step 2 falls like 1/n (slope of its log against log n, predicted -1 once v is small)",
-    expect=between(-1.1, -0.8),
-)
+    expect=between(-1.1, -0.8))
 def slope(runs):
     sizes = sorted(runs.values("n_train"))
     return float(np.polyfit(np.log(sizes), np.log([missing(runs, n) for n in sizes]), 1)[0])
 
 
-@figure.claim(
-    "c07b_improvement",
-    origin="ours",
+@figure.claim("c07b_improvement", origin="ours",
     says="step 2 improves the direction of neurons (1 - cos after step 1 over that after step 2, smallest over n)",
-    expect=at_least(1.5),
-)
+    expect=at_least(1.5))
 def improvement(runs):
     return min(missing(runs, n, 1) / missing(runs, n) for n in runs.values("n_train"))
 
 
-@figure.claim(
-    "c04d_initial_neurons_are_elsewhere",
-    origin="ours",
-    kind="identity",
-    says="initial neurons point elsewhere than s* (mean |cos|, largest over n)",
-    expect=below(0.3),
-)
+@figure.claim("c04d_initial_neurons_are_elsewhere", origin="ours", kind="identity",
+    says="initial neurons point elsewhere than s* (mean |cos|, largest over n)", expect=below(0.3))
 def initial(runs):
     return max(runs.at("cosine/mean_abs_cosine", 0, n_train=n) for n in runs.values("n_train"))
 

@@ -26,47 +26,32 @@ ROWS = rows(0.02, (0.02,), ("network",))
 SIZES = [(25_000, 300), (10_000, 50)]
 
 fewer = parity.variant(
-    "sample_size",
-    figures=("Table A.5", "Fig. A.9"),
-    title="Parity of five patterns from fewer samples",
-    laptop=parity.laptop.but(**FEW),
-    paper=parity.paper.but(**FEW),
-    minutes=1.2,
+    "sample_size", figures=("Table A.5", "Fig. A.9"), title="Parity of five patterns from fewer samples",
+    laptop=parity.laptop.but(**FEW), paper=parity.paper.but(**FEW), minutes=1.2,
     grid={AXIS: rows(0.02, RATES, ("network",)), "seed": SEEDS},
     paper_grid={("n_train", "width"): SIZES, AXIS: rows(0.02, RATES, ("network",)), "seed": SEEDS},
 )
 dimension = parity.variant(
-    "dimension",
-    figures=("Table A.3", "Fig. A.5"),
-    title="Parity of five patterns in other dimensions",
-    laptop=parity.laptop.but(**FEW, steps=400, measure_every=40),
-    minutes=1.2,
-    grid={"dim": DIMS, AXIS: ROWS, "seed": SEEDS},
-    paper_grid={"dim": [100, 2000], AXIS: ROWS, "seed": SEEDS},
+    "dimension", figures=("Table A.3", "Fig. A.5"), title="Parity of five patterns in other dimensions",
+    laptop=parity.laptop.but(**FEW, steps=400, measure_every=40), minutes=1.2,
+    grid={"dim": DIMS, AXIS: ROWS, "seed": SEEDS}, paper_grid={"dim": [100, 2000], AXIS: ROWS, "seed": SEEDS},
     small=SMALL | {"dim": [12, 20]},
 )
 
 
-@fewer.claim(
-    "c11_fewer_samples",
-    paper="100; 75.0; 74.3; 0.995",
+@fewer.claim("c11_fewer_samples", paper="100; 75.0; 74.3; 0.995",
     says="with 10,000 samples and m = 50 the network learns and fixed features do not (test accuracies, largest cosine "
     "with s* after step 2)",
-    expect={"network": at_least(0.98), "cosine": at_least(0.99), "NTK": below(0.9), "random features": below(0.9)},
-)
+    expect={"network": at_least(0.98), "cosine": at_least(0.99), "NTK": below(0.9), "random features": below(0.9)})
 def few(runs):
     some = fewest(runs)
     reached = {"network": accuracy(some, "network"), "cosine": cosine(some, 2)}
     return reached | {"NTK": accuracy(some, "ntk"), "random features": accuracy(some, "rf")}
 
 
-@fewer.claim(
-    "c11b_beats_them_tuned",
-    origin="ours",
+@fewer.claim("c11b_beats_them_tuned", origin="ours",
     says="with 10,000 samples the network beats NTK and random features at the best of five learning rates (margin in "
-    "test accuracy)",
-    expect=at_least(0.2),
-)
+    "test accuracy)", expect=at_least(0.2))
 def few_tuned(runs):
     some = fewest(runs)
     return accuracy(some, "network") - max(tuned(some, method) for method in ("ntk", "rf"))
@@ -80,59 +65,39 @@ def dims(runs):
     return sorted(runs.values("dim"))
 
 
-@dimension.claim(
-    "c12_robust_in_the_dimension",
+@dimension.claim("c12_robust_in_the_dimension",
     says="the network is as accurate in one input dimension as in the other (difference of test accuracies)",
-    paper="100 for d = 100, 500, 2000",
-    expect=at_most(0.02),
-)
+    paper="100 for d = 100, 500, 2000", expect=at_most(0.02))
 def robust(runs):
     low, high = (accuracy(runs, "network", dim=d) for d in dims(runs))
     return abs(low - high)
 
 
-@dimension.claim(
-    "c12b_and_right_in_both",
-    origin="ours",
-    says="the network learns in both input dimensions (smaller test accuracy)",
-    expect=at_least(0.98),
-)
+@dimension.claim("c12b_and_right_in_both", origin="ours",
+    says="the network learns in both input dimensions (smaller test accuracy)", expect=at_least(0.98))
 def right(runs):
     return min(accuracy(runs, "network", dim=d) for d in dims(runs))
 
 
-@dimension.claim(
-    "c12c_two_steps_stay_in_the_span",
-    origin="ours",
-    kind="identity",
+@dimension.claim("c12c_two_steps_stay_in_the_span", origin="ours", kind="identity",
     says="neurons stay in the span of the dictionary for two steps (largest share of |w|^2 outside)",
-    expect=at_most(1e-6),
-)
+    expect=at_most(1e-6))
 def in_span(runs):
     return max(1 - cosine(runs, 2, "in_span", dim=d) for d in dims(runs))
 
 
-@dimension.claim(
-    "c13_random_neurons_are_far_from_s",
-    kind="identity",
+@dimension.claim("c13_random_neurons_are_far_from_s", kind="identity",
     says="the largest cosine of initial neurons with s* is about sqrt(2 ln m / d) (ratio, least and greatest over d)",
-    paper="0.354, 0.114, 0.056 for d = 100, 500, 2000",
-    expect={"least": between(0.5, 2), "greatest": between(0.5, 2)},
-)
+    paper="0.354, 0.114, 0.056 for d = 100, 500, 2000", expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
 def geometry(runs):
     m = int(runs.values("width")[0])
     ratios = [cosine(runs, None, method="rf", dim=d) / theory.input_structure.extreme_cosine(m, d) for d in dims(runs)]
     return {"least": min(ratios), "greatest": max(ratios)}
 
 
-@dimension.claim(
-    "c03_neurons_find_the_patterns",
-    where="Table A.3",
-    paper="1.000, 0.998",
-    within=(-1, 1),
+@dimension.claim("c03_neurons_find_the_patterns", where="Table A.3", paper="1.000, 0.998", within=(-1, 1),
     says="after step 2 a neuron points along s* in each input dimension (largest cosine, smallest over d)",
-    expect=at_least(0.99),
-)
+    expect=at_least(0.99))
 def directions(runs):
     return min(cosine(runs, 2, dim=d) for d in dims(runs))
 

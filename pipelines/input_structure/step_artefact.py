@@ -29,22 +29,13 @@ from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP, TABLES
 from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
 from featurelab.pipelines.input_structure.six_methods import THRESHOLD
 
-ROWS = {
-    ("32-true", None, 100): "float32",
-    ("32-true", None, 50): "float32, m = 50",
-    ("64-true", None, 100): "float64",
-    ("64-true", 0.1, 100): "float64, η = 0.1",
-    ("64-true", 1.0, 100): "float64, η = 1",
-}
+ROWS = {("32-true", None, 100): "float32", ("32-true", None, 50): "float32, m = 50", ("64-true", None, 100): "float64",
+    ("64-true", 0.1, 100): "float64, η = 0.1", ("64-true", 1.0, 100): "float64, η = 1"}
 AXIS = ("precision", "first_lr", "width")
 LAPTOP = PatternConfig(method="two_steps", classifiers=True, steps=2, measure_every=1)
 RATE = 4e-7  # of step 1: fitted, on another seed, to the printed cosine at d = 100
-DECAY = {
-    (False, "32-true", None): "erased exactly",
-    (True, "64-true", None): "by decay, float64",
-    (True, "32-true", None): "by decay, float32",
-    (True, "32-true", RATE): f"by decay, float32, η = {RATE:g}",
-}
+DECAY = {(False, "32-true", None): "erased exactly", (True, "64-true", None): "by decay, float64",
+    (True, "32-true", None): "by decay, float32", (True, "32-true", RATE): f"by decay, float32, η = {RATE:g}"}
 PRINTED = {dim: TABLES[name]["one_step"]["cosine"] for dim, name in
     {100: "A.3, d = 100", 500: "A.1", 2000: "A.3, d = 2000"}.items()}
 BY = ("as_decay", "precision", "first_lr")

@@ -46,12 +46,8 @@ def original(config: Any) -> data.TensorData:
     Standardised one by one, pixels that are hardly ever inked would be large where they are, and their squares huge.
     """
     c = config
-    options: dict[str, Any] = {
-        "seed": c.streams.data,
-        "dtype": c.dtype,
-        "batch_size": c.batch_size,
-        "order_seed": c.streams.order,
-    }
+    options: dict[str, Any] = {"seed": c.streams.data, "dtype": c.dtype, "batch_size": c.batch_size,
+        "order_seed": c.streams.order}
     if c.dataset == "digits":
         return data.Digits(c.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **options)
     return data.PublicImages(
@@ -93,12 +89,7 @@ def taught(config: Any, recorder: Any, task: data.TensorData, unlabelled: torch.
     if c.teacher == "untrained" or c.control == "untrained_teacher":
         return net.eval()
     learner = learners.BalancedTeacher(
-        net,
-        unlabelled=unlabelled,
-        weight=c.balance,
-        sureness=c.sureness,
-        seed=c.streams.order,
-        loss="cross_entropy",
+        net, unlabelled=unlabelled, weight=c.balance, sureness=c.sureness, seed=c.streams.order, loss="cross_entropy",
         optimizer=learners.adam(c.lr),
     )
     watching = probes.LossProbe({"teacher": task.test}, every=c.teacher_steps, loss="cross_entropy")

@@ -10,26 +10,15 @@ from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, network
 
 AXIS = ("problem", "size", "patterns", "dim", "negative_share", "n_train", "width")
-ROWS = {
-    ("parity", 5, 100, 128, None, 20_000, 100): "parity",
-    ("interval", 30, 100, 128, None, 20_000, 100): "interval",
-    ("parity", 5, 100, 100, None, 20_000, 100): "d = 100",
-    ("parity", 5, 100, 500, None, 10_000, 100): "d = 500",
+ROWS = {("parity", 5, 100, 128, None, 20_000, 100): "parity", ("interval", 30, 100, 128, None, 20_000, 100): "interval",
+    ("parity", 5, 100, 100, None, 20_000, 100): "d = 100", ("parity", 5, 100, 500, None, 10_000, 100): "d = 500",
     ("parity", 5, 100, 128, 0.8, 20_000, 100): "0.8 negative",
-    ("parity", 5, 100, 128, 0.9, 20_000, 100): "0.9 negative",
-    ("parity", 5, 100, 128, None, 10_000, 50): "n = 10000",
-    ("words", 50, 250, 250, None, 20_000, 100): "words",
-}
-PAPER_ROWS = [
-    ("parity", 5, 100, 500, None, 50_000, 300),
-    ("interval", 30, 100, 500, None, 50_000, 100),
-    ("parity", 5, 100, 100, None, 50_000, 300),
-    ("parity", 5, 100, 2000, None, 50_000, 300),
-    ("parity", 5, 100, 500, 0.8, 50_000, 300),
-    ("parity", 5, 100, 500, 0.9, 50_000, 300),
-    ("parity", 5, 100, 500, None, 10_000, 50),
-    ("words", 50, 250, 500, None, 50_000, 300),
-]
+    ("parity", 5, 100, 128, 0.9, 20_000, 100): "0.9 negative", ("parity", 5, 100, 128, None, 10_000, 50): "n = 10000",
+    ("words", 50, 250, 250, None, 20_000, 100): "words"}
+PAPER_ROWS = [("parity", 5, 100, 500, None, 50_000, 300), ("interval", 30, 100, 500, None, 50_000, 100),
+    ("parity", 5, 100, 100, None, 50_000, 300), ("parity", 5, 100, 2000, None, 50_000, 300),
+    ("parity", 5, 100, 500, 0.8, 50_000, 300), ("parity", 5, 100, 500, 0.9, 50_000, 300),
+    ("parity", 5, 100, 500, None, 10_000, 50), ("words", 50, 250, 500, None, 50_000, 300)]
 SMALL_ROWS = [(row[0], 3, 12, 14 + i, row[4], 80, 4) for i, row in enumerate(ROWS)]
 TIMES = {0: "start", 1: "step 1", 2: "step 2"}
 PRESET = PatternConfig(steps=2, measure_every=1, n_test=4, class_weights=True)
@@ -38,15 +27,9 @@ figure = Experiment(
     name="input_structure/weight_maps",
     figures=("Fig. 2.2", "Fig. A.2", "Fig. A.4", "Fig. A.6", "Fig. A.8", "Fig. A.10", "Fig. A.11"),
     title="Neurons in the plane, at the start and after one and two steps",
-    caption="Neurons of one seed, distances near 1 - cos. Crosses: ± s*, for words ± E[yx].",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={AXIS: list(ROWS), "seed": [0, 1, 2]},
-    paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
-    sweep_axes=SWEEP,
-    metric="clusters/between",
-    mode="min",
-    minutes=0.7,
+    caption="Neurons of one seed, distances near 1 - cos. Crosses: ± s*, for words ± E[yx].", laptop=PRESET,
+    paper=PRESET, grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
+    sweep_axes=SWEEP, metric="clusters/between", mode="min", minutes=0.7,
     small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
 )
 
@@ -93,42 +76,25 @@ def by_row(runs, metric, step, problem=None):
     return [of(runs, row).at(metric, step) for row in rows]
 
 
-@figure.claim(
-    "c03_neurons_gather_at_s",
-    paper="cos > 0.99; clusters at ± s*",
-    within=(0, 1),
+@figure.claim("c03_neurons_gather_at_s", paper="cos > 0.99; clusters at ± s*", within=(0, 1),
     says="after step 2 neurons point along s* on parities and interval (largest and mean |cos|, smallest over rows)",
-    where="Fig. 2.2",
-    expect={"largest": at_least(0.99), "mean": at_least(0.99)},
-)
+    where="Fig. 2.2", expect={"largest": at_least(0.99), "mean": at_least(0.99)})
 def gather(runs):
     some = ("parity", "interval")
-    return {
-        "largest": min(by_row(runs, "cosine/max_cosine", 2, some)),
-        "mean": min(by_row(runs, "cosine/mean_abs_cosine", 2, some)),
-    }
+    return {"largest": min(by_row(runs, "cosine/max_cosine", 2, some)),
+        "mean": min(by_row(runs, "cosine/mean_abs_cosine", 2, some))}
 
 
-@figure.claim(
-    "c03c_two_clusters",
-    origin="ours",
-    within=(-1, 1),
+@figure.claim("c03c_two_clusters", origin="ours", within=(-1, 1),
     says="after step 2 neurons form two opposite clusters (mean cosine with their centres, smallest over rows; cosine "
-    "of the centres, largest)",
-    expect={"within": at_least(0.95), "between": at_most(-0.95)},
-)
+    "of the centres, largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)})
 def clusters(runs):
     within = min(min(by_row(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
     return {"within": within, "between": max(by_row(runs, "clusters/between", 2))}
 
 
-@figure.claim(
-    "c03d_none_at_the_start",
-    origin="ours",
-    kind="identity",
-    says="initial neurons point elsewhere than s* (mean |cos|, largest over rows)",
-    expect=at_most(0.2),
-)
+@figure.claim("c03d_none_at_the_start", origin="ours", kind="identity",
+    says="initial neurons point elsewhere than s* (mean |cos|, largest over rows)", expect=at_most(0.2))
 def elsewhere(runs):
     return max(by_row(runs, "cosine/mean_abs_cosine", 0))
 

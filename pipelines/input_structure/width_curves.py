@@ -42,12 +42,8 @@ from featurelab.pipelines.input_structure.teachers import (
 )
 
 RISE = 1.05
-CASES = {
-    ("original", 9): "(a) original inputs",
-    ("gaussian", 3): "(b) Gaussian inputs, teacher FC(3)",
-    ("gaussian", 9): "(b) Gaussian inputs, teacher FC(9)",
-    ("gaussian", 30): "(c) Gaussian inputs, teacher FC(30)",
-}
+CASES = {("original", 9): "(a) original inputs", ("gaussian", 3): "(b) Gaussian inputs, teacher FC(3)",
+    ("gaussian", 9): "(b) Gaussian inputs, teacher FC(9)", ("gaussian", 30): "(c) Gaussian inputs, teacher FC(30)"}
 BIG = [("original", 9), ("gaussian", 9), ("gaussian", 50), ("gaussian", 500)]
 
 
@@ -64,37 +60,19 @@ class WidthConfig(TeacherConfig):
 PRESET = WidthConfig()
 
 figure = Experiment(
-    name="input_structure/width_curves",
-    figures=("Fig. A.22",),
+    name="input_structure/width_curves", figures=("Fig. A.22",),
     title="Test loss against width, of teachers and of students",
-    caption="Means over seeds and their range. The paper has teachers of widths 9, 50 and 500.",
-    laptop=PRESET,
+    caption="Means over seeds and their range. The paper has teachers of widths 9, 50 and 500.", laptop=PRESET,
     paper=PRESET.but(
-        dataset="mnist",
-        n_train=60_000,
-        n_test=10_000,
-        n_gaussian=60_000,
-        label_noise=0.0,
-        widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000),
-        teacher_steps=4700,
-        steps=9400,
+        dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0,
+        widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000), teacher_steps=4700, steps=9400,
         measure_every=940,
-    ),
-    grid={("inputs", "teacher_width"): list(CASES), "seed": [0, 1, 2, 3, 4]},
+    ), grid={("inputs", "teacher_width"): list(CASES), "seed": [0, 1, 2, 3, 4]},
     paper_grid={("inputs", "teacher_width"): BIG, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "n_train": choice(300, 600, 1000), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="loss/test",
-    minutes=0.8,
-    needs=("mnist",),
-    small={
-        "n_train": 40,
-        "n_gaussian": 40,
-        "widths": (1, 3, 9, 16),
-        "batch_size": 20,
-        "teacher_steps": 4,
-        "steps": 6,
-        "measure_every": 3,
-    },
+    metric="loss/test", minutes=0.8, needs=("mnist",),
+    small={"n_train": 40, "n_gaussian": 40, "widths": (1, 3, 9, 16), "batch_size": 20, "teacher_steps": 4, "steps": 6,
+        "measure_every": 3},
     stand_in="1,000 of scikit-learn's 8x8 digits with 15% noisy labels replace MNIST, teachers FC(3), FC(9), FC(30) "
     "replace FC(9), FC(50), FC(500)",
 )
@@ -190,26 +168,17 @@ def given(runs):
     return [("original", runs.where(inputs="original").values("teacher_width")[0]), *cases]
 
 
-@figure.claim(
-    "c22_double_descent",
-    where="Fig. A.22(a)",
-    paper="a double descent curve (no number)",
-    seeds=5,
+@figure.claim("c22_double_descent", where="Fig. A.22(a)", paper="a double descent curve (no number)", seeds=5,
     says="on original inputs the loss rises past a minimum with width and falls again (ln of the smaller factor)",
-    expect=at_least(0.1),
-)
+    expect=at_least(0.1))
 def double_descent(runs):
     return float(peak(losses(runs, *given(runs)[0])[1]))
 
 
-@figure.claim(
-    "c23_minimum_at_the_teacher",
-    where="Fig. A.22(b)-(d)",
-    seeds=5,
+@figure.claim("c23_minimum_at_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
     paper="minimums roughly the same, larger for larger teachers",
     says="the minimum of students lies at the teacher's width (|ln of their ratio|, at most ln 1.5)",
-    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)},
-)
+    expect={"first teacher": at_most(0.406), "second teacher": at_most(0.406), "third teacher": at_most(0.406)})
 def at_the_teacher(runs):
     names = ("first teacher", "second teacher", "third teacher")
     return {
@@ -218,28 +187,19 @@ def at_the_teacher(runs):
     }
 
 
-@figure.claim(
-    "c23b_moves_with_the_teacher",
-    where="Fig. A.22(b)-(d)",
-    seeds=5,
+@figure.claim("c23b_moves_with_the_teacher", where="Fig. A.22(b)-(d)", seeds=5,
     paper="the local minimum becomes larger when the teacher gets larger",
     says="the minimum of students moves to the right with the teacher's width (ln of the ratio of neighbours)",
-    expect={"second over first": above(0), "third over second": above(0)},
-)
+    expect={"second over first": above(0), "third over second": above(0)})
 def moves(runs):
     first, second, third = (float(np.log(minimum(runs, case))) for case in given(runs)[1:])
     return {"second over first": second - first, "third over second": third - second}
 
 
-@figure.claim(
-    "c23c_same_minimum_on_both",
-    where="Fig. A.22(a), (b)",
-    seeds=5,
+@figure.claim("c23c_same_minimum_on_both", where="Fig. A.22(a), (b)", seeds=5,
     paper="the local minimums of the two U-shapes are roughly the same",
     says="minima on original inputs and of students of the teacher FC(9) are at the same width (|ln of their ratio|, "
-    "at most ln 1.5)",
-    expect=at_most(0.406),
-)
+    "at most ln 1.5)", expect=at_most(0.406))
 def same_minimum(runs):
     return abs(float(np.log(minimum(runs, given(runs)[0]) / minimum(runs, ("gaussian", 9)))))
 

@@ -37,21 +37,13 @@ AS_STATED = Setting(2, 16_384, loops=1, prompts=100)  # as many examples as the 
 PRESET = CheckedConfig(loops=20)
 
 figure = Experiment(
-    name="looped_transformer/bounds_compared",
-    trains=False,
-    figures=("Thm. 8.17",),
+    name="looped_transformer/bounds_compared", trains=False, figures=("Thm. 8.17",),
     title="Bounds against loops, and the error",
-    caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={Setting._fields: [*FEW_EXAMPLES, AS_STATED], "seed": [0, 1, 2]},
+    caption="Means of logs over prompts and seeds, d = 4; bands: range over prompts of one seed.", laptop=PRESET,
+    paper=PRESET, grid={Setting._fields: [*FEW_EXAMPLES, AS_STATED], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(2, 30)},
-    metric="ratio/ours",
-    mode="max",
-    minutes=0.1,
-    small={
-        Setting._fields: [*(setting._replace(prompts=20) for setting in FEW_EXAMPLES), AS_STATED._replace(prompts=10)]
-    },
+    metric="ratio/ours", mode="max", minutes=0.1, small={
+        Setting._fields: [*(setting._replace(prompts=20) for setting in FEW_EXAMPLES), AS_STATED._replace(prompts=10)]},
 )
 
 
@@ -65,17 +57,12 @@ def run(config: CheckedConfig, recorder: Recorder) -> None:
         theirs = torch.tensor(known, dtype=errors.dtype).to(ours)[:, None]
         keep = theory.looped_transformer.before_floor(errors)[1:]
         recorder.array(
-            "bounds",
-            ours=ours.cpu().numpy(),
-            theirs=theirs[:, 0].cpu().numpy(),
-            error=prediction.cpu().numpy(),
+            "bounds", ours=ours.cpu().numpy(), theirs=theirs[:, 0].cpu().numpy(), error=prediction.cpu().numpy(),
             kept=theory.looped_transformer.before_floor(errors).cpu().numpy(),
         )
-        return {
-            "ratio/ours": (prediction / ours)[1:][keep].max().item(),
+        return {"ratio/ours": (prediction / ours)[1:][keep].max().item(),
             "ratio/theirs": (ours / theirs)[1:].max().item(),
-            "share_of_needed": config.n_train / theory.looped_transformer.gatmiry_least_examples(1, config.dim),
-        }
+            "share_of_needed": config.n_train / theory.looped_transformer.gatmiry_least_examples(1, config.dim)}
 
     evaluate(learners.Measurement(block(config), bounds), drawn(config), config, recorder)
 
@@ -87,28 +74,20 @@ def largest(runs, metric, dim):
     return max(runs.final(metric, dim=dim, n_train=n) for n in runs.where(dim=dim).values("n_train"))
 
 
-@figure.claim(
-    "c08_bounds_are_in_order",
-    paper="theirs needs exp(T) examples",
-    kind="identity",
+@figure.claim("c08_bounds_are_in_order", paper="theirs needs exp(T) examples", kind="identity",
     controls=("permuted_labels",),
     says="With 16 and 128 examples, d = 4, the error is below this paper's bound, and this bound is below the earlier "
     "one, which is stated for 262,144 examples and more (largest ratios)",
-    expect={"error / ours": below(1), "ours / earlier": below(1)},
-)
+    expect={"error / ours": below(1), "ours / earlier": below(1)})
 def ordered(runs):
     return {"error / ours": largest(runs, "ratio/ours", 4), "ours / earlier": largest(runs, "ratio/theirs", 4)}
 
 
-@figure.claim(
-    "c08b_in_order_where_the_earlier_one_is_stated",
-    origin="ours",
-    kind="identity",
+@figure.claim("c08b_in_order_where_the_earlier_one_is_stated", origin="ours", kind="identity",
     controls=("permuted_labels",),
     says="With as many examples as the earlier bound asks for at T = 1, d = 2, the error is below this paper's bound, "
     "and this bound is below the earlier one (largest ratios)",
-    expect={"error / ours": below(1), "ours / earlier": below(1)},
-)
+    expect={"error / ours": below(1), "ours / earlier": below(1)})
 def stated(runs):
     return {"error / ours": largest(runs, "ratio/ours", 2), "ours / earlier": largest(runs, "ratio/theirs", 2)}
 
@@ -124,11 +103,7 @@ def panels(runs, axes):
             axis.plot(loops, np.exp(logs.mean((0, 2))), color=color, label=label)
             axis.fill_between(loops, *np.exp(np.quantile(logs[0], (0.025, 0.975), axis=1)), color=color, alpha=0.18)
         axis.set(
-            yscale="log",
-            xlabel="loops T",
-            ylabel="prediction error / |α|",
-            title=f"n = {n}",
-            xticks=range(0, 21, 5),
+            yscale="log", xlabel="loops T", ylabel="prediction error / |α|", title=f"n = {n}", xticks=range(0, 21, 5),
             ylim=(1e-18, 1e16),
         )
     legend_below(axes)

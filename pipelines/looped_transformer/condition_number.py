@@ -37,31 +37,17 @@ class ConditionConfig(PromptConfig):
 PRESET = ConditionConfig(loops=1)
 
 figure = Experiment(
-    name="looped_transformer/condition_number",
-    trains=False,
-    figures=("Thm. 8.16",),
-    part="examples",
-    title="Condition number against the number of examples",
-    caption="d = 4. Means over seeds.",
-    laptop=PRESET,
-    paper=PRESET.but(dim=4),
-    grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
+    name="looped_transformer/condition_number", trains=False, figures=("Thm. 8.16",), part="examples",
+    title="Condition number against the number of examples", caption="d = 4. Means over seeds.", laptop=PRESET,
+    paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
-    metric="condition_number",
-    minutes=0.1,
-    small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
+    metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
 )
 of_dim = figure.variant(
-    "condition_number_of_dim",
-    figures=("Thm. 8.16",),
-    part="dimension",
-    title="Condition number against the dimension",
+    "condition_number_of_dim", figures=("Thm. 8.16",), part="dimension", title="Condition number against the dimension",
     caption="Means over seeds. Dashes and dots: the limit of large matrices.",
-    grid={
-        ("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
-        "seed": [0, 1, 2],
-    },
-    small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
+    grid={("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
+        "seed": [0, 1, 2]}, small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
     at_once=20,
 )
 
@@ -88,47 +74,31 @@ def means(runs, names, metric="condition_number"):
     return np.array([runs.final(metric, n_train=n) for n in names])
 
 
-@figure.claim(
-    "c03b_condition_numbers_of_thousands",
-    origin="ours",
+@figure.claim("c03b_condition_numbers_of_thousands", origin="ours",
     says="Mean condition numbers of thousands of prompts are 4.77, 2.82, 2.04 and 1.64 for n = 16, 32, 64 and 128 "
-    "(means)",
-    expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()},
-)
+    "(means)", expect={f"n = {n}": between(mean - off, mean + off) for n, (mean, off) in KNOWN.items()})
 def known(runs):
     return {f"n = {n}": float(mean) for n, mean in zip(KNOWN, means(runs, KNOWN), strict=True)}
 
 
-@figure.claim(
-    "c07_condition_number_tends_to_one",
-    paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
+@figure.claim("c07_condition_number_tends_to_one", paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
     says="The mean condition number tends to 1 like n^(-1/2) (slope of log (mean kappa - 1) against log n, n = 64 to "
-    "1,024)",
-    expect=between(-0.75, -0.45),
-)
+    "1,024)", expect=between(-0.75, -0.45))
 def slope(runs):
     sizes = [n for n in runs.values("n_train") if n >= 64]
     return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes, "over_one")), 1)[0])
 
 
-@of_dim.claim(
-    "c07b_examples_in_proportion_suffice",
-    paper="O(d) examples",
+@of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples",
     says="With n = 16 d examples the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2 for d = 4 to 128 "
-    "(largest mean)",
-    expect=at_most((5 / 3) ** 2),
-)
+    "(largest mean)", expect=at_most((5 / 3) ** 2))
 def suffice(runs):
     return max(runs.final("condition_number", dim=d, n_train=16 * d) for d in DIMS)
 
 
-@of_dim.claim(
-    "c07c_the_limit_is_approached",
-    origin="ours",
+@of_dim.claim("c07c_the_limit_is_approached", origin="ours",
     says="At d = 128 the mean condition number is within a tenth of the limit of large matrices, for n = 4 d and 16 d "
-    "(ratios)",
-    expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)},
-)
+    "(ratios)", expect={"n = 4 d": between(0.9, 1.0), "n = 16 d": between(0.9, 1.0)})
 def limits(runs):
     return {
         f"n = {c} d": runs.final("condition_number", dim=DIMS[-1], n_train=c * DIMS[-1])

@@ -48,19 +48,12 @@ class ConvergenceConfig(CheckedConfig):
 PRESET = ConvergenceConfig()
 
 figure = Experiment(
-    name="looped_transformer/convergence",
-    trains=False,
-    figures=("Fig. 8.1",),
+    name="looped_transformer/convergence", trains=False, figures=("Fig. 8.1",),
     title="Error against loops for n examples",
     caption="Means over prompts and seeds; bars: range over seeds. Dashed: the theory's line. Grey: round-off.",
-    laptop=PRESET,
-    paper=PRESET.but(prompts=10),
-    grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
-    sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)},
-    metric="slope/measured",
-    minutes=0.1,
-    headline=True,
-    small={"prompts": 20, "loops": 20},
+    laptop=PRESET, paper=PRESET.but(prompts=10), grid={"n_train": list(PAPER), "seed": [0, 1, 2]},
+    sweep_axes={"n_train": choice(*PAPER), "dim": choice(2, 4, 8), "loops": randint(50, 400)}, metric="slope/measured",
+    minutes=0.1, headline=True, small={"prompts": 20, "loops": 20},
 )
 
 
@@ -81,18 +74,13 @@ def run(config: ConvergenceConfig, recorder: Recorder) -> None:
         slopes = theory.looped_transformer.tail_slope(errors)
         predicted = 2 * torch.log1p(-1 / kappa)
         counted = slopes.isfinite() & predicted.isfinite()
-        values = {
-            "condition_number": kappa.mean(),
-            "slope/theory": predicted[counted].mean(),
+        values = {"condition_number": kappa.mean(), "slope/theory": predicted[counted].mean(),
             "slope/counted": counted.double().mean(),
             "slope/mean_curve": theory.looped_transformer.tail_slope(logs.mean(1).exp()[:, None])[0],
             "excess/squared": (logs.mean(1) - line)[together].max() if together.any() else torch.tensor(0.0),
             "excess/literal": (logs.mean(1) - line / 2)[together].max() if together.any() else torch.tensor(0.0),
-            "violations/resolved": (over & keep).sum().double(),
-            "violations/all": over.sum().double(),
-            "gap/early": (line - logs.mean(1))[min(GAP_AT, config.loops)],
-            "gap/end": (line / 2 - logs.mean(1))[-1],
-        }
+            "violations/resolved": (over & keep).sum().double(), "violations/all": over.sum().double(),
+            "gap/early": (line - logs.mean(1))[min(GAP_AT, config.loops)], "gap/end": (line / 2 - logs.mean(1))[-1]}
         if counted.any():  # where the error does not fall, there is no tail above round-off
             values["slope/measured"] = slopes[counted].mean()
         return {name: float(value) for name, value in values.items()}
@@ -111,26 +99,16 @@ def by_n(values):
     return {f"n = {n}": float(value) for n, value in zip(PAPER, values, strict=True)}
 
 
-@figure.claim(
-    "c03_condition_numbers",
-    paper="4.57, 3.13, 2.07, 1.62",
+@figure.claim("c03_condition_numbers", paper="4.57, 3.13, 2.07, 1.62",
     says="The mean condition number lies where means of ten prompts lie in Monte-Carlo runs (means)",
-    expect={f"n = {n}": between(*ends) for n, ends in BANDS.items()},
-    controls=(),
-)
+    expect={f"n = {n}": between(*ends) for n, ends in BANDS.items()}, controls=())
 def kappas(runs):
     return by_n(column(runs, "condition_number"))
 
 
-@figure.claim(
-    "c03c_the_paper_s_means_are_among_those_of_ten",
-    origin="ours",
+@figure.claim("c03c_the_paper_s_means_are_among_those_of_ten", origin="ours",
     says="The paper's mean condition numbers are not unusual among means of ten prompts (two-sided share that is as "
-    "far out; 5% over four tests)",
-    expect={f"n = {n}": at_least(0.0125) for n in PAPER},
-    controls=(),
-    within=(0, 1),
-)
+    "far out; 5% over four tests)", expect={f"n = {n}": at_least(0.0125) for n in PAPER}, controls=(), within=(0, 1))
 def among(runs):
     shares = {}
     for n, printed in PAPER.items():
@@ -142,106 +120,64 @@ def among(runs):
     return shares
 
 
-@figure.claim(
-    "c04_more_examples_are_faster",
-    paper="steeper for larger n",
+@figure.claim("c04_more_examples_are_faster", paper="steeper for larger n",
     says="With more examples both the mean condition number and the slope of the mean log error fall (largest "
-    "differences from one n to the next)",
-    expect={"condition number": below(0), "slope": below(0)},
-    controls=("permuted_labels",),
-)
+    "differences from one n to the next)", expect={"condition number": below(0), "slope": below(0)},
+    controls=("permuted_labels",))
 def steeper(runs):
-    return {
-        "condition number": float(np.diff(column(runs, "condition_number")).max()),
-        "slope": float(np.diff(column(runs, "slope/mean_curve")).max()),
-    }
+    return {"condition number": float(np.diff(column(runs, "condition_number")).max()),
+        "slope": float(np.diff(column(runs, "slope/mean_curve")).max())}
 
 
-@figure.claim(
-    "c05_below_the_theory",
-    paper="below the theoretical line for all n",
-    kind="identity",
+@figure.claim("c05_below_the_theory", paper="below the theoretical line for all n", kind="identity",
     controls=("permuted_labels",),
     says="While all prompts are above round-off, the mean log error is below the theory's line for t >= 1 (largest "
-    "excess over -t / kappa, over -t / (2 kappa))",
-    expect={"-t/κ": at_most(0), "-t/(2κ)": at_most(0)},
-)
+    "excess over -t / kappa, over -t / (2 kappa))", expect={"-t/κ": at_most(0), "-t/(2κ)": at_most(0)})
 def ordered(runs):
     return {"-t/κ": column(runs, "excess/squared").max(), "-t/(2κ)": column(runs, "excess/literal").max()}
 
 
-@figure.claim(
-    "c05b_only_round_off_violates",
-    origin="ours",
-    kind="identity",
+@figure.claim("c05b_only_round_off_violates", origin="ours", kind="identity",
     says="Prompts are above their own line -t / kappa only at round-off, never before (points above)",
-    expect={"above round-off": at_most(0), "with round-off": above(0)},
-)
+    expect={"above round-off": at_most(0), "with round-off": above(0)})
 def floors(runs):
-    return {
-        "above round-off": column(runs, "violations/resolved").sum(),
-        "with round-off": column(runs, "violations/all").sum(),
-    }
+    return {"above round-off": column(runs, "violations/resolved").sum(),
+        "with round-off": column(runs, "violations/all").sum()}
 
 
-@figure.claim(
-    "c06_the_slope_is_that_of_the_slowest_mode",
-    origin="ours",
-    kind="identity",
+@figure.claim("c06_the_slope_is_that_of_the_slowest_mode", origin="ours", kind="identity",
     controls=("permuted_labels",),
     says="The error's tail falls with the slope of the slowest mode (mean slope over mean of 2 log(1 - 1/kappa); share "
-    "of prompts that have a tail)",
-    expect={f"n = {n}": between(0.95, 1.05) for n in PAPER} | {"share": at_least(0.99)},
-)
+    "of prompts that have a tail)", expect={f"n = {n}": between(0.95, 1.05) for n in PAPER} | {"share": at_least(0.99)})
 def slowest(runs):
     ratios = by_n(column(runs, "slope/measured") / column(runs, "slope/theory"))
     return ratios | {"share": column(runs, "slope/counted").min()}
 
 
-@figure.claim(
-    "c09_the_gap_narrows",
-    paper="the gap narrows as n grows",
-    kind="identity",
+@figure.claim("c09_the_gap_narrows", paper="the gap narrows as n grows", kind="identity",
     says="After 15 loops, the gap between the theory's and the measured log error falls as n doubles (largest "
-    "difference, nats)",
-    expect=below(0),
-)
+    "difference, nats)", expect=below(0))
 def narrows(runs):
     return float(np.diff(column(runs, "gap/early")).max())
 
 
-@figure.claim(
-    "c09d_the_gap_widens",
-    origin="corrected",
-    kind="identity",
+@figure.claim("c09d_the_gap_widens", origin="corrected", kind="identity",
     says="After 15 loops, the gap between the theory's and the measured log error rises as n doubles (least "
-    "difference, nats)",
-    expect=above(0),
-)
+    "difference, nats)", expect=above(0))
 def widens(runs):
     return float(np.diff(column(runs, "gap/early")).min())
 
 
-@figure.claim(
-    "c09b_it_narrows_at_round_off",
-    origin="ours",
-    kind="identity",
+@figure.claim("c09b_it_narrows_at_round_off", origin="ours", kind="identity",
     says="At the last loop, where all curves have ended at round-off, the gap to the line -t / (2 kappa) falls as n "
-    "doubles (largest difference, nats)",
-    expect=below(0),
-)
+    "doubles (largest difference, nats)", expect=below(0))
 def narrows_there(runs):
     return float(np.diff(column(runs, "gap/end")).max())
 
 
-@figure.claim(
-    "c09c_the_exponent_is_loose",
-    origin="ours",
+@figure.claim("c09c_the_exponent_is_loose", origin="ours",
     says="The measured slope is more than twice the theory's -1 / kappa, and the ratio rises from n = 16 to 128 (ratio "
-    "at n = 16, difference)",
-    expect={"n = 16": at_least(2), "difference": above(0)},
-    controls=("permuted_labels",),
-)
+    "at n = 16, difference)", expect={"n = 16": at_least(2), "difference": above(0)}, controls=("permuted_labels",))
 def loose(runs):
     ratios = -column(runs, "slope/measured") * column(runs, "condition_number")
     return {"n = 16": float(ratios[0]), "difference": float(ratios[-1] - ratios[0])}

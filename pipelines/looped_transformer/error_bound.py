@@ -31,19 +31,12 @@ HOLDS = at_most(1 + 1e-9)
 SHOWN = {"paper": "|error| / |α| exp(-T/(2κ))", "tight": "|error| / |α| (1 - 1/κ)$^T$"}
 
 figure = Experiment(
-    name="looped_transformer/error_bound",
-    trains=False,
-    figures=("Thm. 8.16", "Thm. 8.25", "Lemma 8.15"),
+    name="looped_transformer/error_bound", trains=False, figures=("Thm. 8.16", "Thm. 8.25", "Lemma 8.15"),
     title="Prediction error over its bounds",
     caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
-    laptop=PRESET,
-    paper=PRESET.but(prompts=10_000),
-    grid={"n_train": SIZES, "seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
-    metric="ratio/paper",
-    mode="max",
-    minutes=0.1,
-    small={"prompts": 20, "loops": 10},
+    metric="ratio/paper", mode="max", minutes=0.1, small={"prompts": 20, "loops": 10},
 )
 
 
@@ -73,10 +66,8 @@ def run(config: CheckedConfig, recorder: Recorder) -> None:
         above = (ratios["paper"] > HOLDS.high) & keep
         values = {f"ratio/{name}": value.nan_to_num(nan=0.0).max().item() for name, value in seen.items()}
         late = min(5, config.loops)
-        return values | {
-            "violated/1": above[1].double().mean().item(),
-            "violated/5": above[late].double().mean().item(),
-        }
+        return values | {"violated/1": above[1].double().mean().item(),
+            "violated/5": above[late].double().mean().item()}
 
     evaluate(learners.Measurement(block(config), ratios_to_bounds), drawn(config), config, recorder)
 
@@ -88,52 +79,30 @@ def largest(runs, name):
     return max(runs.final(f"ratio/{name}", n_train=n) for n in SIZES)
 
 
-@figure.claim(
-    "c02_error_is_below_its_bound",
-    paper="|α| exp(-T/(2κ))",
-    kind="identity",
-    controls=CONTROLS,
+@figure.claim("c02_error_is_below_its_bound", paper="|α| exp(-T/(2κ))", kind="identity", controls=CONTROLS,
     says="The prediction error of every prompt at every T is at most |alpha| exp(-T / (2 kappa)) (largest ratio)",
-    expect=HOLDS,
-)
+    expect=HOLDS)
 def bounded(runs):
     return largest(runs, "paper")
 
 
-@figure.claim(
-    "c02b_the_steps_of_its_proof",
-    paper="inequalities",
-    where="Lemma 8.15, Thm. 8.25",
-    kind="identity",
+@figure.claim("c02b_the_steps_of_its_proof", paper="inequalities", where="Lemma 8.15, Thm. 8.25", kind="identity",
     says="The prediction error over |alpha| is at most the distance to theta*, whose square is at most exp(-T / kappa) "
-    "(largest ratios)",
-    expect={"Lemma 8.15": HOLDS, "Thm. 8.25": HOLDS},
-)
+    "(largest ratios)", expect={"Lemma 8.15": HOLDS, "Thm. 8.25": HOLDS})
 def steps(runs):
     return {"Lemma 8.15": largest(runs, "cauchy"), "Thm. 8.25": largest(runs, "squared")}
 
 
-@figure.claim(
-    "c02c_a_tighter_bound",
-    origin="ours",
-    kind="identity",
-    controls=CONTROLS,
+@figure.claim("c02c_a_tighter_bound", origin="ours", kind="identity", controls=CONTROLS,
     says="The prediction error of every prompt at every T is at most |alpha| (1 - 1/kappa)^T (largest ratio)",
-    expect=HOLDS,
-)
+    expect=HOLDS)
 def tight(runs):
     return largest(runs, "tight")
 
 
-@figure.claim(
-    "c02d_the_paper_s_bound_is_far_off",
-    origin="ours",
-    kind="claim",
-    controls=CONTROLS[:1],
+@figure.claim("c02d_the_paper_s_bound_is_far_off", origin="ours", kind="claim", controls=CONTROLS[:1],
     says="After 20 loops with 16 examples, the error of the median prompt is below a tenth of the paper's bound "
-    "(ratio)",
-    expect=at_most(0.1),
-)
+    "(ratio)", expect=at_most(0.1))
 def far(runs):
     curves = [arrays["paper_median"] for arrays in runs.arrays("ratios", n_train=16)]
     return float(np.mean([curve[min(20, len(curve)) - 1] for curve in curves]))

@@ -42,30 +42,17 @@ class GivenConfig(CheckedConfig):
 PRESET = GivenConfig(loops=1000, prompts=300)
 
 figure = Experiment(
-    name="looped_transformer/given_condition",
-    trains=False,
-    figures=("Thm. 8.16", "Thm. 8.25"),
-    part="given κ",
-    title="Error for given condition numbers",
-    caption="Means over prompts and seeds; dashed: (1 - 1/κ)^2t.",
-    laptop=PRESET,
-    paper=PRESET.but(prompts=2000),
-    grid={"condition": CONDITIONS, "seed": [0, 1, 2]},
+    name="looped_transformer/given_condition", trains=False, figures=("Thm. 8.16", "Thm. 8.25"), part="given κ",
+    title="Error for given condition numbers", caption="Means over prompts and seeds; dashed: (1 - 1/κ)^2t.",
+    laptop=PRESET, paper=PRESET.but(prompts=2000), grid={"condition": CONDITIONS, "seed": [0, 1, 2]},
     sweep_axes={"condition": loguniform(1.0, 200.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
-    metric="loops_needed",
-    minutes=0.1,
-    small={"prompts": 10, "loops": 1000},
+    metric="loops_needed", minutes=0.1, small={"prompts": 10, "loops": 1000},
 )
 noise = figure.variant(
-    "label_noise",
-    figures=("Thm. 8.14",),
-    part="noisy labels",
-    title="Noise on the labels of the examples",
+    "label_noise", figures=("Thm. 8.14",), part="noisy labels", title="Noise on the labels of the examples",
     caption="Means over prompts and seeds. Dashes and dots: noise$^2$ tr(H$^{-1}$).",
-    laptop=PRESET.but(loops=200, prompts=2000),
-    paper=PRESET.but(loops=200, prompts=10_000),
-    grid={"noise": NOISES, "seed": [0, 1, 2]},
-    metric="final_error",
+    laptop=PRESET.but(loops=200, prompts=2000), paper=PRESET.but(loops=200, prompts=10_000),
+    grid={"noise": NOISES, "seed": [0, 1, 2]}, metric="final_error",
     sweep_axes={"noise": loguniform(1e-3, 1.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
     small={"prompts": 20, "loops": 200},
 )
@@ -105,63 +92,38 @@ def run(config: GivenConfig, recorder: Recorder) -> None:
 figure.cost(cost)
 
 
-@figure.claim(
-    "g1_one_loop_where_all_directions_are_alike",
-    paper="exp(-T/κ)",
-    kind="identity",
-    controls=("permuted_labels",),
-    says="At kappa = 1 the squared error after one loop is round-off (largest error)",
-    expect=at_most(1e-24),
-)
+@figure.claim("g1_one_loop_where_all_directions_are_alike", paper="exp(-T/κ)", kind="identity",
+    controls=("permuted_labels",), says="At kappa = 1 the squared error after one loop is round-off (largest error)",
+    expect=at_most(1e-24))
 def one_loop(runs):
     return runs.final("error/1", condition=1.0)
 
 
-@figure.claim(
-    "g2_the_rate_is_that_of_kappa",
-    origin="ours",
-    kind="identity",
-    controls=("permuted_labels",),
+@figure.claim("g2_the_rate_is_that_of_kappa", origin="ours", kind="identity", controls=("permuted_labels",),
     says="The tail of the log error has the slope 2 log(1 - 1/kappa) (ratios)",
-    expect={f"κ = {k:g}": between(0.95, 1.05) for k in CONDITIONS[1:]},
-)
+    expect={f"κ = {k:g}": between(0.95, 1.05) for k in CONDITIONS[1:]})
 def rate(runs):
     return {f"κ = {k:g}": runs.final("slope", condition=k) / (2 * np.log(1 - 1 / k)) for k in CONDITIONS[1:]}
 
 
-@figure.claim(
-    "g3_loops_in_proportion_to_kappa",
-    paper="T = O(κ log 1/ε)",
-    where="Thm. 8.16",
+@figure.claim("g3_loops_in_proportion_to_kappa", paper="T = O(κ log 1/ε)", where="Thm. 8.16",
     says="The loops that the median prompt needs to a squared error of 1e-6 grow in proportion to kappa, 5 to 100 "
-    "(slope of logs)",
-    expect=between(0.9, 1.1),
-    controls=(),
-)
+    "(slope of logs)", expect=between(0.9, 1.1), controls=())
 def proportional(runs):
     loops = [runs.final("loops_needed", condition=k) for k in CONDITIONS[2:]]
     return float(np.polyfit(np.log(CONDITIONS[2:]), np.log(loops), 1)[0])
 
 
-@noise.claim(
-    "n1_noise_sets_a_floor",
-    origin="ours",
-    controls=("permuted_labels",),
+@noise.claim("n1_noise_sets_a_floor", origin="ours", controls=("permuted_labels",),
     says="With noisy labels the mean squared error ends at noise^2 tr(H^-1) (ratios)",
-    expect={f"noise {s:g}": between(0.9, 1.1) for s in NOISES[1:]},
-)
+    expect={f"noise {s:g}": between(0.9, 1.1) for s in NOISES[1:]})
 def floors(runs):
     return {f"noise {s:g}": runs.final("final_error", noise=s) / runs.final("floor", noise=s) for s in NOISES[1:]}
 
 
-@noise.claim(
-    "n2_the_bound_is_for_exact_labels",
-    origin="ours",
+@noise.claim("n2_the_bound_is_for_exact_labels", origin="ours",
     says="After 200 loops no prompt without noise is above the bound of theorem 8.16, and nearly all with noise 0.01 "
-    "are (shares)",
-    expect={"without": below(1e-3), "with": above(0.9)},
-    controls=("permuted_labels",),
-)
+    "are (shares)", expect={"without": below(1e-3), "with": above(0.9)}, controls=("permuted_labels",))
 def exact(runs):
     return {"without": runs.final("above_bound", noise=0.0), "with": runs.final("above_bound", noise=0.01)}
 

@@ -39,18 +39,12 @@ PRESET = DescentConfig(loops=30, prompts=64)
 SIZES = [(20, 4), (30, 6), (40, 8), (5, 8)]
 
 figure = Experiment(
-    name="looped_transformer/gradient_descent",
-    trains=False,
-    figures=("Thm. 8.14",),
+    name="looped_transformer/gradient_descent", trains=False, figures=("Thm. 8.14",),
     title="Loops are steps of gradient descent",
     caption="Largest distance over prompts (solid), and of blocks that are wrong in one detail in the median prompt.",
-    laptop=PRESET,
-    paper=PRESET.but(prompts=1000),
-    grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
+    laptop=PRESET, paper=PRESET.but(prompts=1000), grid={("n_train", "dim"): SIZES, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"n_train": choice(5, 20, 40, 80), "dim": choice(2, 4, 8), "loops": randint(2, 40)},
-    metric="difference/attention",
-    minutes=0.1,
-    small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
+    metric="difference/attention", minutes=0.1, small={"prompts": 10, "loops": 6, "seed": [0, 1, 2]},
 )
 
 
@@ -97,50 +91,30 @@ def largest(runs, metric):
     return max(runs.final(metric, **size) for size in sizes(runs))
 
 
-@figure.claim(
-    "c01_loops_are_gradient_descent",
-    paper="equal",
-    kind="identity",
-    controls=MUTATIONS,
+@figure.claim("c01_loops_are_gradient_descent", paper="equal", kind="identity", controls=MUTATIONS,
     says="After every loop the block's answer is alpha theta_t of gradient descent (largest distance over max(1, "
-    "|alpha|))",
-    expect=at_most(1e-10),
-)
+    "|alpha|))", expect=at_most(1e-10))
 def equal(runs):
     return largest(runs, "difference/attention")
 
 
-@figure.claim(
-    "c01b_other_forms_agree",
-    origin="ours",
-    kind="identity",
+@figure.claim("c01b_other_forms_agree", origin="ours", kind="identity",
     says="The answer is alpha theta_t also if only the query is moved, through the Gram matrix, and in closed form "
-    "(largest distances)",
-    expect=dict.fromkeys(FORMS[1:], at_most(1e-10)),
-)
+    "(largest distances)", expect=dict.fromkeys(FORMS[1:], at_most(1e-10)))
 def forms(runs):
     return {form: largest(runs, f"difference/{form}") for form in FORMS[1:]}
 
 
-@figure.claim(
-    "c01c_nothing_else_moves",
-    paper="only the query is updated",
-    kind="identity",
+@figure.claim("c01c_nothing_else_moves", paper="only the query is updated", kind="identity",
     controls=("drifting", "causal"),
-    says="Loops change only the query: examples, labels and alpha keep their bits (distance)",
-    expect=at_most(0),
-)
+    says="Loops change only the query: examples, labels and alpha keep their bits (distance)", expect=at_most(0))
 def still(runs):
     return largest(runs, "moved")
 
 
-@figure.claim(
-    "c01d_one_wrong_detail_breaks_it",
-    origin="ours",
+@figure.claim("c01d_one_wrong_detail_breaks_it", origin="ours",
     says="A block that is wrong in one detail is another algorithm (distance in the median prompt, least over sizes)",
-    expect=dict.fromkeys(MUTATIONS, at_least(0.01)),
-    controls=(),
-)
+    expect=dict.fromkeys(MUTATIONS, at_least(0.01)), controls=())
 def broken(runs):
     return {m: min(runs.final(f"difference/{m}", **size) for size in sizes(runs)) for m in MUTATIONS}
 

@@ -38,18 +38,11 @@ class LoopsConfig(CheckedConfig):
 PRESET = LoopsConfig(loops=40, prompts=100)
 
 figure = Experiment(
-    name="looped_transformer/loops_needed",
-    trains=False,
-    figures=("Thm. 8.16",),
-    part="loops",
-    title="Loops to a given error",
-    caption="Of the median prompt; means over seeds and their range.",
-    laptop=PRESET,
-    paper=PRESET,
-    grid={("dim", "n_train", "prompts"): [(d, n, PROMPTS[d]) for d, n in MANY + FEW], "seed": [0, 1, 2]},
+    name="looped_transformer/loops_needed", trains=False, figures=("Thm. 8.16",), part="loops",
+    title="Loops to a given error", caption="Of the median prompt; means over seeds and their range.", laptop=PRESET,
+    paper=PRESET, grid={("dim", "n_train", "prompts"): [(d, n, PROMPTS[d]) for d, n in MANY + FEW], "seed": [0, 1, 2]},
     sweep_axes={"n_train": choice(16, 32, 64, 128), "dim": choice(2, 4, 8), "loops": randint(20, 60)},
-    metric="loops_needed",
-    minutes=0.1,
+    metric="loops_needed", minutes=0.1,
     small={("dim", "n_train", "prompts"): [(d, n, 10) for d, n in MANY + FEW], "loops": 20},
 )
 
@@ -87,67 +80,42 @@ def loops(runs, size, level=1e-3):
     return runs.final(f"loops_needed/{level:g}", dim=d, n_train=n)
 
 
-@figure.claim(
-    "c10_examples_in_proportion_suffice",
-    paper="O(d) examples suffice",
-    where="Thm. 8.16, informal",
+@figure.claim("c10_examples_in_proportion_suffice", paper="O(d) examples suffice", where="Thm. 8.16, informal",
     says="With n = 16 d examples, an error of 1e-3 takes about as many loops at d = 128 as at d = 4, and at most 12 "
-    "(ratio, largest number of loops)",
-    expect={"d = 128 over 4": between(2 / 3, 1.5), "loops": at_most(12)},
-    controls=(),
-)
+    "(ratio, largest number of loops)", expect={"d = 128 over 4": between(2 / 3, 1.5), "loops": at_most(12)},
+    controls=())
 def in_proportion(runs):
     needed = [loops(runs, size) for size in MANY]
     return {"d = 128 over 4": needed[-1] / needed[0], "loops": max(needed)}
 
 
-@figure.claim(
-    "c10b_fewer_do_not",
-    origin="ours",
+@figure.claim("c10b_fewer_do_not", origin="ours",
     says="With n = d + 4 examples, the loops to an error of 1e-3 grow at least fourfold from d = 4 to 16 and from 16 "
-    "to 64 (ratios)",
-    expect={"d = 16 over 4": at_least(4), "d = 64 over 16": at_least(4)},
-    controls=(),
-)
+    "to 64 (ratios)", expect={"d = 16 over 4": at_least(4), "d = 64 over 16": at_least(4)}, controls=())
 def not_in_proportion(runs):
     needed = [loops(runs, size) for size in FEW]
     return {"d = 16 over 4": needed[1] / needed[0], "d = 64 over 16": needed[2] / needed[1]}
 
 
-@figure.claim(
-    "c11_loops_grow_with_the_digits",
-    paper="O(log 1/ε) loops",
-    where="Thm. 8.16, informal",
+@figure.claim("c11_loops_grow_with_the_digits", paper="O(log 1/ε) loops", where="Thm. 8.16, informal",
     says="At n = 64, d = 4 the loops are linear in log(1/eps) for eps = 1e-2 to 1e-6, and twice as many digits take "
-    "about twice as many loops (R^2, ratio of 1e-6 to 1e-3)",
-    expect={"R²": at_least(0.98), "ratio": between(1.6, 2.4)},
-    controls=(),
-    within=(-10, 10),
-)
+    "about twice as many loops (R^2, ratio of 1e-6 to 1e-3)", expect={"R²": at_least(0.98), "ratio": between(1.6, 2.4)},
+    controls=(), within=(-10, 10))
 def linear(runs):
     xs, ys = np.log(1 / np.array(LEVELS)), np.array([loops(runs, (4, 64), level) for level in LEVELS])
     return {"R²": float(np.corrcoef(xs, ys)[0, 1] ** 2), "ratio": float(ys[3] / ys[1])}
 
 
-@figure.claim(
-    "c11b_fewer_than_the_theorem_asks_for",
-    paper="2κ log(1/ε) suffice",
-    kind="identity",
+@figure.claim("c11b_fewer_than_the_theorem_asks_for", paper="2κ log(1/ε) suffice", kind="identity",
     says="Every prompt needs at most the 2 kappa log(1/eps) loops of theorem 8.16, rounded up (largest ratio)",
-    expect=at_most(1),
-)
+    expect=at_most(1))
 def within_theory(runs):
     return max(runs.final("over_theory", dim=d, n_train=n) for d, n in MANY + FEW)
 
 
-@figure.claim(
-    "c11c_counts_agree",
-    origin="ours",
-    kind="identity",
-    controls=("permuted_labels", "itself", "drifting"),
+@figure.claim("c11c_counts_agree", origin="ours", kind="identity", controls=("permuted_labels", "itself", "drifting"),
     says="The closed form counts as many loops as a run of the transformer needs (largest difference)",
-    expect=at_most(0),
-)
+    expect=at_most(0))
 def agree(runs):
     return max(runs.final("miscounted", dim=d, n_train=n) for d, n in MANY + FEW)
 
@@ -159,11 +127,7 @@ def panels(runs, axes):
         rows = [runs.finals("loops_needed/0.001", dim=d, n_train=n) for d, n in sizes]
         band(left, rows, [d for d, _ in sizes], color=colour, marker="o", markersize=3.5, label=name)
     left.set(
-        xscale="log",
-        yscale="log",
-        xlabel="coordinates d",
-        ylabel="loops to 10⁻³",
-        xticks=[4, 16, 64, 128],
+        xscale="log", yscale="log", xlabel="coordinates d", ylabel="loops to 10⁻³", xticks=[4, 16, 64, 128],
         xticklabels=[4, 16, 64, 128],
     )
     left.minorticks_off()

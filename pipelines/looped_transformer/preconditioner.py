@@ -91,12 +91,11 @@ def train(config: LearnedConfig, recorder: Recorder) -> None:
     values["loss/symmetric"] = error(c, symmetric / c.n_train, task.test)
     recorder.array("learned", whitened=product.numpy(), plain=(c.n_train * P11).numpy(), **places)
     diagonal = product.diagonal()
-    recorder.log(values | {
-        "diagonal/ratio": (diagonal.max() / diagonal.min()).item(), "diagonal/mean": diagonal.mean().item(),
+    recorder.log(values | {"diagonal/ratio": (diagonal.max() / diagonal.min()).item(),
+        "diagonal/mean": diagonal.mean().item(),
         "diagonal/plain_ratio": (P11.diagonal().max() / P11.diagonal().min()).item(),
-        "off_diagonal": ((product - torch.diag(diagonal)).abs().max() / diagonal.mean()).item(),
-        **shares, "difference": difference(c, P11, task.test),
-    }, step=c.steps)
+        "off_diagonal": ((product - torch.diag(diagonal)).abs().max() / diagonal.mean()).item(), **shares,
+        "difference": difference(c, P11, task.test)}, step=c.steps)
 
 
 def whitened(matrix, Sigma):
@@ -105,11 +104,9 @@ def whitened(matrix, Sigma):
     W, back = root @ matrix @ root, torch.linalg.inv(root)
     even, odd = (W + W.T) / 2, (W - W.T) / 2
     diagonal = even.diagonal()
-    shares = {
-        "skew": (odd.norm() / even.norm()).item(),
+    shares = {"skew": (odd.norm() / even.norm()).item(),
         "symmetric/diagonal_ratio": (diagonal.max() / diagonal.min()).item(),
-        "symmetric/off_diagonal": ((even - torch.diag(diagonal)).abs().max() / diagonal.mean()).item(),
-    }
+        "symmetric/off_diagonal": ((even - torch.diag(diagonal)).abs().max() / diagonal.mean()).item()}
     return matrix @ Sigma, back @ even @ back, shares
 
 
@@ -170,8 +167,7 @@ def better(runs):
 
 @figure.claim("p1b_no_multiple_of_the_inverse_covariance_is_better", origin="ours",
     says="On ill-conditioned prompts, the test loss of the learned P11 is not above that of the best multiple of "
-    "Sigma^-1, searched for on the test prompts (ratio)",
-    expect=at_most(1.0), controls=CONTROLS)
+    "Sigma^-1, searched for on the test prompts (ratio)", expect=at_most(1.0), controls=CONTROLS)
 def whitening(runs):
     return ratio(runs, "inverse")
 
@@ -182,11 +178,8 @@ def whitening(runs):
     expect={"diagonal": between(1, 1.5), "other": at_most(0.1), "of n P11": at_least(4)})
 def inverse(runs):
     where = {"variances": SPREAD}
-    return {
-        "diagonal": runs.final("diagonal/ratio", **where),
-        "other": runs.final("off_diagonal", **where),
-        "of n P11": runs.final("diagonal/plain_ratio", **where),
-    }
+    return {"diagonal": runs.final("diagonal/ratio", **where), "other": runs.final("off_diagonal", **where),
+        "of n P11": runs.final("diagonal/plain_ratio", **where)}
 
 
 @figure.claim("p2b_with_a_rotation", origin="ours",
@@ -208,8 +201,7 @@ def without_rotation(runs):
 
 @figure.claim("p3_nothing_to_gain_where_directions_are_alike", origin="ours", controls=CONTROLS,
     says="On prompts with Sigma = I, the test loss of the learned P11 is within a tenth of that of the best single "
-    "step size (ratio)",
-    expect=between(0.9, 1.1))
+    "step size (ratio)", expect=between(0.9, 1.1))
 def alike(runs):
     return ratio(runs, "scalar", ALIKE)
 

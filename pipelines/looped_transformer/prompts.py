@@ -28,11 +28,8 @@ class CheckedConfig(PromptConfig):
 
 def wrong(mutation: str, dim: int) -> dict[str, Any]:
     """The options of a block with this mutation."""
-    options: dict[str, dict[str, Any]] = {
-        "itself": {"mask": "itself"},
-        "causal": {"mask": "causal", "form": "attention"},
-        "drifting": {"P": torch.eye(dim + 1)},
-    }
+    options: dict[str, dict[str, Any]] = {"itself": {"mask": "itself"},
+        "causal": {"mask": "causal", "form": "attention"}, "drifting": {"P": torch.eye(dim + 1)}}
     return options.get(mutation, {})
 
 
@@ -57,11 +54,8 @@ def followed(net: "nets.LinearLoopedTransformer", Z: Any, theta: Any) -> tuple[A
     X, _, _, alpha = parts(Z)
     path = net.trajectory(Z) / alpha[:, None]
     prediction = ((path * theta).sum(-1) - 1).abs()
-    return (
-        theory.looped_transformer.normalised_error(path, theta),
-        prediction,
-        theory.looped_transformer.condition_number(X),
-    )
+    return (theory.looped_transformer.normalised_error(path, theta), prediction,
+        theory.looped_transformer.condition_number(X))
 
 
 def cost(config: PromptConfig) -> Cost:

@@ -41,19 +41,13 @@ class StepConfig(CheckedConfig):
 PRESET = StepConfig(loops=30)
 
 figure = Experiment(
-    name="looped_transformer/step_size",
-    trains=False,
-    figures=("Sec. 8.3",),
-    part="step size",
+    name="looped_transformer/step_size", trains=False, figures=("Sec. 8.3",), part="step size",
     title="Error after 30 loops against the step size",
-    caption="Means over prompts and seeds, and their range over seeds; n = 32, d = 4, T = 30.",
-    laptop=PRESET,
+    caption="Means over prompts and seeds, and their range over seeds; n = 32, d = 4, T = 30.", laptop=PRESET,
     paper=PRESET.but(prompts=10_000),
     grid={("rule", "step_factor"): [*[("of_largest", c) for c in FACTORS], ("best", 1.0)], "seed": [0, 1, 2]},
     sweep_axes={"step_factor": uniform(0.1, 1.99), "n_train": choice(16, 32, 64), "loops": randint(10, 40)},
-    metric="log10_error",
-    minutes=0.1,
-    small={"prompts": 20, "loops": 10},
+    metric="log10_error", minutes=0.1, small={"prompts": 20, "loops": 10},
 )
 
 
@@ -87,41 +81,25 @@ def error(runs, factor=1.0, rule="of_largest"):
     return runs.final("log10_error", rule=rule, step_factor=factor)
 
 
-@figure.claim(
-    "s1_the_paper_s_step_is_not_the_best",
-    origin="ours",
-    controls=("permuted_labels",),
+@figure.claim("s1_the_paper_s_step_is_not_the_best", origin="ours", controls=("permuted_labels",),
     says="After 30 loops, the mean log10 error is lower with the step size 2/(mu + L) than with 1/L, and than with "
-    "each other multiple of 1/L (difference, least difference)",
-    expect={"over 1/L": at_least(2), "over all": above(0)},
-)
+    "each other multiple of 1/L (difference, least difference)", expect={"over 1/L": at_least(2), "over all": above(0)})
 def best(runs):
     least = error(runs, rule="best")
     others = [error(runs, c) for c in FACTORS if c in runs.values("step_factor")]
     return {"over 1/L": error(runs) - least, "over all": min(others) - least}
 
 
-@figure.claim(
-    "s2_the_edge_of_stability",
-    origin="ours",
-    kind="identity",
-    controls=("permuted_labels",),
+@figure.claim("s2_the_edge_of_stability", origin="ours", kind="identity", controls=("permuted_labels",),
     says="The error falls with the step size 1.9/L and grows with 2.1/L (mean log10 error after 30 loops)",
-    expect={"1.9": below(0), "2.1": above(0)},
-)
+    expect={"1.9": below(0), "2.1": above(0)})
 def edge(runs):
     return {"1.9": error(runs, 1.9), "2.1": error(runs, 2.1)}
 
 
-@figure.claim(
-    "s3_rates_are_those_of_the_slowest_mode",
-    origin="ours",
-    kind="identity",
-    controls=("permuted_labels",),
+@figure.claim("s3_rates_are_those_of_the_slowest_mode", origin="ours", kind="identity", controls=("permuted_labels",),
     says="With the step sizes 1/L and 2/(mu + L), the error's tail falls at the rate of the slowest mode (mean slope "
-    "over mean of 2 log max_i |1 - eta lambda_i|)",
-    expect={"1/L": between(0.95, 1.05), "2/(μ+L)": between(0.95, 1.05)},
-)
+    "over mean of 2 log max_i |1 - eta lambda_i|)", expect={"1/L": between(0.95, 1.05), "2/(μ+L)": between(0.95, 1.05)})
 def rates(runs):
     plain = runs.where(step_factor=1.0)
     some = {"1/L": plain.where(rule="of_largest"), "2/(μ+L)": plain.where(rule="best")}
