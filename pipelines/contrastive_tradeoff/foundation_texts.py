@@ -30,8 +30,7 @@ from featurelab.pipelines import (
     stream_seed,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff.foundation_pictures import (
-    CONTROLS,
+from featurelab.pipelines.contrastive_tradeoff.foundation import (
     ORDER,
     FoundationConfig,
     Method,
@@ -42,6 +41,7 @@ from featurelab.pipelines.contrastive_tradeoff.foundation_pictures import (
     percent,
     published_on,
 )
+from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS
 from featurelab.pipelines.contrastive_tradeoff.transfer import accuracy, fine_tuned
 
 SIMCSE = "princeton-nlp/unsup-simcse-bert-base-uncased"

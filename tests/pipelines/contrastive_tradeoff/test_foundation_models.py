@@ -12,7 +12,7 @@ from publicfiles import write_public
 from test_unions_and_transfer import made_up
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import foundation_pictures, foundation_texts, transfer
+from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts, transfer
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.printed import printed_table
@@ -142,7 +142,7 @@ def test_signs_that_fill_up_a_class_are_changed_and_the_first_ones_are_not(at_ha
 
 def test_labelled_rows_are_in_turn_of_each_class_and_nested():
     y = torch.arange(200) % 10
-    few, many = (foundation_pictures.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
+    few, many = (foundation.labelled(PICTURES.laptop, y, share, "digits") for share in (0.1, 0.5))
     assert torch.bincount(y[few]).tolist() == [2] * 10
     assert set(few.tolist()) < set(many.tolist())
 
