@@ -103,7 +103,7 @@ def test_bounds_that_cannot_be_met_are_refused():
     W = matrix(3, 3)
     with pytest.raises(ValueError, match="frobenius must be positive"):
         learners.project_spectral_frobenius(W, 0.0)
-    with pytest.raises(ValueError, match="outside"):
+    with pytest.raises(ValueError, match="in the spectral ball"):
         learners.project_spectral_near(W, 5 * torch.eye(3, dtype=torch.float64), 1.0)
 
 
