@@ -271,8 +271,6 @@ class Experiment(Generic[C]):
             "name": self.name,
             "system": self.system,
             "figure": self.figure,
-            "figures": list(self.figures),
-            "published": list(self.published),
             "title": self.title,
             "scales": {
                 "laptop": {"minutes": self.minutes},
@@ -288,6 +286,8 @@ class Experiment(Generic[C]):
         fields = type(preset).model_fields.items()
         return self.summary() | {
             "scale": scale,
+            "figures": list(self.figures),
+            "published": list(self.published),
             "fields": [{"name": n, "value": getattr(preset, n), "description": f.description or ""} for n, f in fields],
             "config": preset.model_dump(mode="json"),
             "grid": self.grid_as_text(scale),
