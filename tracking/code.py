@@ -81,7 +81,11 @@ def _revision(path: Path) -> dict[str, Any]:
     if not _git(folder, "ls-files", "--", target):
         return {}
     commit = _git(folder, "rev-parse", "HEAD")
-    return {"commit": commit, "dirty": bool(_git(folder, "status", "--porcelain", "--", target))} if commit else {}
+    if not commit:
+        return {}
+    # not every repository ignores bytecode, which is no change of the package
+    changed = _git(folder, "status", "--porcelain", "--", target, ":(exclude,glob)**/__pycache__/**")
+    return {"commit": commit, "dirty": bool(changed)}
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -72,6 +72,8 @@ def test_the_commit_of_a_package_is_that_of_the_repository_that_tracks_it(load, 
     assert "commit" not in load("lab_git", files)
     git("add", "lab_git/__init__.py")
     git("commit", "-qm", "first")
+    (tmp_path / "lab_git" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "lab_git" / "__pycache__" / "left.pyc").touch()
     recorded = load("lab_git", files)
     assert (recorded["commit"], recorded["dirty"]) == (git("rev-parse", "HEAD"), False)
     assert load("lab_git", {"lab_git/__init__.py": "c = 1\n"})["dirty"]

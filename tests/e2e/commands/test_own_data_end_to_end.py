@@ -100,7 +100,11 @@ def test_a_mistake_in_a_trial_is_one_line_with_the_authors_own_place(mistaken: C
         ),
         ("fit(learner, task,", "fit(learner, (x, 3),", r"a trial: TypeError: data must be a data module, a DataLoader"),
         ("alignment.set(", "alignment.sett(", r"the drawing: AttributeError: .*\(my_lab/.*\.py:\d+ in panels\)"),
-        ("**sizes, ", "**sizes, wrong=1, ", r"the cost: TypeError: .*\(my_lab/noise_levels\.py:\d+ in cost\)"),
+        (
+            "        dim=64,\n",
+            "        dim=64,\n        wrong=1,\n",
+            r"the cost: TypeError: .*\(my_lab/noise_levels\.py:\d+ in cost\)",
+        ),
         ("return runs.final(", "return runs.ending(", r"claim more_samples_help: AttributeError: .* in more_sa.*\)"),
     ],
     ids=["types", "metric", "data", "drawing", "cost", "claim"],

@@ -54,7 +54,8 @@ def test_a_trial_whose_run_is_deleted_says_so_and_ends_soon(lab: CommandLine) ->
     here.client.delete_run(deleted)
     said = ended(process, timeout=120)
     assert said.code == 1
-    assert f"1 trial failed: run {deleted} was deleted from the store" in said.err
+    assert "1 trial failed" in said.err
+    assert "was deleted from the store" in said.err
     assert "worker process died" not in said.err
     left = here("sync", code=1).err
     assert f"featurelab sync --discard {deleted}" in left

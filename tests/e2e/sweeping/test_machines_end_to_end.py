@@ -100,7 +100,7 @@ def test_a_machine_that_dies_with_its_disk_while_the_server_is_away_costs_no_poi
     machines.kill()
     time.sleep(7)
     server.start()
-    check_whole(here, server, ended(process, timeout=240), undisturbed)
+    check_whole(here, server, ended(process, timeout=480), undisturbed)
 
 
 def test_machines_are_not_sent_to_a_database_file_that_only_the_head_has(here: CommandLine, machines: Machines) -> None:

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from featurelab.pipelines.engine.trial.inputs import digests
 from publicfiles import write_public
 from test_unions_and_transfer import made_up
 
@@ -16,6 +15,7 @@ from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pic
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.printed import printed_table
+from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed
 
 PICTURES, TEXTS = foundation_pictures.figure, foundation_texts.figure
@@ -60,7 +60,7 @@ def test_a_trial_on_a_published_encoder_has_every_cell(at_hand, family):
         assert curve.between(0, 1).all()
     for claim in PICTURES.claims:
         assert np.isfinite([*np.atleast_1d(list(_values(claim.measure(found))))]).all()
-    kinds = {key.split(" ")[0] for key in digests(PICTURES, config)}
+    kinds = {key.split(" ")[0] for key in input_digests(PICTURES, config)}
     assert kinds == ({"weights", "pictures"} if family == "CLIP" else {"weights"})
 
 
@@ -70,7 +70,7 @@ def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     assert set(found.curve("imdb/cr").index) == {50, 100}
     for claim in TEXTS.claims:
         assert np.isfinite(list(_values(claim.measure(found)))).all()
-    assert set(digests(TEXTS, config)) >= {f"weights of {foundation_texts.SIMCSE}", "imdb, train"}
+    assert set(input_digests(TEXTS, config)) >= {f"weights of {foundation_texts.SIMCSE}", "imdb, train"}
     encoder = foundation_texts.encoder_of(config, None)
     x, _, _ = foundation_texts.texts(config, encoder, "imdb")
     before = {name: p.detach().clone() for name, p in encoder.named_parameters()}

@@ -4,12 +4,12 @@ import os
 import shutil
 
 import pytest
-from featurelab.pipelines.engine.trial.inputs import digests
 from tinyllama import save_llama
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.needs import dry_run, require_data
+from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.tracking.provenance import changes, environment
 
@@ -69,9 +69,9 @@ def test_flips_and_attention_are_measured_of_published_models(family):
 
 
 def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypatch):
-    found = digests(SENTIMENT, SENTIMENT.paper)
+    found = input_digests(SENTIMENT, SENTIMENT.paper)
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K", "sst2, train", "sst2, validation"}
-    assert digests(SENTIMENT, SENTIMENT.laptop) == {}
+    assert input_digests(SENTIMENT, SENTIMENT.laptop) == {}
     copy = tmp_path / "other"
     shutil.copytree(at_hand, copy)
     path = copy / "models" / "stories260K" / "tokenizer_config.json"
@@ -79,7 +79,7 @@ def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypat
     table = datasets.Dataset.from_dict({"sentence": ["another"], "label": [0]})
     table.to_parquet(copy / "sst2" / "train-0.parquet")
     monkeypatch.setenv("FEATURELAB_DATA", str(copy))
-    now = digests(SENTIMENT, SENTIMENT.paper)
+    now = input_digests(SENTIMENT, SENTIMENT.paper)
     differing = {name for name in found if found[name] != now[name]}
     assert differing == {"tokenizer of stories260K", "sst2, train"}
     lines = changes(environment(threads=1, read=found), environment(threads=1, read=now))

@@ -22,7 +22,8 @@ from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 first = Experiment(
-    name="mine/first", figures=("Fig. 1",), title="mine", laptop=Config(), paper=Config(), grid={"seed": [0]}, minutes=1
+    name="mine/first", figures=("Fig. 1",), title="mine", laptop=Config(), paper=Config(), grid={"seed": [0, 1]},
+    minutes=1,
 )
 """
 
