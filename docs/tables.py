@@ -124,10 +124,10 @@ def by_number() -> str:
                 entries.setdefault(entry, []).append(experiment)
         for entry in sorted(entries, key=numbers.order):
             for experiment in entries[entry]:
-                published = ", ".join(experiment.published) or "-"
                 source = f"[{_source(experiment)}](../{_source(experiment)})"
-                rows.append((system, entry, published, f"`{experiment.name}`", source, _picture(experiment)))
-    return table(["system", "number", "in the published paper", "experiment", "file", "picture"], rows)
+                cell = f"{entry} (published: {', '.join(experiment.published)})" if experiment.published else entry
+                rows.append((system, cell, f"`{experiment.name}`", source, _picture(experiment)))
+    return table(["system", "number", "experiment", "file", "picture"], rows)
 
 
 def _findings(system: str | None) -> Iterator[tuple[Experiment, Claim, Finding]]:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -107,7 +108,7 @@ class Claim:
     controls: tuple[str, ...] = ()
     within: tuple[float, float] = (-math.inf, math.inf)
     recorded: Callable[[], Known] = Known
-    folder: str = ""  # whose `known.toml` it is
+    folder: Path = Path()  # whose `known.toml` it is
 
     @property
     def expected(self) -> str | dict[str, str]:

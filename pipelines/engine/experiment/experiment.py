@@ -221,7 +221,7 @@ class Experiment(Generic[C]):
                     controls=figure._controls(controls, kind),
                     within=within,
                     recorded=partial(known.known, folder, figure.name, id),
-                    folder=str(folder),
+                    folder=folder,
                 )
                 figure.claims.append(claim)
             return function

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.experiment import known
-from featurelab.pipelines.engine.experiment.claims import Claim, Verdict
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding, Known, Value
@@ -81,7 +81,7 @@ def entries_without_claim(experiments: Sequence[Experiment]) -> list[str]:
     declared: dict[Path, set[tuple[str, str]]] = {}
     for experiment in experiments:
         for claim in experiment.claims:
-            declared.setdefault(folder_of(claim), set()).add((_short(experiment), claim.id))
+            declared.setdefault(claim.folder, set()).add((_short(experiment), claim.id))
     return [
         f"{folder / known.FILE}: {name}.{claim}"
         for folder, names in declared.items()
@@ -99,7 +99,7 @@ def write(experiments: Sequence[Experiment], comparisons: Sequence[Comparison]) 
     replaced = {(c.experiment, c.claim, c.scale): c.stored for c in comparisons if c.replaces}
     folders: dict[Path, list[Experiment]] = {}
     for experiment in experiments:
-        for folder in dict.fromkeys(map(folder_of, experiment.claims)):
+        for folder in dict.fromkeys(claim.folder for claim in experiment.claims):
             if any(name == experiment.name for name, _, _ in replaced):
                 folders.setdefault(folder, []).append(experiment)
     files = []
@@ -112,15 +112,10 @@ def write(experiments: Sequence[Experiment], comparisons: Sequence[Comparison]) 
             table[_short(experiment)] = {
                 claim.id: _with(claim.recorded(), {s: replaced.get((experiment.name, claim.id, s)) for s in SCALES})
                 for claim in experiment.claims
-                if folder_of(claim) == folder
+                if claim.folder == folder
             }
         files.append(known.write(folder, table))
     return files
-
-
-def folder_of(claim: Claim) -> Path:
-    """The folder whose `known.toml` speaks of a claim."""
-    return Path(claim.folder)
 
 
 def _newest(store: Store) -> Iterator[tuple[tuple[str, Scale], Mapping[str, Verdict]]]:

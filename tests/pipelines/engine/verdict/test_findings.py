@@ -39,7 +39,7 @@ def figure(tmp_path, monkeypatch):
     for claim in ("rises", "bends"):
         made.claim(claim, says=f"a line {claim} in every trial", expect=above(0))(lambda runs: 1.0)
     lookup = partial(known.known, tmp_path, made.name)
-    made.claims = [replace(c, recorded=partial(lookup, c.id), folder=str(tmp_path)) for c in made.claims]
+    made.claims = [replace(c, recorded=partial(lookup, c.id), folder=tmp_path) for c in made.claims]
     monkeypatch.setattr(registry, "systems", lambda: [made.system])
     monkeypatch.setattr(registry, "_load", lambda systems: ([made], {}))
     return made
