@@ -61,6 +61,13 @@ def connect_and_name(number: int, uri: str) -> str:
     return connect(uri, timeout=90).experiment_id("system/figure")
 
 
+def connect_in_own_folder(number: int, folder: str) -> str:
+    """Create a store in a folder of this process alone, with an experiment, and return the experiment's id."""
+    home = Path(folder) / f"process {number}"
+    home.mkdir()
+    return connect_and_name(number, f"sqlite:///{home}/mlflow.db")
+
+
 def write_points(number: int, uri: str) -> str:
     """Write 20 metrics at 10 steps to a new run, and return its id."""
     store = attach(uri)
