@@ -123,7 +123,7 @@ UNFIT = {
     "time of 65 bits": Metric("a", 1.0, 2**63, 5),
     "negative time": Metric("a", 1.0, -1, 5),
     "no number": Metric("a", "x", 5, 5),
-    "invalid name": Metric("a\n", 1.0, 5, 5),
+    "invalid name": Metric("a*", 1.0, 5, 5),
     "name outside the folder": Metric("../a", 1.0, 5, 5),
     "long name": Metric("a" * 251, 1.0, 5, 5),
     "half of a surrogate pair": Metric("\ud800", 1.0, 5, 5),
