@@ -1,17 +1,26 @@
-"""Run the benchmarks and print their tables.
+"""Run the benchmarks, print their table, and write it as JSON.
 
-python -m benchmarks [--json] [name ...]
+python -m benchmarks [name ...] [--tiny] [--out FILE]
 
-Each benchmark is a module of this package. With `--json` it prints one JSON document: facts about the measurement, and
-under `methods` one row for each method. Each runs in its own process, so that they do not disturb one another.
+Each benchmark is a module of this package and runs in its own process. If one fails, its error is a line below the
+table, the others still run, and the exit status is 1. With names, only their entries in FILE are replaced.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import importlib
 import json
+import os
+import platform
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +29,111 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+OUT = HERE.parent / "build" / "benchmarks.json"
+LIMIT_S = 300  # of one benchmark
+COLUMNS = ("benchmark", "what", "peer", "ours", "peer's", "ratio", "min to max", "also measured")
 
 
-def run(name: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--json"]
-    process = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, text=True)
-    if process.returncode:
-        raise SystemExit(f"benchmark {name} failed with exit status {process.returncode}")
-    return json.loads(process.stdout)
+def run(name: str, size: str, limit: float = LIMIT_S) -> dict[str, Any]:
+    """Rows of one benchmark, measured in its own process, or its error; how long it took, and on which machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "benchmarks", name, "--child", str(file), *["--tiny"] * (size == "tiny")]
+        start = time.perf_counter()
+        # its own session, so that the processes that it started end with it
+        process = subprocess.Popen(
+            command, cwd=HERE.parent, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            _, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            errors = f"took longer than {limit:g} s"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        done = process.returncode == 0 and file.exists()
+        found = json.loads(file.read_text()) if done else {"rows": [], "error": _last_line(errors, process.returncode)}
+    return {**found, "size": size, "seconds": round(time.perf_counter() - start, 1), **machine()}
 
 
-def table(name: str, results: dict[str, Any]) -> Table:
-    facts = ", ".join(f"{key} {number(value)}" for key, value in results.items() if key != "methods")
-    rich_table = Table(title=name, caption=facts, title_justify="left", caption_justify="left")
-    for column in results["methods"][0]:
-        rich_table.add_column(column.replace("_", " "), justify="left" if column == "method" else "right")
-    for row in results["methods"]:
-        rich_table.add_row(*map(number, row.values()))
-    return rich_table
+def _last_line(errors: str, status: int) -> str:
+    lines = errors.strip().splitlines()
+    return lines[-1] if lines else f"exit status {status}"
 
 
-def number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def machine() -> dict[str, Any]:
+    return {"date": date.today().isoformat(), "python": platform.python_version(), "cores": os.cpu_count()}
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of tables")
-    parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"benchmarks to run (default: all): {', '.join(NAMES)}"
+def child(name: str, size: str, file: Path) -> None:
+    rows = importlib.import_module(f"benchmarks.{name}").rows(size)
+    file.write_text(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> Table:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        shown.add_column(column, justify="right" if column in ("ours", "peer's", "ratio", "min to max") else "left")
+    for name, result in results.items():
+        for row in result["rows"]:
+            shown.add_row(name, *cells(row))
+    return shown
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """The columns of a row after the benchmark's name, as text."""
+    ours, theirs, ratio = (
+        number(row[name], unit) for name, unit in (("ours_s", " s"), ("peer_s", " s"), ("ratio", ""))
     )
+    spread = " to ".join(number(value) for value in row["spread"] or ()) + " s" * bool(
+        row["spread"] and not row["ratio"]
+    )
+    also = [f"{name.replace('_', ' ')} {number(value)}" for name, value in row["numbers"].items()]
+    return [row["what"], row["peer"], ours, theirs, ratio, spread, "; ".join([*also, *filter(None, [row["note"]])])]
+
+
+def number(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return "-"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}") + unit
+
+
+def write(file: Path, results: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Write the results; entries of benchmarks that still exist and did not run stay."""
+    old = json.loads(file.read_text()) if file.exists() else {}
+    kept = {name: result for name, result in old.items() if name in set(NAMES) - set(names)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(dict(sorted((kept | dict(results)).items())), indent=1) + "\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="name", help=f"default: all of {', '.join(NAMES)}")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes: shows that it works, measures nothing")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help="JSON file (default: %(default)s)")
+    parser.add_argument("--child", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    size = "tiny" if args.tiny else "full"
     for name in args.names:
         if name not in NAMES:
             parser.error(f"unknown benchmark {name!r}: choose from {', '.join(NAMES)}")
-    results = {}
-    for name in args.names or NAMES:
-        results[name] = run(name)
-        if not args.json:
-            Console().print(table(name, results[name]))
-    if args.json:
-        print(json.dumps(results, indent=2))
+    if args.child:
+        child(args.names[0], size, args.child)
+        return 0
+    results, names = {}, args.names or NAMES
+    for name in names:
+        results[name] = run(name, size)
+        print(f"{name}: {results[name].get('error', 'done')}, {results[name]['seconds']} s", file=sys.stderr)
+    write(args.out, results, names)
+    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
+    console.print(table(results))
+    for name, result in results.items():
+        if "error" in result:
+            print(f"{name} failed: {result['error']}")
+    print(f"written to {args.out}")
+    return int(any("error" in result for result in results.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
