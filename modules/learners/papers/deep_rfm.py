@@ -140,15 +140,16 @@ class DeepRFM(LayerByLayer):
 
     def add_layer(self, layer: int, x: Float[Tensor, "n dim"], targets: Real[Tensor, "n ..."]) -> Mapping[str, float]:
         X = self._inputs(x)
-        alpha, values = X.new_empty(0), dict[str, float]()
+        alpha, values, K = X.new_empty(0), dict[str, float](), None
         if self.power:
-            solved = measures.kernel_regression(self.kernel(X), targets.to(X), self.ridge)
+            K = self.kernel(X)
+            solved = measures.kernel_regression(K, targets.to(X), self.ridge)
             alpha = solved.coefficients
             values["krr_residual/layer"] = solved.residual
             values["krr_cholesky/layer"] = float(solved.solver == "cholesky")
         self.register_buffer(f"alpha_{layer}", alpha)
         self._solutions.append(f"alpha_{layer}")
-        transform, ratio = self._transform(X, alpha)
+        transform, ratio = self._transform(X, alpha, K)
         self._transforms.append(transform)
         projected, features = self._stages(layer, X, transform)
         self._next = _unit_rows(features)
@@ -188,16 +189,17 @@ class DeepRFM(LayerByLayer):
             X = _unit_rows(x)
             for layer, name in enumerate(self._solutions, 1):
                 if len(self._transforms) < layer:
-                    self._transforms.append(self._transform(X, getattr(self, name))[0])
+                    K = self.kernel(X) if self.power else None
+                    self._transforms.append(self._transform(X, getattr(self, name), K)[0])
                 X = _unit_rows(self._stages(layer, X, self._transforms[layer - 1])[1])
             self._next = X
         return self._next
 
-    def _transform(self, X: Tensor, alpha: Tensor) -> tuple[Tensor | None, dict[str, float]]:
-        """M^power at these inputs, and the participation ratio of M."""
+    def _transform(self, X: Tensor, alpha: Tensor, K: Tensor | None) -> tuple[Tensor | None, dict[str, float]]:
+        """M^power at these inputs, and the participation ratio of M; the kernel matrix K is lost."""
         if not self.power or updates_withheld():
             return None, {}
-        M = measures.kernel_agop(self.kernel, X, X, alpha, block_bytes=self.block_bytes)
+        M = measures.kernel_agop(self.kernel, X, X, alpha, K=K, block_bytes=self.block_bytes)
         if self.agop_scale == "sum":
             M = M * len(X)
         elif self.agop_scale == "max":

@@ -52,8 +52,11 @@ class RadialKernel(ABC):
         """phi(r) from r^2, in place."""
 
     @abstractmethod
-    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
-        """P = phi'(r) / r, so that grad_x k(x, z) = P (x - z), from r^2, possibly in place; 0 where r = 0."""
+    def gradient_weights(self, values: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        """P = L^2 phi'(r) / r from k = phi(r), in place, so that grad_x k(x, z) = P (x - z) / L^2.
+
+        Where P is infinite, at the kink of a kernel, the gradient counts as 0.
+        """
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,8 @@ class LaplaceKernel(RadialKernel):
     def _of_squares(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         return squares.sqrt_().div_(-self.bandwidth).exp_()
 
-    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
-        r = squares.sqrt_()
-        weights = (r / -self.bandwidth).exp_().div_(-self.bandwidth)
-        return weights.div_(r).masked_fill_(r == 0, 0.0)
+    def gradient_weights(self, values: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        return values.div_(values.log())  # log k = -r / L, hence phi'(r) / r = -k / (L r) = k / (L^2 log k)
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,8 @@ class GaussianKernel(RadialKernel):
     def _of_squares(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
         return squares.div_(-2 * self.bandwidth**2).exp_()
 
-    def gradient_weights(self, squares: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
-        return self._of_squares(squares).div_(-(self.bandwidth**2))
+    def gradient_weights(self, values: Float[Tensor, "n m"]) -> Float[Tensor, "n m"]:
+        return values.neg_()
 
 
 KERNELS: dict[str, type[RadialKernel]] = {kind.name: kind for kind in (LaplaceKernel, GaussianKernel)}
@@ -193,31 +194,42 @@ def kernel_agop(
     centres: Float[Tensor, "n dim"],
     coefficients: Float[Tensor, "n outputs"],
     *,
+    K: Float[Tensor, "m n"] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Float[Tensor, "dim dim"]:
     """AGOP of f(x) = sum_j alpha_j k(x, x_j) over the inputs: (1/m) sum_a J(x_a) J(x_a)^T, (d, d), PSD, not centred.
 
-    The gradients are J(x_a)_c = sum_j P_aj alpha_jc (x_a - x_j) with P of `gradient_weights`. Their second part is the
-    product (P * alpha_c) X, so no array of size m n d is needed; about `block_bytes` are held beside the arguments and
-    the result. Where an input coincides with a centre, that term is 0. Equal to `measures.agop` of the predictor where
-    the predictor is differentiable.
+    The gradients are J(x_a)_c = sum_j P_aj alpha_jc (x_a - x_j) / L^2 with P of `gradient_weights`. Both parts are one
+    product of P with the columns alpha_jc (x_j, 1) of all outputs c, or of as many as fit; about `block_bytes` are held
+    beside the arguments and the result. Where an input coincides with a centre, that term is 0. Equal to
+    `measures.agop` of the predictor where the predictor is differentiable.
+
+    `K` is the matrix k(x, centres), if it is at hand. It saves computing it again; its memory is used, so it is lost.
     """
-    d, outputs = centres.shape[1], coefficients.shape[1]
-    own = x is centres
+    n, d = centres.shape
+    with_one = torch.cat([centres, centres.new_ones(n, 1)], dim=1)
+    groups = coefficients.split(max(1, block_bytes // (4 * n * (d + 1) * x.element_size())), dim=1)
+    at_hand = _columns(groups[0], with_one) if len(groups) == 1 else None
     total = x.new_zeros(d, d)
-    for rows in _blocks(x, 3 * len(centres) + 2 * outputs * d, block_bytes):
+    for rows in _blocks(x, 2 * n + groups[0].shape[1] * (d + 1), block_bytes):
         block = x[rows]
-        weights = kernel.gradient_weights(squared_distances(block, centres))
-        if own:
-            index = torch.arange(len(block), device=x.device)
-            weights[index, index + rows.start] = 0.0  # whatever distance rounding has left
-        sums = weights @ coefficients
-        gradients = x.new_empty(outputs, len(block), d)
-        for output, alpha in enumerate(coefficients.T):
-            torch.mm(weights * alpha, centres, out=gradients[output])
-        gradients = torch.addcmul(gradients, sums.T[:, :, None], block, value=-1.0).flatten(0, 1)
-        total.addmm_(gradients.T, gradients)
-    return total.div_(len(x))
+        weights = kernel.gradient_weights(kernel(block, centres) if K is None else K[rows])
+        if x is centres:
+            weights[:, rows].fill_diagonal_(0.0)
+        if not weights.sum().isfinite():
+            weights.masked_fill_(weights.isinf(), 0.0)
+        for alpha in groups:
+            columns = _columns(alpha, with_one) if at_hand is None else at_hand
+            parts = (weights @ columns).view(len(block), -1, d + 1)
+            parts[..., :d].addcmul_(parts[..., d:], block[:, None], value=-1.0)
+            gradients = parts.flatten(0, 1)[:, :d]
+            total.addmm_(gradients.T, gradients)
+    return total.div_(len(x) * kernel.bandwidth**4)
+
+
+def _columns(alpha: Tensor, points: Tensor) -> Tensor:
+    """alpha_jc x_j of all outputs c beside one another: (n, outputs * dim)."""
+    return (alpha[:, :, None] * points[:, None]).flatten(1)
 
 
 def _blocks(x: Tensor, numbers_a_row: int, block_bytes: int) -> Iterator[slice]:

@@ -91,6 +91,26 @@ def test_blocks_of_any_size_give_the_same(n, m, d, outputs, rows):
     assert torch.linalg.eigvalsh(whole)[0] >= -1e-12 * whole.trace()
 
 
+@each_kernel
+@pytest.mark.parametrize("block_bytes", [1, 2**28])
+def test_agop_from_a_kernel_matrix_at_hand_is_the_same(kernel, block_bytes):
+    x, alpha = machine(kernel)
+    expected = measures.kernel_agop(kernel, x, x, alpha)
+    found = measures.kernel_agop(kernel, x, x, alpha, K=kernel(x), block_bytes=block_bytes)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-14)
+    others = torch.cat([points(6, 5, seed=3), x[:2]])
+    found = measures.kernel_agop(kernel, others, x, alpha, K=kernel(others, x), block_bytes=block_bytes)
+    assert torch.allclose(found, autograd_agop(kernel, others, x, alpha), rtol=1e-11, atol=1e-14)
+
+
+def test_a_kernel_value_that_underflows_adds_nothing_to_the_agop():
+    x = torch.tensor([[0.0], [1.0], [1e4]], dtype=torch.float64)
+    alpha = points(3, 2)
+    near, kernel = x[:2].clone(), measures.LaplaceKernel(1.0)
+    found = measures.kernel_agop(kernel, near, x, alpha)
+    assert torch.allclose(found, measures.kernel_agop(kernel, near, near, alpha[:2]), rtol=1e-12)
+
+
 def test_points_that_coincide_add_no_infinite_gradient():
     x = points(4, 3).repeat(2, 1)
     M = measures.kernel_agop(KERNELS[0], x, x, points(8, 2, seed=1))
