@@ -64,9 +64,10 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n outputs"]:
         x = x.flatten(1)
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers  # a slice would be a new module at each call
+        for layer in hidden:
             x = self.activation(layer(x))
-        outputs: Tensor = self.layers[-1](x)
+        outputs: Tensor = last(x)
         return outputs
 
 

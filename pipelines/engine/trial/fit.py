@@ -4,6 +4,7 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
     torch.set_deterministic_debug_mode("error")  # Trainer(deterministic=True) would import torch.compile: 1 s
+    _read_entry_points_once()
     place = current()
     settings: dict[str, Any] = {
         "accelerator": config.device,
@@ -50,6 +52,15 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**(settings | options))
+
+
+@cache
+def _read_entry_points_once() -> None:
+    """Let Lightning look once for installed packages with callbacks: it looks for each `Trainer`, which takes 20 ms."""
+    from lightning_fabric.utilities import registry
+
+    known: Any = registry
+    known.entry_points = cache(known.entry_points)
 
 
 def fit(
