@@ -62,8 +62,9 @@ def connect_and_name(number: int, uri: str) -> str:
     return connect(uri, timeout=90).experiment_id("system/figure")
 
 
-def connect_in_own_folder(number: int, folder: str) -> str:
+def connect_in_own_folder(number: int, folder: str, cache: str) -> str:
     """Create a store in a folder of this process alone, with an experiment, and return the experiment's id."""
+    os.environ["XDG_CACHE_HOME"] = cache
     home = Path(folder) / f"process {number}"
     home.mkdir()
     return connect_and_name(number, f"sqlite:///{home}/mlflow.db")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.utils import validation
 from mlflow.version import VERSION
+from sqlalchemy.exc import SQLAlchemyError
 
 # Schema revision by version of MLflow, for the versions whose rows were compared with ours. `log_batch` serves others.
 # To add one, install it, run tests/tracking/store/test_bulk.py, and compare its SqlAlchemyStore._log_metrics.
@@ -58,15 +60,13 @@ def insert(client: MlflowClient, run_id: str, metrics: Sequence[Metric]) -> bool
     for metric in metrics:
         is_nan, value = store.sanitize_metric_value(metric.value)
         rows.append((metric.key, value, metric.timestamp, metric.step, is_nan, run_id))
-    connection = store.engine.raw_connection()
     try:
-        return _insert(connection, run_id, rows)
-    except (sqlite3.Error, ValueError, OverflowError) as error:  # values: a step of 65 bits, half of a surrogate pair
+        with closing(store.engine.raw_connection()) as connection:  # closing it rolls back what was not committed
+            return _insert(connection, run_id, rows)
+    except (sqlite3.Error, SQLAlchemyError, ValueError, OverflowError) as error:  # also a step of 65 bits
         if "database is locked" in str(error):
             raise
         return False
-    finally:
-        connection.close()  # rolls back what was not committed
 
 
 def _insert(connection: Any, run_id: str, rows: Sequence[tuple[Any, ...]]) -> bool:

@@ -105,9 +105,10 @@ def test_another_version_of_mlflow_takes_points_itself(store, run_id, requests, 
 
 
 def test_a_file_of_another_schema_takes_no_bulk_inserts(store, run_id, requests):
-    with closing(sqlite3.connect(sqlite_path(store.uri))) as database, database:
+    with closing(sqlite3.connect(sqlite_path(store.uri), isolation_level=None)) as database:
         database.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")  # `mlflow db upgrade`, meanwhile
-    store.log_metrics(run_id, [P])
+        store.log_metrics(run_id, [P])
+        database.execute("UPDATE alembic_version SET version_num = ?", [bulk.TRIED[VERSION]])
     assert (requests, _rows(store, run_id)["metrics"]) == ([1], ["('a', 1.0, 'real', 5, 1, 0)"])
 
 

@@ -165,6 +165,6 @@ def test_a_full_disk_leaves_no_half_store_in_the_cache(cache, template):
 
 
 def test_processes_that_start_at_once_fill_one_cache(cache, tmp_path):
-    assert at_once(3, connect_in_own_folder, str(tmp_path)) == ["1"] * 3
+    assert at_once(3, connect_in_own_folder, str(tmp_path), str(cache.parent)) == ["1"] * 3
     assert len(list(cache.iterdir())) == 1
     assert schema.copy_to(tmp_path / "mlflow.db")
