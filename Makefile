@@ -16,7 +16,7 @@ help:
 	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
-	@echo "make bench          benchmarks against alternatives"
+	@echo "make bench          benchmarks against alternatives: 15 minutes, of some with BENCHMARKS=\"store sweep\""
 	@echo "make chaos          200 faults during sweeps, and whether anything is lost: 30 minutes, SEED=1"
 	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, next to an undisturbed one"
 
@@ -54,8 +54,10 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# peers that PyPI has are installed; the others are skipped with a line
 bench: $(READY)
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[bench]'
+	@$(BIN)/python -m benchmarks $(BENCHMARKS)
 
 # also on PostgreSQL if it is installed; mounting small disks needs root
 chaos: $(READY)

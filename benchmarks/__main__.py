@@ -27,11 +27,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._rows import COLUMNS, cells
+
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
 OUT = HERE.parent / "build" / "benchmarks.json"
 LIMIT_S = 300  # of one benchmark
-COLUMNS = ("benchmark", "what", "peer", "ours", "peer's", "ratio", "min to max", "also measured")
 
 
 def run(name: str, size: str, limit: float = LIMIT_S) -> dict[str, Any]:
@@ -73,30 +74,12 @@ def child(name: str, size: str, file: Path) -> None:
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> Table:
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        shown.add_column(column, justify="right" if column in ("ours", "peer's", "ratio", "min to max") else "left")
+    for column in ("benchmark", *COLUMNS):
+        shown.add_column(column, justify="right" if column in COLUMNS[2:6] else "left")
     for name, result in results.items():
         for row in result["rows"]:
             shown.add_row(name, *cells(row))
     return shown
-
-
-def cells(row: Mapping[str, Any]) -> list[str]:
-    """The columns of a row after the benchmark's name, as text."""
-    ours, theirs, ratio = (
-        number(row[name], unit) for name, unit in (("ours_s", " s"), ("peer_s", " s"), ("ratio", ""))
-    )
-    spread = " to ".join(number(value) for value in row["spread"] or ()) + " s" * bool(
-        row["spread"] and not row["ratio"]
-    )
-    also = [f"{name.replace('_', ' ')} {number(value)}" for name, value in row["numbers"].items()]
-    return [row["what"], row["peer"], ours, theirs, ratio, spread, "; ".join([*also, *filter(None, [row["note"]])])]
-
-
-def number(value: float | None, unit: str = "") -> str:
-    if value is None:
-        return "-"
-    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}") + unit
 
 
 def write(file: Path, results: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 Size = Literal["tiny", "full"]
 OURS = "featurelab"
+COLUMNS = ("what", "peer", "ours", "peer's", "ratio", "min to max", "also measured")
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,21 @@ def compare(
 def available(module: str) -> bool:
     """Whether a peer's package can be imported."""
     return find_spec(module) is not None
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """COLUMNS of a row that was read from JSON, as text."""
+    ours, theirs, ratio = (
+        number(row[name], unit) for name, unit in (("ours_s", " s"), ("peer_s", " s"), ("ratio", ""))
+    )
+    spread = " to ".join(number(value) for value in row["spread"] or ()) + " s" * bool(
+        row["spread"] and not row["ratio"]
+    )
+    also = [f"{name.replace('_', ' ')} {number(value)}" for name, value in row["numbers"].items()]
+    return [row["what"], row["peer"], ours, theirs, ratio, spread, "; ".join([*also, *filter(None, [row["note"]])])]
+
+
+def number(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return "-"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}") + unit

@@ -1,42 +1,34 @@
-"""What measuring neural collapse costs, next to the textbook formulas.
+"""What measuring neural collapse costs, next to the library and the textbook formulas.
 
-NC1 in both conventions, NC2, NC3 and NC4 of n = 50,000 features (float32) in 512 dimensions, of 10 classes:
+NC1 in both conventions, NC2, NC3 and NC4 of n = 50,000 features in 512 dimensions, of 10 classes:
 
-    featurelab   class moments, computed in blocks that fit into the cache, and the measures from these; in float64
-    textbook     means as a product with one-hot labels, then the residuals of all samples; in float64 or float32
-
-Times are medians of interleaved repeats in one process.
-
-    python -m benchmarks collapse
+    featurelab       class moments, computed in blocks that fit into the cache, and the measures from these; in float64
+    neural-collapse  the package `neural_collapse`, which is on GitHub only: NC1 with the pseudoinverse, NC2, NC3, NC4
+    textbook         means as a product with one-hot labels, then the residuals of all samples
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
-from statistics import median
-from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from torch import Tensor
 
+from benchmarks._rows import OURS, Row, Size, alternate, available, compare
 from featurelab.modules import measures
 
-SAMPLES, DIM, CLASSES = 50_000, 512, 10
+CLASSES, THREADS = 10, 2
+SIZES: dict[Size, tuple[int, int, int]] = {"tiny": (200, 16, 1), "full": (50_000, 512, 5)}  # samples, dim, repeats
+LIBRARY = "neural-collapse"
 Problem = tuple[Tensor, Tensor, Tensor]  # features, labels, weights of the readout
 
 
-def problem() -> Problem:
+def problem(samples: int, dim: int, dtype: torch.dtype) -> Problem:
     draw = torch.Generator().manual_seed(0)
-    y = torch.arange(SAMPLES) % CLASSES
-    means = torch.randn(CLASSES, DIM, generator=draw)
-    return means[y] + torch.randn(SAMPLES, DIM, generator=draw), y, means
+    y = torch.arange(samples) % CLASSES
+    means = torch.randn(CLASSES, dim, generator=draw)
+    features = means[y] + torch.randn(samples, dim, generator=draw)
+    return features.to(dtype), y, means.to(dtype)
 
 
 def featurelab(H: Tensor, y: Tensor, W: Tensor) -> list[float]:
@@ -45,9 +37,8 @@ def featurelab(H: Tensor, y: Tensor, W: Tensor) -> list[float]:
     return [score.item() for score in [*scores, measures.nc4(H @ W.T, H, m)]]
 
 
-def textbook(H: Tensor, y: Tensor, W: Tensor, dtype: torch.dtype = torch.float64) -> list[float]:
-    outputs = H @ W.T
-    H, W, n, K = H.to(dtype), W.to(dtype), len(H), len(W)
+def textbook(H: Tensor, y: Tensor, W: Tensor) -> list[float]:
+    outputs, dtype, n, K = H @ W.T, H.dtype, len(H), len(W)
     Y = torch.nn.functional.one_hot(y, K).to(dtype)
     counts = Y.sum(0)
     means = (Y.T @ H) / counts[:, None]
@@ -67,53 +58,35 @@ def textbook(H: Tensor, y: Tensor, W: Tensor, dtype: torch.dtype = torch.float64
     return [score.item() for score in scores]
 
 
-METHODS: dict[str, Callable[..., list[float]]] = {
-    "featurelab": featurelab,
-    "textbook, float64": textbook,
-    "textbook, float32": lambda *given: textbook(*given, dtype=torch.float32),
-}
+def library(H: Tensor, y: Tensor, W: Tensor) -> list[float]:
+    from neural_collapse.accumulate import CovarAccumulator, DecAccumulator, MeanAccumulator
+    from neural_collapse.measure import clf_ncc_agreement, covariance_pinv, self_duality_error, simplex_etf_error
+
+    sizes = {"n_classes": len(W), "d_vectors": H.shape[1], "dtype": H.dtype}
+    of_means = MeanAccumulator(**sizes)
+    of_means.accumulate(H, y)
+    means, mean = of_means.compute()
+    within, decisions = CovarAccumulator(**sizes, M=means), DecAccumulator(**sizes, M=means, W=W)
+    within.accumulate(H, y, means)
+    decisions.accumulate(H, y, W, means)
+    nc1 = covariance_pinv(means, within.compute(), mean)
+    return [nc1, simplex_etf_error(means, mean), self_duality_error(means, W, mean), clf_ncc_agreement(decisions)]
 
 
-def measure(repeats: int, threads: int) -> dict[str, Any]:
-    torch.set_num_threads(threads)
-    given = problem()
-    expected = torch.tensor(featurelab(*given))
-    for name, method in METHODS.items():
-        if not torch.allclose(torch.tensor(method(*given)), expected, rtol=1e-3, atol=1e-6):
-            raise SystemExit(f"{name} disagrees with featurelab")
-    times: dict[str, list[float]] = {name: [] for name in METHODS}
-    for _ in range(repeats):
-        for name, method in METHODS.items():
-            start = time.perf_counter()
-            method(*given)
-            times[name].append(time.perf_counter() - start)
-    rows = [
-        {
-            "method": name,
-            "seconds": median(taken),
-            "ratio": median(b / a for a, b in zip(times["featurelab"], taken, strict=True)),
-        }
-        for name, taken in times.items()
-    ]
-    facts = {"n": SAMPLES, "dim": DIM, "classes": CLASSES, "threads": threads, "repeats": repeats}
-    return {**facts, "methods": rows}
+def rows(size: Size) -> list[Row]:
+    torch.set_num_threads(THREADS)
+    return [row for dtype in (torch.float32, torch.float64) for row in measured(size, dtype)]
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args(argv)
-    results = measure(args.repeats, args.threads)
-    if args.json:
-        print(json.dumps(results))
-        return
-    print(f"Neural collapse: n = {SAMPLES}, d = {DIM}, {CLASSES} classes, {args.threads} thread(s)")
-    print(f"{'':20}{'seconds':>9}{'ratio':>8}")
-    for row in results["methods"]:
-        print(f"{row['method']:20}{row['seconds']:9.3f}{row['ratio']:8.2f}")
-
-
-if __name__ == "__main__":
-    main()
+def measured(size: Size, dtype: torch.dtype) -> list[Row]:
+    samples, dim, repeats = SIZES[size]
+    data = problem(samples, dim, dtype)
+    methods: dict[str, Callable[..., list[float]]] = {OURS: featurelab, "textbook": textbook}
+    methods |= {LIBRARY: library} if available("neural_collapse") else {}
+    missing = {} if LIBRARY in methods else {LIBRARY: "git+https://github.com/rhubarbwu/neural-collapse"}
+    if not torch.allclose(*(torch.tensor(methods[name](*data)) for name in (OURS, "textbook")), rtol=1e-3, atol=1e-6):
+        raise SystemExit(f"the textbook disagrees with featurelab in {dtype}")
+    name = str(dtype).removeprefix("torch.")
+    what = f"NC1 to NC4, {samples:,} x {dim}, {CLASSES} classes, {name}, {THREADS} threads"
+    calls = {name: lambda method=method: method(*data) for name, method in methods.items()}
+    return compare(name, what, alternate(calls, repeats), missing=missing)

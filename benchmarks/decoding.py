@@ -1,118 +1,94 @@
-"""What a prompt costs if an early layer selects its tokens, next to reading all of them.
+"""What a long prompt costs if a method keeps an eighth of it, next to `generate` of `transformers`.
 
-A Llama of 8 layers (width 256, 8 heads over 4 of keys, feed-forward 512) with random weights reads prompts of 512 and
-2,048 tokens, of which 64 are kept. Filter layer 2.
+A Llama of 43 million weights (12 layers, width 512, 8 heads, feed-forward 1,280) with random weights reads a prompt and
+continues it greedily:
 
-    own           `transformers`: the forward pass of the model with its own cache
-    full          decoding.full: the same forward pass with our cache
-    gemfilter     decoding.gemfilter: queries and keys of layer 2 select tokens, and the whole model reads these
-    first pass    only the selection of gemfilter
-    snapkv, h2o   decoding.snapkv, decoding.h2o: the whole model reads everything, and each head keeps 64
+    generate     `transformers`, with its own cache
+    full         decoding.full: the same with our cache
+    gemfilter    decoding.gemfilter: queries and keys of layer 3 select tokens, and the whole model reads these
+    snapkv, h2o  decoding.snapkv, decoding.h2o: the whole model reads everything, and each head keeps its own tokens
 
-Times are medians of interleaved repeats in one process, with their ratio to `own`. The table also gives the ratio of
-the number of products and the size of the stored keys and values.
-
-    python -m benchmarks decoding
+Two rows for each method: seconds until the first token, and seconds for each further one.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from statistics import median
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+from benchmarks._rows import Row, Size, available, compare
 from featurelab.modules import decoding
 
-LENGTHS, LAYERS, FILTER, KEEP = (512, 2048), 8, 2, 64
+PEER, FILTER, VOCABULARY, THREADS = "generate", 3, 6400, 2
+LENGTHS: dict[Size, dict[int, int]] = {"tiny": {40: 1}, "full": {2048: 2, 4096: 2}}  # repeats by tokens
+WIDTH: dict[Size, int] = {"tiny": 32, "full": 512}
+MORE: dict[Size, int] = {"tiny": 2, "full": 16}  # further tokens
 
 
-def model() -> Any:
+def model(size: Size) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=512,
-        hidden_size=256,
-        intermediate_size=512,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        max_position_embeddings=max(LENGTHS),
-    )
-    return LlamaForCausalLM(config).eval()
+    width, longest = WIDTH[size], max(LENGTHS[size]) + MORE[size] + 1
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": width, "intermediate_size": 5 * width // 2}
+    heads = {"num_hidden_layers": 12, "num_attention_heads": 8, "max_position_embeddings": longest}
+    return LlamaForCausalLM(LlamaConfig(**sizes, **heads)).eval()
 
 
-def readers(net: Any, ids: torch.Tensor) -> dict[str, Callable[[], Any]]:
-    """Return, by method, a function that reads the prompt and returns a cache."""
+def generating(net: Any, ids: torch.Tensor) -> dict[str, Callable[[int], Any]]:
+    """By method, a function that generates so many tokens and returns a cache."""
 
-    def own() -> Any:
+    def generate(new: int) -> Any:
+        options: Any = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "pad_token_id": 0}
         with torch.no_grad():
-            return net(ids, use_cache=True, logits_to_keep=1).past_key_values
+            given = {"attention_mask": torch.ones_like(ids), "return_dict_in_generate": True}
+            return net.generate(ids, **given, **options).past_key_values
 
-    methods = {
+    keep = ids.shape[1] // 8
+    decoders = {
         "full": decoding.full(net),
-        "gemfilter": decoding.gemfilter(net, FILTER, KEEP),
-        "snapkv": decoding.snapkv(net, KEEP),
-        "h2o": decoding.h2o(net, KEEP),
+        "gemfilter": decoding.gemfilter(net, FILTER, keep),
+        "snapkv": decoding.snapkv(net, keep, window=min(32, keep)),
+        "h2o": decoding.h2o(net, keep, window=min(32, keep)),
     }
-    prefills = {name: lambda method=method: method.prefill(ids)[0] for name, method in methods.items()}
-    selection = {"first pass": lambda: decoding.chosen_tokens(net, ids, filter_layer=FILTER, keep=KEEP)}
-    return {"own": own} | prefills | selection
+    ours = {name: lambda new, by=by: by.generate(ids, max_new_tokens=new).cache for name, by in decoders.items()}
+    return {PEER: generate} | ours
 
 
-def seconds(call: Callable[[], object]) -> float:
+def rows(size: Size) -> list[Row]:
+    if not available("transformers"):
+        note = "skipped: pip install transformers"
+        return [Row("generate", "decoding of a long prompt", None, peer=PEER, note=note)]
+    torch.set_num_threads(THREADS)
+    net, more, found = model(size), MORE[size], []
+    for n, repeats in LENGTHS[size].items():
+        methods = generating(net, torch.randint(VOCABULARY, (1, n), generator=torch.Generator().manual_seed(n)))
+        for method in generating(net, torch.zeros(1, 40, dtype=torch.long)).values():
+            method(1)  # uncounted
+        first: dict[str, list[float]] = {name: [] for name in methods}
+        later: dict[str, list[float]] = {name: [] for name in methods}
+        kept = {}
+        for repeat in range(repeats):
+            for name, method in list(methods.items())[:: 1 if repeat % 2 == 0 else -1]:
+                seconds, _ = timed(method, 1)
+                more_seconds, cache = timed(method, 1 + more)
+                kept[name] = decoding.kv_bytes(cache) / 2**20
+                first[name].append(seconds)
+                later[name].append(max(more_seconds - seconds, 1e-9) / more)
+        for name in methods:
+            if name != PEER:
+                numbers = {"cache_mib": kept[name], "peer_cache_mib": kept[PEER]}
+                for part, taken in (("to the first token", first), ("per further token", later)):
+                    what = f"{name}, {n:,} tokens of prompt, {part}, {THREADS} threads"
+                    pair = {name: taken[name], PEER: taken[PEER]}
+                    found += compare(f"{name}/{n}/{part.split()[-2]}", what, pair, ours=name, numbers=numbers)
+    return found
+
+
+def timed(method: Callable[[int], Any], new: int) -> tuple[float, Any]:
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def measure(repeats: int, threads: int) -> dict[str, Any]:
-    torch.set_num_threads(threads)
-    net, rows = model(), []
-    for n in LENGTHS:
-        calls = readers(net, torch.randint(512, (1, n), generator=torch.Generator().manual_seed(n)))
-        cache_bytes = {name: 0 if name == "first pass" else decoding.kv_bytes(call()) for name, call in calls.items()}
-        flops = {name: decoding.counted_flops(call) for name, call in calls.items()}
-        times: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(repeats):
-            for name, call in calls.items():
-                times[name].append(seconds(call))
-        rows += [
-            {
-                "method": f"{name}, {n} tokens",
-                "seconds": median(taken),
-                "ratio": median(a / b for a, b in zip(times["own"], taken, strict=True)),
-                "ratio_of_products": flops["own"] / flops[name],
-                "kept_megabytes": cache_bytes[name] / 2**20,
-            }
-            for name, taken in times.items()
-        ]
-    return {"threads": threads, "repeats": repeats, "layers": LAYERS, "filter_layer": FILTER, "methods": rows}
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args(argv)
-    results = measure(args.repeats, args.threads)
-    if args.json:
-        print(json.dumps(results))
-        return
-    for row in results["methods"]:
-        times = f"{row['seconds']:9.3f} s{row['ratio']:8.2f}{row['ratio_of_products']:8.2f}"
-        print(f"{row['method']:24}{times}{row['kept_megabytes']:9.2f} MiB")
-
-
-if __name__ == "__main__":
-    main()
+    cache = method(new)
+    return time.perf_counter() - start, cache

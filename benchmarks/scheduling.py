@@ -10,13 +10,10 @@ Three ways to run N trials on two CPUs, each in its own process with its own Ray
 `seconds` runs from the first submitted trial until the last result is in the store, with workers already started.
 `above_tasks` is what a trial costs beyond an empty task, in milliseconds. `driver_growth` is how much the driver's
 memory grew between a quarter of the trials and the end, in MiB.
-
-    python -m benchmarks.scheduling [--json] [--trials 500 2000]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -25,15 +22,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks._installed import installed
+from benchmarks._rows import Row, Size
 
 SIDES = ("tasks", "tune", "featurelab")
 CPUS = 2
-TRIALS = (500, 2000)
+TRIALS: dict[Size, tuple[int, ...]] = {"tiny": (2,), "full": (500, 2000)}
 
 
 class Watch:
@@ -115,39 +113,50 @@ def _warmed(sweep: Callable[[int], None], trials: int) -> tuple[float, float]:
     starting = time.perf_counter() - start
     watch, start = Watch(), time.perf_counter()
     sweep(trials)
-    return time.perf_counter() - start - starting, watch.growth()
+    return max(time.perf_counter() - start - starting, 1e-3), watch.growth()  # of two trials it may be negative
 
 
-def once(side: str, trials: int) -> dict[str, Any]:
-    """Measure one side in its own process."""
+def measure(sides: Sequence[str], trials: int) -> dict[str, dict[str, float]]:
+    """Seconds and growth of the driver's memory of these sides, in one process."""
     with installed(), tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.scheduling", "--side", side, "--trials", str(trials)]
+        command = [sys.executable, "-m", "benchmarks.scheduling", str(trials), *sides]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if process.returncode:
-            raise SystemExit(f"{trials} trials of {side} failed:\n{process.stderr[-2000:]}")
-        return json.loads(process.stdout.splitlines()[-1])
+            raise SystemExit(f"{trials} trials of {', '.join(sides)} failed:\n{process.stderr[-2000:]}")
+        found: dict[str, dict[str, float]] = json.loads(process.stdout.splitlines()[-1])
+        return found
 
 
-def measure(numbers: list[int]) -> dict[str, Any]:
-    rows = []
-    for trials in numbers:
-        by_side = {side: once(side, trials) for side in SIDES}
-        rows += [
-            {
-                "method": side,
-                "trials": trials,
-                "seconds": by_side[side]["seconds"],
-                "ms_a_trial": 1e3 * by_side[side]["seconds"] / trials,
-                "above_tasks": 1e3 * (by_side[side]["seconds"] - by_side["tasks"]["seconds"]) / trials,
-                "driver_growth": by_side[side]["growth"],
+def rows(size: Size) -> list[Row]:
+    rows = list[Row]()
+    for trials in TRIALS[size]:
+        processes = [SIDES] if size == "tiny" else [(side,) for side in SIDES]
+        sides = {side: found for some in processes for side, found in measure(some, trials).items()}
+        ours = sides["featurelab"]
+        each = {side: 1e3 * sides[side]["seconds"] / trials for side in SIDES}
+        for peer, what in (("tune", "an empty Tune trial"), ("tasks", "an empty Ray task")):
+            numbers = {
+                "ms_a_trial": each["featurelab"],
+                "peer_ms_a_trial": each[peer],
+                "driver_growth_mib": ours["growth"],
+                "peer_driver_growth_mib": sides[peer]["growth"],
             }
-            for side in SIDES
-        ]
-    return {"cpus": CPUS, "methods": rows}
+            rows.append(
+                Row(
+                    f"{trials}/{peer}",
+                    f"{trials:,} trials that record one number, {CPUS} CPUs",
+                    ours["seconds"],
+                    what,
+                    sides[peer]["seconds"],
+                    sides[peer]["seconds"] / ours["seconds"],
+                    numbers=numbers,
+                )
+            )
+    return rows
 
 
-def _alone(side: str, trials: int) -> dict[str, float]:
+def _here(sides: Sequence[str], trials: int) -> dict[str, dict[str, float]]:
     import ray
 
     from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray  # our settings for Ray, for all sides
@@ -155,30 +164,11 @@ def _alone(side: str, trials: int) -> dict[str, float]:
     os.environ["RAY_ADDRESS"] = "local"
     ray.init(address="local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     connect_ray(None)
-    seconds, growth = {"tasks": tasks, "tune": tune, "featurelab": featurelab}[side](trials, Path.cwd())
+    run = {"tasks": tasks, "tune": tune, "featurelab": featurelab}
+    found = {side: dict(zip(("seconds", "growth"), run[side](trials, Path.cwd()), strict=True)) for side in sides}
     ray.shutdown()
-    return {"seconds": seconds, "growth": growth}
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--trials", type=int, nargs="+", default=TRIALS)
-    parser.add_argument("--side", choices=SIDES, help="measure one side here, print it, and stop")
-    args = parser.parse_args(argv)
-    if args.side:
-        print(json.dumps(_alone(args.side, args.trials[0])))
-        return
-    results = measure(args.trials)
-    if args.json:
-        print(json.dumps(results))
-        return
-    for row in results["methods"]:
-        print(
-            f"{row['method']:12}{row['trials']:7} trials{row['seconds']:8.1f} s{row['ms_a_trial']:8.1f} ms per trial, "
-            f"{row['above_tasks']:6.1f} above an empty task; driver {row['driver_growth']:+.1f} MiB"
-        )
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(_here(sys.argv[2:], int(sys.argv[1]))))

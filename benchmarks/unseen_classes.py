@@ -5,40 +5,27 @@ class, dimension and width 512.
 
     featurelab   measures.unseen_scores: one product z W, and a rank-one correction of it for every class
     one by one   the samples of every class, their products with both weight matrices, and the same scores
-
-Times are medians of interleaved repeats in one process.
-
-    python -m benchmarks unseen_classes
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
-from collections.abc import Callable
-from pathlib import Path
-from statistics import median
-from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import torch
 from torch import Tensor
 
+from benchmarks._rows import OURS, Row, Size, alternate, compare
 from featurelab.modules import data, learners, measures, nets
 
-SIZE, SAMPLES, CLASSES, LENGTH = 512, 400, 300, 5.0
+SAMPLES, LENGTH = 400, 5.0
+SIZES: dict[Size, tuple[int, int, int]] = {"tiny": (32, 3, 1), "full": (512, 300, 3)}  # width, classes, repeats
 
 
-def problem(classes: int) -> tuple[Tensor, measures.UnseenMeans, Tensor, Tensor]:
-    task = data.SubGaussianClasses(SIZE, SIZE, "sphere", length=LENGTH, seed=0)
-    net = nets.two_layer(SIZE, SIZE, seed=0)
-    trained = learners.one_step_weights(net, *task.train, lr=SIZE**0.25)
-    axes = torch.nn.functional.normalize(data.gaussian_samples(classes, SIZE, 0, "axes"), dim=1)
+def problem(size: int, classes: int) -> tuple[Tensor, measures.UnseenMeans, Tensor, Tensor]:
+    task = data.SubGaussianClasses(size, size, "sphere", length=LENGTH, seed=0)
+    net = nets.two_layer(size, size, seed=0)
+    trained = learners.one_step_weights(net, *task.train, lr=size**0.25)
+    axes = torch.nn.functional.normalize(data.gaussian_samples(classes, size, 0, "axes"), dim=1)
     means = measures.UnseenMeans(axes, torch.full((classes,), LENGTH).double(), torch.ones(classes).double())
-    return data.gaussian_samples(SAMPLES, SIZE, 0), means, net.hidden.weight.detach().T, trained
+    return data.gaussian_samples(SAMPLES, size, 0), means, net.hidden.weight.detach().T, trained
 
 
 def featurelab(z: Tensor, means: measures.UnseenMeans, before: Tensor, after: Tensor) -> Tensor:
@@ -55,43 +42,11 @@ def one_by_one(z: Tensor, means: measures.UnseenMeans, before: Tensor, after: Te
     return torch.stack(scores)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def measure(repeats: int, threads: int, classes: int) -> dict[str, Any]:
-    torch.set_num_threads(threads)
-    inputs = problem(classes)
+def rows(size: Size) -> list[Row]:
+    torch.set_num_threads(1)
+    width, classes, repeats = SIZES[size]
+    inputs = problem(width, classes)
     if not torch.allclose(featurelab(*inputs), one_by_one(*inputs), rtol=1e-9):
         raise SystemExit("the two methods disagree")
-    times: dict[str, list[float]] = {"featurelab": [], "one by one": []}
-    for _ in range(repeats):
-        times["featurelab"].append(seconds(lambda: featurelab(*inputs)))
-        times["one by one"].append(seconds(lambda: one_by_one(*inputs)))
-    ratio = median(b / a for a, b in zip(*times.values(), strict=True))
-    rows = [
-        {"method": name, "seconds": median(taken), "ratio": 1.0 if name == "featurelab" else ratio}
-        for name, taken in times.items()
-    ]
-    return {"threads": threads, "repeats": repeats, "classes": classes, "size": SIZE, "methods": rows}
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--classes", type=int, default=CLASSES)
-    args = parser.parse_args(argv)
-    results = measure(args.repeats, args.threads, args.classes)
-    if args.json:
-        print(json.dumps(results))
-        return
-    for row in results["methods"]:
-        print(f"{row['method']:12}{row['seconds']:9.3f} s{row['ratio']:8.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    taken = alternate({OURS: lambda: featurelab(*inputs), "one by one": lambda: one_by_one(*inputs)}, repeats)
+    return compare("scores", f"scores of {classes} unseen classes, width {width}, float64, 1 thread", taken)

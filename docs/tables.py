@@ -1,11 +1,14 @@
-"""Write the generated tables of these pages again, from the declarations and from each system's `known.toml`.
+"""Write the generated tables of these pages again, from the declarations, each system's `known.toml`, and
+`benchmarks.json`, which `python -m benchmarks --out docs/benchmarks.json` writes.
 
     python docs/tables.py
 
 Tables stand between `<!-- name: begin -->` and `<!-- name: end -->`. A page without a marker does not get that table.
 """
 
+import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from featurelab.tracking.numbers import measurement, named, number
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent
+BENCHMARKS = FOLDER / "benchmarks.json"
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
 COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those with controls", "identities hold"]
@@ -130,6 +134,21 @@ def by_number() -> str:
     return table(["system", "number", "experiment", "file", "picture"], rows)
 
 
+def benchmark(result: Mapping[str, Any]) -> str:
+    """The rows of one benchmark, ours next to its peers."""
+    if str(ROOT) not in sys.path:  # as in `python docs/tables.py`
+        sys.path.append(str(ROOT))
+    from benchmarks._rows import COLUMNS, cells
+
+    return table(COLUMNS, map(cells, result["rows"]))
+
+
+def measured_on(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """When and where the numbers of each benchmark were measured."""
+    rows = [(f"`{name}`", r["date"], r["cores"], r["python"], f"{r['seconds']:.0f}") for name, r in results.items()]
+    return table(["benchmark", "measured on", "cores", "Python", "took, s"], rows)
+
+
 def _findings(system: str | None) -> Iterator[tuple[Experiment, Claim, Finding]]:
     for one in [system] if system else registry.systems():
         for experiment in registry.experiments(one):
@@ -187,6 +206,9 @@ def pages() -> dict[Path, dict[str, str]]:
     written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts()}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
     written[ROOT / "README.md"] = {"totals": totals()}
+    results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    written[FOLDER / "scaling.md"] = {f"benchmark_{name}": benchmark(result) for name, result in results.items()}
+    written[FOLDER / "scaling.md"]["measured_on"] = measured_on(results)
     return written
 
 

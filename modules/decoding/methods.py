@@ -12,7 +12,7 @@ from .attention import Call
 from .caches import KeptCache
 from .decoder import Decoder, Keeping, Prompt, device_of, left_padded, prefilled, prompt_of
 from .first_pass import check, chosen_tokens, scored
-from .scores import OneRow, Row, Score, heavy_scores, window_scores
+from .scores import OneRow, Row, Score, heavy_attention, window_scores
 from .selection import Choice, Pool, choose_tokens
 
 Read = tuple[KeptCache, Tensor, list[Tensor]]
@@ -180,16 +180,16 @@ class _ByHead(Decoder):
         keeping = _KeepingByHead(prompt, self)
         return *prefilled(self.model, keeping), keeping.chosen()
 
-    def indices(self, one: OneRow) -> Tensor:
-        """(kv_heads, k)."""
+    def indices(self, one: OneRow, scores: Tensor | None) -> Tensor:
+        """(kv_heads, k), from scores (kv_heads, n) unless all tokens are kept."""
         kv_heads, n = one.key.shape[0], one.n
-        if n <= self.keep:
+        if scores is None or n <= self.keep:
             return torch.arange(n, device=one.key.device).expand(kv_heads, n)
-        scores = (heavy_scores(one) if self.heavy else window_scores(one, self.window))[:, : n - self.window]
         last = torch.arange(n - self.window, n, device=scores.device).expand(kv_heads, -1)
         if self.keep == self.window:
             return last
-        return torch.cat([choose_tokens(scores, self.keep - self.window, pool="max", kernel=self.kernel), last], dim=1)
+        before = scores[:, : n - self.window]
+        return torch.cat([choose_tokens(before, self.keep - self.window, pool="max", kernel=self.kernel), last], dim=1)
 
 
 class _KeepingByHead(Keeping):
@@ -197,9 +197,22 @@ class _KeepingByHead(Keeping):
         super().__init__(prompt)
         self.method, self.index = method, list[list[Tensor]]()
 
-    def indices_of(self, call: Call) -> list[Tensor]:
-        self.index.append([self.method.indices(OneRow(call, row, begin)) for row, begin in enumerate(self.padding)])
-        return self.index[-1]
+    def __call__(self, call: Call) -> Any:
+        rows = [OneRow(call, row, begin) for row, begin in enumerate(self.padding)]
+        cut = [one.n > self.method.keep for one in rows]
+        scores: list[Tensor | None]
+        if self.method.heavy and any(cut):
+            batch, heads, n, _ = call.query.shape
+            out = call.value.new_zeros(batch, n, heads, call.value.shape[-1])
+            scores = [heavy_attention(one, out[one.index, one.padding :]) for one in rows]
+            found: Any = out, None
+        else:
+            found = call.attended()
+            window = self.method.window
+            scores = [window_scores(one, window) if needed else None for one, needed in zip(rows, cut, strict=True)]
+        self.index.append([self.method.indices(one, score) for one, score in zip(rows, scores, strict=True)])
+        self.layers.append(self.cut(call, self.index[-1]))
+        return found
 
     def chosen(self) -> list[Tensor]:
         device = self.positions.device

@@ -11,15 +11,22 @@ from .attention import Call
 
 Score = Literal["raw", "scaled", "softmax"]
 Row = Literal["last", "middle", "largest_norm"]
-AT_ONCE = {"cpu": 2**20, "other": 2**26}  # numbers of attention held at once, where all rows count
+AT_ONCE = {"cpu": 2**19, "other": 2**26}  # numbers of attention held at once, where all rows count
 
 
 class OneRow:
-    """Row `index` of a batch in one layer, without its padding on the left: n tokens, products in float32 or wider."""
+    """Row `index` of a batch in one layer, without its padding on the left: n tokens, products in float32 or wider.
 
-    def __init__(self, call: Call, index: int, padding: int) -> None:
+    `kv_heads` restricts it to some heads of keys, and to the heads of queries that share these.
+    """
+
+    def __init__(self, call: Call, index: int, padding: int, kv_heads: slice = slice(None)) -> None:
         self.call, self.index, self.padding = call, index, padding
-        self.query, self.key = call.query[index, :, padding:], call.key[index, :, padding:]
+        self.key, self.value = (part[index, kv_heads, padding:] for part in (call.key, call.value))
+        queries = call.query[index, :, padding:]
+        self.query = queries.unflatten(0, (call.key.shape[1], -1))[kv_heads].flatten(0, 1)
+        sinks = call.sinks
+        self.sinks = None if sinks is None else sinks.unflatten(0, (call.key.shape[1], -1))[kv_heads].flatten()
         self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
 
     def products(self, rows: slice, end: int | None = None) -> Float[Tensor, "heads rows end"]:
@@ -36,9 +43,9 @@ class OneRow:
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
         products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
-        if self.call.sinks is None:
+        if self.sinks is None:
             return products.softmax(-1)
-        sinks = self.call.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
+        sinks = self.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
         return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
 
     def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
@@ -58,6 +65,14 @@ class OneRow:
         most = AT_ONCE.get(self.key.device.type, AT_ONCE["other"])
         step = max(1, most // (len(self.query) * self.n))
         return (slice(begin, min(begin + step, self.n)) for begin in range(0, self.n, step))
+
+    def parts(self) -> Iterator[tuple[slice, "OneRow"]]:
+        """Slices of the heads of queries, and this row with these alone: on a CPU those that share keys, else all."""
+        kv_heads = self.call.key.shape[1]
+        shared, step = len(self.query) // kv_heads, 1 if self.key.device.type == "cpu" else kv_heads
+        for begin in range(0, kv_heads, step):
+            part = OneRow(self.call, self.index, self.padding, slice(begin, begin + step))
+            yield slice(begin * shared, (begin + step) * shared), part
 
 
 def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
@@ -96,11 +111,18 @@ def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
     return _shared(one, one.weights(slice(one.n - window, one.n)).sum(1))
 
 
-def heavy_scores(one: OneRow) -> Float[Tensor, "kv_heads n"]:
-    """H2O: attention summed over all rows, averaged over the heads that share keys."""
+def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"]) -> Float[Tensor, "kv_heads n"]:
+    """H2O: attention summed over all rows, averaged over the heads that share keys; the layer's result goes to `out`.
+
+    Fused attention does not return its weights, and to compute them once more for the sums would take longer.
+    """
     total = torch.zeros(len(one.query), one.n, dtype=one.exact, device=one.key.device)
-    for rows in one.chunks():
-        total[:, : rows.stop] += one.weights(rows).sum(1)
+    for heads, part in one.parts():
+        for rows in part.chunks():
+            weights = part.weights(rows)
+            total[heads, : rows.stop] += weights.sum(1)
+            shared = weights.to(part.value.dtype).view(len(part.key), -1, rows.stop) @ part.value[:, : rows.stop]
+            out[rows, heads] = shared.view(len(part.query), -1, shared.shape[-1]).transpose(0, 1)
     return _shared(one, total)
 
 

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from slow_llama import SlowLlama
-from tiny_families import WINDOW, prompts, tiny
+from tiny_families import IN_FULL, PLAIN, WINDOW, prompts, tiny
 
 from featurelab.modules import decoding
+from featurelab.modules.decoding import scores
 
 NEW, KEEP, LOOK = 5, 6, 3
 NEAR = {"rtol": 1e-4, "atol": 1e-4}  # norms, angles and softmax of these models are in float32 whatever the rest is in
@@ -97,6 +98,19 @@ def test_greedy_steps_over_an_evicted_cache_are_those_of_a_masked_pass(family, m
         torch.testing.assert_close(found.logits[0, step], logits[-1], **NEAR)
         assert found.tokens[0, step] == logits[-1].argmax()
         whole = torch.cat([whole, found.tokens[0, step : step + 1]])
+
+
+@pytest.mark.parametrize(("family", "attention"), [*((f, "sdpa") for f in PLAIN), *((f, "eager") for f in IN_FULL)])
+@pytest.mark.parametrize("at_once", [1, 100, 2**19])
+def test_attention_that_h2o_sums_gives_what_the_model_s_own_gives(family, attention, at_once, monkeypatch):
+    monkeypatch.setitem(scores.AT_ONCE, "cpu", at_once)
+    # in float64 gemma2's own attention is nan at padding, and gpt_oss has no products of experts
+    model = tiny(family, attention, torch.float32 if family in IN_FULL else torch.float64)
+    ids = prompts(3, 12, seed=3)
+    mask = torch.ones_like(ids)
+    mask[0, :2], mask[2, :8] = 0, 0  # the last row is short: all of it is kept
+    found = decoding.h2o(model, KEEP, window=LOOK).prefill(ids, mask)[1]
+    torch.testing.assert_close(found, decoding.full(model).prefill(ids, mask)[1], **NEAR)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral"])

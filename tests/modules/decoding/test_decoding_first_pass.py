@@ -57,20 +57,18 @@ def test_of_all_layers_scored_the_last_is_the_last_that_runs():
 def test_a_pass_keeps_no_layer_before_and_a_cut_cache_one_whole_layer_at_most(monkeypatch):
     """Queries, keys and values that live when a layer's attention begins, of earlier layers; not what was cut out."""
     model, alive, counts = tiny(num_hidden_layers=LAYERS), [], []
-    own = interface._own
+    kind = interface.Call
 
-    def watching(module, base):
-        def attention(module, query, key, value, mask, **options):
-            counts.append(sum(tensor() is not None for tensor in alive))
-            alive.extend(map(weakref.ref, (query, key, value)))
-            return own(module, base)(module, query, key, value, mask, **options)
+    def watched(*given, **options):
+        call = kind(*given, **options)
+        counts.append(sum(tensor() is not None for tensor in alive))
+        alive.extend(map(weakref.ref, (call.query, call.key, call.value)))
+        return call
 
-        return attention
-
-    monkeypatch.setattr(interface, "_own", watching)
+    monkeypatch.setattr(interface, "Call", watched)
     ids = prompts(2, 30)
     decoding.chosen_tokens(model, ids, filter_layer=FILTER, keep=4)
-    assert counts == [0] * (FILTER - 1)
+    assert counts == [0] * FILTER
     for decoder in (decoding.snapkv(model, 6, window=2), decoding.h2o(model, 6, window=2)):
         alive.clear(), counts.clear()
         decoder.prefill(ids)
