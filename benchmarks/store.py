@@ -116,7 +116,7 @@ WHAT = {
     "list": "list {} runs with their last values",
     "judge": "judge and draw a sweep of {} runs of 200 points",
     "report": "report a sweep of {} runs",
-    "compare": f"compare {COMPARED} of {{}} runs",
+    "compare": f"compare at most {COMPARED} of {{}} runs",
 }
 
 
