@@ -19,15 +19,15 @@ from featurelab.modules.measures import (
     layer_names,
     nc1,
     standard_errors,
-    tangent_covariance,
 )
 from featurelab.modules.measures.core.samples import Outputs, Samples
 from featurelab.modules.measures.gradients.derivatives import TangentCovariance
 
-from .ansatz import refuse_unknown_quantities, sampled, trivial_scores
+from .ansatz import refuse_unknown_quantities, trivial_scores
 from .batches import Data, Names, by_token, shifts_targets, tokens
 from .features import linear_calls
 from .reference import ReferenceProbe
+from .tangents import tangents, wanted_by
 
 QUANTITIES = ("nc1", "feature_rank", "weight_rank", "nfa", "cnfa", "ptk_dispersion", "input_agop_rank")
 
@@ -47,7 +47,7 @@ class InstrumentsProbe(ReferenceProbe):
     `measures.layer_names`. `readout=""` means the network's outputs; the weights are then those before its last linear
     layer. `view` maps the inputs of a batch to those of the network. What does not apply is left out, and `skipped`
     says why: integer inputs have no gradient, continuous targets no classes. `quantities` (default: all) selects among
-    these; `n_outputs` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further options are
+    these; `n_outputs`, `draws` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further options are
     those of `Probe`.
     """
 
@@ -61,6 +61,7 @@ class InstrumentsProbe(ReferenceProbe):
         view: Callable[[Any], Any] | None = None,
         reference: Literal["init"] | nn.Module = "init",
         n_outputs: int | None = None,
+        draws: int | None = None,
         seed: int = 0,
         on: Literal["step", "epoch"] = "step",
         at: Collection[int] = (),
@@ -84,7 +85,8 @@ class InstrumentsProbe(ReferenceProbe):
         )
         refuse_unknown_quantities(quantities, QUANTITIES)
         self.compare_with(reference)
-        self.n_outputs, self.seed = sampled(n_outputs), seed
+        self.n_outputs, self.draws, self.seed = n_outputs, draws, seed
+        wanted_by(None, None, n_outputs, draws, seed)  # refuses wrong numbers
         self.quantities = frozenset(quantities)
         self.readout, self.hidden, self.view = readout, hidden, view
 
@@ -113,7 +115,8 @@ class InstrumentsProbe(ReferenceProbe):
     def _weights(self, module: nn.Module, samples: Samples, hidden: str | None) -> dict[str, float]:
         if hidden is None:
             raise ValueError("no linear layer comes before the features")
-        (now,) = tangent_covariance(module, samples, layers=[hidden], n_outputs=self.n_outputs, seed=self.seed).values()
+        wanted = wanted_by([hidden], None, self.n_outputs, self.draws, self.seed)
+        (now,) = tangents(self, module, [(samples.inputs, None)], wanted, view=self.view).values()
         before = layer_names(self.reference)[hidden].weight.detach().flatten(1)
 
         def scored(K: TangentCovariance) -> dict[str, float]:

@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     @property
     def passes(self) -> int:
         """Number of outputs that are differentiated for each sample."""
-        return self.outputs if self.drawn is None else min(self.drawn.count, self.outputs)
+        return self.outputs if self.drawn is None else min(self.drawn.passes, self.outputs)
 
     @property
     def groups(self) -> int:

@@ -58,8 +58,8 @@ class _Batch(NamedTuple):
 def blocks(networks: Sequence[nn.Module], samples: Samples, plan: Plan, *, squares: bool = True) -> Iterator[Block]:
     """Yield blocks of (outputs x samples) with the calls of each layer and their tangent features.
 
-    The networks run on the same samples and outputs. `squares` allows the shortcuts, where tangent features are those of
-    other rows with the same sums of squares.
+    The networks run on the same samples and outputs. `squares` allows the shortcuts: rows with the same sums of
+    squares then take the place of outputs.
     """
     route = _Route(networks, plan, squares)
     for some in samples.split(plan.chunk):

@@ -16,10 +16,10 @@ GROUPS = 10  # of sampled outputs, from whose differences standard errors are es
 class Drawn(NamedTuple):
     """How outputs are sampled; the same seed gives the same sample.
 
-    `count` outputs of each sample, or with `signs` so many combinations of all its outputs with random signs.
+    `passes` outputs of each sample, or with `signs` so many combinations of all its outputs with random signs.
     """
 
-    count: int
+    passes: int
     seed: int
     signs: bool = False
 
@@ -89,7 +89,7 @@ class Signs:
     """
 
     def __init__(self, drawn: Drawn) -> None:
-        self.streams = [np.random.default_rng([drawn.seed, *b"signs", draw]) for draw in range(drawn.count)]
+        self.streams = [np.random.default_rng([drawn.seed, *b"signs", draw]) for draw in range(drawn.passes)]
 
     def seeds(self, root: Root, counted: Tensor | None, block: int, groups: int) -> Iterator[Seeds]:
         shape, draws = (len(root.at), root.places, root.each), len(self.streams)
@@ -108,7 +108,7 @@ class Subsets:
     """
 
     def __init__(self, drawn: Drawn) -> None:
-        self.draw, self.count = random.Random(drawn.seed), drawn.count
+        self.draw, self.count = random.Random(drawn.seed), drawn.passes
 
     def seeds(self, root: Root, counted: Tensor | None, block: int, groups: int) -> Iterator[Seeds]:
         n, outputs = len(root.at), root.places * root.each

@@ -8,8 +8,10 @@ output (and position, where the layer is applied at several). With n samples, an
 
 (Beaglehole, Mitliagkas, Agarwala 2024, arXiv:2402.05271, section 2; K there has no 1/n).
 
-Each chunk of samples takes one forward pass, and then one backward pass of the batch (outputs x samples) down to the
-pre-activations. No gradient of a weight is formed, and memory does not grow with n. We assume that f(x_a) depends on
+Each chunk of samples takes one forward pass, and then backward passes of (outputs x samples) down to the
+pre-activations. No gradient of a weight is formed, and memory does not grow with n: on a CPU the tangent features of a
+pass fill at most 16 MiB of float32 and the activations of a chunk at most 64 MiB, where one sample is not larger. Sums
+over many outputs take exact shortcuts (`core/routes.py`). We assume that f(x_a) depends on
 sample a alone, and refuse modules that couple samples (BatchNorm with batch statistics). The module runs in the mode
 that it is in (with dropout on, the gradients are those of one random mask), and its `.grad`s do not change.
 """
@@ -165,14 +167,14 @@ def tangent_covariance(
     weights outside them). `chunk` is the number of samples in a pass (default: chosen for memory). A layer that does
     not affect the output has K = 0. For half-precision weights sums are kept in float32.
 
-    Raises ValueError without samples, for n_outputs or draws < 2 or for both, an unknown or uncalled layer, outputs that
-    lack one row for each sample or do not depend on any layer, BatchNorm with batch statistics, and a reference that
-    calls its layers differently; TypeError for an output that is not a tensor.
+    Raises ValueError without samples, for n_outputs or draws < 2, for both at once, an unknown or uncalled layer,
+    outputs that lack one row for each sample or do not depend on any layer, BatchNorm with batch statistics, and a
+    reference that calls its layers differently; TypeError for an output that is not a tensor.
     """
     drawn = how_drawn(n_outputs, draws, seed)
     samples = prepared(module, inputs, chunk)
     plan = planned(module, samples, layers, chunk, drawn)
-    if drawn is not None and drawn.signs and drawn.count >= plan.outputs:
+    if drawn is not None and drawn.signs and drawn.passes >= plan.outputs:
         plan = plan._replace(drawn=None)  # each output by itself costs no more
     sums = {name: _Sums.of(layer, plan, bar=reference is not None) for name, layer in plan.layers.items()}
     networks = [module]
