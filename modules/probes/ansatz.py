@@ -153,8 +153,8 @@ class SpectrumProbe(Probe):
     - `ptk_dispersion/<layer>`: std / mean of the eigenvalues of K, 0 for K = c I (fig. 1 of arXiv:2402.05271).
 
     `quantities` (default: all) selects among these; without `ptk_dispersion` nothing is differentiated, which costs
-    next to nothing. `layers`, `n_outputs`, `draws` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its dispersion.
-    Further options are those of `Probe`. Raises ValueError for an unknown quantity.
+    next to nothing. `layers`, `n_outputs`, `draws` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its
+    dispersion. Further options are those of `Probe`. Raises ValueError for an unknown quantity.
     """
 
     streams = True

@@ -27,8 +27,9 @@ from .ansatz import refuse_unknown_quantities, trivial_scores
 from .batches import Data, Names, by_token, shifts_targets, tokens
 from .features import linear_calls
 from .reference import ReferenceProbe
-from .tangents import tangents, wanted_by
+from .tangents import Wanted, tangents, wanted_by
 
+_OF_WEIGHTS = {"weight_rank", "nfa", "cnfa", "ptk_dispersion"}
 QUANTITIES = ("nc1", "feature_rank", "weight_rank", "nfa", "cnfa", "ptk_dispersion", "input_agop_rank")
 
 
@@ -47,8 +48,8 @@ class InstrumentsProbe(ReferenceProbe):
     `measures.layer_names`. `readout=""` means the network's outputs; the weights are then those before its last linear
     layer. `view` maps the inputs of a batch to those of the network. What does not apply is left out, and `skipped`
     says why: integer inputs have no gradient, continuous targets no classes. `quantities` (default: all) selects among
-    these; `n_outputs`, `draws` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further options are
-    those of `Probe`.
+    these; `n_outputs`, `draws` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further
+    options are those of `Probe`.
     """
 
     def __init__(
@@ -90,6 +91,10 @@ class InstrumentsProbe(ReferenceProbe):
         self.quantities = frozenset(quantities)
         self.readout, self.hidden, self.view = readout, hidden, view
 
+    def tangents_wanted(self) -> Wanted | None:
+        """No layers: which one is known only with the batch, and it is among those of a probe that measures all."""
+        return wanted_by([], None, self.n_outputs, self.draws, self.seed) if _OF_WEIGHTS & self.quantities else None
+
     def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         samples = self.samples(self.view(inputs) if self.view else inputs)
         values: dict[str, float] = {}
@@ -102,8 +107,8 @@ class InstrumentsProbe(ReferenceProbe):
                 moments = ClassMoments.empty()
                 moments.update(features, _classes(labels))
                 values["nc1"] = nc1(moments.occurring()[0]).item()
-        if {"weight_rank", "nfa", "cnfa", "ptk_dispersion"} & self.quantities:
-            with self._reasons("weight_rank", "nfa", "cnfa", "ptk_dispersion"):
+        if _OF_WEIGHTS & self.quantities:
+            with self._reasons(*_OF_WEIGHTS):
                 values |= self._weights(module, samples, hidden)
         if "input_agop_rank" in self.quantities:
             with self._reasons("input_agop_rank"):

@@ -206,7 +206,7 @@ class Probe(pl.Callback, ABC):
             given = self._given[0]
             tensors = [given] if isinstance(given, Tensor) else [v for v in given.values() if isinstance(v, Tensor)]
             return "given", [(x.data_ptr(), x.shape) for x in tensors], self._outputs
-        streamed = self.streams and self._source is self.data
+        streamed = self.streams and self.data is not None and self._source is self.data
         return "source", id(self._source), streamed, self._where, self._targets, self._outputs
 
     def leave_out(self, weights: Mapping[str, str]) -> None:
