@@ -4,7 +4,8 @@ K = (1/n) J^T J of every linear and convolutional layer, in float32, of an MLP (
 ResNet-18 (16 to 128 channels) and a transformer encoder (four layers of width 256, 64 positions); ten outputs each:
 
     featurelab     measures.tangent_covariance
-    vmap(jacrev)   torch.func over samples, differentiating with respect to shifts of the pre-activations
+    vmap(jacrev)   torch.func over samples, differentiating with respect to shifts of the pre-activations; of the MLP
+                   also written out as matrix times vector
     output loop    one autograd.grad for each output over all samples, with its J^T J at once
 
 Peak memory is that of a new process for each method, less its memory before. `kept_loop_peak_mib` is that of a loop
@@ -28,7 +29,7 @@ from benchmarks._rows import OURS, Row, Size, alternate, compare
 from featurelab.modules import measures, nets
 
 ROOT = Path(__file__).resolve().parents[1]
-VMAP, LOOP, KEPT = "vmap(jacrev)", "output loop", "output loop, J kept"
+VMAP, WRITTEN, LOOP, KEPT = "vmap(jacrev)", "vmap(jacrev), written out", "output loop", "output loop, J kept"
 
 
 class Problem(NamedTuple):
@@ -120,6 +121,20 @@ def vmap_jacrev(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
     return total
 
 
+def written_out(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
+    """`vmap_jacrev` of an MLP without modules."""
+    weights = [layer.weight.detach() for layer in measures.layer_names(net).values()]
+
+    def shifted(shifts: list[Tensor], sample: Tensor) -> Tensor:
+        h = weights[0] @ sample + shifts[0]
+        for W, shift in zip(weights[1:], shifts[1:], strict=True):
+            h = W @ torch.relu(h) + shift
+        return h
+
+    J = torch.func.vmap(torch.func.jacrev(shifted), in_dims=(None, 0))([x.new_zeros(len(W)) for W in weights], x)
+    return [gram(net, j) / len(x) for j in J]
+
+
 def output_loop(net: nn.Module, x: Tensor, problem: Problem, *, keep: bool = False) -> list[Tensor]:
     calls = dict[str, Tensor]()
 
@@ -154,6 +169,7 @@ def gram(layer: nn.Module, J: Tensor) -> Tensor:
 METHODS: dict[str, Callable[[nn.Module, Tensor, Problem], list[Tensor]]] = {
     OURS: featurelab,
     VMAP: vmap_jacrev,
+    WRITTEN: written_out,
     LOOP: output_loop,
     KEPT: partial(output_loop, keep=True),
 }
@@ -182,7 +198,7 @@ def rows(size: Size) -> list[Row]:
 
 
 def measured(size: Size, name: str) -> list[Row]:
-    problem, timed = PROBLEMS[name], (OURS, VMAP, LOOP)
+    problem, timed = PROBLEMS[name], (OURS, VMAP, LOOP, *[WRITTEN] * (name == "mlp"))
     peaks = {
         f"{label}_mib": peak_mib(method, name, size)
         for label, method in (("peak", OURS), ("loop_peak", LOOP), ("kept_loop_peak", KEPT))
@@ -191,7 +207,7 @@ def measured(size: Size, name: str) -> list[Row]:
     net, x = problem.made(size)
     few = problem.made(size, min(len(x), 8))
     expected = featurelab(*few, problem)
-    for method in METHODS:
+    for method in (*timed, KEPT):
         for mine, theirs in zip(expected, METHODS[method](*few, problem), strict=True):
             if (mine - theirs).norm() > 1e-4 * theirs.norm():
                 raise SystemExit(f"{method} disagrees with featurelab on {name}")
