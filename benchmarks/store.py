@@ -1,33 +1,28 @@
-"""How long reading from a store takes, by the number of runs in it.
+"""How long it takes to read from a store with many runs, next to MLflow's client, asked for each curve of each run.
 
 A SQLite store is filled with one sweep of N trials of 200 points. The rows are those that recording would create, but
 they are written directly to MLflow's tables, because recording would take longer than everything else. Then each of our
-commands that read many runs is timed in this process, next to the usual alternative: ask MLflow's client for each curve
-of each run. With `--server` everything goes through an MLflow server.
-
-    python -m benchmarks.store [--json] [--server] [--runs 100 1000 10000]
+commands that read many runs is timed in this process, for one number of runs also through an MLflow server. The client
+is timed on a sample of the runs: its time is proportional to their number.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from benchmarks._installed import installed
+from benchmarks._rows import Row, Size, alternate, compare
 from benchmarks._server import server
 
-RUNS = (100, 1000, 10_000)
 POINTS, CURVES = 20, 10
 COMPARED = 100
-SAMPLED = 100  # runs on which the alternative is timed: its time is proportional to their number
+PEER = "MLflow client, curve by curve"
 
 
 def fill(uri: str, number: int) -> tuple[str, list[str]]:
@@ -47,7 +42,7 @@ def fill(uri: str, number: int) -> tuple[str, list[str]]:
     sweep = open_sweep(plan, f"sweep-{number}", store)
     tags = {"sweep": f"sweep-{number}", "sweep_run_id": sweep, "kind": "reproduce", "workers": "1", "trial": "0"}
     details: Any = {"scale": "laptop", "name": "first", "axes": plan.axes, "tags": tags}
-    first = open_run(experiment, plan.configs[0], store, **details)
+    first = open_run(experiment, plan.config(0), store, **details)
     ids = _copies(store, first, plan)
     store.set_tags(sweep, {"status": "finished", "seconds": "1.0"})
     store.end_run(sweep)
@@ -74,18 +69,16 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
         )
         tags = dict(database.execute("SELECT key, value FROM tags WHERE run_uuid = ?", [first]).fetchall())
         runs, labels, params, points, latest = [], [], [], [], []
-        for index, (run_id, config) in enumerate(zip(ids, plan.configs, strict=True)):
-            values = config.model_dump(mode="json")
+        for index, (run_id, values) in enumerate(zip(ids, plan.configs, strict=True)):
+            label = plan.label(index)
             own = {"trial": str(index), "config": json.dumps(values), "config_hash": config_hash(values)}
-            own |= {"status": "finished", "seconds": "1.0", "mlflow.runName": plan.label(config)}
+            own |= {"status": "finished", "seconds": "1.0", "mlflow.runName": label}
             labels += [(key, value, run_id) for key, value in (tags | own).items()]
             params += [(axis, str(values[axis]), run_id) for axis in plan.axes]
             place = str(pattern["artifact_uri"]).replace(first, run_id)
             if index:
-                runs.append(
-                    tuple((pattern | {"run_uuid": run_id, "name": plan.label(config), "artifact_uri": place}).values())
-                )
-            for name, curve in curves(config).items():
+                runs.append(tuple((pattern | {"run_uuid": run_id, "name": label, "artifact_uri": place}).values()))
+            for name, curve in curves(plan.config(index)).items():
                 points += [(name, float(v), 1000 + step, run_id, step, 0) for step, v in enumerate(curve)]
                 last = (1000 + POINTS - 1, POINTS - 1, 0, run_id)
                 latest.append((name, float(curve[-1]), *last))
@@ -100,68 +93,90 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     return ids
 
 
-def commands(uri: str, sweep: str, ids: list[str], folder: Path) -> dict[str, Callable[[], Any]]:
-    """Return the functions to time by name: ours, and the alternative."""
-    from mlflow import MlflowClient
-
+def commands(uri: str, sweep: str, ids: Sequence[str], folder: Path) -> dict[str, Callable[[], Any]]:
+    """Return our functions to time, by id."""
     from featurelab.pipelines.engine.sweep.records import read_trials
+    from featurelab.pipelines.engine.verdict.compare import compare as compare_runs
+    from featurelab.pipelines.engine.verdict.judge import judge
     from featurelab.pipelines.engine.verdict.report import report_entries
-    from featurelab.pipelines.engine.verdict.reproduce import judge
-    from featurelab.pipelines.engine.verdict.rerun import compare
     from featurelab.tracking.report import render
     from featurelab.tracking.store.connect import attach
 
-    store, client = attach(uri), MlflowClient(uri)
+    store = attach(uri)
     few = ids[:: max(1, len(ids) // COMPARED)][:COMPARED]
-
-    def curve_by_curve() -> None:
-        for run_id in ids[:SAMPLED]:
-            for metric in client.get_run(run_id).data.metrics:
-                client.get_metric_history(run_id, metric)
-
     return {
-        "list trials": lambda: read_trials(store, "nothing/at_all", sweep),
+        "list": lambda: read_trials(store, "nothing/at_all", sweep),
         "judge": lambda: judge(sweep, store),
         "report": lambda: render(list(report_entries(store)), folder / "report"),
-        f"compare {len(few)} runs": lambda: compare(few, store),
-        "client, curve by curve": curve_by_curve,
+        "compare": lambda: compare_runs(few, store),
     }
 
 
-def measure(numbers: list[int], through_server: bool = False) -> dict[str, Any]:
-    rows: dict[str, dict[str, Any]] = {}
-    for number in numbers:
-        with tempfile.TemporaryDirectory() as temporary, ExitStack() as running:
-            folder = Path(temporary)
-            uri = f"sqlite:///{folder / 'mlflow.db'}"
-            sweep, ids = fill(uri, number)
-            if through_server:
-                uri = running.enter_context(server(folder, uri))
-            for name, command in commands(uri, sweep, ids, folder).items():
-                start = time.perf_counter()
-                command()
-                seconds = time.perf_counter() - start
-                if name.startswith("client"):
-                    seconds *= number / min(SAMPLED, number)
-                rows.setdefault(name, {"method": name})[f"seconds_at_{number}"] = seconds
-                print(number, name, f"{seconds:.2f} s", file=sys.stderr, flush=True)
-    return {"points_a_run": POINTS * CURVES, "methods": list(rows.values())}
+WHAT = {
+    "list": "list {} runs with their last values",
+    "judge": "judge and draw a sweep of {} runs of 200 points",
+    "report": "report a sweep of {} runs",
+    "compare": f"compare {COMPARED} of {{}} runs",
+}
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--server", action="store_true", help="read through an MLflow server over the file")
-    parser.add_argument("--runs", type=int, nargs="+", default=RUNS)
-    args = parser.parse_args(argv)
+def curve_by_curve(uri: str, ids: Sequence[str]) -> None:
+    """Read every curve of some runs as MLflow's client offers it."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    for run_id in ids:
+        for metric in client.get_run(run_id).data.metrics:
+            client.get_metric_history(run_id, metric)
+
+
+def measured(number: int, through_server: bool, sampled: int, repeats: int) -> list[Row]:
+    """Rows of a store with this many runs."""
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as running:
+        folder = Path(temporary)
+        uri = f"sqlite:///{folder / 'mlflow.db'}"
+        sweep, ids = fill(uri, number)
+        if through_server:
+            uri = running.enter_context(server(folder, uri))
+        ours = alternate(commands(uri, sweep, ids, folder), repeats, warm=False)
+        sample = ids[:: max(1, number // sampled)][:sampled]
+        (peer,) = alternate({PEER: lambda: curve_by_curve(uri, sample)}, 1, warm=False).values()
+        estimate = [peer[0] * number / len(sample)] * repeats
+        place = "server" if through_server else "file"
+        rows: list[Row] = []
+        for name, seconds in ours.items():
+            what = f"{WHAT[name].format(f'{number:,}')}, {'MLflow server over ' * through_server}SQLite"
+            numbers = {"peer_sampled_runs": len(sample)}
+            # only judging reads all curves
+            taken = {"featurelab": seconds} | ({PEER: estimate} if name == "judge" else {})
+            rows += compare(f"{place}/{number}/{name}", what, taken, numbers=numbers if name == "judge" else {})
+        return rows
+
+
+def planned(number: int, repeats: int) -> list[Row]:
+    """Rows of a sweep of this many trials that is planned and labelled."""
+    from featurelab.pipelines.engine.experiment import registry
+    from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
+    from featurelab.pipelines.engine.sweep.plan import plan_search
+
+    experiment = registry.find("neural_feature_ansatz/init_scale")
+    axes = {"lr": loguniform(1e-4, 1.0), "seed": Listed((0, 1))}
+
+    def plan() -> None:
+        laid_out = plan_search(experiment, axes, number // 2, experiment.laptop, scale="laptop")
+        if len({laid_out.label(index) for index in range(number)}) != number:
+            raise SystemExit("two trials have the same name")
+
+    what = f"plan and name a sweep of {number:,} trials (neural_feature_ansatz/init_scale)"
+    return compare(f"plan/{number}", what, alternate({"featurelab": plan}, repeats, warm=False))
+
+
+def rows(size: Size) -> list[Row]:
     with installed():
-        results = measure(args.runs, args.server)
-    if args.json:
-        print(json.dumps(results))
-        return
-    for row in results["methods"]:
-        print(f"{row['method']:24}" + "".join(f"{row[f'seconds_at_{n}']:12.2f} s" for n in args.runs))
-
-
-if __name__ == "__main__":
-    main()
+        if size == "tiny":
+            return [*measured(6, False, 2, 1), *planned(10, 1)]
+        return [
+            *(row for number in (100, 1000, 10_000) for row in measured(number, False, 100, 3)),
+            *measured(1000, True, 20, 3),
+            *planned(100_000, 3),
+        ]

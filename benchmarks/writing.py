@@ -1,30 +1,130 @@
-"""How many runs and points a store takes per second, by the number of processes that write to it at once.
+"""What recording costs: a training step that records 20 metrics, and the runs that a store takes per second.
 
-Each writer creates runs as our trials do: start a run with its tags and params, send 200 points in one request, end the
+The step is a few matrix products that take 5 ms. It runs without logging, with our recorder, and with Lightning's
+MLFlowLogger, alternately, each into an SQLite file, on two cores and on one. Closing the run, which waits until the
+store has everything, is measured apart.
+
+The writers create runs as our trials do: start a run with its tags and params, send 200 points in one request, end the
 run. The stores are a SQLite file, an MLflow server over one (started as in `ray_cluster.yaml`), and a server over
 PostgreSQL if FEATURELAB_DATABASE names an empty database (`postgresql://user:password@host/name`).
-
-    python -m benchmarks.writing [--json] [--writers 1 2 8 32] [--seconds 10]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import logging
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from benchmarks._rows import Row, Size, compare
 from benchmarks._server import server
 
-WRITERS = (1, 2, 8, 32)
-SECONDS = 10.0
+STEP_S = 0.005
+METRICS = 20
 POINTS = 200
 DATABASE = "FEATURELAB_DATABASE"
+NOTHING, PEER = "no logging", "MLFlowLogger"
+
+
+def training_step(seconds: float) -> Callable[[], None]:
+    """Return a function that computes for about this long on one thread."""
+    import torch
+
+    torch.set_num_threads(1)
+    matrix = torch.randn(512, 512)
+
+    def product() -> None:
+        (matrix @ matrix).tanh_()
+
+    for _ in range(30):
+        product()
+    times = []
+    for _ in range(50):
+        start = time.perf_counter()
+        product()
+        times.append(time.perf_counter() - start)
+    count = max(1, round(seconds / median(times)))
+
+    def step() -> None:
+        for _ in range(count):
+            product()
+
+    return step
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[int]:
+    """Let this thread, and those that it starts, run on this many cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield len(os.sched_getaffinity(0))
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def recorded(cores: int, n_steps: int, repeats: int) -> list[Row]:
+    """Rows of training steps that record, on this many cores."""
+    from pytorch_lightning.loggers import MLFlowLogger
+
+    from featurelab.tracking.outbox.record import Recorder
+    from featurelab.tracking.store.connect import connect
+
+    logging.disable(logging.WARNING)
+    names = [f"layer/{number}" for number in range(METRICS)]
+    closing: list[float] = []
+
+    def train(log: Callable[[dict[str, float], int], None] | None) -> float:
+        start = time.perf_counter()
+        for number in range(n_steps):
+            step()
+            if log:
+                log(dict.fromkeys(names, float(number)), number)
+        return (time.perf_counter() - start) / n_steps
+
+    def ours() -> float:
+        run_id = store.start_run("benchmark/recording", "run")
+        recorder = Recorder(store, run_id, outbox=folder / "outbox")
+        seconds = train(recorder.log)
+        start = time.perf_counter()
+        if not recorder.close():
+            raise SystemExit("the recorder could not send all points")
+        closing.append(time.perf_counter() - start)
+        return seconds
+
+    def theirs() -> float:
+        logger = MLFlowLogger("benchmark/lightning", tracking_uri=store.uri)
+        assert logger.run_id
+        seconds = train(logger.log_metrics)
+        logger.finalize()
+        return seconds
+
+    sides = {"featurelab": ours, NOTHING: lambda: train(None), PEER: theirs}
+    with tempfile.TemporaryDirectory() as name, on_cores(cores) as available:
+        folder = Path(name)
+        store = connect(f"sqlite:///{folder / 'mlflow.db'}")
+        step = training_step(STEP_S)
+        taken: dict[str, list[float]] = {name: [] for name in sides}
+        for repeat in range(repeats + 1):  # the first warms up
+            for side in list(sides) if repeat % 2 else reversed(list(sides)):
+                taken[side].append(sides[side]())
+        store.close()
+    taken = {side: seconds[1:] for side, seconds in taken.items()}
+
+    def percent(side: str) -> float:
+        return 100 * (median(a / b for a, b in zip(taken[side], taken[NOTHING], strict=True)) - 1)
+
+    numbers = {"overhead_percent": percent("featurelab"), "peer_overhead_percent": percent(PEER)}
+    numbers["close_ms"] = 1000 * median(closing[1:])
+    what = f"a training step of {1000 * median(taken[NOTHING]):.1f} ms that records {METRICS} metrics in SQLite"
+    return compare(f"recording/cores={cores}", f"{what}, {available} cores", taken, numbers=numbers)
 
 
 def write(uri: str, number: int, seconds: float, barrier: Any, counts: Any) -> None:
@@ -68,42 +168,29 @@ def at_once(uri: str, writers: int, seconds: float) -> float:
     return n_runs / seconds
 
 
-def measure(numbers: list[int], seconds: float) -> dict[str, Any]:
-    rows = []
+def written(numbers: tuple[int, ...], seconds: float) -> list[Row]:
+    """Rows of stores to which this many processes write at once."""
+    found: list[Row] = []
 
-    def row(store: str, uri: str) -> None:
+    def measure(place: str, what: str, uri: str) -> None:
         for writers in numbers:
             rate = at_once(uri, writers, seconds)
-            rows.append({"method": store, "writers": writers, "runs_a_second": rate, "points_a_second": POINTS * rate})
-            print(store, writers, f"{rate:.1f} runs per second", file=sys.stderr, flush=True)
+            text = f"write runs of {POINTS} points to {what}, {writers} processes at once"
+            measured = {"runs_a_second": rate, "points_a_second": POINTS * rate}
+            found.append(Row(f"writers/{place}/{writers}", text, None, numbers=measured))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        row("SQLite file", f"sqlite:///{folder / 'mlflow.db'}")
+        measure("file", "an SQLite file", f"sqlite:///{folder / 'mlflow.db'}")
         with server(folder, f"sqlite:///{folder / 'server.db'}") as uri:
-            row("server, SQLite", uri)
+            measure("server", "an MLflow server over SQLite", uri)
         if os.environ.get(DATABASE):
             with server(folder, os.environ[DATABASE]) as uri:
-                row("server, PostgreSQL", uri)
-    return {"points_a_run": POINTS, "methods": rows}
+                measure("postgresql", "an MLflow server over PostgreSQL", uri)
+    return found
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--writers", type=int, nargs="+", default=WRITERS)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each writer writes")
-    args = parser.parse_args(argv)
-    results = measure(args.writers, args.seconds)
-    if args.json:
-        print(json.dumps(results))
-        return
-    for row in results["methods"]:
-        print(
-            f"{row['method']:20}{row['writers']:4} writers{row['runs_a_second']:8.1f} runs,"
-            f"{row['points_a_second']:9.0f} points per second"
-        )
-
-
-if __name__ == "__main__":
-    main()
+def rows(size: Size) -> list[Row]:
+    if size == "tiny":
+        return [*recorded(1, 3, 1), *written((2,), 0.2)]
+    return [row for cores in (2, 1) for row in recorded(cores, 200, 5)] + written((1, 2, 8, 32), 3.0)

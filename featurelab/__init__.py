@@ -6,8 +6,9 @@ import lazy_loader
 
 from featurelab import namesake
 from featurelab._families import Families
+from featurelab._lightning import Light
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-sys.meta_path.insert(0, Families(__name__, __all__))  # before the finders that would import a second copy
+sys.meta_path[:0] = [Families(__name__, __all__), Light()]  # before the finders that would import a second copy
 namesake.warn()

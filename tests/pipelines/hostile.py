@@ -205,6 +205,7 @@ def commands(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch, home)
         patch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", accept)
+        patch.setattr("featurelab.pipelines.engine.sweep.ray.cluster.connect_ray", accept)
         patch.setattr("featurelab.tracking.store.connect.connect", accept)
         yield Commands(home, request.param)
 

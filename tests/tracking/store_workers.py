@@ -14,6 +14,7 @@ from mlflow.entities import Metric
 
 from featurelab.tracking.outbox.locks import exclusive_lock
 from featurelab.tracking.outbox.record import Recorder
+from featurelab.tracking.store import bulk
 from featurelab.tracking.store.connect import attach, connect
 
 
@@ -61,6 +62,14 @@ def connect_and_name(number: int, uri: str) -> str:
     return connect(uri, timeout=90).experiment_id("system/figure")
 
 
+def connect_in_own_folder(number: int, folder: str, cache: str) -> str:
+    """Create a store in a folder of this process alone, with an experiment, and return the experiment's id."""
+    os.environ["XDG_CACHE_HOME"] = cache
+    home = Path(folder) / f"process {number}"
+    home.mkdir()
+    return connect_and_name(number, f"sqlite:///{home}/mlflow.db")
+
+
 def write_points(number: int, uri: str) -> str:
     """Write 20 metrics at 10 steps to a new run, and return its id."""
     store = attach(uri)
@@ -69,6 +78,16 @@ def write_points(number: int, uri: str) -> str:
         store.log_metrics(run_id, [Metric(f"m{i}", number + i / 7, 1000 + step, step) for i in range(20)])
     store.end_run(run_id)
     return run_id
+
+
+def write_one_run(number: int, uri: str, run_id: str) -> str:
+    """Write 20 metrics at 10 steps of its own to a run that others write to: by bulk inserts if `number` is even."""
+    if number % 2:
+        bulk.TRIED.clear()
+    store = attach(uri)
+    for step in range(number, 40, 4):
+        store.log_metrics(run_id, [Metric(f"m{i}", float(step), 1000, step) for i in range(20)])
+    return "done"
 
 
 def record_points(number: int, uri: str, outbox: str) -> str:

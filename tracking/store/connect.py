@@ -22,6 +22,7 @@ from mlflow.utils.rest_utils import http_request
 
 from featurelab.tracking.errors import RunNotFound, StoreError
 from featurelab.tracking.lines import line
+from featurelab.tracking.store import schema
 from featurelab.tracking.store.addresses import first_line, shown, sqlite_path, sqlite_uri
 from featurelab.tracking.store.store import Store
 
@@ -104,8 +105,6 @@ def _prepare_sqlite(path: Path, uri: str, deadline: float, create: bool) -> None
 
 def _require_mlflow(path: Path, uri: str) -> None:
     """Raise StoreError unless a file is a database of this version of MLflow, which would alter any other."""
-    from mlflow.store.db.utils import _get_latest_schema_revision
-
     if not path.stat().st_size:
         raise StoreError(f"the store at {shown(uri)} is empty: nothing has been recorded there yet")
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
@@ -113,7 +112,7 @@ def _require_mlflow(path: Path, uri: str) -> None:
         if TABLES - tables:
             raise StoreError(f"cannot use the store at {shown(uri)}: it is a database, but not one of MLflow")
         versions = [version for (version,) in database.execute("SELECT version_num FROM alembic_version")]
-    if versions != [_get_latest_schema_revision()]:
+    if versions != [schema.latest_revision()]:
         raise _other_version(uri)
 
 
@@ -129,8 +128,11 @@ def _create_sqlite(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         draft.touch()  # fails at once if nothing can be written; MLflow would try for two minutes
+        is_copied = schema.copy_to(draft)
         store = SqlAlchemyStore(sqlite_uri(draft), str(path.parent / "mlruns"))
         store.engine.dispose()
+        if not is_copied:
+            schema.keep(draft)
         if _is_on_local_disk(path.parent):
             with closing(sqlite3.connect(draft)) as database:
                 database.execute("PRAGMA journal_mode = WAL")  # a lasting property of the file

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
 
@@ -83,7 +84,7 @@ class Connection:
         """
         if not self.uri.startswith("sqlite:") or _opened.get(self.uri) != identity(_path(self.uri)):
             return
-        with suppress(SQLAlchemyError):
+        with suppress(SQLAlchemyError, MlflowException):  # of MLflow: another version upgraded the file meanwhile
             self.client._tracking_client.store.engine.dispose()
         checkpoint(_path(self.uri))
 

@@ -19,7 +19,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 
 from featurelab.tracking.errors import BadArtifact, RunGone, RunNotFound, StoreError
 from featurelab.tracking.lines import line, quoted
-from featurelab.tracking.store import artifacts, workarounds
+from featurelab.tracking.store import artifacts, bulk, workarounds
 from featurelab.tracking.store.addresses import RUN_ID, shown, sqlite_path
 from featurelab.tracking.store.artifacts import checked
 from featurelab.tracking.store.bookkeeping import stored, with_plain_tags
@@ -147,6 +147,9 @@ class Store(Connection):
         """Send points, tags and params. Sending the same again stores nothing twice."""
         run_tags = [RunTag(stored(key), str(value)) for key, value in tags.items()]
         run_params = [Param(key, str(value)) for key, value in params.items()]
+        is_bulk = bool(metrics) and self.uri.startswith("sqlite:")
+        if is_bulk and self.patiently(bulk.insert, self.client, run_id, metrics):
+            metrics = []
         while metrics or run_tags or run_params:
             batch = {
                 "metrics": metrics[:POINTS_PER_REQUEST],

@@ -1,6 +1,6 @@
 """Supervised training of any network, at little more than the cost of a bare loop even for thousands of small steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -91,14 +91,14 @@ class Supervised(pl.LightningModule):
         losses = []
         for _ in range(steps):
             value = self.loss(self.net, batch)
-            gradients = torch.autograd.grad(value, weights, allow_unused=True)
+            gradients: Sequence[Tensor | None] = torch.autograd.grad(value, weights, allow_unused=True)
             value = value.detach()
             if self.trainer.world_size > 1:
                 value = _average([value, *(g for g in gradients if g is not None)], self.trainer.world_size)
+            if updates_withheld():  # an optimiser leaves weights without a gradient alone
+                gradients = [None] * len(weights)
             for weight, gradient in zip(weights, gradients, strict=True):
-                weight.grad = (
-                    None if updates_withheld() else gradient
-                )  # without one, an optimiser leaves a weight alone
+                weight.grad = gradient
             optimizer.step()
             losses.append(value)
         history = torch.stack(losses).cpu()

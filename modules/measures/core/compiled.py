@@ -21,7 +21,7 @@ def as_written(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        if "torch._dynamo" not in sys.modules:  # nothing is compiled, and importing it takes seconds
+        if "torch._dynamo.eval_frame" not in sys.modules:  # nothing is compiled, and the import takes a second
             return function(*args, **kwargs)
         # outside a frame that is being compiled, where the stance could not be changed
         result: T = torch.compiler.disable(_eagerly)(function, *args, **kwargs)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
-from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.dtypes import Dtype
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 
 class CubicNearZero(nn.Module):
@@ -29,9 +29,7 @@ class CubicNet(nn.Module):
         super().__init__()
         self.layer = layer
         self.activation = CubicNearZero()
-        self.head = skip_init(nn.Linear, layer.out_features, 1, bias=False, dtype=layer.weight.dtype)
-        with torch.no_grad():
-            self.head.weight.fill_(1.0)
+        self.head = linear_from_weights(torch.ones(1, layer.out_features), dtype=layer.weight.dtype)
         self.head.weight.requires_grad_(False)
 
     def features(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n width"]:
@@ -50,7 +48,5 @@ def cubic_net(dim: int, width: int, *, omega: float, seed: int, dtype: Dtype = "
             raise ValueError(f"{name} must be at least 1, got {size}")
     if not 0 <= omega < float("inf"):
         raise ValueError(f"omega must be finite and not negative, got {omega}")
-    layer = skip_init(nn.Linear, dim, width, bias=False, dtype=getattr(torch, dtype_name(dtype)))
-    with torch.no_grad():
-        layer.weight.copy_(torch.from_numpy(omega * np.random.default_rng([seed, 0]).standard_normal((width, dim))))
-    return CubicNet(layer)
+    weights = torch.from_numpy(omega * np.random.default_rng([seed, 0]).standard_normal((width, dim)))
+    return CubicNet(linear_from_weights(weights, dtype=dtype))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from jaxtyping import Real
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
 
@@ -15,9 +14,9 @@ def linear_from_weights(
 ) -> nn.Linear:
     """A linear layer with copies of these weights and biases. Draws no random numbers."""
     kind = getattr(torch, dtype_name(dtype))
-    layer: nn.Linear = skip_init(nn.Linear, weights.shape[1], len(weights), bias=biases is not None, dtype=kind)
-    with torch.no_grad():
-        layer.weight.copy_(weights)
-        if biases is not None:
-            layer.bias.copy_(biases)
+    # on the device "meta", the default initialisation draws nothing
+    layer = nn.Linear(weights.shape[1], len(weights), bias=biases is not None, dtype=kind, device="meta")
+    layer.weight = nn.Parameter(torch.empty(weights.shape, dtype=kind).copy_(weights.detach()))
+    if biases is not None:
+        layer.bias = nn.Parameter(torch.empty(biases.shape, dtype=kind).copy_(biases.detach()))
     return layer

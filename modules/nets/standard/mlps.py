@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 T = TypeVar("T")
 
@@ -64,9 +64,10 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n outputs"]:
         x = x.flatten(1)
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers  # a slice would be a new module at each call
+        for layer in hidden:
             x = self.activation(layer(x))
-        outputs: Tensor = self.layers[-1](x)
+        outputs: Tensor = last(x)
         return outputs
 
 
@@ -165,12 +166,7 @@ def _draw(law: Callable[..., Tensor], index: int, fan_in: int, fan_out: int, see
 
 
 def _layer(weights: Tensor, dtype: Dtype) -> nn.Linear:
-    # skip_init: the default initialisation would be overwritten, and would disturb the global random state
-    kind = _named(dtype_name(dtype), DTYPES, "dtype")
-    layer: nn.Linear = skip_init(nn.Linear, weights.shape[1], weights.shape[0], bias=False, dtype=kind)
-    with torch.no_grad():
-        layer.weight.copy_(weights)
-    return layer
+    return linear_from_weights(weights, dtype=_named(dtype_name(dtype), DTYPES, "dtype"))
 
 
 def _named(name: str, known: dict[str, T], what: str) -> T:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
-from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.dtypes import Dtype
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 
 class Perceptron(nn.Module):
@@ -47,14 +47,10 @@ def perceptron(sizes: Sequence[int], *, init_scale: float = 1.0, seed: int, dtyp
         raise ValueError(f"sizes must name at least inputs and outputs, each at least 1, got {tuple(sizes)}")
     if not 0 <= init_scale < float("inf"):
         raise ValueError(f"init_scale must be finite and not negative, got {init_scale}")
-    kind = getattr(torch, dtype_name(dtype))
     layers = []
     for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         chance = np.random.default_rng([seed, index])
         bound = init_scale / fan_in**0.5
-        layer = skip_init(nn.Linear, fan_in, fan_out, dtype=kind)
-        with torch.no_grad():
-            layer.weight.copy_(torch.from_numpy(chance.uniform(-bound, bound, (fan_out, fan_in))))
-            layer.bias.copy_(torch.from_numpy(chance.uniform(-bound, bound, fan_out)))
-        layers.append(layer)
+        weights = torch.from_numpy(chance.uniform(-bound, bound, (fan_out, fan_in)))
+        layers.append(linear_from_weights(weights, torch.from_numpy(chance.uniform(-bound, bound, fan_out)), dtype))
     return Perceptron(layers)

@@ -10,6 +10,7 @@ from featurelab.pipelines.engine.command.shared import (
     outbox_folder,
     print_links,
     runs_trials,
+    start_ray,
     typed_command,
 )
 from featurelab.pipelines.engine.errors import tell
@@ -49,6 +50,8 @@ def reproduce(
     resources = Resources.of_trial(gpus=gpus_per_trial)
     for experiment in experiments:
         require_data(experiment, experiment.configs(scale))
+
+    start_ray(address)
 
     # imports MLflow and pandas, for which a wrong request should not wait
     from featurelab.pipelines.engine.sweep.begin import prepare

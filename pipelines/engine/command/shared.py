@@ -38,6 +38,14 @@ def runs_trials(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def start_ray(address: str | None) -> None:
+    """Start Ray or join it, and import meanwhile what the rest of the command needs: MLflow, pandas, Matplotlib."""
+    from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray
+
+    engine = "featurelab.pipelines.engine"
+    connect_ray(address, [f"{engine}.sweep.begin", f"{engine}.verdict.reproduce", "matplotlib.figure"])
+
+
 def typed_command(without: str = "") -> str:
     """Return this command as it was typed, except for one option, ready to be pasted."""
     return shlex.join(["featurelab", *(word for word in sys.argv[1:] if word != without)])

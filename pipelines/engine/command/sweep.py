@@ -19,6 +19,7 @@ from featurelab.pipelines.engine.command.shared import (
     outbox_folder,
     print_links,
     runs_trials,
+    start_ray,
     typed_command,
 )
 from featurelab.pipelines.engine.errors import RequestError, tell
@@ -81,8 +82,11 @@ def sweep(
         details: dict[str, Any] = {"name": name, "scheduler": scheduler, "resources": resources, **ranking}
         plan = _plan(experiment, settings or [], over or [], samples, config_file, scale, **details)
 
+        start_ray(address)
+
     # imports MLflow and pandas, for which a wrong request should not wait
     from featurelab.pipelines.engine.sweep import begin
+    from featurelab.pipelines.engine.sweep.ray.cluster import begin_shut_down
     from featurelab.tracking.store.connect import resolve
 
     if resume:
@@ -94,6 +98,7 @@ def sweep(
         begin.prepare(resources, resolve(), address)
         store = connect()
         finished = begin.run_sweep(plan, store, outbox=outbox, address=address)
+    begin_shut_down()
     _print_ranking(experiment, finished, store, as_json)
     raise typer.Exit(0 if all(trial.went_well for trial in finished.trials) else 1)
 

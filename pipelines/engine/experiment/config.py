@@ -60,11 +60,17 @@ class Config(BaseModel):
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """The config with these values; raises `RequestError` with one line that names the first bad one."""
+        return cls._read(values, cls.model_fields)
+
+    @classmethod
+    def _read(cls, values: Mapping[str, Any], new: Iterable[str]) -> Self:
+        """Read a config of which all values but those of the fields `new` come from another one."""
         try:
             config = cls.model_validate(dict(values))
         except ValidationError as error:
             raise _explained(error, cls) from None
-        for name, value in config:
+        for name in new:
+            value = getattr(config, name)
             for part in value if isinstance(value, tuple) else (value,):
                 if isinstance(part, int) and not -LARGEST < part < LARGEST:
                     raise RequestError(f"{name} = {quoted(part)}: has more than 63 bits")
@@ -72,7 +78,12 @@ class Config(BaseModel):
 
     def but(self, **changes: Any) -> Self:
         """This config with some fields changed, validated; raises `RequestError` as `read` does."""
-        return self.read(self.model_dump() | changes)
+        return self.each([changes])[0]
+
+    def each(self, points: Iterable[Mapping[str, Any]]) -> list[Self]:
+        """This config with the fields of each point changed, validated; raises `RequestError` as `read` does."""
+        values = self.model_dump()
+        return [self._read({**values, **point}, point) for point in points]
 
     def differences(self, other: "Config") -> dict[str, Any]:
         """The fields whose value here is not the one in `other`."""

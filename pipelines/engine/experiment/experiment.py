@@ -113,9 +113,8 @@ class Experiment(Generic[C]):
         if type(self.laptop) is not type(self.paper):
             raise ValueError(f"{self.name}: the two presets are of different config types")
         for scale in SCALES:
-            mine = {config.model_dump_json() for config in self.configs(scale)}
-            known = {config.model_dump_json() for config in self.reads.configs(scale)} if self.reads else set()
-            if self.reads and not mine <= known:
+            mine = self.configs(scale)
+            if self.reads and not set(mine) <= set(self.reads.configs(scale)):
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
         self.small_configs()
 
@@ -137,14 +136,13 @@ class Experiment(Generic[C]):
 
     def configs(self, scale: Scale) -> list[C]:
         """The trials that make the figure at this scale, in grid order."""
-        preset = self.preset(scale)
-        return [preset.but(**point) for point in expand(self.grid_of(scale))]
+        return self.preset(scale).each(expand(self.grid_of(scale)))
 
     def small_configs(self) -> list[C]:
         """The trials of the laptop grid at the small sizes."""
         grid = {axis: self.small.get(axis, values) for axis, values in self.grid.items()}
         sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
-        return [self.laptop.but(**(sizes | point)) for point in expand(grid)]
+        return self.laptop.each(sizes | point for point in expand(grid))
 
     def varied(self, scale: Scale) -> list[str]:
         """The fields that the figure's grid varies."""

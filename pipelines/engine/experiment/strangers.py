@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -31,8 +32,21 @@ class _TooSlow(BaseException):
 
 
 def entries() -> list[EntryPoint]:
-    """The entry points of all installed packages that name experiments."""
+    """The entry points of all installed packages that name experiments, read again where a folder has changed."""
+    return list(_entries_in(tuple((folder, _changed(folder)) for folder in sys.path)))
+
+
+@lru_cache(1)
+def _entries_in(folders: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
     return list(entry_points(group=GROUP))
+
+
+def _changed(folder: str) -> int:
+    """When something was last added to a folder or removed from it; 0 if there is no such folder."""
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def load(entry: EntryPoint, system: str) -> list[Experiment]:

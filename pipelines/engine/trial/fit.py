@@ -4,11 +4,12 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.libraries import pl
+from featurelab.pipelines.engine.libraries import pl, torch
 from featurelab.pipelines.engine.trial.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
@@ -33,6 +34,8 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
     # Lightning would list the accelerators, which the environment's record does, and give advice that is not for users
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning")
+    torch.set_deterministic_debug_mode("error")  # Trainer(deterministic=True) would import torch.compile: 1 s
+    _read_entry_points_once()
     place = current()
     settings: dict[str, Any] = {
         "accelerator": config.device,
@@ -41,7 +44,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
         "plugins": list(place.plugins),
         "precision": config.precision,
         "logger": RecorderLogger(recorder) if recorder is not None else False,
-        "deterministic": True,
+        "benchmark": False,
         "enable_checkpointing": False,
         "enable_model_summary": False,
         "enable_progress_bar": False,
@@ -49,6 +52,15 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
         "use_distributed_sampler": False,
     }
     return pl.Trainer(**(settings | options))
+
+
+@cache
+def _read_entry_points_once() -> None:
+    """Let Lightning look once for installed packages with callbacks: it looks for each `Trainer`, which takes 20 ms."""
+    from lightning_fabric.utilities import registry
+
+    known: Any = registry
+    known.entry_points = cache(known.entry_points)
 
 
 def fit(

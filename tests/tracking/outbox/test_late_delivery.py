@@ -16,6 +16,7 @@ import pytest
 
 from featurelab.tracking.outbox.record import Recorder
 from featurelab.tracking.outbox.sync import sync
+from featurelab.tracking.store import bulk
 from featurelab.tracking.store.connect import attach
 from featurelab.tracking.store.store import Store
 
@@ -61,14 +62,14 @@ def test_a_store_that_is_away_never_stops_training_and_sync_delivers_later(store
 
 
 def test_closing_waits_while_there_is_progress(store, run_id, outbox, monkeypatch):
-    send, requests = store.client.log_batch, []
+    send, requests = bulk.insert, []
 
-    def slow(*batch, **options):
+    def slow(*batch):
         requests.append(batch)
         time.sleep(1.0)
-        send(*batch, **options)
+        return send(*batch)
 
-    monkeypatch.setattr(store.client, "log_batch", slow)
+    monkeypatch.setattr(bulk, "insert", slow)
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60, flush_points=10**9)
     for step in range(4400):
         recorder.log({"nfa/0": float(step)}, step)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from mlflow import MlflowClient
 
 from featurelab.tracking.outbox.record import Diverged, Recorder
+from featurelab.tracking.store import bulk
 
 
 @pytest.fixture
@@ -65,13 +65,13 @@ def test_points_arrive_during_the_run(store, run_id, outbox):
 
 
 def test_requests_are_full_while_more_is_being_recorded(store, run_id, outbox, monkeypatch):
-    send, sizes = MlflowClient.log_batch, []
+    send, sizes = bulk.insert, []
 
-    def log_batch(client, run, metrics=(), **more):
+    def insert(client, run, metrics):
         sizes.append(len(metrics))
-        send(client, run, metrics=metrics, **more)
+        return send(client, run, metrics)
 
-    monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
+    monkeypatch.setattr(bulk, "insert", insert)
     with Recorder(store, run_id, outbox=outbox, flush_seconds=60) as recorder:
         for step in range(500):
             recorder.log({f"m{i}": float(step) for i in range(20)}, step)

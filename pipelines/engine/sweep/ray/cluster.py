@@ -4,8 +4,10 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,8 +22,8 @@ from featurelab.tracking.lines import line, quoted
 PATIENCE = 10.0
 
 
-def connect_ray(address: str | None) -> None:
-    """Start Ray, or join the cluster at `address`.
+def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
+    """Start Ray, or join the cluster at `address`; import the modules `meanwhile`, since Ray's processes take seconds.
 
     Raises `RequestError` where no cluster answers at `address`, or where it refuses our token.
     """
@@ -38,12 +40,17 @@ def connect_ray(address: str | None) -> None:
 
     if ray.is_initialized():
         return
-    workarounds.keep_secrets()
     workarounds.quieten()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
-        with private(), workarounds.keeping_signal_handlers():
+        with (
+            private(),
+            workarounds.keeping_signal_handlers(),
+            workarounds.starting_quickly(),
+            importing("ray.tune", *meanwhile),
+        ):
             ray.init(address="local", include_dashboard=False, _temp_dir=session_folder(), **quiet)
+        workarounds.keep_secrets()
         return
     if target != "auto":
         _check_listening(target)
@@ -55,6 +62,24 @@ def connect_ray(address: str | None) -> None:
             needed = "needs its token in ~/.ray/auth_token or RAY_AUTH_TOKEN"
             raise RequestError(f"the Ray cluster at {line(target, 80)} {needed}") from None
         raise RequestError(f"no Ray cluster at {line(target, 80)}: {cause(error, 200)}") from None
+    workarounds.keep_secrets()
+
+
+@contextmanager
+def importing(*modules: str) -> Iterator[None]:
+    """Inside, these modules are imported in another thread. An import that fails is left to whoever needs it."""
+
+    def run() -> None:
+        with suppress(Exception):
+            for module in modules:
+                import_module(module)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 @contextmanager
@@ -96,12 +121,24 @@ def _has_token() -> bool:
     return in_environment or (Path.home() / ".ray" / "auth_token").is_file()
 
 
+_leaving: list[threading.Thread] = []
+
+
+def begin_shut_down() -> None:
+    """Leave Ray in another thread, since its processes take a second to end; `shut_down` waits for them."""
+    if "ray" in sys.modules:
+        _leaving.append(threading.Thread(target=sys.modules["ray"].shutdown, daemon=True))
+        _leaving[-1].start()
+
+
 def shut_down(*, reconnect: bool = False) -> None:
     """Leave Ray, which ends our workers; with `reconnect`, join the same cluster again, if it still answers."""
     if "ray" not in sys.modules:
         return
     import ray
 
+    while _leaving:
+        _leaving.pop().join()
     address = ray.get_runtime_context().gcs_address if reconnect else ""
     ray.shutdown()
     if address:

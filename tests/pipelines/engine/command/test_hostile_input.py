@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray
 from featurelab.tracking.lines import quoted
 from featurelab.tracking.store.connect import connect
 
@@ -161,13 +162,8 @@ def test_numbers_of_options(commands: Commands) -> None:
 def test_addresses_of_clusters(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray
-
-    def prepare(resources: object, uri: str, address: str) -> None:
-        connect_ray(address)
-
     monkeypatch.setattr(ray, "init", accept)
-    monkeypatch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", prepare)
+    monkeypatch.setattr("featurelab.pipelines.engine.sweep.ray.cluster.connect_ray", connect_ray)
     monkeypatch.setattr(socket, "getaddrinfo", no_names)
     with_ports = st.tuples(texts, st.sampled_from([":1", ":0", ":99999", ":-1", ":x"])).map("".join)
     requests = st.one_of(texts, with_ports).map(lambda text: ["sweep", SCALE, "--over=lr=0.1", f"--address={text}"])

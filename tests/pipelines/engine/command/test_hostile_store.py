@@ -155,6 +155,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Command
     with pytest.MonkeyPatch.context() as patch:
         quicken(patch, home, [OurPackage()])
         patch.setattr("featurelab.pipelines.engine.sweep.begin.prepare", accept)
+        patch.setattr("featurelab.pipelines.engine.sweep.ray.cluster.connect_ray", accept)
         store = connect(f"sqlite:///{home / 'mlflow.db'}", timeout=60)
         configs = lines.configs("laptop")
         plan = Plan.of(lines, configs, ["slope", "seed"], "laptop", kind="reproduce", metric="loss/test")
