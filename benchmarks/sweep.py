@@ -8,28 +8,26 @@ the same steps in a fresh MLflow SQLite store:
     tutorial     a Ray Tune function trainable that imports, fits with a Lightning Trainer and MLFlowLogger, and saves a
                  checkpoint beside the trial; one worker process per trial, Tune's default
 
-Each run has its own process and Ray instance. Repeats alternate which side comes first, and a short uncounted sweep
-warms the file cache. `tuning` runs from the start of the Tuner until the last result is in the store; `process` is the
-whole command with imports and the start and end of Ray. The shorter the fits, the larger the ratio: `fit` is the time
-of a trial's own work in a worker that has imported everything.
-
-    python -m benchmarks.sweep [--json] [--repeats 3]
+Each run has its own process and Ray instance. `tuning` runs from the start of the Tuner until the last result is in the
+store; `process` is the whole command with imports and the start and end of Ray. The shorter the fits, the larger the
+ratio: `fit_s` is the time of a trial's own work in a worker that has imported everything.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks._rows import OURS, Row, Size, compare
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("featurelab", "tutorial")
@@ -42,7 +40,7 @@ QUANTITIES = ["nfa", "cnfa"]
 METRICS = ["loss/train", "loss/test", "nfa/0", "nfa/1", "cnfa/0", "cnfa/1"]
 
 
-def featurelab(folder: Path, rates: Sequence[float]) -> float:
+def featurelab(folder: Path, rates: Sequence[float], scales: Sequence[float]) -> float:
     """Sweep with featurelab, and return the seconds from the start of the Tuner to the last stored result."""
     from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Axis, Listed
@@ -51,7 +49,7 @@ def featurelab(folder: Path, rates: Sequence[float]) -> float:
     from featurelab.tracking.store.connect import connect
 
     experiment = registry.find(EXPERIMENT)
-    axes: dict[str, Axis] = {"lr": Listed(tuple(rates)), "init_scale": Listed(SCALES)}
+    axes: dict[str, Axis] = {"lr": Listed(tuple(rates)), "init_scale": Listed(tuple(scales))}
     plan = plan_search(experiment, axes, 1, experiment.laptop.but(**SMALL), scale="laptop")
     store = connect(f"sqlite:///{folder / 'mlflow.db'}")
     _start_ray()
@@ -62,7 +60,7 @@ def featurelab(folder: Path, rates: Sequence[float]) -> float:
     return done.seconds
 
 
-def tutorial(folder: Path, rates: Sequence[float]) -> float:
+def tutorial(folder: Path, rates: Sequence[float], scales: Sequence[float]) -> float:
     """Sweep as the tutorials do, and return the seconds from the start of the Tuner until it returns."""
     from mlflow import MlflowClient
     from ray import tune
@@ -70,7 +68,7 @@ def tutorial(folder: Path, rates: Sequence[float]) -> float:
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     MlflowClient(uri).create_experiment(EXPERIMENT, artifact_location=str(folder / "mlruns"))
     _start_ray()
-    space = {"lr": tune.grid_search(list(rates)), "init_scale": tune.grid_search(list(SCALES)), "uri": uri}
+    space = {"lr": tune.grid_search(list(rates)), "init_scale": tune.grid_search(list(scales)), "uri": uri}
     start = time.perf_counter()
     tuner = tune.Tuner(
         tune.with_resources(_fit_one, {"cpu": 1}),
@@ -142,10 +140,11 @@ def _stored(folder: Path) -> dict[str, Any]:
     return {"trials": len(runs), "points": len(points), "losses": sorted(losses), "fits": fits}
 
 
-def sweep_once(side: str, rates: Sequence[float] = RATES) -> dict[str, Any]:
+def sweep_once(side: str, rates: Sequence[float] = RATES, scales: Sequence[float] = SCALES) -> dict[str, Any]:
     """One sweep in a process of its own: its times, and what it left in its store."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.sweep", "--side", side, "--rates", *map(str, rates)]
+        command += ["--scales", *map(str, scales)]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         start = time.perf_counter()
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -155,65 +154,35 @@ def sweep_once(side: str, rates: Sequence[float] = RATES) -> dict[str, Any]:
         return {"tuning": float(done.stdout.splitlines()[-1]), "process": seconds, **_stored(Path(folder))}
 
 
-def measure(repeats: int) -> dict[str, Any]:
-    """Measure both sides `repeats` times. Raises SystemExit if they did not do the same work."""
-    sweep_once("featurelab", RATES[:1])
-    runs_by_side: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
-    for repeat in range(repeats):
-        for side in SIDES if repeat % 2 == 0 else SIDES[::-1]:
-            runs_by_side[side].append(sweep_once(side))
-    trials, points = len(RATES) * len(SCALES), len(METRICS) * (SMALL["steps"] // SMALL["measure_every"] + 1)
+def rows(size: Size) -> list[Row]:
+    """Raises SystemExit if both sides did not do the same work."""
+    rates, scales = (RATES[:1], SCALES[:1]) if size == "tiny" else (RATES, SCALES)
+    if size == "full":
+        sweep_once(OURS, RATES[:1])  # warms the file cache
+    runs = {side: sweep_once(side, rates, scales) for side in SIDES}
+    trials, points = len(rates) * len(scales), len(METRICS) * (SMALL["steps"] // SMALL["measure_every"] + 1)
     # the C-NFA is undefined, and not recorded, at step 0
-    expected = {"trials": trials, "points": trials * (points - 2), "losses": runs_by_side["featurelab"][0]["losses"]}
-    for side, runs in runs_by_side.items():
-        for run in runs:
-            if {name: run[name] for name in expected} != expected:
-                raise SystemExit(f"{side} did different work: {run}")
-    rows = [
-        {
-            "method": side,
-            "seconds": median(run["tuning"] for run in runs),
-            "trials_per_minute": 60 * trials / median(run["tuning"] for run in runs),
-            "ratio": _ratio(runs_by_side["featurelab"], runs, "tuning"),
-            "seconds_with_start": median(run["process"] for run in runs),
-            "ratio_with_start": _ratio(runs_by_side["featurelab"], runs, "process"),
-        }
-        for side, runs in runs_by_side.items()
-    ]
-    fit = median(second for run in runs_by_side["featurelab"] for second in run["fits"])
-    return {"cpus": CPUS, "repeats": repeats, "trials": trials, "trial_seconds": fit, "methods": rows}
+    expected = {"trials": trials, "points": trials * (points - 2), "losses": runs[OURS]["losses"]}
+    for side, run in runs.items():
+        if {name: run[name] for name in expected} != expected:
+            raise SystemExit(f"{side} did different work: {run}")
+    found = []
+    for part, says in (("tuning", "while trials run"), ("process", "with start and exit")):
+        taken = {side: [run[part]] for side, run in runs.items()}
+        numbers = {"trials_a_minute": 60 * trials / taken[OURS][0], "fit_s": median(runs[OURS]["fits"])}
+        numbers["peer_trials_a_minute"] = 60 * trials / taken["tutorial"][0]
+        found += compare(part, f"sweep of {trials} short trials, {CPUS} CPUs, {says}", taken, numbers=numbers)
+    return found
 
 
-def _ratio(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]], name: str) -> float:
-    """Return the median over repeats of the ratio to our run in the same repeat."""
-    return median(b[name] / a[name] for a, b in zip(ours, theirs, strict=True))
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--side", choices=SIDES, help="run one sweep in this process and print its seconds")
-    parser.add_argument("--rates", type=float, nargs="+", default=RATES, help="learning rates of that sweep")
-    args = parser.parse_args(argv)
-    if args.side:
-        side = {"featurelab": featurelab, "tutorial": tutorial}[args.side]
-        print(side(Path.cwd(), args.rates))
-        return
-    results = measure(args.repeats)
-    if args.json:
-        print(json.dumps(results))
-        return
-    print(
-        f"{results['trials']} trials of {EXPERIMENT} on {CPUS} CPUs; one takes {results['trial_seconds']:.2f} s "
-        f"in a running worker; medians of {args.repeats} alternating repeats"
-    )
-    print(f"{'':12}{'seconds':>9}{'per minute':>11}{'ratio':>8}{'with start':>12}{'ratio':>8}")
-    for row in results["methods"]:
-        print(
-            f"{row['method']:12}{row['seconds']:9.1f}{row['trials_per_minute']:11.1f}{row['ratio']:8.2f}"
-            f"{row['seconds_with_start']:12.1f}{row['ratio_with_start']:8.2f}"
-        )
+def main() -> None:
+    """Run one sweep in this process, and print its seconds."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--side", choices=SIDES, required=True)
+    parser.add_argument("--rates", type=float, nargs="+", required=True)
+    parser.add_argument("--scales", type=float, nargs="+", required=True)
+    args = parser.parse_args()
+    print({OURS: featurelab, "tutorial": tutorial}[args.side](Path.cwd(), args.rates, args.scales))
 
 
 if __name__ == "__main__":
