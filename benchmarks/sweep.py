@@ -42,22 +42,23 @@ METRICS = ["loss/train", "loss/test", "nfa/0", "nfa/1", "cnfa/0", "cnfa/1"]
 Space = dict[str, Sequence[float]]
 ALL: Space = {"lr": RATES, "width": WIDTHS, "weight_decay": DECAYS}
 THIRD: Space = ALL | {"weight_decay": DECAYS[:1]}
-TWO: Space = {"lr": RATES[:2], "width": WIDTHS[:1], "weight_decay": DECAYS[:1]}
+ONE: Space = {"lr": RATES[:1], "width": WIDTHS[:1], "weight_decay": DECAYS[:1]}
 
 
 def rows(size: Size) -> list[Row]:
     """Rows for the time in which trials run, and for the whole command."""
-    space, part, repeats = (ALL, THIRD, 2) if size == "full" else (TWO, TWO, 1)
+    space, part, repeats = (ALL, THIRD, 2) if size == "full" else (ONE, ONE, 1)
     trials, share = (
         len(list(product(*space.values()))),
         len(list(product(*space.values()))) // len(list(product(*part.values()))),
     )
     if size == "full":
-        sweep_once("featurelab", TWO)  # fills the file cache
+        sweep_once("featurelab", ONE)  # fills the file cache
     ours, theirs = [], []
     for repeat in range(repeats):
-        for side in ("featurelab", "tutorial") if repeat % 2 == 0 else ("tutorial", "featurelab"):
-            (ours if side == "featurelab" else theirs).append(sweep_once(side, space if side == "featurelab" else part))
+        sides = [(ours, "featurelab", space), (theirs, "tutorial", part)]
+        for found, side, swept in sides if repeat % 2 == 0 else sides[::-1]:
+            found.append(sweep_once(side, swept))
     _require_equal_work(ours[0], theirs[0])
     for run in theirs:
         run["process"] += (share - 1) * run["tuning"]
