@@ -48,10 +48,8 @@ ONE: Space = {"lr": RATES[:1], "width": WIDTHS[:1], "weight_decay": DECAYS[:1]}
 def rows(size: Size) -> list[Row]:
     """Rows for the time in which trials run, and for the whole command."""
     space, part, repeats = (ALL, THIRD, 2) if size == "full" else (ONE, ONE, 1)
-    trials, share = (
-        len(list(product(*space.values()))),
-        len(list(product(*space.values()))) // len(list(product(*part.values()))),
-    )
+    trials = len(list(product(*space.values())))
+    share = trials // len(list(product(*part.values())))
     if size == "full":
         sweep_once("featurelab", ONE)  # fills the file cache
     ours, theirs = [], []
