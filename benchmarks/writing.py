@@ -12,7 +12,6 @@ PostgreSQL if FEATURELAB_DATABASE names an empty database (`postgresql://user:pa
 from __future__ import annotations
 
 import json
-import logging
 import multiprocessing
 import os
 import tempfile
@@ -77,7 +76,6 @@ def recorded(cores: int, n_steps: int, repeats: int) -> list[Row]:
     from featurelab.tracking.outbox.record import Recorder
     from featurelab.tracking.store.connect import connect
 
-    logging.disable(logging.WARNING)
     names = [f"layer/{number}" for number in range(METRICS)]
     closing: list[float] = []
 
