@@ -191,4 +191,4 @@ def written(numbers: tuple[int, ...], seconds: float) -> list[Row]:
 def rows(size: Size) -> list[Row]:
     if size == "tiny":
         return [*recorded(1, 3, 1), *written((2,), 0.2)]
-    return [row for cores in (2, 1) for row in recorded(cores, 200, 5)] + written((1, 2, 8, 32), 3.0)
+    return [row for cores in (2, 1) for row in recorded(cores, 150, 5)] + written((1, 2, 8, 32), 2.0)
