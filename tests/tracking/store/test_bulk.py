@@ -60,7 +60,7 @@ def _send(store, batches, tried, monkeypatch):
     return rows
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 @example([([P, P, Q, Q], {}, True), ([Q, P], {}, False)])
 @example([([Metric("a", 0.0, 5, 1), Q, Metric("a", -0.0, 5, 1)], {}, False), ([Q, Metric("a", 0.0, 5, 1)], {}, True)])
