@@ -18,8 +18,8 @@ from featurelab.modules.measures.core.samples import Inputs
 from featurelab.modules.measures.core.seeds import Drawn
 from featurelab.modules.measures.gradients.derivatives import how_drawn, pooled
 
-from .precision import in_float32
-from .probe import MISFITS, Moment, Probe, undisturbed
+from .precision import in_float32, undisturbed
+from .probe import MISFITS, Moment, Probe
 
 Batches = Iterable[tuple[Any, Any]]
 
