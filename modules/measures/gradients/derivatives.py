@@ -45,7 +45,7 @@ from ..core.routes import blocks
 from ..core.samples import Samples
 from ..core.seeds import Drawn, Root, every
 
-TILE = 128  # columns of a symmetric product that are computed at a time, from those up to them
+TILE = 128  # least number of columns of a symmetric product that are computed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,8 +274,9 @@ def _add_square(K: Tensor, layer: Layer, J: Tensor) -> None:
             K.add_(torch.bmm(J, J.mT).sum(0))
             return
         columns = J.transpose(0, 1).reshape(channels, -1).T
-    for start in range(0, len(K), TILE):
-        stop = min(start + TILE, len(K))
+    tile = max(TILE, -(-len(K) // 4))
+    for start in range(0, len(K), tile):
+        stop = min(start + tile, len(K))
         K[start:stop, :stop].addmm_(columns[:, start:stop].T, columns[:, :stop])
 
 
