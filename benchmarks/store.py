@@ -116,7 +116,7 @@ WHAT = {
     "list": "list {} runs with their last values",
     "judge": "judge and draw a sweep of {} runs of 200 points",
     "report": "report a sweep of {} runs",
-    "compare": f"compare {COMPARED} of {{}} runs",
+    "compare": f"compare at most {COMPARED} of {{}} runs",
 }
 
 
@@ -164,8 +164,8 @@ def planned(number: int, repeats: int) -> list[Row]:
 
     def plan() -> None:
         laid_out = plan_search(experiment, axes, number // 2, experiment.laptop, scale="laptop")
-        if len({laid_out.label(index) for index in range(number)}) != number:
-            raise SystemExit("two trials have the same name")
+        if len(names := [laid_out.label(index) for index in range(number)]) != number or not all(names):
+            raise SystemExit("a trial has no name")
 
     what = f"plan and name a sweep of {number:,} trials (neural_feature_ansatz/init_scale)"
     return compare(f"plan/{number}", what, alternate({"featurelab": plan}, repeats, warm=False))
@@ -176,7 +176,7 @@ def rows(size: Size) -> list[Row]:
         if size == "tiny":
             return [*measured(6, False, 2, 1), *planned(10, 1)]
         return [
-            *(row for number in (100, 1000, 10_000) for row in measured(number, False, 100, 3)),
+            *(row for number in (100, 1000, 10_000) for row in measured(number, False, 20, 3)),
             *measured(1000, True, 20, 3),
             *planned(100_000, 3),
         ]

@@ -1,192 +1,221 @@
-"""What the covariance of the tangent features costs, next to the usual alternatives.
+"""What the covariance of the tangent features of all layers costs, next to the usual alternatives.
 
-Three ways to K = (1/n) J^T J of all layers of a float32 MLP: five hidden layers of width 256, ten outputs, n = 2000.
+K = (1/n) J^T J of every linear and convolutional layer, in float32, of an MLP (five hidden layers of width 256), a
+ResNet-18 (16 to 128 channels) and a transformer encoder (four layers of width 256, 64 positions); ten outputs each:
 
-    featurelab       measures.tangent_covariance: one batched backward pass over (outputs x samples) for each chunk
-    vmap(jacrev)     torch.func over samples, differentiating with respect to shifts of the pre-activations
-    output loop      one autograd.grad for each output over all samples, all J in memory, then J^T J
+    featurelab     measures.tangent_covariance
+    vmap(jacrev)   torch.func over samples, differentiating with respect to shifts of the pre-activations; of the MLP
+                   also written out as matrix times vector
+    output loop    one autograd.grad for each output over all samples, with its J^T J at once
 
-Times are medians of interleaved repeats in one process. The fraction of peak is useful floating-point operations (a
-forward pass, a backward pass through each hidden layer, J^T J as a full product) over what plain matrix products of the
-same shapes reach in that process. Peak memory is that of a new process for each method, less its memory before.
-
-    python benchmarks/tangent_features.py [--json] [--threads 1] [--repeats 7]
+Peak memory is that of a new process for each method, less its memory before. `kept_loop_peak_mib` is that of a loop
+that keeps the J of all outputs before it multiplies.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks._rows import OURS, Row, Size, alternate, compare
+from featurelab.modules import measures, nets
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import torch  # noqa: E402
-from torch import Tensor  # noqa: E402
-
-from featurelab.modules import measures, nets  # noqa: E402
-
-WIDTH, HIDDEN, OUTPUTS, SAMPLES, MORE_SAMPLES = 256, 5, 10, 2000, 8000
+VMAP, WRITTEN, LOOP, KEPT = "vmap(jacrev)", "vmap(jacrev), written out", "output loop", "output loop, J kept"
 
 
-def featurelab(net: nets.MLP, x: Tensor) -> list[Tensor]:
+class Problem(NamedTuple):
+    """A network, the shape of a sample, samples, repeats, and samples at a time for vmap (None: all)."""
+
+    net: Callable[[Size], nn.Module]
+    sample: tuple[int, ...]
+    samples: dict[Size, int]
+    repeats: dict[Size, int]
+    chunk: int | None = None
+    what: str = ""
+
+    def made(self, size: Size, samples: int | None = None) -> tuple[nn.Module, Tensor]:
+        n = samples or self.samples[size]
+        return self.net(size), torch.randn(n, *self.sample, generator=torch.Generator().manual_seed(0))
+
+
+class Encoder(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        block = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(256, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.encoder(x).mean(1))
+        return outputs
+
+
+def mlp(size: Size) -> nn.Module:
+    return nets.mlp(256, 256, 5 if size == "full" else 1, outputs=10, seed=0, dtype="float32")
+
+
+def resnet(size: Size) -> nn.Module:
+    widths = (16, 32, 64, 128) if size == "full" else (4, 4, 4, 4)
+    return nets.resnet(10, widths=widths, seed=0, dtype="float32").eval()
+
+
+def encoder(size: Size) -> nn.Module:
+    torch.manual_seed(0)
+    return Encoder(4 if size == "full" else 1).eval()
+
+
+PROBLEMS = {
+    "mlp": Problem(mlp, (256,), {"full": 2000, "tiny": 20}, {"full": 5, "tiny": 1}, what="MLP, 5 hidden layers of 256"),
+    "resnet18": Problem(
+        resnet, (3, 32, 32), {"full": 256, "tiny": 3}, {"full": 2, "tiny": 1}, chunk=8, what="ResNet-18, 16 wide"
+    ),
+    "encoder": Problem(
+        encoder, (64, 256), {"full": 32, "tiny": 2}, {"full": 2, "tiny": 1}, what="encoder, d 256, 4 layers, T 64"
+    ),
+}
+
+
+def featurelab(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
     return [layer.K for layer in measures.tangent_covariance(net, x).values()]
 
 
-def vmap_jacrev(net: nets.MLP, x: Tensor) -> list[Tensor]:
+def vmap_jacrev(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
+    shapes = dict[str, torch.Size]()
+
+    def note(name: str, _: nn.Module, args: tuple[Tensor, ...], h: Tensor) -> None:
+        shapes[name] = h.shape[1:]
+
+    layers = measures.layer_names(net)
+    with torch.no_grad():
+        handles = [layer.register_forward_hook(partial(note, name)) for name, layer in layers.items()]
+        net(x[:1])
+    for handle in handles:
+        handle.remove()
+
+    def shifted(shifts: dict[str, Tensor], sample: Tensor) -> Tensor:
+        handles = [
+            layers[name].register_forward_hook(lambda _, args, h, name=name: h + shifts[name]) for name in shifts
+        ]
+        try:
+            outputs: Tensor = net(sample[None])[0]
+        finally:
+            for handle in handles:
+                handle.remove()
+        return outputs
+
+    zeros = {name: x.new_zeros(shape) for name, shape in shapes.items()}
+    jacobians = torch.func.vmap(torch.func.jacrev(shifted), in_dims=(None, 0))
+    total: list[Tensor] = []
+    for part in x.split(problem.chunk or len(x)):
+        found = [gram(layers[name], J.flatten(0, 1)) / len(x) for name, J in jacobians(zeros, part).items()]
+        total = found if not total else [K + other for K, other in zip(total, found, strict=True)]
+    return total
+
+
+def written_out(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
+    """`vmap_jacrev` of an MLP without modules."""
     weights = [layer.weight.detach() for layer in measures.layer_names(net).values()]
 
     def shifted(shifts: list[Tensor], sample: Tensor) -> Tensor:
         h = weights[0] @ sample + shifts[0]
         for W, shift in zip(weights[1:], shifts[1:], strict=True):
-            h = W @ net.activation(h) + shift
+            h = W @ torch.relu(h) + shift
         return h
 
     J = torch.func.vmap(torch.func.jacrev(shifted), in_dims=(None, 0))([x.new_zeros(len(W)) for W in weights], x)
-    return [gram(j, len(x)) for j in J]
+    return [gram(net, j) / len(x) for j in J]
 
 
-def output_loop(net: nets.MLP, x: Tensor) -> list[Tensor]:
-    h, hs = x, list[Tensor]()
-    for layer in net.layers:
-        hs.append(layer(net.activation(h) if hs else h))
-        h = hs[-1]
-    rows = [torch.autograd.grad(h[:, c].sum(), hs, retain_graph=True) for c in range(h.shape[1])]
-    return [gram(torch.stack(j, 1), len(x)) for j in zip(*rows, strict=True)]
+def output_loop(net: nn.Module, x: Tensor, problem: Problem, *, keep: bool = False) -> list[Tensor]:
+    calls = dict[str, Tensor]()
+
+    def note(name: str, _: nn.Module, args: tuple[Tensor, ...], h: Tensor) -> Tensor:
+        calls[name] = h
+        return h.clone()
+
+    layers = measures.layer_names(net)
+    handles = [layer.register_forward_hook(partial(note, name)) for name, layer in layers.items()]
+    outputs = net(x)
+    for handle in handles:
+        handle.remove()
+    wanted = [layers[name] for name in calls]
+    passes = (torch.autograd.grad(outputs[:, c].sum(), [*calls.values()], retain_graph=True) for c in range(10))
+    if keep:
+        kept = zip(*passes, strict=True)
+        return [gram(layer, torch.cat(J)) / len(x) for layer, J in zip(wanted, kept, strict=True)]
+    total: list[Tensor] = []
+    for rows in passes:
+        found = [gram(layer, J) / len(x) for layer, J in zip(wanted, rows, strict=True)]
+        total = found if not total else [K + other for K, other in zip(total, found, strict=True)]
+    return total
 
 
-def gram(J: Tensor, n: int) -> Tensor:
-    J = J.flatten(0, 1)
-    return J.T @ J / n
+def gram(layer: nn.Module, J: Tensor) -> Tensor:
+    if isinstance(layer, nn.Conv2d):
+        J = J.movedim(1, -1)
+    J = J.reshape(-1, J.shape[-1])
+    return J.T @ J
 
 
-METHODS: dict[str, Callable[[nets.MLP, Tensor], list[Tensor]]] = {
-    "featurelab": featurelab,
-    "vmap(jacrev)": vmap_jacrev,
-    "output loop": output_loop,
+METHODS: dict[str, Callable[[nn.Module, Tensor, Problem], list[Tensor]]] = {
+    OURS: featurelab,
+    VMAP: vmap_jacrev,
+    WRITTEN: written_out,
+    LOOP: output_loop,
+    KEPT: partial(output_loop, keep=True),
 }
 
 
-def problem(n: int) -> tuple[nets.MLP, Tensor]:
-    net = nets.mlp(WIDTH, WIDTH, HIDDEN, outputs=OUTPUTS, seed=0, dtype="float32")
-    return net, torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(0))
-
-
-def useful_flops(n: int) -> int:
-    sizes = [WIDTH] * (HIDDEN + 1) + [OUTPUTS]
-    weights = [a * b for a, b in pairwise(sizes)]
-    forward = 2 * n * sum(weights)
-    # the readout's J is the identity, and its backward only copies rows of W
-    backward = 2 * n * OUTPUTS * sum(weights[1:-1])
-    covariance = 2 * n * OUTPUTS * HIDDEN * WIDTH**2
-    return forward + backward + covariance
-
-
-def products(rows: int = 4096, times: int = 5) -> float:
-    """Return operations per second of the two matrix products in the work: (rows, k) @ (k, k) and J^T J."""
-    J, W = torch.randn(rows, WIDTH), torch.randn(WIDTH, WIDTH)
-    out, square = torch.empty(rows, WIDTH), torch.empty(WIDTH, WIDTH)
-    start = time.perf_counter()
-    for _ in range(times):
-        torch.mm(J, W, out=out)
-        torch.mm(J.T, J, out=square)
-    return times * 4 * rows * WIDTH**2 / (time.perf_counter() - start)
-
-
-def seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def own_peak_mib(method: str, n: int) -> float:
-    """Return the peak memory of one call, less that of the process with data and network before."""
-    net, x = problem(n)
-    METHODS[method](*problem(8))  # loads code and libraries
+def own_peak_mib(method: str, name: str, size: Size) -> float:
+    """The peak memory of one call, less that of the process with data and network before."""
+    problem = PROBLEMS[name]
+    net, x = problem.made(size)
+    METHODS[method](*problem.made(size, 2), problem)  # loads code and libraries
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    METHODS[method](net, x)
+    METHODS[method](net, x, problem)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
-def peak_mib(method: str, n: int, threads: int) -> float:
-    command = [sys.executable, __file__, "--threads", str(threads), "--peak", method, str(n)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def peak_mib(method: str, name: str, size: Size) -> float:
+    """`own_peak_mib` in a new process, started by a small one: a child's peak begins at that of its parent."""
+    code = f"from benchmarks.tangent_features import own_peak_mib; print(own_peak_mib({method!r}, {name!r}, {size!r}))"
+    start = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {code!r}]).returncode)"
+    done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, check=True, capture_output=True, text=True)
+    return float(done.stdout)
 
 
-def measure(repeats: int, threads: int) -> dict[str, Any]:
-    # first, while this process is small: a child's ru_maxrss starts from its parent's
-    peaks = {name: {n: peak_mib(name, n, threads) for n in (SAMPLES, MORE_SAMPLES)} for name in METHODS}
-    net, x = problem(SAMPLES)
-    expected = featurelab(net, x)
-    times: dict[str, list[float]] = {name: [] for name in METHODS}
-    rates = []
-    for name, method in METHODS.items():
-        for mine, theirs in zip(expected, method(net, x), strict=True):
-            if not torch.allclose(mine, theirs, rtol=1e-4, atol=1e-5):
-                raise SystemExit(f"{name} disagrees with featurelab")
-    for _ in range(repeats):
-        rates.append(products())
-        for name, method in METHODS.items():
-            times[name].append(seconds(partial(method, net, x)))
-    peak = median(rates)
-    rows = [
-        {
-            "method": name,
-            "seconds": median(times[name]),
-            "ratio": median(b / a for a, b in zip(times["featurelab"], times[name], strict=True)),
-            "fraction_of_peak": useful_flops(SAMPLES) / median(times[name]) / peak,
-            **{f"peak_mib_n{n}": mib for n, mib in peaks[name].items()},
-        }
-        for name in METHODS
-    ]
-    return {
-        "threads": threads,
-        "repeats": repeats,
-        "gflop": useful_flops(SAMPLES) / 1e9,
-        "matmul_gflop_per_second": peak / 1e9,
-        "methods": rows,
+def rows(size: Size) -> list[Row]:
+    return [row for name in PROBLEMS for row in measured(size, name)]
+
+
+def measured(size: Size, name: str) -> list[Row]:
+    problem, timed = PROBLEMS[name], (OURS, VMAP, LOOP, *[WRITTEN] * (name == "mlp"))
+    peaks = {
+        f"{label}_mib": peak_mib(method, name, size)
+        for label, method in (("peak", OURS), ("loop_peak", LOOP), ("kept_loop_peak", KEPT))
+        if size == "full"
     }
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of a table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--peak", nargs=2, metavar=("METHOD", "N"), help="print one method's peak memory in MiB, and stop"
-    )
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
-    if args.peak:
-        print(own_peak_mib(args.peak[0], int(args.peak[1])))
-        return
-    results = measure(args.repeats, args.threads)
-    if args.json:
-        print(json.dumps(results))
-        return
-    print(
-        f"K of all layers: {HIDDEN} hidden layers of {WIDTH}, {OUTPUTS} outputs, n = {SAMPLES}, float32, "
-        f"{args.threads} thread(s); {results['gflop']:.1f} GFLOP; "
-        f"matmul {results['matmul_gflop_per_second']:.0f} GFLOP/s"
-    )
-    print(f"{'':14}{'seconds':>9}{'ratio':>8}{'of peak':>9}{f'MiB n={SAMPLES}':>14}{f'MiB n={MORE_SAMPLES}':>14}")
-    for row in results["methods"]:
-        print(
-            f"{row['method']:14}{row['seconds']:9.3f}{row['ratio']:8.2f}{row['fraction_of_peak']:9.0%}"
-            f"{row[f'peak_mib_n{SAMPLES}']:14.0f}{row[f'peak_mib_n{MORE_SAMPLES}']:14.0f}"
-        )
-
-
-if __name__ == "__main__":
-    main()
+    net, x = problem.made(size)
+    few = problem.made(size, min(len(x), 8))
+    expected = featurelab(*few, problem)
+    for method in (*timed, KEPT):
+        for mine, theirs in zip(expected, METHODS[method](*few, problem), strict=True):
+            if (mine - theirs).norm() > 1e-4 * theirs.norm():
+                raise SystemExit(f"{method} disagrees with featurelab on {name}")
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        calls = {method: partial(METHODS[method], net, x, problem) for method in timed}
+        taken = alternate(calls, problem.repeats[size], warm=name == "mlp")
+        what = f"K of all layers, {problem.what}, n = {len(x):,}, float32, {threads} thread{'s' * (threads > 1)}"
+        found += compare(f"{name}/{threads}", what, taken, numbers=peaks if threads == 2 else None)
+    return found

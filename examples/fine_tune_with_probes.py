@@ -60,7 +60,7 @@ def batch(name):
 
 
 def every_probe(name):
-    """Return every probe; for the Llama also those that sample 64 of its 1,200 outputs."""
+    """Return every probe; for the Llama also those that draw 64 combinations of its 1,200 outputs."""
     every = {"every": STEPS}
     all_probes = [
         probes.AnsatzProbe(**every),
@@ -76,7 +76,7 @@ def every_probe(name):
         probes.Measure(spread, **every),
     ]
     if name == "Llama":
-        all_probes += [probes.AnsatzProbe(n_outputs=64, **every), probes.SpectrumProbe(n_outputs=64, **every)]
+        all_probes += [probes.AnsatzProbe(draws=64, **every), probes.SpectrumProbe(draws=64, **every)]
     return all_probes
 
 
@@ -115,7 +115,7 @@ def main():
         model, alone = fit(name)
         print(f"\n{name}: {STEPS} steps without probes {alone:.2f} s")
         for probe in every_probe(name):
-            kind = type(probe).__name__ + (f"(n_outputs={probe.n_outputs})" if probe.n_outputs else "")
+            kind = type(probe).__name__ + (f"(draws={probe.draws})" if probe.draws else "")
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 watched, seconds = fit(name, probe)

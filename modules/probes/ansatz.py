@@ -1,7 +1,7 @@
 """The neural feature ansatz and the spectra behind it, layer by layer, during any fit."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence, Sized
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -17,17 +17,15 @@ from featurelab.modules.measures import (
     sampling_error,
     stable_rank,
     standard_errors,
-    tangent_covariance,
     unmeasured_weights,
 )
-from featurelab.modules.measures.core.effort import part
 from featurelab.modules.measures.core.passes import called_weights
 from featurelab.modules.measures.core.samples import Outputs
-from featurelab.modules.measures.gradients.derivatives import pooled
 
 from .batches import Data, Names
 from .probe import Probe
 from .reference import ReferenceProbe
+from .tangents import Wanted, tangents, wanted_by
 
 QUANTITIES = ("nfa", "cnfa", "double_centered_nfa", "ptk_centered_nfa", "centered_ratio", "double_centered_ratio")
 _NEED_KBAR = {"double_centered_nfa", "ptk_centered_nfa", "double_centered_ratio"}
@@ -50,10 +48,13 @@ class AnsatzProbe(ReferenceProbe):
     arXiv:2402.05271, figs. 2, 4, 6, 7. Raises ValueError for an unknown quantity, and at the first measurement for an
     unknown layer. Further options are those of `Probe`.
 
-    The exact K sums over all outputs, which for a language model are positions x vocabulary. `n_outputs` = N samples N
-    of them for each sample, at random by `seed`, the same at every step: K and Kbar are unbiased estimates, and the
-    scores nearly so. Their standard errors are logged as `<quantity>_se/<layer>`, and that of K, relative to K in the
-    Frobenius norm, as `K_se/<layer>`: see `measures.standard_errors`. With `data`, K is that of all its samples.
+    The exact K sums over all outputs, which for a language model are positions x vocabulary. `draws` = N takes N
+    combinations of all outputs of each sample, with random signs by `seed`, and `n_outputs` = N takes N of the outputs,
+    both the same at every step: K and Kbar are unbiased estimates, and the scores nearly so. Their standard errors are
+    logged as `<quantity>_se/<layer>`, and that of K, relative to K in the Frobenius norm, as `K_se/<layer>`: see
+    `measures.standard_errors`. With `data`, K is that of all its samples.
+
+    Probes that measure the same inputs and outputs at the same step with the same sampling share one pass.
     """
 
     streams = True
@@ -66,6 +67,7 @@ class AnsatzProbe(ReferenceProbe):
         reference: Literal["init"] | nn.Module = "init",
         *,
         n_outputs: int | None = None,
+        draws: int | None = None,
         seed: int = 0,
         on: Literal["step", "epoch"] = "step",
         at: Collection[int] = (),
@@ -88,15 +90,18 @@ class AnsatzProbe(ReferenceProbe):
             strict=strict,
         )
         self.compare_with(reference)
-        self.n_outputs, self.seed = sampled(n_outputs), seed
         refuse_unknown_quantities(quantities, QUANTITIES)
-        self.layers = layers
-        self.quantities = tuple(quantities)
+        self.layers, self.quantities = layers, tuple(quantities)
+        self.n_outputs, self.draws, self.seed = n_outputs, draws, seed
+        wanted_by(layers, None, n_outputs, draws, seed)  # refuses wrong numbers
+
+    def tangents_wanted(self) -> Wanted:
+        reference = self.reference if _NEED_KBAR & set(self.quantities) else None
+        return wanted_by(self.layers, reference, self.n_outputs, self.draws, self.seed)
 
     def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         initial = layer_names(self.reference)
-        kbar = self.reference if _NEED_KBAR & set(self.quantities) else None
-        found = tangents(self, module, self.stream(inputs, targets), kbar)
+        found = tangents(self, module, self.stream(inputs, targets), self.tangents_wanted())
         if self.layers is None:
             self.leave_out(unmeasured_weights(module, found))
         values: dict[str, float] = {}
@@ -117,36 +122,6 @@ class AnsatzProbe(ReferenceProbe):
             if now.without:
                 values[f"K_se/{layer}"] = sampling_error(now)
         return values
-
-
-def sampled(n_outputs: int | None) -> int | None:
-    """Check the number of sampled outputs. Raises ValueError below 2, where the error cannot be estimated."""
-    if n_outputs is not None and n_outputs < 2:
-        raise ValueError(f"n_outputs must be at least 2, got {n_outputs}")
-    return n_outputs
-
-
-def tangents(
-    probe: "AnsatzProbe | SpectrumProbe",
-    module: nn.Module,
-    batches: Iterable[tuple[Any, Any]],
-    reference: nn.Module | None,
-) -> dict[str, TangentCovariance]:
-    """W, K and Kbar over all batches of a probe."""
-    found, total = [], len(batches) if isinstance(batches, Sized) else 0
-    for index, (inputs, _) in enumerate(batches):
-        samples = probe.samples(inputs)
-        with part(index, total):
-            K = tangent_covariance(
-                module,
-                samples,
-                layers=probe.layers,
-                reference=reference,
-                n_outputs=probe.n_outputs,
-                seed=probe.seed + index,
-            )
-        found.append((len(samples), K))
-    return pooled(found) if len(found) > 1 else found[0][1]
 
 
 def trivial_scores(layer: TangentCovariance) -> dict[str, str]:
@@ -178,8 +153,8 @@ class SpectrumProbe(Probe):
     - `ptk_dispersion/<layer>`: std / mean of the eigenvalues of K, 0 for K = c I (fig. 1 of arXiv:2402.05271).
 
     `quantities` (default: all) selects among these; without `ptk_dispersion` nothing is differentiated, which costs
-    next to nothing. `layers`, `n_outputs` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its dispersion.
-    Further options are those of `Probe`. Raises ValueError for an unknown quantity.
+    next to nothing. `layers`, `n_outputs`, `draws` and `seed` as in `AnsatzProbe`; noise in a sampled K adds to its
+    dispersion. Further options are those of `Probe`. Raises ValueError for an unknown quantity.
     """
 
     streams = True
@@ -191,6 +166,7 @@ class SpectrumProbe(Probe):
         quantities: Sequence[str] = SPECTRA,
         *,
         n_outputs: int | None = None,
+        draws: int | None = None,
         seed: int = 0,
         on: Literal["step", "epoch"] = "step",
         at: Collection[int] = (),
@@ -214,12 +190,19 @@ class SpectrumProbe(Probe):
         )
         refuse_unknown_quantities(quantities, SPECTRA)
         self.layers, self.quantities = layers, tuple(quantities)
-        self.n_outputs, self.seed = sampled(n_outputs), seed
+        self.n_outputs, self.draws, self.seed = n_outputs, draws, seed
+        wanted_by(layers, None, n_outputs, draws, seed)  # refuses wrong numbers
+
+    def tangents_wanted(self) -> Wanted | None:
+        if "ptk_dispersion" not in self.quantities:
+            return None
+        return wanted_by(self.layers, None, self.n_outputs, self.draws, self.seed)
 
     def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         K: dict[str, TangentCovariance] = {}
-        if "ptk_dispersion" in self.quantities:
-            K = tangents(self, module, self.stream(inputs, targets), None)
+        wanted = self.tangents_wanted()
+        if wanted is not None:
+            K = tangents(self, module, self.stream(inputs, targets), wanted)
         weights = {name: found.W for name, found in K.items()} or called_weights(
             module, self.samples(inputs), self.layers
         )

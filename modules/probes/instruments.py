@@ -19,16 +19,17 @@ from featurelab.modules.measures import (
     layer_names,
     nc1,
     standard_errors,
-    tangent_covariance,
 )
 from featurelab.modules.measures.core.samples import Outputs, Samples
 from featurelab.modules.measures.gradients.derivatives import TangentCovariance
 
-from .ansatz import refuse_unknown_quantities, sampled, trivial_scores
+from .ansatz import refuse_unknown_quantities, trivial_scores
 from .batches import Data, Names, by_token, shifts_targets, tokens
 from .features import linear_calls
 from .reference import ReferenceProbe
+from .tangents import Wanted, tangents, wanted_by
 
+_OF_WEIGHTS = {"weight_rank", "nfa", "cnfa", "ptk_dispersion"}
 QUANTITIES = ("nc1", "feature_rank", "weight_rank", "nfa", "cnfa", "ptk_dispersion", "input_agop_rank")
 
 
@@ -47,8 +48,8 @@ class InstrumentsProbe(ReferenceProbe):
     `measures.layer_names`. `readout=""` means the network's outputs; the weights are then those before its last linear
     layer. `view` maps the inputs of a batch to those of the network. What does not apply is left out, and `skipped`
     says why: integer inputs have no gradient, continuous targets no classes. `quantities` (default: all) selects among
-    these; `n_outputs` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further options are
-    those of `Probe`.
+    these; `n_outputs`, `draws` and `seed` as in `AnsatzProbe`. Raises ValueError for an unknown quantity. Further
+    options are those of `Probe`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class InstrumentsProbe(ReferenceProbe):
         view: Callable[[Any], Any] | None = None,
         reference: Literal["init"] | nn.Module = "init",
         n_outputs: int | None = None,
+        draws: int | None = None,
         seed: int = 0,
         on: Literal["step", "epoch"] = "step",
         at: Collection[int] = (),
@@ -84,9 +86,14 @@ class InstrumentsProbe(ReferenceProbe):
         )
         refuse_unknown_quantities(quantities, QUANTITIES)
         self.compare_with(reference)
-        self.n_outputs, self.seed = sampled(n_outputs), seed
+        self.n_outputs, self.draws, self.seed = n_outputs, draws, seed
+        wanted_by(None, None, n_outputs, draws, seed)  # refuses wrong numbers
         self.quantities = frozenset(quantities)
         self.readout, self.hidden, self.view = readout, hidden, view
+
+    def tangents_wanted(self) -> Wanted | None:
+        """No layers: which one is known only with the batch, and it is among those of a probe that measures all."""
+        return wanted_by([], None, self.n_outputs, self.draws, self.seed) if _OF_WEIGHTS & self.quantities else None
 
     def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
         samples = self.samples(self.view(inputs) if self.view else inputs)
@@ -100,8 +107,8 @@ class InstrumentsProbe(ReferenceProbe):
                 moments = ClassMoments.empty()
                 moments.update(features, _classes(labels))
                 values["nc1"] = nc1(moments.occurring()[0]).item()
-        if {"weight_rank", "nfa", "cnfa", "ptk_dispersion"} & self.quantities:
-            with self._reasons("weight_rank", "nfa", "cnfa", "ptk_dispersion"):
+        if _OF_WEIGHTS & self.quantities:
+            with self._reasons(*_OF_WEIGHTS):
                 values |= self._weights(module, samples, hidden)
         if "input_agop_rank" in self.quantities:
             with self._reasons("input_agop_rank"):
@@ -113,7 +120,8 @@ class InstrumentsProbe(ReferenceProbe):
     def _weights(self, module: nn.Module, samples: Samples, hidden: str | None) -> dict[str, float]:
         if hidden is None:
             raise ValueError("no linear layer comes before the features")
-        (now,) = tangent_covariance(module, samples, layers=[hidden], n_outputs=self.n_outputs, seed=self.seed).values()
+        wanted = wanted_by([hidden], None, self.n_outputs, self.draws, self.seed)
+        (now,) = tangents(self, module, [(samples.inputs, None)], wanted, view=self.view).values()
         before = layer_names(self.reference)[hidden].weight.detach().flatten(1)
 
         def scored(K: TangentCovariance) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Measure in float32 what trains in half precision."""
+"""The state of networks while they are measured: in float32, and undisturbed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from featurelab.modules.measures import layer_names
@@ -41,6 +42,35 @@ def in_float32(trainer: pl.Trainer, networks: Sequence[nn.Module], tell: Callabl
         for layer in layer_names(networks[0]).values():
             after.callback(layer.register_forward_hook(_Telling(tell)).remove)
         yield
+
+
+@contextmanager
+def undisturbed(*networks: nn.Module) -> Iterator[None]:
+    """In this block: evaluation mode, no gradients in the parameters, no caches. Everything is restored after it.
+
+    This includes the random states of Python, NumPy and PyTorch.
+    """
+    modules = {id(part): part for network in networks for part in network.modules()}.values()
+    modes = [(part, part.training) for part in modules]
+    gradients = [(param, param.grad) for network in networks for param in network.parameters()]
+    configs: dict[int, Any] = {id(part.config): part.config for part in modules if hasattr(part, "config")}
+    caching = [config for config in configs.values() if getattr(config, "use_cache", None) is True]
+    with isolate_rng(), torch.enable_grad():
+        for network in networks:
+            network.eval()
+        for config in caching:
+            config.use_cache = False
+        for param, _ in gradients:
+            param.grad = None
+        try:
+            yield
+        finally:
+            for param, gradient in gradients:
+                param.grad = gradient
+            for part, training in modes:
+                part.training = training
+            for config in caching:
+                config.use_cache = True
 
 
 def widened(batch: Any) -> Any:

@@ -5,13 +5,11 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.seed import isolate_rng
 from torch import Tensor, nn
 
 from featurelab.modules.measures.core.compiled import as_written
@@ -21,7 +19,7 @@ from featurelab.modules.measures.core.samples import Inputs, Outputs, Samples, d
 
 from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
-from .precision import in_float32, widened
+from .precision import in_float32, undisturbed, widened
 
 # what a network raises on inputs that do not fit; other exceptions, such as signals to stop, pass through
 MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, ArithmeticError)
@@ -29,6 +27,16 @@ MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, Ari
 
 class CannotMeasure(ValueError):
     """A failed measurement of a probe with `strict=True`; says which probe and module failed, and on what."""
+
+
+Kind = Literal["start", "step", "epoch", "end"]
+
+
+class Moment(NamedTuple):
+    """When a measurement is taken: before the first step, after a step, after an epoch or at the end of a fit."""
+
+    trainer: pl.Trainer
+    kind: Kind
 
 
 class Probe(pl.Callback, ABC):
@@ -71,6 +79,8 @@ class Probe(pl.Callback, ABC):
     streams = False  # whether `measure` iterates over `data` itself
     layers: Sequence[str] | None = None
     n_outputs: int | None = None
+    draws: int | None = None
+    moment: Moment | None = None  # while it measures in a fit
 
     def __init__(
         self,
@@ -139,30 +149,25 @@ class Probe(pl.Callback, ABC):
                 self._batchless(trainer, pl_module, batch, error)
             else:
                 self._batch = kept(inputs), kept(targets)  # copies: training may reuse the batch's memory
-        if not self.history:
-            self._take(trainer, pl_module)
+        self._take_if_due("start", trainer, pl_module)
         self._clock.begin(trainer.global_step)
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        if self.on == "step" and self._due(trainer.global_step):
-            self._take(trainer, pl_module)
+        self._take_if_due("step", trainer, pl_module)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._clock.end(trainer.global_step)
-        if self.on == "step" and self._due(trainer.global_step):
-            self._take(trainer, pl_module)
+        self._take_if_due("step", trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.on == "epoch" and (trainer.current_epoch + 1) % self.every == 0:
-            self._take(trainer, pl_module)
+        self._take_if_due("epoch", trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._batch is not None or self._source is not None:
-            self._take(trainer, pl_module)
+        self._take_if_due("end", trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"history": list(self.history)}
@@ -180,11 +185,29 @@ class Probe(pl.Callback, ABC):
     def state_key(self) -> str:
         return self._generate_state_key(every=self.every, on=self.on, prefix=self.prefix)
 
-    def _due(self, step: int) -> bool:
-        if not self.history:
+    def due(self, kind: Kind, trainer: pl.Trainer) -> bool:
+        """Whether the probe measures at this moment of a fit."""
+        step, last = trainer.global_step, self.history[-1][0] if self.history else None
+        if last == step or not trainer.is_global_zero:
             return False
-        last = self.history[-1][0]
-        return step // self.every > last // self.every or any(last < place <= step for place in self.at)
+        if kind == "end":
+            return self._batch is not None or self._source is not None
+        if kind == "epoch":
+            return self.on == "epoch" and (trainer.current_epoch + 1) % self.every == 0
+        if last is None or kind == "start":
+            return last is None and kind == "start"
+        return self.on == "step" and (
+            step // self.every > last // self.every or any(last < place <= step for place in self.at)
+        )
+
+    def reads(self) -> tuple[Any, ...]:
+        """Where inputs and outputs come from: equal for probes that measure the same ones."""
+        if self._given is not None:
+            given = self._given[0]
+            tensors = [given] if isinstance(given, Tensor) else [v for v in given.values() if isinstance(v, Tensor)]
+            return "given", [(x.data_ptr(), x.shape) for x in tensors], self._outputs
+        streamed = self.streams and self.data is not None and self._source is self.data
+        return "source", id(self._source), streamed, self._where, self._targets, self._outputs
 
     def leave_out(self, weights: Mapping[str, str]) -> None:
         """Record weights that a measurement could not cover, name -> why, in `skipped`, and warn once in a fit."""
@@ -198,11 +221,18 @@ class Probe(pl.Callback, ABC):
             warnings.warn(f"{type(self).__name__} leaves out {told}: see its `skipped`", stacklevel=2)
 
     @as_written
-    def _take(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        step = trainer.global_step
-        if not trainer.is_global_zero or (self.history and self.history[-1][0] == step):
+    def _take_if_due(self, kind: Kind, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if not self.due(kind, trainer):
             return
-        self._step, self.skipped = step, {}
+        self.skipped = {}
+        self.moment = Moment(trainer, kind)
+        try:
+            self._take(trainer, module)
+        finally:
+            self.moment = None
+
+    def _take(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._step = step = trainer.global_step
         begun = time.perf_counter()
         if self.layers is not None:
             refuse_unknown(module, self.layers)
@@ -222,13 +252,13 @@ class Probe(pl.Callback, ABC):
 
     def _measured(self, trainer: pl.Trainer, module: pl.LightningModule) -> Mapping[str, float]:
         networks = self.networks(module)
-        with undisturbed(*networks), in_float32(trainer, networks, self._half):
+        with undisturbed(*networks), in_float32(trainer, networks, self.not_in_float32):
             if self._batch is None:
                 self._batch = self._gathered(module.device)
             self._batch = moved(self._batch, module.device)
             inputs, targets = (widened(part) for part in self._batch)
             samples = self.samples(inputs)
-            hint = "; n_outputs= estimates it from a sample of the outputs" if self._samples_outputs() else ""
+            hint = "; draws= estimates it from random combinations of the outputs" if self._can_draw() else ""
             cost = Cost(
                 type(self).__name__,
                 lambda: self._clock.known_or_tried(module, samples),
@@ -247,8 +277,8 @@ class Probe(pl.Callback, ABC):
             return next(iter(found))  # for the shapes
         return joined(found)
 
-    def _samples_outputs(self) -> bool:
-        return "n_outputs" in vars(self) and self.n_outputs is None
+    def _can_draw(self) -> bool:
+        return "draws" in vars(self) and self.draws is None and self.n_outputs is None
 
     def _batchless(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, error: Exception) -> None:
         if trainer.is_global_zero and not self.history:
@@ -263,7 +293,8 @@ class Probe(pl.Callback, ABC):
         self.skipped = {"measurement": f"{what}: {reason}"}
         self._once("failed", f"{line}. Training continues; say in inputs=, targets= or outputs= what to measure")
 
-    def _half(self, reason: str) -> None:
+    def not_in_float32(self, reason: str) -> None:
+        """Record why a measurement was not in float32, and warn once in a fit."""
         self.skipped["float32"] = reason
         self._once("float32", f"{type(self).__name__}: {reason}")
 
@@ -324,35 +355,6 @@ class Measure(Probe):
 def begins(trainer: pl.Trainer) -> bool:
     """Whether a fit is new rather than resumed from a checkpoint; not every module counts its steps."""
     return trainer.global_step == 0 and trainer.current_epoch == 0
-
-
-@contextmanager
-def undisturbed(*networks: nn.Module) -> Iterator[None]:
-    """In this block: evaluation mode, no gradients in the parameters, no caches. Everything is restored after it.
-
-    This includes the random states of Python, NumPy and PyTorch.
-    """
-    modules = {id(part): part for network in networks for part in network.modules()}.values()
-    modes = [(part, part.training) for part in modules]
-    gradients = [(param, param.grad) for network in networks for param in network.parameters()]
-    configs: dict[int, Any] = {id(part.config): part.config for part in modules if hasattr(part, "config")}
-    caching = [config for config in configs.values() if getattr(config, "use_cache", None) is True]
-    with isolate_rng(), torch.enable_grad():
-        for network in networks:
-            network.eval()
-        for config in caching:
-            config.use_cache = False
-        for param, _ in gradients:
-            param.grad = None
-        try:
-            yield
-        finally:
-            for param, gradient in gradients:
-                param.grad = gradient
-            for part, training in modes:
-                part.training = training
-            for config in caching:
-                config.use_cache = True
 
 
 class _Widened:

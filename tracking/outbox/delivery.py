@@ -205,7 +205,9 @@ class Delivery:
                 self._send([], {}, dict(some_params))
             return
         for m in metrics:
-            self._latest[m.key] = max(self._latest.get(m.key, _place(m)), _place(m))
+            name, place = m.key, _place(m)
+            if place > self._latest.get(name, ()):
+                self._latest[name] = place
         self._labels |= tags.keys() | params.keys()
         if self._is_server:
             self._last_points += [*metrics[POINTS_PER_REQUEST - 1 : -1 : POINTS_PER_REQUEST], *metrics[-1:]]

@@ -145,11 +145,13 @@ class Store(Connection):
         self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
     ) -> None:
         """Send points, tags and params. Sending the same again stores nothing twice."""
-        run_tags = [RunTag(stored(key), str(value)) for key, value in tags.items()]
-        run_params = [Param(key, str(value)) for key, value in params.items()]
-        is_bulk = bool(metrics) and self.uri.startswith("sqlite:")
-        if is_bulk and self.patiently(bulk.insert, self.client, run_id, metrics):
-            metrics = []
+        texts = {stored(key): str(value) for key, value in tags.items()}
+        param_texts = {key: str(value) for key, value in params.items()}
+        is_bulk = self.uri.startswith("sqlite:") and bool(metrics or texts or param_texts)
+        if is_bulk and self.patiently(bulk.insert, self.client, run_id, metrics, texts, param_texts):
+            return
+        run_tags = [RunTag(key, text) for key, text in texts.items()]
+        run_params = [Param(key, text) for key, text in param_texts.items()]
         while metrics or run_tags or run_params:
             batch = {
                 "metrics": metrics[:POINTS_PER_REQUEST],

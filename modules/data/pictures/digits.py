@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import Tensor
 
+from featurelab.modules.data.core import installed
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import TensorData, stream
@@ -69,7 +69,7 @@ class Digits(TensorData):
             raise ValueError(f"digit must be 0..9, got {digit!r}")
         if digit is not None and (split, targets) != ("random", "one_hot"):
             raise ValueError(f"digit={digit} fixes split and targets: leave them out, got {split!r} and {targets!r}")
-        images, labels = load_digits(return_X_y=True)
+        images, labels = installed.digits()
         order = _one_against_others(labels, digit, seed) if digit is not None else ORDERS[split](labels, seed)
         n = (len(order) if digit is not None else 500) if n_train is None else n_train
         if not 1 <= n <= len(order):

@@ -14,9 +14,9 @@ import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, Int64, UInt8
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import Tensor
 
+from featurelab.modules.data.core import installed
 from featurelab.modules.dtypes import Dtype, dtype_name
 
 from ..core.augment import Augmentation
@@ -261,7 +261,7 @@ def painted_digits(
     """
     if not agreements or not all(0 <= a <= 1 for a in agreements.values()):
         raise ValueError(f"agreements must be probabilities of at least one domain, got {dict(agreements)}")
-    pixels, y = load_digits(return_X_y=True)
+    pixels, y = installed.digits()
     hues = np.array([colorsys.hsv_to_rgb(place / 10, 1.0, 1.0) for place in range(10)])
     parts = np.array_split(stream(seed, "digits").permutation(len(y)), len(agreements))
     found = {}

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64, Shaped
-from sklearn.datasets import load_digits
 from torch import Tensor
+
+from featurelab.modules.data.core import installed
 
 from ..core.tensors import stream
 
@@ -14,9 +15,9 @@ def digit_pictures() -> tuple[Float64[Tensor, "1797 1 8 8"], Int64[Tensor, " 179
 
     One shift and one scale for all pixels give them mean 0 and standard deviation 1 over all pictures.
     """
-    pixels, labels = load_digits(return_X_y=True)
-    x = torch.from_numpy(pixels).reshape(-1, 1, 8, 8)
-    return (x - x.mean()) / x.std(correction=0), torch.from_numpy(labels)
+    pixels, labels = installed.digits()
+    x = torch.tensor(pixels).reshape(-1, 1, 8, 8)
+    return (x - x.mean()) / x.std(correction=0), torch.tensor(labels)
 
 
 def symmetric_digits(*, per_class: int = 22, seed: int) -> tuple[Float64[Tensor, "n 1 8 8"], Int64[Tensor, " n"]]:

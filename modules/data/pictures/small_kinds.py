@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits, load_sample_images
 
+from featurelab.modules.data.core import installed
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import TensorData, stream
@@ -88,7 +88,7 @@ def balanced_order(labels: Labels, chance: np.random.Generator) -> Int64[NDArray
 
 
 def _digits() -> Pictures:
-    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = installed.digits()
     return pixels.reshape(-1, EDGE, EDGE) / 16.0, labels.astype(np.int64)
 
 
@@ -99,7 +99,7 @@ def _turned() -> Pictures:
 
 def _photos() -> Pictures:
     found = []
-    for photo in load_sample_images().images:
+    for photo in installed.photographs():
         grey = photo.astype(np.float64).mean(2)
         rows, columns = (side // (2 * EDGE) for side in grey.shape)
         grey = grey[: rows * 2 * EDGE, : columns * 2 * EDGE]

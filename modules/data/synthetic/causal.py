@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float64
-from sklearn.datasets import load_digits
 from torch import Tensor
 
+from featurelab.modules.data.core import installed
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import Batches, Pair, TensorData, stream
@@ -159,7 +159,7 @@ def coloured_digits(
     """
     if not agreements or not all(0 <= a <= 1 for a in (*agreements, held_out)):
         raise ValueError(f"agreements must be probabilities of at least one domain, got {agreements} and {held_out}")
-    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = installed.digits()
     each = (len(labels) - n_test) // len(agreements)
     if n_test < 1 or each < 5:
         raise ValueError(f"{len(labels)} digits are too few for {len(agreements)} domains and {n_test} test digits")

@@ -73,6 +73,15 @@ class Samples:
         for start in range(0, self._count, chunk):
             yield self[start : start + chunk]
 
+    def prefix(self, length: int, longest: int) -> Samples | None:
+        """The first `length` positions of sequences of `longest`; None if a tensor of the inputs has no such axis."""
+        tensors = [self.inputs] if isinstance(self.inputs, Tensor) else list(self.inputs.values())
+        rows = [value for value in tensors if isinstance(value, Tensor) and value.shape[:1] == (self._count,)]
+        if any(value.shape[1:2] != (longest,) for value in rows):
+            return None
+        padded = None if self.padded is None else self.padded[:, :length]
+        return Samples(self._map(lambda value: value[:, :length]), self._outputs, padded=padded)
+
     def detach(self) -> Samples:
         """The same samples without gradients, as tensors that autograd may use."""
         plain = self._map(lambda value: value.clone() if value.is_inference() else value.detach())
@@ -91,9 +100,13 @@ class Samples:
         return self.chosen(self.returned(module))
 
     def chosen(self, returned: Any) -> Shaped[Tensor, "..."]:
-        """Select the outputs from what the network returned."""
-        found = output_of(returned, self._outputs)
+        """Select the outputs from what the network returned, 0 at padding."""
+        found = self.selected(returned)
         return self.blank(found) if self.blanked(found) else found
+
+    def selected(self, returned: Any) -> Shaped[Tensor, "..."]:
+        """Select the outputs from what the network returned, as they are."""
+        return output_of(returned, self._outputs)
 
     def blank(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
         """Set values (n, T, ...) to 0 at padding; return values of other shapes unchanged."""

@@ -122,7 +122,6 @@ def _plan(
 
     Raises `RequestError` for settings that the experiment does not have or take, and for data that are not here.
     """
-    from featurelab.pipelines.engine.experiment.needs import require_data
     from featurelab.pipelines.engine.sweep.plan import plan_search
 
     config_class = type(experiment.laptop)
@@ -133,9 +132,7 @@ def _plan(
     base = experiment.preset(scale).but(**threads | read_settings(config_file, config_class) | fixed)
     if samples is None:
         samples = 1 if axes else SAMPLES
-    plan = plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, **details)
-    require_data(experiment, [plan.config(index) for index in range(len(plan.configs))])
-    return plan
+    return plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, **details)
 
 
 def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store", as_json: bool) -> None:

@@ -136,7 +136,10 @@ def plan_search(
     """Return the plan of a sweep over `axes`, whose values are all checked.
 
     Without axes, the sweep is over those that the experiment declares, except for settings that are `fixed` in `base`.
+    Raises `RequestError` for data that are not on this machine.
     """
+    from featurelab.pipelines.engine.experiment.needs import require_data
+
     if samples < 1:
         raise RequestError(f"--samples {samples}: must be at least 1")
     axes = axes or {name: axis for name, axis in experiment.sweep_axes.items() if name not in fixed}
@@ -145,6 +148,7 @@ def plan_search(
     if details.get("name"):
         check_name(details["name"])
     configs = lay_out(base, axes, samples, seed=base.streams.order)
+    require_data(experiment, configs)
     details = {"metric": experiment.metric, "mode": experiment.mode} | details
     return Plan.of(experiment, configs, list(axes), **details)
 

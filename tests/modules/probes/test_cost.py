@@ -78,7 +78,7 @@ def test_a_language_model_is_told_of_before_its_measurement(monkeypatch):
     lines = [str(each.message) for each in record if "a measurement takes" in str(each.message)]
     assert len(lines) == 1  # of three measurements
     assert told[0] >= 1
-    assert "training steps; n_outputs= estimates it from a sample of the outputs" in lines[0]
+    assert "training steps; draws= estimates it from random combinations of the outputs" in lines[0]
 
 
 class Terminal(io.StringIO):

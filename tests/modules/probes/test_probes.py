@@ -139,7 +139,7 @@ def test_ansatz_probe_reports_the_decomposition_against_the_network_at_the_start
 
 
 def test_ansatz_probe_computes_only_what_is_asked(monkeypatch):
-    import featurelab.modules.probes.ansatz as ansatz
+    import featurelab.modules.probes.tangents as tangents
 
     references = []
 
@@ -147,7 +147,7 @@ def test_ansatz_probe_computes_only_what_is_asked(monkeypatch):
         references.append(reference)
         return tangent_covariance(*arguments, reference=reference, **options)
 
-    monkeypatch.setattr(ansatz, "tangent_covariance", spy)
+    monkeypatch.setattr(tangents, "tangent_covariance", spy)
     probe = AnsatzProbe(every=2, layers=["1"], quantities=["nfa", "cnfa"])
     trainer(probe, max_steps=2).fit(learner(), DATA)
     assert references == [None, None]

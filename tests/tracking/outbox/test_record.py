@@ -67,9 +67,9 @@ def test_points_arrive_during_the_run(store, run_id, outbox):
 def test_requests_are_full_while_more_is_being_recorded(store, run_id, outbox, monkeypatch):
     send, sizes = bulk.insert, []
 
-    def insert(client, run, metrics):
+    def insert(client, run, metrics, *labels):
         sizes.append(len(metrics))
-        return send(client, run, metrics)
+        return send(client, run, metrics, *labels)
 
     monkeypatch.setattr(bulk, "insert", insert)
     with Recorder(store, run_id, outbox=outbox, flush_seconds=60) as recorder:

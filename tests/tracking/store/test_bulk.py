@@ -30,7 +30,8 @@ VALUES = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -1.5, 5
 STEPS = st.sampled_from([-LARGEST - 1, -1, 0, 1, 2, LARGEST])
 TIMES = st.sampled_from([0, 1, 2, 1_700_000_000_000, LARGEST])
 POINTS = st.builds(Metric, st.sampled_from(["a", "b/c", "ü x"]), VALUES, TIMES, STEPS)
-TEXTS = st.dictionaries(st.sampled_from(["p", "q", "r/s"]), st.text("xyz", max_size=3), max_size=2)
+NAMES = st.sampled_from(["p", "q", "r/s", "mlflow.runName", "mlflow.note.content"])
+TEXTS = st.dictionaries(NAMES, st.text(max_size=3) | st.sampled_from(["x" * 6001, "a\0b"]), max_size=3)
 BATCHES = st.lists(st.tuples(st.lists(POINTS, max_size=12), TEXTS, st.booleans()), min_size=1, max_size=5)
 P, Q = Metric("a", 1.0, 5, 1), Metric("a", math.nan, 5, 1)
 
@@ -52,8 +53,8 @@ def _send(store, batches, tried, monkeypatch):
             if not tried(index):
                 patched.setattr(bulk, "TRIED", {})
             for _ in range(1 + again):
-                # the key names the value, since MLflow refuses another value of a param
-                store.log_metrics(run_id, points, tags=texts, params={f"{k}{v}": v for k, v in texts.items()})
+                params = {f"{name}{len(text)}": str(len(text)) for name, text in texts.items()}  # never another value
+                store.log_metrics(run_id, points, tags=texts, params=params)
     rows = _rows(store, run_id)
     rows["tags"] = [row for row in rows["tags"] if "startToken" not in row]
     return rows
@@ -68,6 +69,18 @@ def test_bulk_inserts_and_log_batch_leave_the_same_tables_in_any_order(store, mo
     by_mlflow = _send(store, batches, lambda index: False, monkeypatch)
     assert _send(store, batches, lambda index: True, monkeypatch) == by_mlflow
     assert _send(store, batches, lambda index: index % 2 == 0, monkeypatch) == by_mlflow
+
+
+@pytest.mark.parametrize("tried", [{}, bulk.TRIED])
+def test_another_value_of_a_param_is_refused_and_nothing_is_stored(store, monkeypatch, tried):
+    monkeypatch.setattr(bulk, "TRIED", tried)
+    run_id = store.start_run("system/figure", "run", params={"lr": 0.1, "width": 64})
+    store.log_metrics(run_id, [], params={"lr": 0.1, "depth": 2})
+    before = _rows(store, run_id)
+    assert before["params"] == ["('depth', '2')", "('lr', '0.1')", "('width', '64')"]
+    with pytest.raises(MlflowException, match="Changing param values is not allowed"):
+        store.log_metrics(run_id, [P], tags={"new": "x"}, params={"new": 1, "lr": 0.2})
+    assert _rows(store, run_id) == before
 
 
 @pytest.fixture

@@ -1,0 +1,104 @@
+"""How long a user waits for commands: to the first point in the store, from the last trial to the prompt, and in all.
+
+Each command runs in a process of its own, in a new folder with an empty store. Memory is the largest that one of its
+processes needed, as Linux reports it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from statistics import median
+
+from benchmarks._rows import Row, Size
+
+FEATURELAB = Path(sys.executable).parent / "featurelab"
+FIGURE = "neural_feature_ansatz/init_scale"
+SHORT = [FIGURE, "steps=20", "n_train=64", "dim=16", "width=32"]
+COMMANDS = {
+    "list": ("list --json", ["list", "--json"]),
+    "show": ("show of one figure", ["show", FIGURE]),
+    "run": ("run of a short trial", ["run", *SHORT]),
+    "sweep": ("sweep of two short trials", ["sweep", *SHORT, "--over", "seed=0,1"]),
+    "reproduce": ("reproduce of one short figure", ["reproduce", "fourier_circuits/margins"]),
+}
+TRIALS = "runs JOIN experiments USING (experiment_id) WHERE experiments.name != 'verdicts'"
+FIRST = f"SELECT COUNT(*) FROM metrics WHERE run_uuid IN (SELECT run_uuid FROM {TRIALS})"
+LAST = f"SELECT MAX(end_time) FROM {TRIALS}"
+EVERY_S = 0.03
+
+
+def rows(size: Size) -> list[Row]:
+    """A row for each command: seconds in all, and what the command waits for."""
+    names = list(COMMANDS) if size == "full" else ["list", "run"]
+    return [_row(name, *COMMANDS[name], repeats=3 if size == "full" else 1) for name in names]
+
+
+def _row(name: str, what: str, arguments: Sequence[str], repeats: int) -> Row:
+    done = [once(arguments) for _ in range(repeats)]
+    seconds = [run.pop("seconds") for run in done]
+    numbers = {key: median(run[key] for run in done) for key in done[0]}
+    return Row(
+        name,
+        f"featurelab {what}",
+        median(seconds),
+        spread=(min(seconds), max(seconds)),
+        repeats=repeats,
+        numbers=numbers,
+    )
+
+
+def once(arguments: Sequence[str]) -> dict[str, float]:
+    """Run a command; return seconds in all, to the first point, from the last trial's end, and memory in MiB."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, numbers, peaks = Path(folder) / "mlflow.db", {}, dict[int, float]()
+        start = time.time()
+        process = subprocess.Popen(
+            [FEATURELAB, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None:
+            time.sleep(EVERY_S)
+            peaks |= {pid: _peak(pid) for pid in (process.pid, *_below(process.pid)) if _peak(pid)}
+            if "first_point_s" not in numbers and _asked(store, FIRST):
+                numbers["first_point_s"] = time.time() - start
+        end = time.time()
+        if process.returncode not in (0, 1):  # 1: a verdict is not as documented, at so few steps
+            raise SystemExit(f"featurelab {' '.join(arguments)} ended with status {process.returncode}")
+        if last := _asked(store, LAST):
+            numbers["last_trial_to_prompt_s"] = end - last / 1000
+        workers = [peak for pid, peak in peaks.items() if pid != process.pid]
+        numbers |= {"command_mib": peaks[process.pid]} | ({"largest_other_mib": max(workers)} if workers else {})
+        return {"seconds": end - start, **numbers}
+
+
+def _asked(store: Path, query: str) -> float:
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=0.1)) as file:
+        return float(file.execute(query).fetchone()[0] or 0)
+    return 0.0
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have started."""
+    with suppress(OSError):
+        children = [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+        return [*children, *(further for child in children for further in _below(child))]
+    return []
+
+
+def _peak(pid: int) -> float:
+    """The most memory that a process has had, in MiB; 0 once it has ended."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
