@@ -107,8 +107,8 @@ def main(argv: list[str] | None = None) -> int:
     results, names = {}, args.names or NAMES
     for name in names:
         results[name] = run(name, size)
+        write(args.out, {name: results[name]}, [name])
         print(f"{name}: {results[name].get('error', 'done')}, {results[name]['seconds']} s", file=sys.stderr)
-    write(args.out, results, names)
     console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
     console.print(table(results))
     for name, result in results.items():

@@ -31,3 +31,9 @@ def test_every_figure_leads_to_a_file_that_declares_it() -> None:
     for row in rows[2:]:
         file = row.split("](")[1].partition(")")[0]
         assert (DOCS / file).is_file(), row
+
+
+def test_every_benchmark_has_its_table_in_the_page_on_scaling() -> None:
+    page = (DOCS / "scaling.md").read_text(encoding="utf-8")
+    names = {file.stem for file in (DOCS.parent / "benchmarks").glob("*.py") if not file.stem.startswith("_")}
+    assert [name for name in sorted(names) if f"<!-- benchmark_{name}: begin -->" not in page] == []

@@ -29,9 +29,9 @@ class OneRow:
         self.sinks = None if sinks is None else sinks.unflatten(0, (call.key.shape[1], -1))[kv_heads].flatten()
         self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
 
-    def products(self, rows: slice, end: int | None = None) -> Float[Tensor, "heads rows end"]:
-        """q . k of every head for these rows of queries with keys up to `end`; heads that share keys are adjacent."""
-        query = self.query[:, rows].to(self.exact)
+    def products(self, rows: slice, end: int | None = None, scale: float = 1.0) -> Float[Tensor, "heads rows end"]:
+        """scale q . k of each head for these rows of queries with keys up to `end`; heads that share keys adjoin."""
+        query = self.query[:, rows].to(self.exact) * scale
         grouped = query.reshape(len(self.key), -1, query.shape[-1])
         parts = [grouped @ part.to(self.exact).mT for part in self.key[:, :end].split(2**14, dim=1)]
         found = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
@@ -39,7 +39,7 @@ class OneRow:
 
     def weights(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
         """Attention of these rows, after the softmax, as the layer computes it, on the keys up to the last of them."""
-        products = self.products(rows, rows.stop).mul_(self.call.scaling)
+        products = self.products(rows, rows.stop, self.call.scaling)
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
         products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
@@ -48,12 +48,12 @@ class OneRow:
         sinks = self.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
         return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
 
-    def seen(self, rows: slice, end: int) -> Bool[Tensor, "rows end"]:
-        """Which of the keys up to `end` these rows attend to."""
-        mask, keys = self.call.mask, self.keys[:end]
+    def seen(self, rows: slice, end: int, begin: int = 0) -> Bool[Tensor, "rows keys"]:
+        """Which of the keys from `begin` up to `end` these rows attend to."""
+        mask, keys = self.call.mask, self.keys
         if mask is None:
-            return keys <= self.keys[rows, None]
-        own = mask[min(self.index, len(mask) - 1), 0, self.padding :, self.padding :][rows, :end]
+            return keys[begin:end] <= keys[rows, None]
+        own = mask[min(self.index, len(mask) - 1), 0, self.padding :, self.padding :][rows, begin:end]
         return own if own.dtype == torch.bool else own > -1
 
     @property
