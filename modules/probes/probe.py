@@ -6,7 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import pytorch_lightning as pl
 import torch
@@ -37,6 +37,10 @@ class Moment(NamedTuple):
 
     trainer: pl.Trainer
     kind: Kind
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: a measure may copy the network, whose hooks know the probe, and no trainer can be copied in a fit."""
+        return self
 
 
 class Probe(pl.Callback, ABC):

@@ -86,7 +86,6 @@ def sweep(
 
     # imports MLflow and pandas, for which a wrong request should not wait
     from featurelab.pipelines.engine.sweep import begin
-    from featurelab.pipelines.engine.sweep.ray.cluster import begin_shut_down
     from featurelab.tracking.store.connect import resolve
 
     if resume:
@@ -98,7 +97,6 @@ def sweep(
         begin.prepare(resources, resolve(), address)
         store = connect()
         finished = begin.run_sweep(plan, store, outbox=outbox, address=address)
-    begin_shut_down()
     _print_ranking(experiment, finished, store, as_json)
     raise typer.Exit(0 if all(trial.went_well for trial in finished.trials) else 1)
 

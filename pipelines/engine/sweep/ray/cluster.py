@@ -121,24 +121,12 @@ def _has_token() -> bool:
     return in_environment or (Path.home() / ".ray" / "auth_token").is_file()
 
 
-_leaving: list[threading.Thread] = []
-
-
-def begin_shut_down() -> None:
-    """Leave Ray in another thread, since its processes take a second to end; `shut_down` waits for them."""
-    if "ray" in sys.modules:
-        _leaving.append(threading.Thread(target=sys.modules["ray"].shutdown, daemon=True))
-        _leaving[-1].start()
-
-
 def shut_down(*, reconnect: bool = False) -> None:
     """Leave Ray, which ends our workers; with `reconnect`, join the same cluster again, if it still answers."""
     if "ray" not in sys.modules:
         return
     import ray
 
-    while _leaving:
-        _leaving.pop().join()
     address = ray.get_runtime_context().gcs_address if reconnect else ""
     ray.shutdown()
     if address:
