@@ -101,11 +101,16 @@ class CommandLine:
     def history(self, run_id: str, metric: str) -> list[tuple[int, float]]:
         return sorted((point.step, point.value) for point in self.client.get_metric_history(run_id, metric))
 
-    def wait_for_point(self, experiment: str, metric: str, runs: int = 1, patience: float = 120) -> list[Run]:
-        """The runs, once this many have a point of the metric in the store."""
+    def wait_for_point(
+        self, experiment: str, metric: str, runs: int = 1, patience: float = 120, process: Process | None = None
+    ) -> list[Run]:
+        """The runs, once this many have a point of the metric in the store; fails as soon as `process` has."""
 
         def having() -> list[Run]:
+            code = process.poll() if process else None
             found = [run for run in self.runs(experiment) if metric in run.data.metrics]
+            if process and code is not None and len(found) < runs:
+                raise AssertionError(f"ended with status {code} after {len(found)} runs: {process.communicate()}")
             return found if len(found) >= runs else []
 
         return until(having, patience)

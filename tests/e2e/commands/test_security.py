@@ -131,7 +131,7 @@ def test_a_local_sweep_s_ray_keeps_secrets_and_its_token_to_itself_and_listens_t
     here = featurelab.desk("desk", HOME=str(home), RAY_TMPDIR=str(temporary), **SECRETS)
     del here.environment["RAY_AUTH_TOKEN"]
     process = here.start("sweep", "stranger/curves", "--over", "seed=0,1", "steps=100", "pause=0.05")
-    here.wait_for_point("stranger/curves", "loss/val", runs=2)
+    here.wait_for_point("stranger/curves", "loss/val", runs=2, process=process)
     opened = listening(process.pid)
     check_closed_to_others(temporary)
     assert ended(process).code == 0
