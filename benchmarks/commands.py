@@ -26,7 +26,7 @@ COMMANDS = {
     "show": ("show of one figure", ["show", FIGURE]),
     "run": ("run of a short trial", ["run", *SHORT]),
     "sweep": ("sweep of two short trials", ["sweep", *SHORT, "--over", "seed=0,1"]),
-    "reproduce": ("reproduce of one short figure", ["reproduce", "fourier_circuits/margins"]),
+    "reproduce": ("reproduce of one short figure", ["reproduce", "looped_transformer/convergence"]),
 }
 TRIALS = "runs JOIN experiments USING (experiment_id) WHERE experiments.name != 'verdicts'"
 FIRST = f"SELECT COUNT(*) FROM metrics WHERE run_uuid IN (SELECT run_uuid FROM {TRIALS})"

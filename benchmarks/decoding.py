@@ -77,13 +77,17 @@ def rows(size: Size) -> list[Row]:
                 more_seconds, cache = timed(method, 1 + more)
                 kept[name] = decoding.kv_bytes(cache) / 2**20
                 first[name].append(seconds)
-                later[name].append(max(more_seconds - seconds, 1e-9) / more)
+                later[name].append((more_seconds - seconds) / more)
         for name in methods:
             if name != PEER:
                 numbers = {"cache_mib": kept[name], "peer_cache_mib": kept[PEER]}
                 for part, taken in (("to the first token", first), ("per further token", later)):
                     what = f"{name}, {n:,} tokens of prompt, {part}, {THREADS} threads"
                     pair = {name: taken[name], PEER: taken[PEER]}
+                    if min(*pair[name], *pair[PEER]) <= 0:  # a difference of two runs
+                        note = "not measured: the machine was too busy"
+                        found.append(Row(f"{name}/{n}/{part.split()[-2]}", what, None, numbers=numbers, note=note))
+                        continue
                     found += compare(f"{name}/{n}/{part.split()[-2]}", what, pair, ours=name, numbers=numbers)
     return found
 
