@@ -16,6 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from benchmarks._layers import forward
 from benchmarks._rows import OURS, Row, Size, alternate, available, compare
 from featurelab.modules import measures
 
@@ -49,17 +50,8 @@ def sampled(net: nn.Module, ids: Tensor) -> Scores:
 
 
 def output_loop(net: nn.Module, ids: Tensor) -> Scores:
-    calls = dict[str, Tensor]()
-
-    def note(name: str, _: nn.Module, args: tuple[Tensor, ...], h: Tensor) -> Tensor:
-        calls[name] = h
-        return h.clone()
-
-    layers = measures.layer_names(net)
-    handles = [layer.register_forward_hook(partial(note, name)) for name, layer in layers.items()]
-    outputs = net(ids).logits.flatten(1)
-    for handle in handles:
-        handle.remove()
+    logits, calls = forward(net, lambda: net(ids).logits)
+    outputs, layers = logits.flatten(1), measures.layer_names(net)
     K = {name: torch.zeros(2 * [h.shape[-1]]) for name, h in calls.items()}
     for c in range(outputs.shape[1]):
         gradients = torch.autograd.grad(outputs[:, c].sum(), [*calls.values()], retain_graph=True)

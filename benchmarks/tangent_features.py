@@ -25,6 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from benchmarks._layers import forward
 from benchmarks._rows import OURS, Row, Size, alternate, compare
 from featurelab.modules import measures, nets
 
@@ -136,17 +137,7 @@ def written_out(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
 
 
 def output_loop(net: nn.Module, x: Tensor, problem: Problem, *, keep: bool = False) -> list[Tensor]:
-    calls = dict[str, Tensor]()
-
-    def note(name: str, _: nn.Module, args: tuple[Tensor, ...], h: Tensor) -> Tensor:
-        calls[name] = h
-        return h.clone()
-
-    layers = measures.layer_names(net)
-    handles = [layer.register_forward_hook(partial(note, name)) for name, layer in layers.items()]
-    outputs = net(x)
-    for handle in handles:
-        handle.remove()
+    (outputs, calls), layers = forward(net, lambda: net(x)), measures.layer_names(net)
     wanted = [layers[name] for name in calls]
     passes = (torch.autograd.grad(outputs[:, c].sum(), [*calls.values()], retain_graph=True) for c in range(10))
     if keep:

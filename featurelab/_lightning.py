@@ -31,7 +31,7 @@ class Light(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.startswith(f"{COMPILER}.") and isinstance(compiler := sys.modules[COMPILER], Postponed):
+        if fullname.startswith(f"{COMPILER}.") and isinstance(compiler := sys.modules.get(COMPILER), Postponed):
             compiler.become_real()  # as the import of a package's part runs the package first
         if fullname != LIGHTNING or any(name in sys.modules for name in (LIGHTNING, METRICS, "lightning_fabric")):
             return None
