@@ -30,6 +30,7 @@ METRICS = 20
 POINTS = 200
 DATABASE = "FEATURELAB_DATABASE"
 NOTHING, PEER = "no logging", "MLFlowLogger"
+ADDRESS = "MLFLOW_TRACKING_URI"
 
 
 def training_step(seconds: float) -> Callable[[], None]:
@@ -69,6 +70,20 @@ def on_cores(count: int) -> Iterator[int]:
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def same_store() -> Iterator[None]:
+    """Undo what Lightning's MLFlowLogger does: make its store that of the whole process and its children."""
+    import mlflow
+
+    before = os.environ.get(ADDRESS)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(None)  # type: ignore[arg-type]  # undocumented: forgets the address
+        if before is not None:
+            os.environ[ADDRESS] = before
+
+
 def recorded(cores: int, n_steps: int, repeats: int) -> list[Row]:
     """Rows of training steps that record, on this many cores."""
     from pytorch_lightning.loggers import MLFlowLogger
@@ -105,7 +120,7 @@ def recorded(cores: int, n_steps: int, repeats: int) -> list[Row]:
         return seconds
 
     sides = {"featurelab": ours, NOTHING: lambda: train(None), PEER: theirs}
-    with tempfile.TemporaryDirectory() as name, on_cores(cores) as available:
+    with tempfile.TemporaryDirectory() as name, same_store(), on_cores(cores) as available:
         folder = Path(name)
         store = connect(f"sqlite:///{folder / 'mlflow.db'}")
         step = training_step(STEP_S)

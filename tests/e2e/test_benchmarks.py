@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 import torch
 
@@ -17,11 +18,12 @@ NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not p
 
 @pytest.fixture(autouse=True)
 def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The folder can be imported, and torch has as many threads afterwards as before."""
+    """The folder can be imported, and what later tests rely on is afterwards as before: torch's threads, the store."""
     monkeypatch.syspath_prepend(str(ROOT))
-    before = torch.get_num_threads()
+    before, store = torch.get_num_threads(), mlflow.get_tracking_uri()
     yield
     torch.set_num_threads(before)
+    assert mlflow.get_tracking_uri() == store
 
 
 def runner() -> Any:
