@@ -1,5 +1,6 @@
 """Which interrupted reproductions a command resumes: its own, made by the same source, that nobody runs."""
 
+import re
 import time
 
 import pytest
