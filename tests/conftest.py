@@ -18,6 +18,8 @@ from jaxtyping import install_import_hook
 
 # one thread a test process: the threads of several would wait for one another in spinning loops
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray's workers would let the tests in other processes go first
+os.environ.setdefault("RAY_worker_niceness", "0")
 CHECKED = "featurelab.modules"
 
 

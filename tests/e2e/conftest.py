@@ -63,10 +63,10 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
     One, because each process for trials imports for four seconds: a sweep that needs two at once asks for half a CPU.
     """
     address = f"127.0.0.1:{free_port()}"
-    ray = Path(sys.executable).parent / "ray"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
     command = [
-        ray,
+        sys.executable,
+        str(Path(__file__).with_name("warm_workers.py")),
         "start",
         "--head",
         "--block",
