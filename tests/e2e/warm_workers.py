@@ -1,6 +1,6 @@
 """`ray` whose workers needn't import anything: a process that has made the imports forks one for each.
 
-    python warm_workers.py start --head ...     what `ray start --head ...` does, with such workers
+    python warm_workers.py start --head ...     what `ray start --head ...` does, with such workers, in an empty folder
 
 Raylets start workers by running `sys.executable`, which is a script here. It hands its arguments, environment and
 streams to the process that forks. A worker is as any other in what it runs, reads and inherits.
@@ -9,12 +9,11 @@ streams to the process that forks. A worker is as any other in what it runs, rea
 import importlib
 import json
 import os
+import runpy
 import shlex
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,11 +33,17 @@ IMPORTS = (
 
 
 def ray(arguments: list[str]) -> None:
-    """Run Ray's command line in this process."""
-    folder = Path(tempfile.mkdtemp(prefix="warm", dir="/tmp"))  # a socket needs a short path
-    forking = subprocess.Popen([sys.executable, __file__, "--fork", str(folder / "socket")], stdout=subprocess.PIPE)
-    assert forking.stdout
-    forking.stdout.readline()  # it listens
+    """Run Ray's command line in this process, and what forks workers in another."""
+    with suppress(PermissionError):  # it leads a group already
+        os.setsid()
+    folder = Path.cwd()  # its path is to be short: there is a socket in it
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / "socket"))
+    listening.listen(64)
+    if not os.fork():
+        fork(listening)
+        return
+    listening.close()
     script, here = folder / "python", shlex.join([sys.executable, "-SE", __file__, "--ask", str(folder / "socket")])
     script.write_text(f'#!/bin/sh\nexec {here} {shlex.quote(sys.executable)} "$@"\n')
     script.chmod(0o755)
@@ -57,15 +62,12 @@ def ask(path: str, python: str, arguments: list[str]) -> None:
         forking.sendall(json.dumps(request).encode())
 
 
-def fork(path: str) -> None:
-    """Fork a process for each request; returns in each what it is to run."""
+def fork(listening: socket.socket) -> None:
+    """Fork a process for each request; returns in each, once it has run."""
     for name in IMPORTS:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, lambda *_: reap())
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        listening.listen(64)
-        print(flush=True)
+    with listening:
         while True:
             asking, _ = listening.accept()
             with asking:
@@ -88,14 +90,12 @@ def reap() -> None:
 
 def become(streams: list[int], arguments: list[str], environment: dict[str, str], home: str) -> None:
     """Make this process a worker."""
-    import runpy
-
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(home)
-    os.environ.clear()
     (script, *rest), context = split(arguments)
+    os.environ.clear()
     os.environ.update(environment | context.get("env_vars", {}))
     sys.path[0] = str(Path(script).parent)
     sys.argv = [script, *rest]
@@ -119,7 +119,5 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case "--ask", path, python, *arguments:
             ask(path, python, arguments)
-        case "--fork", path:
-            fork(path)
         case arguments:
             ray(arguments)
