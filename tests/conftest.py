@@ -18,6 +18,8 @@ from jaxtyping import install_import_hook
 
 # one thread a test process: the threads of several would wait for one another in spinning loops
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray's workers would let the tests in other processes go first
+os.environ.setdefault("RAY_worker_niceness", "0")
 CHECKED = "featurelab.modules"
 
 
@@ -47,8 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Folders whose tests share a Ray cluster and a server: each line goes to one process, and others run beside it.
 TOGETHER = (
-    ("tests/e2e/sweeping", "tests/e2e/commands"),
-    ("tests/e2e/interruptions", "tests/e2e/judging", "tests/e2e/recording"),
+    ("tests/e2e/commands", "tests/e2e/recording"),
+    ("tests/e2e/interruptions", "tests/e2e/judging"),
+    ("tests/e2e/sweeping",),
 )
 
 

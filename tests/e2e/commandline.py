@@ -161,9 +161,12 @@ def import_path(*folders: Path) -> str:
 
 
 def clean_environment(**changes: str) -> dict[str, str]:
-    """This process's environment without what would point the command elsewhere."""
+    """This process's environment without what would point the command elsewhere.
+
+    By default, Ray's workers let every other process go first: tests in other processes would keep them from working.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "RAY_", "FEATURELAB_", "TUNE_"))}
-    ours = {"PYTHONPATH": import_path(), "FEATURELAB_TEST_SECRET": SECRET}
+    ours = {"PYTHONPATH": import_path(), "FEATURELAB_TEST_SECRET": SECRET, "RAY_worker_niceness": "0"}
     return kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | ours | changes
 
 

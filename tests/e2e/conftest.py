@@ -2,15 +2,13 @@
 
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, clean_environment, import_path
+from commandline import CommandLine, clean_environment, import_path, warm
 from machines import end
 from mlflow_server import Server, free_port
 
@@ -60,30 +58,19 @@ def server(shared_server: Server) -> Server:
 def cluster(environment: dict[str, str]) -> Iterator[str]:
     """The address of a Ray cluster of one CPU and two GPUs, as a machine elsewhere would offer it.
 
-    One, because each process for trials imports for four seconds: a sweep that needs two at once asks for half a CPU.
+    One, because each process for trials takes a second: a sweep that needs two at once asks for half a CPU.
     """
     address = f"127.0.0.1:{free_port()}"
-    ray = Path(sys.executable).parent / "ray"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
-    command = [
-        ray,
-        "start",
-        "--head",
-        "--block",
-        "--num-cpus=1",
-        "--num-gpus=2",
-        "--include-dashboard=false",
-        f"--temp-dir={folder}",
-    ]
-    command += ["--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
-    with open(Path(folder) / "head.log", "w") as log:
-        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    command = ["start", "--head", "--block", "--num-cpus=1", "--num-gpus=2", "--include-dashboard=false"]
+    command += [f"--temp-dir={folder}", "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
+    head = warm().start(command, Path(folder), environment, script=Path(__file__).with_name("warm_workers.py"))
     for _ in range(600):
         try:
             socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1).close()
             break
         except OSError:
-            assert head.poll() is None, (Path(folder) / "head.log").read_text()
+            assert head.poll() is None, head.communicate()
             time.sleep(0.1)
     yield address
     end(head)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mlflow_server import free_port
+from warm import Forked
 
 RAY = Path(sys.executable).parent / "ray"
 
@@ -96,7 +97,7 @@ class Machines:
             raise RuntimeError(said.stderr + (self.folder / "ray.log").read_text())
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
+def end(process: "subprocess.Popen[bytes] | Forked") -> None:
     """Kill a process and all that it has started, so that none can say goodbye."""
     everyone = [process.pid, *descendants(process.pid)]
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: none sees another go

@@ -203,6 +203,7 @@ def is_high(runs: Any) -> float:
 
 class DeviceConfig(Config):
     gigabytes: int = Field(1, ge=0, description="GPU memory that it wants, of nine that are free")
+    pause: float = Field(0.0, ge=0, description="seconds for which it has its GPU")
 
 
 devices = Experiment(
@@ -222,7 +223,7 @@ def look_around(config: DeviceConfig, recorder: Any) -> None:
     import torch
 
     recorder.log({"began": time.time(), "gpu": int((ray.get_gpu_ids() or [-1])[0])}, step=0)
-    time.sleep(0.5)
+    time.sleep(config.pause if ray.get_gpu_ids() else 0)
     if config.gigabytes > 9:  # as CUDA says it
         raise torch.OutOfMemoryError(
             f"CUDA out of memory. Tried to allocate {config.gigabytes}.00 GiB. GPU 0 has a total capacity of 15.00 GiB "

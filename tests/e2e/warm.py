@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import queue
+import runpy
 import select
 import signal
 import subprocess
@@ -79,14 +80,21 @@ class Warm:
         self._running: dict[int, Forked] = {}
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def start(self, arguments: Sequence[str], home: Path, environment: dict[str, str], terminal: str = "") -> Forked:
-        """Start a command; its streams are files, or the terminal."""
+    def start(
+        self,
+        arguments: Sequence[str],
+        home: Path,
+        environment: dict[str, str],
+        terminal: str = "",
+        script: Path = FEATURELAB,
+    ) -> Forked:
+        """Start a command, or another script; its streams are files, or the terminal."""
         folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         streams = [terminal] * 3 if terminal else [os.devnull, f"{folder.name}/out", f"{folder.name}/err"]
-        request = {"arguments": arguments, "home": str(home), "environment": environment, "streams": streams}
+        request = {"arguments": [str(script), *arguments], "home": str(home), "environment": environment}
         with self._one:
             assert self._process.stdin
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request | {"streams": streams}).encode() + b"\n")
             self._process.stdin.flush()
             pid = self._begun.get(timeout=300)
             forked = self._running[pid] = Forked(pid, folder)
@@ -111,7 +119,7 @@ def become(arguments: list[str], home: str, environment: dict[str, str], streams
         os.environ.pop(name, None)
     os.environ.update(environment)
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.argv = [str(FEATURELAB), *arguments]
+    sys.argv = arguments
     for number, path in enumerate(streams):
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOCTTY)
         os.dup2(opened, number)
@@ -158,4 +166,7 @@ def ended() -> tuple[int, int] | None:
 
 if __name__ == "__main__":
     serve()
-    importlib.import_module("featurelab.pipelines.engine.command.cli").script()
+    if sys.argv[0] == str(FEATURELAB):
+        importlib.import_module("featurelab.pipelines.engine.command.cli").script()
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")

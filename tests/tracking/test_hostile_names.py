@@ -42,7 +42,7 @@ PARTS = [
 ]
 paths = st.one_of(st.lists(st.sampled_from(PARTS), max_size=5).map("/".join), st.text(max_size=30))
 texts = st.one_of(st.text(max_size=200), st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=50))
-often = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def below(folder: Path) -> set[str]:

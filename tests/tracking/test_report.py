@@ -205,7 +205,7 @@ def _plain_page():
         return _Skeleton(_page(Path(folder), _filled("plain")))
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(EVIL)
 def test_no_text_adds_an_element_or_an_attribute_to_the_page(tmp_path, text):
     text = f"x{text}"  # an empty text is left out

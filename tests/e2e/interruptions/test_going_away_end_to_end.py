@@ -15,8 +15,8 @@ TWO_AT_ONCE = ["--over", "seed=0,1,2", "--cpus-per-trial", "0.5"]
 IN_TURN = ["--over", "seed=0,1"]
 
 
-def started(here: CommandLine, trials: list[str]) -> Process:
-    process = here.start("sweep", CURVES, *SLOW, "--name", "cut", *trials)
+def started(here: CommandLine, trials: list[str], slow: list[str] = SLOW) -> Process:
+    process = here.start("sweep", CURVES, *slow, "--name", "cut", *trials)
     here.wait_for_point(CURVES, "loss/val", runs=2 if trials is TWO_AT_ONCE else 1)
     return process
 
@@ -65,7 +65,7 @@ def test_a_trial_whose_run_is_deleted_says_so_and_ends_soon(lab: CommandLine) ->
 
 def test_a_store_that_is_removed_is_noticed_and_the_journals_are_kept(lab: CommandLine) -> None:
     here = lab.desk("store")
-    process = started(here, TWO_AT_ONCE)
+    process = started(here, TWO_AT_ONCE, ["steps=400", "pause=0.1"])  # the first must not end before the store does
     for path in here.home.glob("mlflow.db*"):
         path.unlink()
     said = ended(process, timeout=180)

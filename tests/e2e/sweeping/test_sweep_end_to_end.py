@@ -27,7 +27,7 @@ def home(lab: CommandLine) -> CommandLine:
 @pytest.fixture(scope="module")
 def swept(home: CommandLine) -> Said:
     axes = [*OVER_TINY, "--over", "seed=0,1", "--over", "lr=0.01,0.02", "--over", "init_scale=choice(0.5,0.5)"]
-    options = ["--name", "first", "--cpus-per-trial", "0.5", "--scheduler", "fifo", "--json"]
+    options = ["--name", "first", "--scheduler", "fifo", "--json"]
     return home("sweep", NAME, *axes, *options)
 
 

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.run import run_trial
@@ -24,22 +26,23 @@ def found(before="", **variables):
     return json.loads(done.stdout)
 
 
-def test_other_kernels_are_named_whoever_chose_them():
-    usual, other = (
-        found(),
-        found(ATEN_CPU_CAPABILITY="default", ONEDNN_MAX_CPU_ISA="SSE41", OPENBLAS_CORETYPE="Nehalem"),
-    )
+@pytest.fixture(scope="module")
+def usual():
+    return found()
+
+
+def test_other_kernels_are_named_whoever_chose_them(usual):
+    other = found(ATEN_CPU_CAPABILITY="default", ONEDNN_MAX_CPU_ISA="SSE41", OPENBLAS_CORETYPE="Nehalem")
     assert other["torch kernels"] in ("DEFAULT", "NO AVX")  # the second in torch 2.6
     assert usual["torch kernels"] != other["torch kernels"]
     lines = changes(environment(dispatch=usual), environment(dispatch=other))
     assert f"torch kernels: {usual['torch kernels']} -> {other['torch kernels']}" in lines
     assert "ONEDNN_MAX_CPU_ISA: none -> SSE41" in lines
     assert [line for line in lines if line.startswith("openblas kernels: ") and line.endswith("Nehalem")]
-    assert changes(environment(dispatch=usual), environment(dispatch=found())) == []
+    assert changes(environment(dispatch=usual), environment(dispatch=dict(usual))) == []
 
 
-def test_what_else_is_loaded_by_then_makes_no_difference():
-    usual = found()
+def test_what_else_is_loaded_by_then_makes_no_difference(usual):
     assert found("import scipy.linalg, numpy; ") == found("import numpy, scipy.linalg; ") == usual
 
 
