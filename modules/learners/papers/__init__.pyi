@@ -1,4 +1,6 @@
 from .averaging import DenseAverage as DenseAverage
+from .averaging import SwadRule as SwadRule
+from .averaging import domainbed_segments as domainbed_segments
 from .averaging import loss_valley as loss_valley
 from .contrastive import enumerated_loss as enumerated_loss
 from .contrastive import mean_negative_loss as mean_negative_loss
