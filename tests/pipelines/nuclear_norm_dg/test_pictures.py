@@ -10,7 +10,7 @@ from featurelab.modules import data, nets
 from featurelab.pipelines.engine.errors import Missing, RequestError
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
-from featurelab.pipelines.nuclear_norm_dg import held_out, picture_tables, pictures
+from featurelab.pipelines.nuclear_norm_dg import algorithms, held_out, picture_tables, pictures, tuning
 
 TINY = pictures.LAPTOP.but(steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0)
 
@@ -175,8 +175,8 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
     configs = pictures.figure.configs("paper")
     cells = {(config.dataset, config.held_out) for config in configs}
     assert len(cells) == 22
-    assert {config.steps for config in configs if config.dataset == "domain_net"} == {15_000}
-    assert {config.steps for config in configs if config.dataset != "domain_net"} == {5000}
+    assert {config.steps for config in configs if config.dataset == "domain_net"} == {15_001}
+    assert {config.steps for config in configs if config.dataset != "domain_net"} == {5001}
     assert {c.dataset for c in pictures.office_home.configs("paper")} == {"office_home"}
     for name, benchmark in held_out.BENCHMARKS.items():
         if name != "digits":
