@@ -1,8 +1,8 @@
 """Networks that are pre-trained on unions of picture sets.
 
-A union is written "digits+shapes": the set nearest to the target first, then what is added to it. "digits:0-3" has the
-classes 0 to 3 of a set, "digits:0,4-6" the classes 0, 4, 5 and 6. Each union is trained on from scratch, `epochs` passes
-over all of its pictures, so a larger one takes more updates.
+A union is written "digits+shapes": the set nearest to the target first, then what is added to it. "digits:0-3" has
+the classes 0 to 3 of a set, "digits:0,4-6" the classes 0, 4, 5 and 6. Each union is trained on from scratch, `epochs`
+passes over all of its pictures, so a larger one takes more updates.
 """
 
 import itertools
