@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
 from ..standard.losses import Batch, Loss, loss
-
-SwadRule = Literal["algorithm_1", "domainbed"]
+from .scaling import SwadRule
 
 
 def loss_valley(

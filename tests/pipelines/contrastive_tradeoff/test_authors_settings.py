@@ -24,6 +24,10 @@ def test_a_part_of_a_set_has_its_classes_numbered_anew():
             config.but(union=wrong)
 
 
+def test_small_sets_have_as_many_classes_as_their_pictures():
+    assert pretraining.SMALL == data.PICTURE_KINDS
+
+
 def test_a_portion_of_the_pictures_is_pre_trained_on_in_fewer_updates():
     config = TINY.but(n_train=200, n_test=100, union="digits:0-3+digits:4-9")
     whole, tenth = (pretraining.union_of(config.but(portion=portion)).train for portion in (1.0, 0.1))
