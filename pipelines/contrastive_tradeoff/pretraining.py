@@ -223,7 +223,7 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
     return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
 
 
-def some_classes(task: Any, classes: list[int], name: str, dtype: str) -> "data.TensorData":
+def some_classes(task: Any, classes: list[int], name: str, dtype: Any) -> "data.TensorData":
     """The pictures of these classes, which are numbered anew in this order."""
     parts, order = [], torch.tensor(classes)
     for x, y in (task.labelled, task.test):

@@ -108,6 +108,7 @@ def share_right(decoder: Any, found: "data.Needles", ids: Any) -> float:
 
 
 def on_essays(config: ExampleConfig, recorder: Recorder) -> None:
+    assert config.model is not None
     on_gpu = config.device != "cpu" and torch.cuda.is_available()
     model = language.load_model(config.model, weights=config.weights, device="cuda" if on_gpu else "cpu", chat=False)
     essays = [row["text"] for row in data.text_rows(ESSAYS, "train")]
