@@ -16,3 +16,4 @@ from .methods import snapkv as snapkv
 from .selection import Choice as Choice
 from .selection import choose_tokens as choose_tokens
 from .selection import pooled_scores as pooled_scores
+from .snapkv_repeated import snapkv_repeated as snapkv_repeated

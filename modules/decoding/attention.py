@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -46,6 +47,14 @@ class Call:
     def attended(self) -> Any:
         """The result of the model's own attention for this call."""
         return self.run(self)
+
+    def repeated(self, heads: int | None = None) -> "Call":
+        """This call with the keys and values of each of `heads` heads (None: each of the queries') stored by itself."""
+        times = (heads or self.query.shape[1]) // self.key.shape[1]
+        if times == 1:
+            return self
+        key, value = (part.repeat_interleave(times, dim=1) for part in (self.key, self.value))
+        return replace(self, key=key, value=value)
 
     def masked(self, key: Tensor, value: Tensor, seen: Tensor | None) -> Any:
         """The same queries over other keys and values; `seen` (B, 1 or heads, q, keys) says which, None: all."""
@@ -229,7 +238,12 @@ def _heard(base: str) -> Callable[..., Any]:
             if mask is not None and mask.dtype == torch.bool and base == "eager":
                 unseen = torch.finfo(call.query.dtype).min
                 mask = torch.zeros((), dtype=call.query.dtype, device=mask.device).masked_fill(~mask, unseen)
-            return own(module, call.query, call.key, call.value, mask, **options)
+            groups = call.query.shape[1] // call.key.shape[1]
+            if groups == getattr(module, "num_key_value_groups", groups):
+                return own(module, call.query, call.key, call.value, mask, **options)
+            ungrouped = copy(module)  # a shallow copy: the model itself may serve other threads
+            ungrouped.num_key_value_groups = groups
+            return own(ungrouped, call.query, call.key, call.value, mask, **options)
 
         if getattr(module, "is_causal", True) is False:
             raise ValueError(f"{type(module).__name__} is not causal: its tokens attend to later ones")

@@ -101,6 +101,7 @@ class Continuing:
 
     def __call__(self, call: Call) -> Any:
         before = self.cache.layers[call.layer]
+        call = call.repeated(before.key.shape[1])
         new = self.positions.to(call.key.device)[:, None]
         positions = torch.cat([before.positions, new.expand(-1, before.positions.shape[1], -1)], dim=2)
         key = torch.cat([before.key, call.key], dim=2)

@@ -25,7 +25,7 @@ def full(model: Any) -> Decoder:
 
 def gemfilter(
     model: Any,
-    filter_layer: int = 13,
+    filter_layer: int = 14,
     keep: int = 1024,
     *,
     pool: Pool = "avg",
@@ -38,10 +38,11 @@ def gemfilter(
 ) -> Decoder:
     """GemFilter (Shi, Ming, Nguyen, Liang, Joty 2024): the prompt becomes the tokens that one early layer attends to.
 
-    The first `filter_layer` layers (one-based; of the last of them only queries and keys) read the whole prompt. The
-    whole model then reads the `keep` tokens with the largest pooled scores, in their order, at positions 0, 1, ...; the
-    continuation follows these. `score` and `row` as in `scores.filter_scores`, the rest as in `Choice`. Defaults are
-    those of the printed listing, which does not ensure that the question itself is kept: use `keep_last` for that.
+    The first `filter_layer` layers read the whole prompt (one-based, where the authors' program counts from zero; of
+    the last of them only queries and keys). The whole model then reads the `keep` tokens with the largest pooled
+    scores, in their order, at positions 0, 1, ...; the continuation follows these. `score` and `row` as in
+    `scores.filter_scores`, the rest as in `Choice`. Defaults are those of the printed listing, which does not ensure
+    that the question itself is kept: use `keep_last` for that.
 
     With `runs=1` (GemFilter-One-Run) the whole model reads the whole prompt instead, only the chosen tokens stay in the
     cache of each layer, and the continuation is at positions n, n + 1, ...

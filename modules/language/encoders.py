@@ -93,10 +93,10 @@ def load_picture_encoder(
     """The encoder of pictures `name`, frozen, found as `find_model` does. Runs no code from its files.
 
     For CLIP it is the image tower: the embedding that is compared with texts (`projected`), or the class token before
-    it. For other vision transformers it is the class token after the last normalisation. A configuration without a
-    `model_type` is read as a vision transformer with timm's names, such as MoCo v3's ViT-B on the hub
-    (nyu-visionx/moco-v3-vit-b): its head is left out, and pictures are resized to 8/7 of the edge and centre cropped,
-    as in MoCo v3's evaluation.
+    it. For Swin transformers it is the mean over places after the last normalisation, and for other vision transformers
+    the class token after it. A configuration without a `model_type` is read as a vision transformer with timm's names,
+    such as MoCo v3's ViT-B on the hub (nyu-visionx/moco-v3-vit-b): its head is left out, and pictures are resized to
+    8/7 of the edge and centre cropped, as in MoCo v3's evaluation.
 
     Raises ModelMissing; ValueError for files that hold no such model.
     """
@@ -108,7 +108,7 @@ def load_picture_encoder(
             net, edge, width = _of_timm(folder, config, transformers)
             check_numbers(net, folder)
         return PictureEncoder(_frozen(net, weights, device), None, edge=edge, width=width, output="token").to(device)
-    output, kind = "token", "AutoModel"
+    output, kind = "pooler_output" if config["model_type"].startswith("swin") else "token", "AutoModel"
     if config["model_type"].startswith("clip"):
         output, kind = (
             ("image_embeds", "CLIPVisionModelWithProjection") if projected else ("pooler_output", "CLIPVisionModel")

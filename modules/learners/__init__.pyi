@@ -22,10 +22,12 @@ from .papers import Scaling as Scaling
 from .papers import SimCSE as SimCSE
 from .papers import SimSiam as SimSiam
 from .papers import SpeedLimited as SpeedLimited
+from .papers import SwadRule as SwadRule
 from .papers import ViewPretraining as ViewPretraining
 from .papers import collapse_metrics as collapse_metrics
 from .papers import cubic_descent as cubic_descent
 from .papers import domain_covariances as domain_covariances
+from .papers import domainbed_segments as domainbed_segments
 from .papers import enumerated_loss as enumerated_loss
 from .papers import frobenius_norm as frobenius_norm
 from .papers import half_squared_loss as half_squared_loss

@@ -1,7 +1,8 @@
 """Networks that are pre-trained on unions of picture sets.
 
-A union is written "digits+shapes": the set nearest to the target first, then what is added to it. Each union is trained
-on from scratch, `epochs` passes over all of its pictures, so a larger one takes more updates.
+A union is written "digits+shapes": the set nearest to the target first, then what is added to it. "digits:0-3" has
+the classes 0 to 3 of a set, "digits:0,4-6" the classes 0, 4, 5 and 6. Each union is trained on from scratch, `epochs`
+passes over all of its pictures, so a larger one takes more updates.
 """
 
 import itertools
@@ -25,7 +26,8 @@ Length = Literal["own", "longest", "shortest", "early", "none"]
 Method = Literal["nt_xent", "moco", "simsiam", "nnclr"]
 METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr": "NNCLR"}
 CONTROLS = ("permuted_labels", "untrained", "shuffled_pairs")
-SMALL = ("digits", "turned", "shapes", "gratings", "photos", "noise")  # without a download
+# sets without a download, and their classes: those of `data.PICTURE_KINDS`, which would import torch
+SMALL = {"digits": 10, "turned": 10, "shapes": 6, "gratings": 8, "photos": 2, "noise": 1}
 SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
 
 
@@ -62,8 +64,8 @@ HEADS: dict[str, dict[str, Heads]] = {
         "nnclr": Heads((64, 32), (64, 32))},
     "small": {"nt_xent": Heads((128, 64)), "moco": Heads((128, 64)), "simsiam": Heads((128, 128), (32, 128)),
         "nnclr": Heads((128, 64), (128, 64))},
-    "resnet18": {"nt_xent": Heads((512, 128)), "moco": Heads((512, 128)),
-        "simsiam": Heads((2048, 2048, 2048), (512, 2048)), "nnclr": Heads((2048, 2048, 256), (4096, 256))},
+    "resnet18": {"nt_xent": Heads((512, 128)), "moco": Heads(),  # the authors' program: MoCo without a projector
+        "simsiam": Heads((2048, 2048), (512, 2048)), "nnclr": Heads((2048, 256), (4096, 256))},
 }
 
 
@@ -77,6 +79,7 @@ class UnionConfig(TrainedConfig):
     n_train: int = Field(1000, ge=2, description="training pictures of each set; at most as many as the paper's")
     n_test: int | None = Field(None, ge=1, description="test pictures of each set; none: all that are left")
     share: float = Field(1.0, gt=0, le=1, description="share of the first set's pictures that is pre-trained on")
+    portion: float = Field(1.0, gt=0, le=1, description="share of every set's pictures that is pre-trained on")
     classes: int | None = Field(None, ge=1, description="classes of the last set that are kept; none: all")
     edge: int = Field(8, ge=8, description="side of the pictures, pixels")
     length: Length = Field(
@@ -92,8 +95,14 @@ class UnionConfig(TrainedConfig):
     queue: int = Field(1024, ge=1, description="rows of the queue of MoCo and NNCLR")
     momentum: float = Field(0.99, ge=0, le=1, description="MoCo: momentum of the key network")
     groups: int = Field(1, ge=1, description="MoCo: parts of a batch with statistics of their own; keys are shuffled")
+    symmetric: bool = Field(
+        False,
+        description="as the authors' program: MoCo adds both directions and queues both keys; NNCLR takes NT-Xent of "
+        "neighbours and predictions",
+    )
     optimizer: Literal["adamw", "sgd"] = Field("adamw", description="of pre-training and fine-tuning")
     lr: float = Field(2e-3, gt=0, description="learning rate of pre-training, before the cosine schedule")
+    warmup: int = Field(0, ge=0, description="epochs in which the learning rate of pre-training rises")
     weight_decay: float = Field(0.01, ge=0, description="weight decay of pre-training")
     batch_size: int = Field(256, ge=2, description="pictures in a batch")
     epochs: int = Field(60, ge=1, description="passes over the union")
@@ -117,9 +126,13 @@ class UnionConfig(TrainedConfig):
     def _possible(self) -> "UnionConfig":
         names = [*self.sets, *self.tasks.split("+"), self.target]
         known = {*SMALL, *PUBLIC}
-        if unknown := [name for name in names if name not in known]:
+        if unknown := [name for name in names if whole(name) not in known]:
             raise ValueError(f"{unknown[0]!r} is no set; known: {', '.join(sorted(known))}")
-        small = {name in SMALL for name in names if name != "noise"}
+        for name in names:
+            if not (chosen := classes_in(name)) or not {*chosen} <= {*range(classes_of(whole(name)))}:
+                most = classes_of(whole(name)) - 1
+                raise ValueError(f"{name!r} must have classes from 0 to {most}, as in digits:0-3 or digits:0,4-6")
+        small = {whole(name) in SMALL for name in names if name != "noise"}
         if len(small) > 1 or (True in small and self.edge != 8):
             raise ValueError("small pictures, of 8 pixels a side, cannot be joined with others")
         return self
@@ -130,11 +143,31 @@ class UnionConfig(TrainedConfig):
 
     @property
     def is_small(self) -> bool:
-        return self.target in SMALL
+        return whole(self.target) in SMALL
+
+
+def whole(name: str) -> str:
+    """The set of which a name has some classes, or all."""
+    return name.partition(":")[0]
+
+
+def classes_in(name: str) -> list[int]:
+    """The classes of a set that a name has; none if they cannot be read."""
+    if ":" not in name:
+        return list(range(classes_of(name)))
+    found: list[int] = []
+    for span in name.partition(":")[2].split(","):
+        first, _, last = span.partition("-")
+        if not (first.isdigit() and (last or first).isdigit()):
+            return []
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def classes_of(name: str) -> int:
-    return data.PICTURE_KINDS[name] if name in data.PICTURE_KINDS else PUBLIC[name].classes
+    if ":" in name:
+        return len(classes_in(name))
+    return SMALL[name] if name in SMALL else PUBLIC[name].classes
 
 
 # what is trained on
@@ -148,6 +181,8 @@ def added(config: UnionConfig) -> list[str]:
 
 def size(config: UnionConfig, name: str) -> int:
     """Training pictures of a set; one of noise has as many as all that are added to the first."""
+    if ":" in name:
+        return round(size(config, whole(name)) * classes_of(name) / classes_of(whole(name)))
     if config.is_small:
         return config.n_train
     most = sum(PUBLIC[other].pictures for other in added(config)) if name == "noise" else PUBLIC[name].pictures
@@ -172,6 +207,8 @@ def updates(config: UnionConfig, n: int) -> int:
 
 def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | None = None) -> "data.TensorData":
     """A set with its labels: pictures in [0, 1], or bytes of public ones. Noise differs from place to place."""
+    if ":" in name:
+        return some_classes(pictures(config, whole(name)), classes_in(name), name, config.dtype)
     seed = stream_seed(config.seed, f"data {place}") if name == "noise" and place else config.streams.data
     n = size(config, name)
     if config.is_small:
@@ -186,6 +223,15 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
     return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
 
 
+def some_classes(task: Any, classes: list[int], name: str, dtype: Any) -> "data.TensorData":
+    """The pictures of these classes, which are numbered anew in this order."""
+    parts, order = [], torch.tensor(classes)
+    for x, y in (task.labelled, task.test):
+        inside = torch.isin(y, order)
+        parts.append((x[inside], (y[inside, None] == order).int().argmax(1)))
+    return data.TensorData(*parts, dtype=dtype, name=name)
+
+
 def union_of(config: UnionConfig) -> "data.TensorData":
     """The pictures that are pre-trained on, in batches of two views."""
     parts = []
@@ -195,6 +241,9 @@ def union_of(config: UnionConfig) -> "data.TensorData":
         if not place and config.share < 1:
             x, y = part.train
             part.train = x[: first_size(config)], y[: first_size(config)]
+        if config.portion < 1:
+            x, y = part.train
+            part.train = x[: max(2, round(config.portion * len(x)))], y[: max(2, round(config.portion * len(x)))]
         parts.append(part)
     order = stream_seed(config.seed, f"order {config.repeat}")
     return data.union(parts, batch_size=config.batch_size, order_seed=order, augment=views(config), dtype=config.dtype)
@@ -248,17 +297,19 @@ def optimizer(config: UnionConfig, lr: float) -> Any:
     return learners.adamw(lr, weight_decay=config.weight_decay)
 
 
-def contrast(config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, method: str | None = None) -> Any:
+def contrast(
+    config: UnionConfig, net: "nets.Siamese", lr: float, epochs: int, method: str | None = None, warmup: int = 0
+) -> Any:
     """The learner of a pre-training method."""
-    method = method or config.method
-    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": learners.cosine_schedule(epochs)}
+    method, schedule = method or config.method, learners.cosine_schedule(epochs, min(warmup, epochs - 1))
+    options: dict[str, Any] = {"optimizer": optimizer(config, lr), "schedule": schedule}
     if method == "simsiam":
         return learners.SimSiam(net, **options)
     options["temperature"] = config.temperature
     if method == "nt_xent":
         return learners.NTXent(net, **options)
     options |= {"width": [config.width, *HEADS[config.net][method].projector][-1], "size": config.queue,
-        "seed": stream_seed(config.seed, "queue")}
+        "seed": stream_seed(config.seed, "queue"), "symmetric": config.symmetric}
     if method == "nnclr":
         return learners.NNCLR(net, **options)
     return learners.MoCo(net, momentum=config.momentum, groups=config.groups, **options)
@@ -269,7 +320,7 @@ def pretrained(config: UnionConfig, recorder: Any) -> "nets.Siamese":
     task, net = union_of(config), siamese(config)
     steps = updates(config, len(task.train[0]))
     batches = math.ceil(len(task.train[0]) / config.batch_size)
-    learner = contrast(config, net, config.lr, max(1, math.ceil(steps / batches)))
+    learner = contrast(config, net, config.lr, max(1, math.ceil(steps / batches)), warmup=config.warmup)
     if config.length == "none":
         with learners.withheld_updates():
             fit(learner, task, config, recorder, steps=1)

@@ -72,7 +72,8 @@ TARGETS = ["cifar10", "mnist"]
 SMALL_NETWORK = PAPER.but(
     union="cifar10", tasks="+".join(SETS), n_train=2000, n_test=1000, edge=16, method="nt_xent", net="small", width=24,
     optimizer="adamw", lr=2e-3, weight_decay=0.01, batch_size=256, epochs=15, labels=(20, 100, 500, 2000), draws=5,
-    few=500, probe="logistic", groups=1, tune_labels=(100, 500), tune_epochs=None, tune_lr=1e-3, tune_batch=64,
+    few=500, probe="logistic", temperature=0.2, symmetric=False, tune_labels=(100, 500), tune_epochs=None,
+    tune_lr=1e-3, tune_batch=64,
 )
 
 

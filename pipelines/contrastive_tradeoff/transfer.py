@@ -23,12 +23,12 @@ class Tuning(NamedTuple):
     """A way of fine-tuning: whether a contrastive loss is added, where labels are learned, what the views are of."""
 
     contrast: bool
-    shown: Literal["clean", "both"] = "clean"
+    shown: Literal["clean", "view", "both"] = "clean"
     unrelated: bool = False
 
 
 TUNINGS = {"ft": Tuning(False), "cr": Tuning(True), "ft_views": Tuning(False, "both"), "cr_views": Tuning(True, "both"),
-    "cr_others": Tuning(True, unrelated=True)}
+    "cr_others": Tuning(True, unrelated=True), "ft_view": Tuning(False, "view"), "cr_view": Tuning(True, "view")}
 
 
 def train(config: UnionConfig, recorder: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 from featurelab.pipelines import Config, Cost, Field, data, decoding, language, model_validator, torch
 
 METHODS = {"full": "all KV", "snapkv": "SnapKV", "gemfilter": "GemFilter"}
+WITH_AUTHORS = METHODS | {"snapkv_repeated": "SnapKV, authors'"}
 
 
 class Geometry(NamedTuple):
@@ -18,7 +19,7 @@ class Geometry(NamedTuple):
     head_dim: int
     hidden: int
     vocabulary: int
-    filter_layer: int  # of section 9.5
+    filter_layer: int  # of section 9.5, which counts from zero: 13, 19, 19
 
     @property
     def numbers(self) -> int:
@@ -29,9 +30,9 @@ class Geometry(NamedTuple):
 
 # from the configurations that the models are published with
 PUBLISHED = {
-    "llama_3_1_8b": Geometry(32, 4096, 32, 8, 128, 14336, 128256, 13),
-    "mistral_nemo_12b": Geometry(40, 5120, 32, 8, 128, 14336, 131072, 19),
-    "phi_3_5_mini": Geometry(32, 3072, 32, 32, 96, 8192, 32064, 19),
+    "llama_3_1_8b": Geometry(32, 4096, 32, 8, 128, 14336, 128256, 14),
+    "mistral_nemo_12b": Geometry(40, 5120, 32, 8, 128, 14336, 131072, 20),
+    "phi_3_5_mini": Geometry(32, 3072, 32, 32, 96, 8192, 32064, 20),
 }
 SHOWN = {"own": "own size", "llama_3_1_8b": "LLaMA 3.1 8B", "mistral_nemo_12b": "Mistral Nemo 12B",
     "phi_3_5_mini": "Phi 3.5 Mini 3.8B"}
@@ -99,6 +100,11 @@ def decoders(config: SizeConfig, net: Any) -> dict[str, Any]:
         "snapkv": decoding.snapkv(net, keep=keep, window=window),
         "gemfilter": decoding.gemfilter(net, filter_layer=config.geometry.filter_layer, keep=keep),
     }
+
+
+def authors_snapkv(config: SizeConfig, net: Any) -> Any:
+    """SnapKV as the authors ran it: keys and values repeated to all query heads, each of which keeps its own tokens."""
+    return decoding.snapkv_repeated(net, keep=config.keep, window=min(config.window, config.keep))
 
 
 def closed_forms(config: SizeConfig, *, grouped: bool = True) -> dict[str, Any]:

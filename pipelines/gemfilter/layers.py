@@ -24,7 +24,8 @@ def best(runs, metric="layer/hit"):
     return int(curve.idxmax())
 
 
-@figure.claim("c02_an_early_layer_knows", where="Fig. 9.5", paper="distance 0 in early layers; 13 of 32 in Llama 3.1",
+@figure.claim("c02_an_early_layer_knows", where="Fig. 9.5",
+    paper="distance 0 in early layers; layer 13 of Llama 3.1, counted from zero",
     says="some layer before the last keeps the whole needle in nearly every prompt (share at the best layer), and its "
     "nearest kept token is almost never off it (mean distance, tokens; k = 16, max pooling, keep_last 2)",
     expect={"hit": at_least(0.9), "distance": at_most(0.1)})
@@ -56,7 +57,8 @@ def beyond_whole(runs):
     }
 
 
-@figure.claim("c03_interior_maximum", where="Table 9.2", paper="34.50 at 13; 23.50 at 1 and 30.04 at 31 of 32",
+@figure.claim("c03_interior_maximum", where="Table 9.2",
+    paper="34.50 at 13; 23.50 at 1 and 30.04 at 31, counted from zero",
     says="accuracy is highest with a filter layer between the first and the last (best between less better of the two; "
     "laptop k = 16, max pooling, keep_last 2)", expect=at_least(0.3))
 def interior(runs):

@@ -68,7 +68,8 @@ class LongConfig(RetrievalConfig):
 FAMILIES = ("96x4", "144x2", "144x4", "144x8", "256x4")
 LAPTOP = LongConfig(tasks=FAMILIES, filter_layers=(1, 2, 3, 4))
 PAPER = LongConfig(
-    model=LLAMA, tasks=TASKS, keeps=(1024,), filter_layer=13, pool="avg", keep_last=0, window=32, n_test=200
+    model=LLAMA, tasks=TASKS, keeps=(1024,), filter_layer=FILTER_LAYERS[LLAMA], pool="avg", keep_last=0, window=32,
+    rivals="authors", n_test=200,
 )
 _VARIED = ("model", "filter_layer", "chat", "tasks", "methods", "keeps", "filter_layers")
 _ROWS: list[tuple[Any, ...]] = [
@@ -76,9 +77,9 @@ _ROWS: list[tuple[Any, ...]] = [
     for model, layer in FILTER_LAYERS.items()
     for method, keep in [("full", ALL), ("h2o", KEEPS[-1]), *((m, k) for m in ("snapkv", "gemfilter") for k in KEEPS)]
 ]
-_ROWS += [(LLAMA, 13, False, TASKS, (), (KEEPS[0],), (layer,)) for layer in TABLE_9_2]
+_ROWS += [(LLAMA, FILTER_LAYERS[LLAMA], False, TASKS, (), (KEEPS[0],), (layer,)) for layer in TABLE_9_2]
 _ROWS += [
-    (LLAMA, 13, True, QUESTIONS, (method,), (keep,), ())
+    (LLAMA, FILTER_LAYERS[LLAMA], True, QUESTIONS, (method,), (keep,), ())
     for method, keep in (("full", ALL), ("snapkv", KEEPS[0]), ("gemfilter", KEEPS[0]))
 ]
 

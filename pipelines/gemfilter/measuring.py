@@ -204,7 +204,7 @@ def maps(config: HaystackConfig, model: Any, found: "data.Needles", recorder: An
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
         }, step=keep)
-    recorder.log({"sets/heads": float(model.config.num_hidden_layers * model.config.num_key_value_heads)}, step=keep)
+    recorder.log({"sets/heads": float(retrieval.sets_of_snapkv(model.config, config))}, step=keep)
     middle = len(begins) // 2
     scores = torch.stack(decoding.layer_scores(model, found.prompts[middle : middle + 1]))[0]
     by_layer = torch.stack(Chooser(config, model)(found, keep))[:, middle]

@@ -10,7 +10,8 @@ LLAMA, NEMO, PHI = (
     "microsoft/Phi-3.5-mini-instruct",
 )
 SHORT = {LLAMA: "LLaMA 3.1", NEMO: "Mistral Nemo", PHI: "Phi 3.5"}
-FILTER_LAYERS = {LLAMA: 13, NEMO: 19, PHI: 19}
+# counted from one, as `filter_layer`; the paper and its program count from zero: 13, 19, 19
+FILTER_LAYERS = {LLAMA: 13 + 1, NEMO: 19 + 1, PHI: 19 + 1}
 LAYERS = 32  # of LLaMA 3.1
 KEEPS = (1024, 2048, 4096)
 QUESTIONS = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "musique")
@@ -26,5 +27,6 @@ def averages(name: str) -> dict[tuple[Any, ...], Any]:
 TABLE_9_1: dict[str, dict[str, dict[int, float]]] = {}
 for (model, method, keep), average in averages("table_9_1.csv").items():
     TABLE_9_1.setdefault(model, {}).setdefault(method, {})[keep] = average
-TABLE_9_2: dict[int, float] = {layer: average for (layer,), average in averages("table_9_2.csv").items()}
+# by filter layer counted from one; the table's rows count from zero
+TABLE_9_2: dict[int, float] = {row + 1: average for (row,), average in averages("table_9_2.csv").items()}
 TABLE_G_1: dict[str, float] = {method: average for (method,), average in averages("table_g_1.csv").items()}

@@ -47,6 +47,12 @@ class RetrievalConfig(TrainedConfig):
     keep_last: int = Field(2, ge=0, description="last tokens that are always kept: Q and the key")
     keep_first: int = Field(0, ge=0, description="first tokens that are always kept")
     window: int = Field(4, ge=1, description="SnapKV, H2O: last tokens, always kept; SnapKV scores with their queries")
+    rivals: Literal["shared", "authors"] = Field(
+        "shared",
+        description="SnapKV and H2O; shared: query heads that share keys keep the same tokens, SnapKV by maxima; "
+        "authors: as in GemFilter's program, each query head keeps its own in SnapKV, by averages, and half of what "
+        "H2O keeps are the last tokens",
+    )
 
     @model_validator(mode="after")
     def _selects(self) -> "RetrievalConfig":
@@ -149,6 +155,22 @@ def gemfilter(model: Any, keep: int, config: RetrievalConfig, **changes: Any) ->
     return decoding.gemfilter(model, **options)
 
 
+def snapkv(model: Any, keep: int, config: RetrievalConfig) -> Any:
+    make = decoding.snapkv_repeated if config.rivals == "authors" else decoding.snapkv
+    return make(model, keep=keep, window=min(config.window, keep), kernel=config.kernel)
+
+
+def h2o(model: Any, keep: int, config: RetrievalConfig) -> Any:
+    window = max(1, keep // 2) if config.rivals == "authors" else min(config.window, keep)
+    return decoding.h2o(model, keep=keep, window=window)
+
+
+def sets_of_snapkv(shape: Any, config: RetrievalConfig) -> int:
+    """Returns how many index sets SnapKV keeps: one for each layer and head of keys, or of queries."""
+    heads = shape.num_attention_heads if config.rivals == "authors" else shape.num_key_value_heads
+    return int(shape.num_hidden_layers * heads)
+
+
 def last_tokens(model: Any, keep: int) -> Any:
     return decoding.given_tokens(model, lambda row: torch.arange(max(0, len(row) - keep), len(row)))
 
@@ -173,10 +195,8 @@ PRESET = RetrievalConfig(filter_layer=2)
 DECODERS: dict[str, Callable[..., Any]] = {
     "full": lambda model, keep, config=PRESET: decoding.full(model),
     "gemfilter": lambda model, keep, config=PRESET: gemfilter(model, keep, config),
-    "snapkv": lambda model, keep, config=PRESET: decoding.snapkv(
-        model, keep=keep, window=min(config.window, keep), kernel=config.kernel
-    ),
-    "h2o": lambda model, keep, config=PRESET: decoding.h2o(model, keep=keep, window=min(config.window, keep)),
+    "snapkv": lambda model, keep, config=PRESET: snapkv(model, keep, config),
+    "h2o": lambda model, keep, config=PRESET: h2o(model, keep, config),
     "one_run": lambda model, keep, config=PRESET: gemfilter(model, keep, config, runs=1),
     "last": lambda model, keep, config=PRESET: last_tokens(model, keep),
     "random": lambda model, keep, config=PRESET: random_tokens(model, keep, config),

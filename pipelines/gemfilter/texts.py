@@ -122,8 +122,7 @@ def maps(config: Any, recorder: Any, model: Any, filler: str) -> None:
             f"whole/{name}": (share == 1).double().mean().item(),
             f"part/{name}": ((share > 0) & (share < 1)).double().mean().item(),
         }, step=keep)
-    shape = model.net.config
-    recorder.log({"sets/heads": float(shape.num_hidden_layers * shape.num_key_value_heads)}, step=keep)
+    recorder.log({"sets/heads": float(retrieval.sets_of_snapkv(model.net.config, config))}, step=keep)
     scores = decoding.layer_scores(model.net, ids)[0]
     recorder.array("maps", gemfilter=by_layer.numpy(), snapkv=by_head.numpy(), scores=scores.float().cpu().numpy(),
         needle=np.array([begin]), needles=np.array([begin]), length=np.array([len(hidden.ids)]),

@@ -1,10 +1,11 @@
 """The trial of figures on several domains: coloured digits, a small network, and the paper's algorithms.
 
 A colour tells the label in most samples of three domains, and rarely in the fourth. A batch has equally many samples of
-each training domain. The penalty on features begins after a number of steps, as in the authors' code.
+each training domain. Penalties, their start, Mixup and SWAD are those of the authors' program, which is built on
+DomainBed; `tuning` has their factors.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from featurelab.pipelines import (
     Cost,
@@ -20,6 +21,7 @@ from featurelab.pipelines import (
     probes,
     torch,
 )
+from featurelab.pipelines.nuclear_norm_dg.tuning import STARTS, STRENGTHS
 
 AGREEMENTS = (0.9, 0.8, 0.7, 0.1)  # of the four domains; any of them can be held out
 CONTROLS = ("permuted_labels", "untrained", "no_spurious")
@@ -31,9 +33,13 @@ class DomainConfig(TrainedConfig):
     )
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
     penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
-    strength: float = Field(0.3, ge=0, description="lambda: factor of the penalty")
+    strength: float | None = Field(
+        None, ge=0, description="lambda: factor of the penalty; none: the program's, 0.01, and 1 with CORAL"
+    )
     scaling: learners.Scaling = Field("per_sample", description="power of the batch size that divides the penalty")
-    start_step: int = Field(100, ge=0, description="steps before the penalty begins")
+    start_step: int | None = Field(
+        None, ge=0, description="steps before the penalty begins; none: the program's, 101, and 0 with CORAL"
+    )
     held_out: int = Field(3, ge=0, le=3, description="the domain that is not trained on")
     colour: float = Field(1.0, ge=0, description="amplitude of the ten inputs that carry the colour")
     noise: float = Field(0.3, ge=0, description="standard deviation of the noise on all inputs")
@@ -44,6 +50,8 @@ class DomainConfig(TrainedConfig):
     batch_size: int = Field(32, ge=2, description="samples of each training domain in a batch")
     mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the mixing weights")
     average_every: int = Field(20, ge=1, description="swad: steps in a segment whose weights are averaged")
+    swad_rule: learners.SwadRule = Field("domainbed", description="swad: segments averaged, by program or algorithm 1")
+    swad_ratio: float = Field(1.3, gt=1, description="swad: the valley ends above this multiple of its first losses")
     steps: int = Field(600, ge=1, description="optimiser steps")
     measure_every: int = Field(100, ge=1, description="steps between measurements")
 
@@ -59,13 +67,17 @@ def train(config: DomainConfig, recorder: Recorder) -> None:
     net = nets.perceptron((74, 2 * config.width, config.width, 10), seed=config.streams.init, dtype=config.dtype)
     # the input of the head is taken after its activation
     penalty = learners.domain_covariances(3) if config.penalty == "coral" else learners.PENALTIES.get(config.penalty)
+    strength, start = penalised(config)
+    mixed = learners.mixup(config.mix, 10, config.streams.order, domains=3)
     learner = learners.FeaturePenalised(
-        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
-        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
-        optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixup(config.mix, 10, config.streams.order) if config.algorithm == "mixup" else None,
+        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling, strength=strength,
+        start_step=start, loss="cross_entropy", optimizer=learners.adam(config.lr, config.weight_decay),
+        change=mixed if config.algorithm == "mixup" else None,
     )
-    average = [learners.DenseAverage(task.validation, every=config.average_every)] * (config.algorithm == "swad")
+    averaged = learners.DenseAverage(
+        task.validation, every=config.average_every, rule=config.swad_rule, ratio=config.swad_ratio
+    )
+    average = [averaged] * (config.algorithm == "swad")
     parts = {"id": task.validation, "ood": task.test}
     watching = probes.LossProbe(parts, config.measure_every, loss="cross_entropy")
     fit(learner, task, config, recorder, steps=config.steps, probes=[*average, watching])
@@ -80,6 +92,13 @@ def train(config: DomainConfig, recorder: Recorder) -> None:
         "effective_rank": measures.effective_rank(F).item(),
     }
     recorder.log({name: value for name, value in values.items() if value == value}, step=config.steps)
+
+
+def penalised(config: Any) -> tuple[float, int]:
+    """Returns strength and first step of the penalty of a config; strength 0 without a penalty."""
+    strength = STRENGTHS.get(config.penalty, 0.0) if config.strength is None else config.strength
+    start = STARTS.get(config.penalty, 0) if config.start_step is None else config.start_step
+    return strength * (config.penalty in STRENGTHS), start
 
 
 def cost(config: DomainConfig) -> Cost:

@@ -5,9 +5,10 @@ pictures of each training domain, and the step with the highest accuracy on all 
 Hyperparameters are selected in the same way: draw 0 has those of the config, draw k > 0 random ones in DomainBed's
 ranges, and the draw with the best validation counts. SWAD selects by itself: it averages the weights over its valley.
 
-Draws are multiples of the config's own values, which for the paper's values gives the paper's ranges: lr 10^U(-5, -3.5)
-around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, batch size 2^U(5, 6) from 32. Weight decay is 10^U(-6, -2). All
-algorithms get the same draws of a seed.
+Draws are multiples of the config's own values, which for the paper's values gives the ranges of the authors' program:
+lr 10^U(-5, -3.5) around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, CORAL's strength 10^U(-1, 1), and batches of
+2^U(5, 6) pictures with the nuclear norm, 2^U(3, 5.5) without it. Weight decay is 10^U(-6, -2), and Mixup's parameter
+10^U(-1, 1). All algorithms use the same random numbers of a seed. On a laptop `tuning` has the values that are tried.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -27,6 +28,7 @@ from featurelab.pipelines import (
     stream_seed,
     torch,
 )
+from featurelab.pipelines.nuclear_norm_dg.domains import penalised
 
 
 class Benchmark(NamedTuple):
@@ -57,9 +59,13 @@ class PicturesConfig(TrainedConfig):
     share: float = Field(0.2, gt=0, lt=1, description="share of each training domain kept for validation")
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
     penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
-    strength: float = Field(0.01, ge=0, description="lambda: factor of the penalty")
+    strength: float | None = Field(
+        None, ge=0, description="lambda: factor of the penalty; none: the program's, 0.01, and 1 with CORAL"
+    )
     scaling: learners.Scaling = Field("per_sample", description="power of the batch size that divides the penalty")
-    start_step: int = Field(100, ge=0, description="steps before the penalty begins")
+    start_step: int | None = Field(
+        None, ge=0, description="steps before the penalty begins; none: the program's, 101, and 0 with CORAL"
+    )
     net: Literal["small", "resnet50"] = Field(
         "small", description="a residual network of one block a stage, from scratch, or ResNet-50 of ImageNet"
     )
@@ -69,6 +75,8 @@ class PicturesConfig(TrainedConfig):
     batch_size: int = Field(32, ge=2, description="pictures of each training domain in a batch")
     mix: float = Field(0.2, gt=0, description="mixup: parameter of the Beta distribution of the mixing weights")
     average_every: int = Field(50, ge=1, description="swad: steps in a segment whose weights are averaged")
+    swad_rule: learners.SwadRule = Field("domainbed", description="swad: segments averaged, by program or algorithm 1")
+    swad_ratio: float = Field(1.3, gt=1, description="swad: the valley ends above this multiple of its first losses")
     draw: int = Field(0, ge=0, description="0 for these settings, k for the k-th random draw around them")
     steps: int = Field(600, ge=1, description="optimiser steps")
     measure_every: int = Field(100, ge=1, description="steps between measurements")
@@ -87,9 +95,13 @@ class PicturesConfig(TrainedConfig):
         if not self.draw:
             return self
         chance = data.stream(stream_seed(self.seed, "draws"), f"{self.dataset} {self.draw}")
-        lr, strength = self.lr * 10 ** chance.uniform(-0.699, 0.801), self.strength * 10 ** chance.uniform(-0.5, 0.5)
-        batch, decay = round(self.batch_size * 2 ** chance.uniform(0, 1)), 10 ** chance.uniform(-6, -2)
-        return self.but(draw=0, lr=lr, strength=strength, batch_size=batch, weight_decay=decay)
+        lr, (strength, _) = self.lr * 10 ** chance.uniform(-0.699, 0.801), penalised(self)
+        wide, decay, place, mixed = chance.uniform(-1, 1), 10 ** chance.uniform(-6, -2), *chance.uniform(0, 1, 2)
+        strength *= 10 ** (wide if self.penalty == "coral" else wide / 2)
+        smaller, larger = (0.0, 1.0) if self.penalty == "nuclear" else (-2.0, 0.5)
+        batch = max(2, round(self.batch_size * 2 ** (smaller + (larger - smaller) * place)))
+        mix = 10 ** (2 * mixed - 1) if self.algorithm == "mixup" else self.mix
+        return self.but(draw=0, lr=lr, strength=strength, batch_size=batch, weight_decay=decay, mix=mix)
 
 
 def train(config: PicturesConfig, recorder: Recorder) -> None:
@@ -98,16 +110,18 @@ def train(config: PicturesConfig, recorder: Recorder) -> None:
     task = pictures(config)
     net = network(config)
     penalties = {**learners.PENALTIES, "coral": learners.domain_covariances(max(2, len(task.training)))}
-    penalty = penalties.get(config.penalty)
+    penalty, (strength, start) = penalties.get(config.penalty), penalised(config)
+    mixed = learners.mixup(config.mix, classes, config.streams.order, domains=max(2, len(task.training)))
     learner = learners.FeaturePenalised(
-        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling,
-        strength=config.strength if penalty else 0.0, start_step=config.start_step, loss="cross_entropy",
-        optimizer=learners.adam(config.lr, config.weight_decay),
-        change=learners.mixup(config.mix, classes, config.streams.order) if config.algorithm == "mixup" else None,
+        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling, strength=strength,
+        start_step=start, loss="cross_entropy", optimizer=learners.adam(config.lr, config.weight_decay),
+        change=mixed if config.algorithm == "mixup" else None,
     )
     average = learners.DenseAverage(
         (torch.empty(0), torch.empty(0)),
         every=config.average_every,
+        rule=config.swad_rule,
+        ratio=config.swad_ratio,
         loss_name=lambda forward, batch: scores(forward, task, "validation", batch[0].device)["loss"],
     )
 

@@ -3,6 +3,7 @@
 from featurelab.pipelines import CATEGORIES, np
 from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS
 from featurelab.pipelines.nuclear_norm_dg.printed import TABLES, WITH_AND_WITHOUT
+from featurelab.pipelines.nuclear_norm_dg.tuning import selected
 
 ROWS = WITH_AND_WITHOUT | {("erm", "frobenius"): "ERM-Frobenius"}
 PRINTED = {"vlcs": "E.1", "pacs": "E.2", "office_home": "E.3", "terra_incognita": "E.4", "domain_net": "E.5"}
@@ -11,14 +12,13 @@ COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_i
 
 
 def chosen(runs, metric, algorithm, penalty):
-    """Accuracy of one algorithm on each held-out domain of one dataset, of the draw with the best validation."""
-    accuracies = []
-    for domain in runs.values("held_out"):
-        some = runs.where(held_out=domain, algorithm=algorithm, penalty=penalty)
-        draws = [some.where(draw=draw) for draw in some.values("draw")]
-        best = max(draws, key=lambda one: one.final("selected_accuracy/id"))
-        accuracies.append(best.final(f"selected_accuracy/{metric}"))
-    return np.array(accuracies)
+    """Accuracy of one algorithm on each held-out domain of one dataset, of the trial with the best validation.
+
+    Averaged over seeds, if there are several.
+    """
+    best = selected(runs, algorithm, penalty, "selected_accuracy/id")
+    accuracies = np.array([some.final(f"selected_accuracy/{metric}") for some in best])
+    return accuracies.reshape(-1, len(runs.values("held_out"))).mean(0)
 
 
 def layout(runs):

@@ -3,7 +3,8 @@
 The paper sweeps lambda on its five benchmarks and plots the accuracy out of domain and the stable rank of the features
 there, printed as |F|_F^2 / |F|_2. This grows with the scale of the features, which any penalty on them lowers, so we
 also measure the stable rank of the literature, |F|_F^2 / |F|_2^2. For comparison, the Frobenius norm replaces the
-nuclear norm, and digits have no colour, so that no feature fails out of domain.
+nuclear norm, and digits have no colour, so that no feature fails out of domain. Where one strength has to be chosen,
+validation in domain chooses it.
 """
 
 from featurelab.pipelines import (
@@ -50,9 +51,9 @@ def alive(runs, penalty="nuclear", colour=1.0):
 
 
 def gain(runs, penalty="nuclear", colour=1.0):
-    """The greatest gain of accuracy out of domain over strength 0 while nine tenths of that in domain are kept."""
-    ood = column(runs, "final_accuracy/ood", penalty, colour)
-    return float(ood[alive(runs, penalty, colour)].max() - ood[0])
+    """The gain of accuracy out of domain over strength 0 at the strength above 0 with the best validation in domain."""
+    ood, in_domain = (column(runs, f"final_accuracy/{part}", penalty, colour) for part in ("ood", "id"))
+    return float(ood[1 + in_domain[1:].argmax()] - ood[0])
 
 
 @figure.claim("c8_rises_then_falls", paper="curves, no number", where="Fig. 6.5",
@@ -71,17 +72,16 @@ def honest_fall(runs):
     return float(ood.max() - ood[-1])
 
 
-@figure.claim("c8e_rise_at_a_strength_fixed_beforehand", origin="ours", where="Fig. 6.5",
-    says="accuracy out of domain is higher at the preset's strength, 0.3, than at 0 (difference)",
+@figure.claim("c8e_rise_at_the_strength_chosen_in_domain", origin="ours", where="Fig. 6.5",
+    says="accuracy out of domain is higher at the strength with the best validation in domain than at 0 (difference)",
     expect=above(0))
-def fixed_rise(runs):
-    without, at_preset = column(runs, "final_accuracy/ood", strengths=[0.0, LAPTOP.strength])
-    return float(at_preset - without)
+def chosen_rise(runs):
+    return gain(runs)
 
 
 @figure.claim("c8c_gain_beyond_other_norms", origin="ours", controls=CONTROLS,
     says="the nuclear norm gains more accuracy out of domain than the Frobenius norm, and more than on digits without "
-    "colour (differences of the greatest gains)",
+    "colour (differences of the gains, at the strengths with the best validation in domain)",
     expect={"over the Frobenius norm": above(0), "over no colour": above(0)})
 def beyond(runs):
     ours = gain(runs)

@@ -48,6 +48,22 @@ def save_vit(folder: Path, *, seed: int = 0) -> Any:
     return net
 
 
+def save_swin(folder: Path, *, seed: int = 0) -> Any:
+    from transformers import SwinConfig, SwinModel
+
+    torch.manual_seed(seed)
+    sizes: dict[str, Any] = {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2}
+    net = SwinModel(SwinConfig(**sizes, image_size=EDGE, patch_size=2))
+    net.save_pretrained(folder)
+    _pictures(
+        folder,
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": EDGE, "width": EDGE}, "resample": 3},
+        [0.5] * 3,
+        [0.5] * 3,
+    )
+    return net
+
+
 def save_moco(folder: Path, *, seed: int = 0, **sizes: int) -> dict[str, torch.Tensor]:
     """A vision transformer under timm's names with a head, beside a configuration that says nearly nothing."""
     from safetensors.torch import save_file

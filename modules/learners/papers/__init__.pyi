@@ -1,4 +1,5 @@
 from .averaging import DenseAverage as DenseAverage
+from .averaging import domainbed_segments as domainbed_segments
 from .averaging import loss_valley as loss_valley
 from .contrastive import enumerated_loss as enumerated_loss
 from .contrastive import mean_negative_loss as mean_negative_loss
@@ -26,6 +27,7 @@ from .projected import projected_optimizer as projected_optimizer
 from .promotion import Promotion as Promotion
 from .regularised import ContrastivelyRegularised as ContrastivelyRegularised
 from .scaling import Scaling as Scaling
+from .scaling import SwadRule as SwadRule
 from .speed_limits import AdaptiveSpeeds as AdaptiveSpeeds
 from .speed_limits import SpeedLimited as SpeedLimited
 from .speed_limits import speed_limited as speed_limited

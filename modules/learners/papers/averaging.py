@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..standard.losses import Batch, Loss, loss
+from .scaling import SwadRule
 
 
 def loss_valley(
@@ -35,19 +36,78 @@ def loss_valley(
     return range(len(losses) - 1, len(losses))
 
 
+def domainbed_segments(
+    losses: Sequence[float], *, patience_start: int = 3, patience_end: int = 6, ratio: float = 1.3
+) -> list[int]:
+    """The segments that SWAD's program averages, in the order in which they enter; one may enter twice.
+
+    The program converges once the oldest of the last `patience_start` losses is the least of them, at segment c; the
+    threshold is `ratio` times their mean. It holds the last `patience_end` segments in a queue, and departs from
+    `loss_valley` in three ways. With the longer queue, segments before c enter too, back to but without the last one
+    above the threshold, and the first of these is left out. From c on, a segment enters when it reaches the queue's
+    end, so c may enter twice. The average is final once all losses in the queue are above the threshold; at the end of
+    training the rest of the queue enters up to that point. Without convergence it is the last segment alone. Raises
+    ValueError as `loss_valley` does.
+    """
+    if not losses or min(patience_start, patience_end) < 1:
+        raise ValueError("domainbed_segments() needs at least one loss and a patience of at least 1")
+    last = len(losses) - 1
+    starts = range(len(losses) - patience_start + 1)
+    start = next((place for place in starts if losses[place] <= min(losses[place : place + patience_start])), None)
+    if start is None:
+        return [last]
+    seen = start + patience_start - 1
+    level = ratio * sum(losses[start : seen + 1]) / patience_start
+    entered: list[int] = []
+    if patience_end > patience_start:
+        oldest = max(0, seen - patience_end + 1)
+        early = range(oldest, min(oldest + patience_end - patience_start, seen) + 1)
+        above = [place for place in early if losses[place] > level]
+        entered += [place for place in early if place > (above[-1] + 1 if above else oldest)]
+    else:
+        entered += range(start + 1, start + 1 + patience_start - patience_end)
+    for now in range(seen + 1, len(losses)):
+        oldest = max(0, now - patience_end + 1)
+        if oldest < start:
+            continue
+        if min(losses[oldest : now + 1]) > level:
+            return entered or [start]
+        entered.append(oldest)
+    for oldest in range(max(0, last - patience_end + 1) + 1, len(losses)):
+        if min(losses[oldest:]) > level:
+            break
+        entered.append(oldest)
+    return entered or [start]
+
+
+RULES: dict[str, Callable[..., Sequence[int]]] = {"algorithm_1": loss_valley, "domainbed": domainbed_segments}
+
+
 class DenseAverage(pl.Callback):
     """Replaces the weights at the end of a fit by their average over the valley of a validation loss.
 
-    Weights are averaged over segments of `every` optimiser steps. The loss of each segment's average is taken on
-    `validation`, and the segments in `loss_valley` form the final weights. Place this callback before probes that
-    should see these weights. Segments are kept on the CPU and in checkpoints. Buffers, such as those of batch
-    normalisation, do not change. The last segment may be shorter. Raises ValueError for every < 1.
+    Weights are averaged over segments of `every` optimiser steps, and at the end of each the loss of the weights
+    themselves is taken on `validation`. The average of some segments forms the final weights: of those in `loss_valley`
+    (`rule` "algorithm_1", of the paper) or in `domainbed_segments` ("domainbed", of its program); options are theirs.
+    Place this callback before probes that should see these weights. Segments are kept on the CPU and in checkpoints.
+    Buffers, such as those of batch normalisation, do not change. The last segment may be shorter. Raises ValueError for
+    every < 1 and an unknown rule.
     """
 
-    def __init__(self, validation: Batch, *, every: int, loss_name: str | Loss = "cross_entropy", **rule: Any) -> None:
+    def __init__(
+        self,
+        validation: Batch,
+        *,
+        every: int,
+        loss_name: str | Loss = "cross_entropy",
+        rule: SwadRule = "algorithm_1",
+        **options: Any,
+    ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}")
-        self.validation, self.every, self.rule = validation, every, rule
+        if rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        self.validation, self.every, self.rule, self.options = validation, every, rule, options
         self.loss = loss(loss_name) if isinstance(loss_name, str) else loss_name
         self.losses: list[float] = []
         self._segments: list[dict[str, Tensor]] = []
@@ -68,7 +128,7 @@ class DenseAverage(pl.Callback):
         if self._count:
             self._close(net)
         if self._segments:
-            chosen = [self._segments[place] for place in loss_valley(self.losses, **self.rule)]
+            chosen = [self._segments[place] for place in RULES[self.rule](self.losses, **self.options)]
             _load(net, {name: torch.stack([s[name] for s in chosen]).mean(0) for name in chosen[0]})
 
     def state_dict(self) -> dict[str, Any]:
@@ -79,18 +139,14 @@ class DenseAverage(pl.Callback):
         self._sum, self._count = state_dict["sum"], state_dict["count"]
 
     def _close(self, net: nn.Module) -> None:
-        """End a segment: compute its average and the validation loss of the average."""
-        average = {name: total / self._count for name, total in self._sum.items()}
-        own = {name: weight.detach().clone() for name, weight in net.named_parameters()}
+        """End a segment: keep its average, and the validation loss of the weights at its end."""
         training, device = net.training, next(net.parameters()).device
-        _load(net, average)
         net.eval()
         with torch.no_grad():
             x, y = (part.to(device) for part in self.validation)
             self.losses.append(self.loss(net, (x, y)).item())
         net.train(training)
-        _load(net, own)
-        self._segments.append({name: weight.cpu() for name, weight in average.items()})
+        self._segments.append({name: (total / self._count).cpu() for name, total in self._sum.items()})
         self._sum, self._count = {}, 0
 
 

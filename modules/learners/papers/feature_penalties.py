@@ -78,21 +78,37 @@ class FeaturePenalised(Supervised):
         return total
 
 
-def mixup(alpha: float, classes: int, seed: int) -> Callable[[Batch, int], Batch]:
-    """Mixup: a batch plus itself in random order, with weights s and 1 - s, s ~ Beta(alpha, alpha); labels too.
+def mixup(alpha: float, classes: int, seed: int, domains: int | None = None) -> Callable[[Batch, int], Batch]:
+    """Mixup: a batch plus itself in another order, with weights s and 1 - s, s ~ Beta(alpha, alpha); labels too.
 
-    Labels are class numbers and become probabilities (n, classes). Random numbers depend only on (seed, step). H. Zhang
-    et al., arXiv:1710.09412. Raises ValueError for alpha <= 0.
+    Without `domains` the order is random and all samples share one s (H. Zhang et al., arXiv:1710.09412). With them, as
+    in DomainBed, the domains of the batch, equally many samples of each, one domain after the other, form a random
+    circle, and each is mixed with the next one, with an s of its own. Labels are class numbers and become probabilities
+    (n, classes), so that cross entropy is the mixture of both. Random numbers depend only on (seed, step). Raises
+    ValueError for alpha <= 0, fewer than two domains, or a batch that they do not divide.
     """
     if alpha <= 0:
         raise ValueError(f"alpha must be above 0, got {alpha}")
+    if domains is not None and domains < 2:
+        raise ValueError(f"need at least two domains to mix, got {domains}")
 
     def change(batch: Batch, step: int) -> Batch:
         chance = np.random.default_rng([seed, step, *b"mixup"])
         x, y = batch
-        share, order = chance.beta(alpha, alpha), torch.from_numpy(chance.permutation(len(x))).to(x.device)
+        if domains is None:
+            shares, order = np.full(len(x), chance.beta(alpha, alpha)), chance.permutation(len(x))
+        else:
+            if len(x) % domains:
+                raise ValueError(f"a batch of {len(x)} does not divide into {domains} domains")
+            circle, each = chance.permutation(domains), len(x) // domains
+            after = np.empty(domains, dtype=int)
+            after[circle] = np.roll(circle, -1)
+            order = (after[:, None] * each + np.arange(each)).ravel()
+            shares = chance.beta(alpha, alpha, domains).repeat(each)
+        other, share = torch.from_numpy(order).to(x.device), torch.from_numpy(shares).to(x)
         one_hot = nn.functional.one_hot(y, classes).to(x)
-        return share * x + (1 - share) * x[order], share * one_hot + (1 - share) * one_hot[order]
+        of_x = share.view(-1, *[1] * (x.ndim - 1))
+        return of_x * x + (1 - of_x) * x[other], share[:, None] * one_hot + (1 - share[:, None]) * one_hot[other]
 
     return change
 

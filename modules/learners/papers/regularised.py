@@ -13,7 +13,7 @@ from ..standard.losses import Batch, Forward
 from ..standard.supervised import Supervised
 from .view_pretraining import ViewPretraining
 
-Shown = Literal["clean", "views", "both", "own"]
+Shown = Literal["clean", "view", "views", "both", "own"]
 
 
 class ContrastivelyRegularised(Supervised):
@@ -21,8 +21,9 @@ class ContrastivelyRegularised(Supervised):
 
     The trained network is `FineTuned`: the encoder and projector of `contrast.net`, and a linear `head` on the encoder.
     A batch is (x, y) with x (n, 3, ...): a sample and two views of it, as `data.Views(clean=True)` provides, or (n, m,
-    ...), of which the last two are contrasted. `shown` says which are used to learn labels; "own" means all before
-    these two. Each of them has the same weight. Strength 0 is plain fine-tuning.
+    ...), of which the last two are contrasted. `shown` says which are used to learn labels: "view" is the first of the
+    two alone, as in the authors' program, and "own" all before them. Each has the same weight. Strength 0 is plain
+    fine-tuning.
 
     Z. Shi et al., ICLR 2023, section 4 (chapter 7 of the dissertation of Z. Shi, 2024). Raises ValueError for a
     negative strength, an unknown `shown`, or more than one worker if the strength is positive.
@@ -56,7 +57,7 @@ class ContrastivelyRegularised(Supervised):
         if forward is not self.net:
             return nn.functional.cross_entropy(forward(batch[0]), batch[1])
         x, y = batch
-        seen = {"clean": x[:, :1], "views": x[:, 1:], "both": x, "own": x[:, :-2]}[self.shown]
+        seen = {"clean": x[:, :1], "view": x[:, -2:-1], "views": x[:, 1:], "both": x, "own": x[:, :-2]}[self.shown]
         outputs = self.net(seen.flatten(0, 1))
         value = nn.functional.cross_entropy(outputs, y.repeat_interleave(seen.shape[1]))
         if self.strength:

@@ -55,6 +55,11 @@ def negative_cosine(p: Float[Tensor, "n width"], z: Float[Tensor, "n width"]) ->
     return -(unit(p) * unit(z.detach())).sum(1).mean()
 
 
+def nearest_rows(z: Float[Tensor, "n width"], support: Float[Tensor, "size width"]) -> Float[Tensor, "n width"]:
+    """For each row of z, scaled to length 1 and held fixed, the row of the support with the largest product."""
+    return support[(unit(z.detach()) @ support.T).argmax(1)]
+
+
 def neighbour_loss(
     z: Float[Tensor, "n width"],
     p: Float[Tensor, "n width"],
@@ -66,7 +71,6 @@ def neighbour_loss(
     z and p are first scaled to length 1; rows of the support are not normalised. D. Dwibedi et al., NNCLR,
     arXiv:2104.14548, equation 2.
     """
-    z, p = unit(z.detach()), unit(p)
-    nearest = support[(z @ support.T).argmax(1)]
-    logits = nearest @ p.T / temperature
+    p = unit(p)
+    logits = nearest_rows(z, support) @ p.T / temperature
     return nn.functional.cross_entropy(logits, torch.arange(len(p), device=p.device))

@@ -18,7 +18,15 @@ from featurelab.modules.nets import Siamese
 
 from ..standard.losses import Batch, Forward
 from ..standard.supervised import Supervised
-from .view_losses import negative_cosine, neighbour_loss, nt_xent, pair_loss_in_batch, queue_loss, unit
+from .view_losses import (
+    nearest_rows,
+    negative_cosine,
+    neighbour_loss,
+    nt_xent,
+    pair_loss_in_batch,
+    queue_loss,
+    unit,
+)
 
 
 class Queue(nn.Module):
@@ -114,7 +122,9 @@ class MoCo(ViewPretraining):
     Before each step the weights of the copy become momentum * own + (1 - momentum) * the network's. With `groups` > 1,
     batch statistics are taken within so many parts of a batch, and the copy gets the batch in random order, so that
     statistics do not reveal which key belongs to a query: the shuffled normalisation of the paper on one worker. K. He
-    et al., arXiv:1911.05722; X. Chen et al., arXiv:2003.04297. Raises ValueError for a momentum outside [0, 1].
+    et al., arXiv:1911.05722; X. Chen et al., arXiv:2003.04297. With `symmetric` the loss with the views exchanged is
+    added, and keys of both views are queued, those of the first view last, as the program of Z. Shi et al. (ICLR 2023)
+    does. Raises ValueError for a momentum outside [0, 1].
     """
 
     def __init__(
@@ -126,6 +136,7 @@ class MoCo(ViewPretraining):
         momentum: float = 0.99,
         temperature: float = 0.2,
         groups: int = 1,
+        symmetric: bool = False,
         seed: int,
         **options: Any,
     ) -> None:
@@ -135,6 +146,7 @@ class MoCo(ViewPretraining):
         self.slow = copy.deepcopy(net).requires_grad_(False)
         self.queue = Queue(size, width, seed=seed, dtype=next(net.parameters()).dtype)
         self.momentum, self.temperature, self.groups, self.seed = momentum, temperature, groups, seed
+        self.symmetric = symmetric
         self._keys: list[Tensor] = []
         self._steps = 0  # also where there is no trainer
 
@@ -145,15 +157,21 @@ class MoCo(ViewPretraining):
             slow.mul_(self.momentum).add_(fast, alpha=1 - self.momentum)
 
     def compare(self, first: Shaped[Tensor, "n ..."], second: Shaped[Tensor, "n ..."]) -> Float[Tensor, ""]:
+        self._keys = []
+        value = self._one_way(first, second)
+        return value + self._one_way(second, first) if self.symmetric else value
+
+    def _one_way(self, asked: Tensor, keyed: Tensor) -> Float[Tensor, ""]:
+        """The loss of queries from one view and keys from the other, which are noted for the queue."""
         (net,) = self.siamese
         with torch.no_grad():
             self.slow.train(net.training)
-            order = self._order(len(second)).to(second.device)
-            keys = unit(_in_groups(self.slow, second[order], self.groups))
+            order = self._order(len(keyed)).to(keyed.device)
+            keys = unit(_in_groups(self.slow, keyed[order], self.groups))
             key = torch.empty_like(keys)
             key[order] = keys
-        self._keys = [key]
-        return queue_loss(_in_groups(net, first, self.groups), key, self.queue.rows, self.temperature)
+        self._keys.append(key)
+        return queue_loss(_in_groups(net, asked, self.groups), key, self.queue.rows, self.temperature)
 
     def after_step(self) -> None:
         for key in self._keys:
@@ -184,14 +202,26 @@ class SimSiam(ViewPretraining):
 
 
 class NNCLR(ViewPretraining):
-    """`neighbour_loss` both ways: a view's positive is the nearest earlier projection in a queue of `size`."""
+    """`neighbour_loss` both ways: a view's positive is the nearest earlier projection in a queue of `size`.
+
+    With `symmetric`, `nt_xent` of neighbours and predictions takes its place, so that all other neighbours and
+    predictions are negatives, as in the program of Z. Shi et al. (ICLR 2023).
+    """
 
     def __init__(
-        self, net: Siamese, *, width: int, size: int = 4096, temperature: float = 0.1, seed: int, **options: Any
+        self,
+        net: Siamese,
+        *,
+        width: int,
+        size: int = 4096,
+        temperature: float = 0.1,
+        symmetric: bool = False,
+        seed: int,
+        **options: Any,
     ) -> None:
         super().__init__(net, **options)
         self.queue = Queue(size, width, seed=seed, dtype=next(net.parameters()).dtype)
-        self.temperature = temperature
+        self.temperature, self.symmetric = temperature, symmetric
         self._fresh: list[Tensor] = []
 
     def compare(self, first: Shaped[Tensor, "n ..."], second: Shaped[Tensor, "n ..."]) -> Float[Tensor, ""]:
@@ -199,8 +229,12 @@ class NNCLR(ViewPretraining):
         z1, z2 = net(first), net(second)
         p1, p2 = net.predict(z1), net.predict(z2)
         self._fresh = [unit(z1.detach())]
-        one = neighbour_loss(z1, p2, self.queue.rows, self.temperature)
-        return (one + neighbour_loss(z2, p1, self.queue.rows, self.temperature)) / 2
+        support, temperature = self.queue.rows, self.temperature
+        if self.symmetric:
+            one = nt_xent(nearest_rows(z1, support), p2, temperature)
+            return (one + nt_xent(nearest_rows(z2, support), p1, temperature)) / 2
+        one = neighbour_loss(z1, p2, support, temperature)
+        return (one + neighbour_loss(z2, p1, support, temperature)) / 2
 
     def after_step(self) -> None:
         for rows in self._fresh:

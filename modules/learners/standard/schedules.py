@@ -39,14 +39,17 @@ def linear_decay_at_end(epochs: int, share: float = 0.3) -> Schedule:
     return partial(_falling, epochs, max(share * epochs, 1.0))
 
 
-def cosine_schedule(epochs: int) -> Schedule:
+def cosine_schedule(epochs: int, warmup: int = 0) -> Schedule:
     """The cosine schedule without restarts: t -> (1 + cos(pi t / epochs)) / 2, 0 from `epochs` (or so many steps) on.
 
-    Raises ValueError for epochs < 1.
+    With `warmup` w it takes the steps from w on, after factors (t + 1) / w for t < w. Raises ValueError for epochs < 1,
+    and unless 0 <= warmup < epochs.
     """
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs}")
-    return partial(_cosine, epochs)
+    if not 0 <= warmup < epochs:
+        raise ValueError(f"warmup must lie between 0 and epochs - 1 = {epochs - 1}, got {warmup}")
+    return partial(_warmed, epochs, warmup) if warmup else partial(_cosine, epochs)
 
 
 def scheduled_by_step(optimizer: Factory, schedule: Schedule) -> Factory:
@@ -64,6 +67,10 @@ def _stepped(milestones: tuple[int, ...], factor: float, epoch: int) -> float:
 
 def _falling(epochs: int, last: float, epoch: int) -> float:
     return min(1.0, max(epochs - epoch, 1) / last)
+
+
+def _warmed(epochs: int, warmup: int, epoch: int) -> float:
+    return (epoch + 1) / warmup if epoch < warmup else _cosine(epochs - warmup, epoch - warmup)
 
 
 def _cosine(epochs: int, epoch: int) -> float:

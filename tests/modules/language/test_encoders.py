@@ -17,7 +17,7 @@ from featurelab.modules.language import (
 transformers = pytest.importorskip("transformers")
 Image = pytest.importorskip("PIL.Image")
 
-from tinyencoders import EDGE, save_bert, save_clip, save_moco, save_vit  # noqa: E402
+from tinyencoders import EDGE, save_bert, save_clip, save_moco, save_swin, save_vit  # noqa: E402
 
 
 @pytest.fixture
@@ -51,6 +51,16 @@ def test_a_vision_transformer_gives_its_class_token(tmp_path, pictures):
     with torch.no_grad():
         expected = net(**given).last_hidden_state[:, 0]
         torch.testing.assert_close(encoder(encoder.prepared(pictures)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_swin_transformer_gives_the_mean_over_places(tmp_path, pictures):
+    net = save_swin(tmp_path).eval()
+    encoder = load_picture_encoder(str(tmp_path))
+    given = transformers.AutoImageProcessor.from_pretrained(tmp_path, backend="pil")(pictures, return_tensors="pt")
+    with torch.no_grad():
+        expected = net(**given).last_hidden_state.mean(1)
+        torch.testing.assert_close(encoder(encoder.prepared(pictures)), expected, rtol=1e-4, atol=1e-5)
+    assert encoder.width == expected.shape[1] == 32
 
 
 def by_hand(weights, x, heads, layers):

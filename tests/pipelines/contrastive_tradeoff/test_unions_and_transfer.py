@@ -161,7 +161,7 @@ def test_the_paper_s_network_is_a_resnet_with_512_features_and_its_schedule():
     learner = pretraining.contrast(config, net, config.lr, config.epochs)
     group = learner.configure_optimizers().param_groups[0]
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.06, 0.9, 5e-4)
-    assert learner.queue.rows.shape == (4096, 128)
+    assert learner.queue.rows.shape == (4096, 512)
     assert pretraining.updates(config, 90_000) == 800 * 176
     assert pretraining.size(config.but(union="cinic10+noise"), "noise") == 500_000
 

@@ -83,3 +83,23 @@ def test_cost_names_what_is_read():
     assert said.data == ("paul_graham_essays",)
     assert said.models == ("mistralai/Mistral-Nemo-Instruct-2407",)
     assert 1e10 < said.parameters < 2e10
+
+
+def test_the_parts_of_an_example_are_the_instruction_the_sentence_and_the_question(tmp_path):
+    from tinyllama import save_llama
+
+    from featurelab.pipelines.gemfilter import example
+
+    save_llama(tmp_path / "tiny")
+    model = language.load_model(str(tmp_path / "tiny"), chat=False)
+    asked = {"length": 260, "depth": 0.5, "asked": example.ASKED}
+    hidden = language.hide_needle(model, FILLER, language.DOLORES_PARK, **asked)
+    first, last = example.ends_of_text(model, hidden)
+    assert model.said(torch.tensor(hidden.ids[:first])).strip().startswith("Read this book")
+    assert model.said(torch.tensor(hidden.ids[last:])).strip().startswith("Question: What is the best thing")
+    assert first <= hidden.needle[0] < hidden.needle[1] <= last
+    config = example.ExampleConfig(model=str(tmp_path / "tiny"), n_prompt=260, keep=260, pool="avg", keep_last=0)
+    kept = Kept()
+    example.measure(config, kept, model, [FILLER, FILLER])
+    assert all(kept.values[f"kept/{part}/{way}", 0] == 1 for part in example.PARTS for way in example.WAYS)
+    assert len(kept.arrays["example"]["chosen/printed"]) == len(hidden.ids)

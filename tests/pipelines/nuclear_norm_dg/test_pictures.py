@@ -10,7 +10,7 @@ from featurelab.modules import data, nets
 from featurelab.pipelines.engine.errors import Missing, RequestError
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
-from featurelab.pipelines.nuclear_norm_dg import held_out, picture_tables, pictures
+from featurelab.pipelines.nuclear_norm_dg import algorithms, held_out, picture_tables, pictures, tuning
 
 TINY = pictures.LAPTOP.but(steps=4, start_step=1, measure_every=2, average_every=2, width=8, batch_size=4, strength=1.0)
 
@@ -27,23 +27,54 @@ def made_up(values):
     return Results(pd.DataFrame(rows, dtype=object), lambda metric: points[points.metric == metric], lambda *_: {})
 
 
-def test_draws_are_in_the_ranges_of_the_paper_and_the_same_for_every_algorithm():
+def test_draws_are_in_the_ranges_of_the_program_from_the_same_numbers_for_every_algorithm():
     paper = pictures.PAPER
     assert paper.drawn() == paper
-    drawn = [paper.but(draw=draw, seed=seed).drawn() for draw in range(1, 30) for seed in range(3)]
-    ends = {
-        "lr": (1e-5, 10**-3.5),
-        "strength": (10**-2.5, 10**-1.5),
-        "batch_size": (32, 64),
-        "weight_decay": (1e-6, 1e-2),
+    same = {"lr": (1e-5, 10**-3.5), "weight_decay": (1e-6, 1e-2)}
+    cases = {
+        ("erm", "none"): {"batch_size": (8, 2**5.5)},
+        ("swad", "nuclear"): {"strength": (10**-2.5, 10**-1.5), "batch_size": (32, 64)},
+        ("swad", "coral"): {"strength": (0.1, 10.0), "batch_size": (8, 2**5.5)},
+        ("mixup", "none"): {"mix": (0.1, 10.0)},
     }
-    for name, (low, high) in ends.items():
-        values = [getattr(config, name) for config in drawn]
-        assert low * 0.999 <= min(values) < low * 1.5
-        assert high / 1.5 < max(values) <= high * 1.001
-    for field, value in (("algorithm", "swad"), ("penalty", "nuclear"), ("held_out", 1)):
-        other = paper.but(draw=3, **{field: value}).drawn()
-        assert [getattr(other, name) for name in ends] == [getattr(paper.but(draw=3).drawn(), name) for name in ends]
+    for (algorithm, penalty), ends in cases.items():
+        own = paper.but(algorithm=algorithm, penalty=penalty)
+        drawn = [own.but(draw=draw, seed=seed).drawn() for draw in range(1, 30) for seed in range(3)]
+        for name, (low, high) in (same | ends).items():
+            values = [getattr(config, name) for config in drawn]
+            assert low * 0.999 <= min(values) < low * 1.5
+            assert high / 1.5 < max(values) <= high * 1.02, "batches are whole numbers"
+        plain = [paper.but(draw=draw, seed=seed).drawn() for draw in range(1, 30) for seed in range(3)]
+        assert [[getattr(config, name) for name in same] for config in drawn] == [
+            [getattr(config, name) for name in same] for config in plain
+        ]
+
+
+def test_penalties_have_the_strength_and_start_of_the_program_unless_they_are_given():
+    paper = pictures.PAPER
+    assert held_out.penalised(paper.but(penalty="nuclear")) == (0.01, 101)
+    assert held_out.penalised(paper.but(penalty="coral")) == (1.0, 0)
+    assert held_out.penalised(paper.but(penalty="none", strength=3.0))[0] == 0.0
+    assert held_out.penalised(paper.but(penalty="coral", strength=0.5, start_step=7)) == (0.5, 7)
+
+
+def test_every_method_is_tuned_over_as_many_values_and_selected_in_domain_alone():
+    rows = {**algorithms.ROWS, **picture_tables.ROWS}
+    cells = tuning.tried(rows)
+    counts = {row: [cell[:2] for cell in cells].count(row) for row in rows}
+    assert set(counts.values()) == {3}
+    assert len(set(cells)) == len(cells)
+    one = {"algorithm": "erm", "penalty": "nuclear", "dataset": "digits", "held_out": 0}
+    values = [
+        (one | {"seed": seed, "strength": strength}, pair)
+        for seed, pairs in enumerate([[(0.5, 0.9), (0.7, 0.1)], [(0.6, 0.2), (0.6, 0.8)]])
+        for strength, pair in zip((0.01, 0.1), pairs, strict=True)
+    ]
+    runs = made_up(values)
+    by = "selected_accuracy/id"
+    chosen = tuning.selected(runs, "erm", "nuclear", by)
+    assert [some.trials.strength.iloc[0] for some in chosen] == [0.1, 0.01], "of equal ones the first"
+    assert tuning.tuned(runs, "selected_accuracy/ood", "erm", "nuclear", by) == pytest.approx((0.1 + 0.2) / 2)
 
 
 def test_settings_that_do_not_fit_the_dataset_are_refused():
@@ -144,8 +175,8 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
     configs = pictures.figure.configs("paper")
     cells = {(config.dataset, config.held_out) for config in configs}
     assert len(cells) == 22
-    assert {config.steps for config in configs if config.dataset == "domain_net"} == {15_000}
-    assert {config.steps for config in configs if config.dataset != "domain_net"} == {5000}
+    assert {config.steps for config in configs if config.dataset == "domain_net"} == {15_001}
+    assert {config.steps for config in configs if config.dataset != "domain_net"} == {5001}
     assert {c.dataset for c in pictures.office_home.configs("paper")} == {"office_home"}
     for name, benchmark in held_out.BENCHMARKS.items():
         if name != "digits":

@@ -1,5 +1,7 @@
 """Penalties on the features of a batch, mixed batches, and averages of weights along training."""
 
+from collections import deque
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -131,6 +133,31 @@ def test_a_mixed_batch_depends_on_the_step_alone_and_keeps_sums():
     assert torch.allclose(labels.mean(0), torch.full((4,), 0.25, dtype=torch.float64))
 
 
+def test_domains_are_mixed_in_a_circle_with_a_weight_for_each_pair():
+    x, y = torch.randn(12, 2, dtype=torch.float64), torch.arange(12) % 4
+    change, seen = learners.mixup(0.5, 4, seed=3, domains=3), set()
+    for step in range(20):
+        mixed, labels = change((x, y), step)
+        parts, domains, shares, partners = mixed.split(4), x.split(4), [], []
+        for domain, part in enumerate(parts):
+            ways = {other: (part - domains[domain]) / (domains[other] - domains[domain]) for other in range(3)}
+            (partner,) = [other for other, way in ways.items() if other != domain and way.std() < 1e-6]
+            partners.append(partner)
+            shares.append(1 - ways[partner].mean().item())
+            one_hot = torch.eye(4, dtype=torch.float64)
+            expected = shares[-1] * one_hot[y[4 * domain : 4 * domain + 4]]
+            expected = expected + (1 - shares[-1]) * one_hot[y[4 * partner : 4 * partner + 4]]
+            assert torch.allclose(labels[4 * domain : 4 * domain + 4], expected)
+        assert sorted(partners) == [0, 1, 2], "each domain is mixed into one other"
+        assert len({round(share, 6) for share in shares}) == 3, "each pair has a weight of its own"
+        seen.add(tuple(partners))
+    assert seen == {(1, 2, 0), (2, 0, 1)}
+    with pytest.raises(ValueError, match="does not divide"):
+        change((x[:10], y[:10]), 0)
+    with pytest.raises(ValueError, match="at least two domains"):
+        learners.mixup(0.5, 4, 0, domains=1)
+
+
 def test_mixed_batches_are_what_is_trained_on():
     plain, _ = fitted(strength=0.0)
     mixed, _ = fitted(strength=0.0, change=learners.mixup(0.2, 3, 0))
@@ -146,14 +173,69 @@ def test_a_valley_begins_where_no_loss_after_is_lower_and_ends_where_all_after_a
         learners.loss_valley([])
 
 
+def queued_segments(losses, converge, tolerance, ratio):
+    """What enters the average, by two queues that are filled one evaluation after the other."""
+    recent, held, entered, threshold, dead = deque(maxlen=converge), deque(maxlen=tolerance), [], None, False
+    for place, loss in enumerate(losses):
+        if dead:
+            break
+        recent.append((place, loss))
+        held.append((place, loss))
+        if threshold is None:
+            if len(recent) == converge and recent[0][1] == min(value for _, value in recent):
+                first, threshold = recent[0][0], ratio * sum(value for _, value in recent) / converge
+                waiting = list(held)[: tolerance - converge + 1]
+                while any(value > threshold for _, value in waiting):
+                    waiting.pop(0)
+                entered = [number for number, _ in waiting[1:]]
+        elif held[0][0] >= first:
+            dead = min(value for _, value in held) > threshold
+            entered += [] if dead else [held[0][0]]
+    if threshold is None:
+        return [len(losses) - 1]
+    if not dead:
+        held.popleft()
+        while held and min(value for _, value in held) <= threshold:
+            entered.append(held.popleft()[0])
+    return entered or [first]
+
+
+def test_segments_of_the_program_are_those_of_its_queues():
+    rng = np.random.default_rng(0)
+    differ = 0
+    for trial in range(300):
+        falling = 2 * np.exp(-np.arange(30) / rng.uniform(2, 8)) + np.maximum(0, np.arange(30) - 15) * rng.uniform(
+            0, 0.1
+        )
+        losses = (falling + rng.normal(0, 0.1, 30) + 0.5).tolist()[: rng.integers(1, 31)]
+        converge, tolerance = (3, 6) if trial % 3 else (2, 4)
+        rule = {"patience_start": converge, "patience_end": tolerance}
+        found = learners.domainbed_segments(losses, ratio=1.3, **rule)
+        assert found == queued_segments(losses, converge, tolerance, 1.3)
+        differ += found != list(learners.loss_valley(losses, ratio=1.3, **rule))
+    assert differ > 100, "the program is not the algorithm"
+
+
+def test_the_segment_of_convergence_enters_twice_and_the_first_that_qualifies_is_left_out():
+    losses = [2.0, 1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]
+    # the threshold is 1.26: of the four oldest of six, 0 is above it, 1 is left out, 2 and 3 enter
+    assert learners.domainbed_segments(losses) == [2, 3, *range(3, 9)]
+    assert learners.loss_valley(losses) == range(3, 9)
+    assert learners.domainbed_segments([3.0, 2.0, 1.0]) == [2], "no convergence: the last"
+    with pytest.raises(ValueError, match="at least one loss"):
+        learners.domainbed_segments([])
+
+
 class Kept(pl.Callback):
     """The weights after every step."""
 
     def __init__(self):
-        self.weights = []
+        self.weights, self.losses = [], []
 
     def on_train_batch_end(self, trainer, pl_module, *_):
         self.weights.append(pl_module.net.head.weight.detach().clone())
+        with torch.no_grad():
+            self.losses.append(learners.cross_entropy(pl_module.net, trainer.datamodule.train).item())
 
 
 def test_training_ends_with_the_average_of_the_weights_in_the_valley():
@@ -163,6 +245,7 @@ def test_training_ends_with_the_average_of_the_weights_in_the_valley():
     pl.Trainer(max_steps=6, callbacks=[kept, average], **QUIET).fit(learner, datamodule=task)
     assert len(average.losses) == 3
     assert np.argmin(average.losses) == 2, "the loss falls all the way, so that all segments are the valley"
+    assert average.losses == pytest.approx(kept.losses[1::2]), "of the weights themselves, at the end of a segment"
     assert learners.loss_valley(average.losses, patience_start=1, patience_end=9) == range(3)
     assert torch.allclose(net.head.weight, torch.stack(kept.weights).mean(0))
 

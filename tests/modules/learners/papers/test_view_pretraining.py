@@ -294,3 +294,50 @@ def test_a_schedule_multiplies_the_rate_of_an_optimiser_with_a_warm_up():
     learner.after_step = lambda: (rates.append(learner.optimizers().param_groups[0]["lr"]), after())
     trained(learner, steps=4, size=9)
     assert rates == pytest.approx([0.05, 0.1, 0.05, 0.05])
+
+
+def test_moco_with_both_directions_adds_their_losses_and_queues_both_keys():
+    net = small()
+    same = {"width": WIDTH, "size": 30, "temperature": 0.1, "optimizer": learners.gd(0.1), "seed": 0}
+    one, both = learners.MoCo(net, **same), learners.MoCo(net, symmetric=True, **same)
+    x1, x2 = drawn(N, 64), drawn(N, 65)[:, 1:]
+    total = 0.0
+    for asked, keyed in ((x1, x2), (x2, x1)):
+        q, k = net(asked), both.slow(keyed)
+        for a in range(N):
+            positive = math.exp(cosine(q[a], k[a]) / 0.1)
+            others = sum(math.exp(cosine(q[a], row) / 0.1) for row in both.queue.rows)
+            total -= math.log(positive / (positive + others)) / N
+    assert both.compare(x1, x2).item() == pytest.approx(total)
+    assert one.compare(x1, x2).item() + one.compare(x2, x1).item() == pytest.approx(total)
+    both.after_step()
+    expected = torch.cat([view_losses.unit(both.slow(x2)), view_losses.unit(both.slow(x1))])
+    assert torch.allclose(both.queue.oldest_first[-2 * N :], expected)
+
+
+def test_symmetric_nnclr_has_all_other_neighbours_and_predictions_as_negatives():
+    net = small(predictor=head((WIDTH, 3, WIDTH), 1)).eval()
+    learner = learners.NNCLR(
+        net, width=WIDTH, size=9, temperature=0.5, symmetric=True, optimizer=learners.gd(0.1), seed=0
+    )
+    x1, x2 = drawn(N, 64), drawn(N, 65)[:, 1:]
+    z, p = [net(x1), net(x2)], [net.predict(net(x1)), net.predict(net(x2))]
+    total = 0.0
+    for here, there in ((0, 1), (1, 0)):
+        nearest = [max(learner.queue.rows, key=lambda row, a=a: cosine(z[here][a], row)) for a in range(N)]
+        shown = [*nearest, *p[there]]
+        for i in range(2 * N):
+            others = [math.exp(cosine(shown[i], shown[j]) / 0.5) for j in range(2 * N) if j != i]
+            partner = math.exp(cosine(shown[i], shown[(i + N) % (2 * N)]) / 0.5)
+            total -= math.log(partner / sum(others)) / (4 * N)
+    assert learner.compare(x1, x2).item() == pytest.approx(total)
+    one_sided = learners.NNCLR(net, width=WIDTH, size=9, temperature=0.5, optimizer=learners.gd(0.1), seed=0)
+    assert one_sided.compare(x1, x2).item() < total
+
+
+def test_a_cosine_begins_after_its_warm_up():
+    rate = learners.cosine_schedule(30, warmup=10)
+    assert [rate(t) for t in range(10)] == pytest.approx([(t + 1) / 10 for t in range(10)])
+    assert [rate(t) for t in (10, 20, 30)] == pytest.approx([1, 0.5, 0])
+    with pytest.raises(ValueError, match="warmup must lie between 0 and epochs - 1 = 4"):
+        learners.cosine_schedule(5, warmup=5)
