@@ -153,6 +153,9 @@ class _KeepingChosen(Keeping):
         super().__init__(prompt)
         self.by, self.waiting, self.index = by, list[Call](), list[Tensor]()
 
+    def cuts(self) -> bool:
+        return any(n > self.by.choice.keep for n in self.lengths)
+
     def __call__(self, call: Call) -> Any:
         found = call.attended()
         if call.layer == self.by.layer - 1:
@@ -197,15 +200,18 @@ class _KeepingByHead(Keeping):
         super().__init__(prompt)
         self.method, self.index = method, list[list[Tensor]]()
 
+    def cuts(self) -> bool:
+        return any(n > self.method.keep for n in self.lengths)
+
     def __call__(self, call: Call) -> Any:
         rows = [OneRow(call, row, begin) for row, begin in enumerate(self.padding)]
         cut = [one.n > self.method.keep for one in rows]
         scores: list[Tensor | None]
-        if self.method.heavy and any(cut):
+        if self.method.heavy and self.cuts():
             batch, heads, n, _ = call.query.shape
-            out = call.value.new_zeros(batch, n, heads, call.value.shape[-1])
-            scores = [heavy_attention(one, out[one.index, one.padding :]) for one in rows]
-            found: Any = out, None
+            out = None if call.last_only else call.value.new_zeros(batch, n, heads, call.value.shape[-1])
+            scores = [heavy_attention(one, None if out is None else out[one.index, one.padding :]) for one in rows]
+            found: Any = call.attended() if out is None else (out, None)
         else:
             found = call.attended()
             window = self.method.window
