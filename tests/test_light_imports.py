@@ -16,7 +16,8 @@ except SystemExit as end:
     assert not end.code
 """
 START = "import sys, featurelab, pytorch_lightning as pl, torch\n"
-HEAVY = {"transformers", "torchmetrics.functional", "matplotlib", "torch._inductor", "torch._dynamo.eval_frame", "ray", "sympy"}
+COMPILER = {"torch._inductor", "torch._dynamo.eval_frame", "sympy"}
+HEAVY = {"transformers", "torchmetrics.functional", "matplotlib", "ray"} | COMPILER
 
 
 def said(code: str, folder: Path) -> str:
