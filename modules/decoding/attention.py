@@ -305,7 +305,7 @@ def _heard(base: str) -> Callable[..., Any]:
         of, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        bent = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
+        bent: dict[str, Any] = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
         window = of.shape.windows[layer]
         return listener(Call(layer, query, key, value, attention_mask, scaling, window, **bent, run=run))
 

@@ -153,9 +153,6 @@ class _KeepingChosen(Keeping):
         super().__init__(prompt)
         self.by, self.waiting, self.index = by, list[Call](), list[Tensor]()
 
-    def cuts(self) -> bool:
-        return any(n > self.by.choice.keep for n in self.lengths)
-
     def __call__(self, call: Call) -> Any:
         found = call.attended()
         if call.layer == self.by.layer - 1:
@@ -200,14 +197,11 @@ class _KeepingByHead(Keeping):
         super().__init__(prompt)
         self.method, self.index = method, list[list[Tensor]]()
 
-    def cuts(self) -> bool:
-        return any(n > self.method.keep for n in self.lengths)
-
     def __call__(self, call: Call) -> Any:
         rows = [OneRow(call, row, begin) for row, begin in enumerate(self.padding)]
         cut = [one.n > self.method.keep for one in rows]
         scores: list[Tensor | None]
-        if self.method.heavy and self.cuts():
+        if self.method.heavy and any(cut):
             batch, heads, n, _ = call.query.shape
             out = None if call.last_only else call.value.new_zeros(batch, n, heads, call.value.shape[-1])
             scores = [heavy_attention(one, None if out is None else out[one.index, one.padding :]) for one in rows]

@@ -137,7 +137,8 @@ def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"] | None) -> Floa
     for rows in one.chunks():
         weights, sums = one.exponentials(rows, small)
         parts = sums.reciprocal()
-        total[:, : rows.stop] += (parts.mT @ weights)[:, 0]
+        for head, (part, weight) in enumerate(zip(parts[..., 0], weights, strict=True)):
+            total[head, : rows.stop] += torch.mv(weight.T, part)
         if out is not None:
             shared = weights.view(len(value), -1, rows.stop) @ value[:, : rows.stop]
             out[rows] = (shared.view(*sums.shape[:2], -1) * parts).transpose(0, 1)
