@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -30,7 +30,6 @@ class Call:
     `mask` is the model's own: None if it is causal alone, else (B, 1, q, n), bool (may attend) or to be added. `window`
     is how many positions back, its own included, a token of this layer attends to; None: all. Products are scaled and,
     with `softcap` c, mapped to c tanh(. / c); `sinks` (heads,) take a share of each softmax that goes to no token.
-    `last_only`: of the result nothing but the last token's row is read, as in the last layer of a pass over a prompt.
     """
 
     layer: int
@@ -43,15 +42,10 @@ class Call:
     softcap: float | None
     sinks: Tensor | None
     run: Callable[["Call"], Any] = field(repr=False)
-    last_only: bool = False
 
     def attended(self) -> Any:
-        """The result of the model's own attention for this call, or if `last_only` the last row in place of all."""
-        if not self.last_only:
-            return self.run(self)
-        mask = None if self.mask is None else self.mask[:, :, -1:]
-        found, *rest = self.run(replace(self, query=self.query[:, :, -1:], mask=mask, last_only=False))
-        return found.expand(-1, self.query.shape[2], -1, -1), *rest
+        """The result of the model's own attention for this call."""
+        return self.run(self)
 
     def masked(self, key: Tensor, value: Tensor, seen: Tensor | None) -> Any:
         """The same queries over other keys and values; `seen` (B, 1 or heads, q, keys) says which, None: all."""
@@ -117,16 +111,12 @@ def shape_of(model: Any) -> Shape:
 
 @dataclass(frozen=True)
 class Held:
-    """A model whose attention is intercepted, its modules, and the arguments that its `forward` takes.
-
-    `mlp` is the feed-forward network of the last layer, None if it has another name.
-    """
+    """A model whose attention is intercepted, its modules, and the arguments that its `forward` takes."""
 
     model: Any
     shape: Shape
     modules: frozenset[int]
     takes: frozenset[str]
-    mlp: Any
 
 
 @contextmanager
@@ -142,42 +132,27 @@ def held(model: Any) -> Iterator[Held]:
         return
     _register()
     takes = frozenset(inspect.signature(model.forward).parameters)
-    shape = shape_of(model)
-    found = Held(model, shape, frozenset(map(id, model.modules())), takes, _last_mlp(model, shape.layers))
+    found = Held(model, shape_of(model), frozenset(map(id, model.modules())), takes)
     with _renamed(model), _set(_holding, found):
         yield found
 
 
-def passed(
-    model: Any,
-    listener: Listener,
-    ids: Tensor,
-    real: Tensor,
-    positions: Tensor,
-    last: int | None,
-    *,
-    last_only: bool = False,
-) -> Tensor:
+def passed(model: Any, listener: Listener, ids: Tensor, real: Tensor, positions: Tensor, last: int | None) -> Tensor:
     """Logits (B, last, vocabulary) of the last columns. With `last` None, a pass that ends with `Enough`.
 
     Each call of attention goes to `listener`, which returns what attention returns. ids, real and positions (B, q):
     `real` is False at padding, on the left. The model's own cache is off, and without `last` no logits are computed.
-    With `last_only` the last layer's attention and feed-forward network are computed in the last column alone, which
-    changes the logits by rounding.
     Raises ValueError if the attention of a layer was not intercepted.
     """
     given = {"input_ids": ids, "attention_mask": real.long(), "position_ids": positions, "use_cache": False}
     heard: list[int] = []
+
+    def counting(call: Call) -> Any:
+        heard.append(call.layer)
+        return listener(call)
+
     logits, expected = torch.empty(len(ids), 0, 0), None
-    with torch.no_grad(), held(model) as found, ExitStack() as inside:
-
-        def counting(call: Call) -> Any:
-            heard.append(call.layer)
-            return listener(replace(call, last_only=last_only and call.layer == found.shape.layers - 1))
-
-        inside.enter_context(_set(_listening, (found, counting)))
-        if last_only and found.mlp is not None:
-            inside.enter_context(_last_column(found.mlp))
+    with torch.no_grad(), held(model) as found, _set(_listening, (found, counting)):
         if last is None:
             try:
                 model.base_model(**given)
@@ -205,50 +180,6 @@ def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         yield
     finally:
         variable.reset(token)
-
-
-_trimming: ContextVar[bool] = ContextVar("trimming", default=False)
-
-
-@contextmanager
-def _last_column(mlp: Any) -> Iterator[None]:
-    """In this block and thread `mlp` reads its input's last column alone, and the result stands in every column.
-
-    Where its input is not one tensor (B, n, d), or its result none of that shape, it reads everything.
-    """
-    whole: list[Tensor] = []
-
-    def before(_: Any, given: tuple[Any, ...]) -> Any:
-        if not _trimming.get() or len(given) != 1 or given[0].ndim != 3:
-            return None
-        whole[:] = given
-        return (given[0][:, -1:],)
-
-    def after(_: Any, __: Any, found: Any) -> Any:
-        if not whole:
-            return None
-        wide = whole.pop()
-        first, *rest = found if isinstance(found, tuple) else (found,)
-        if first.shape == wide[:, -1:].shape:
-            first = first.expand_as(wide)
-            return (first, *rest) if isinstance(found, tuple) else first
-        with _set(_trimming, False):
-            return mlp(wide)
-
-    with _set(_trimming, True):
-        handles = mlp.register_forward_pre_hook(before), mlp.register_forward_hook(after)
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-
-def _last_mlp(model: Any, layers: int) -> Any:
-    for module in model.modules():
-        if any(getattr(child, "layer_idx", None) == layers - 1 for child in module.children()):
-            return getattr(module, "mlp", None)
-    return None
 
 
 _lock = threading.Lock()
@@ -305,7 +236,7 @@ def _heard(base: str) -> Callable[..., Any]:
         of, listener = found
         layer, scaling = module.layer_idx, options.get("scaling")
         scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-        bent: dict[str, Any] = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
+        bent = {"softcap": options.get("softcap"), "sinks": options.get("s_aux")}
         window = of.shape.windows[layer]
         return listener(Call(layer, query, key, value, attention_mask, scaling, window, **bent, run=run))
 

@@ -104,10 +104,6 @@ class Keeping:
             indices = None if all_kept else columns
         return cut(call, indices, self.positions, not any(self.padding))
 
-    def cuts(self) -> bool:
-        """Whether a row loses tokens; if none does, logits are those of the model to the bit."""
-        return False
-
     def chosen(self) -> list[Tensor]:
         return [torch.arange(n, device=self.positions.device) for n in self.lengths]
 
@@ -118,7 +114,7 @@ class Keeping:
 def prefilled(model: Any, keeping: Keeping) -> tuple[KeptCache, Tensor]:
     """The cache after a pass over all of a prompt, and the logits (B, vocabulary) of the next token."""
     prompt = keeping.prompt
-    logits = passed(model, keeping, prompt.ids, prompt.real, prompt.positions, 1, last_only=keeping.cuts())
+    logits = passed(model, keeping, prompt.ids, prompt.real, prompt.positions, 1)
     return keeping.cache(), logits[:, -1]
 
 

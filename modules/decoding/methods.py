@@ -203,9 +203,9 @@ class _KeepingByHead(Keeping):
         scores: list[Tensor | None]
         if self.method.heavy and any(cut):
             batch, heads, n, _ = call.query.shape
-            out = None if call.last_only else call.value.new_zeros(batch, n, heads, call.value.shape[-1])
-            scores = [heavy_attention(one, None if out is None else out[one.index, one.padding :]) for one in rows]
-            found: Any = call.attended() if out is None else (out, None)
+            out = call.value.new_zeros(batch, n, heads, call.value.shape[-1])
+            scores = [heavy_attention(one, out[one.index, one.padding :]) for one in rows]
+            found: Any = out, None
         else:
             found = call.attended()
             window = self.method.window

@@ -126,7 +126,7 @@ def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
     return _shared(one, one.weights(slice(one.n - window, one.n)).sum(1))
 
 
-def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"] | None) -> Float[Tensor, "kv_heads n"]:
+def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"]) -> Float[Tensor, "kv_heads n"]:
     """H2O: attention summed over all rows, averaged over the heads that share keys; the layer's result goes to `out`.
 
     Fused attention does not return its weights, and to compute them once more for the sums would take longer. Neither
@@ -139,9 +139,8 @@ def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"] | None) -> Floa
         parts = sums.reciprocal()
         for head, (part, weight) in enumerate(zip(parts[..., 0], weights, strict=True)):
             total[head, : rows.stop] += torch.mv(weight.T, part)
-        if out is not None:
-            shared = weights.view(len(value), -1, rows.stop) @ value[:, : rows.stop]
-            out[rows] = (shared.view(*sums.shape[:2], -1) * parts).transpose(0, 1)
+        shared = weights.view(len(value), -1, rows.stop) @ value[:, : rows.stop]
+        out[rows] = (shared.view(*sums.shape[:2], -1) * parts).transpose(0, 1)
     return _shared(one, total)
 
 
