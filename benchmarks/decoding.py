@@ -23,7 +23,7 @@ from benchmarks._rows import Row, Size, available, compare
 from featurelab.modules import decoding
 
 PEER, FILTER, VOCABULARY, THREADS = "generate", 3, 6400, 2
-LENGTHS: dict[Size, dict[int, int]] = {"tiny": {40: 1}, "full": {2048: 2, 4096: 1}}  # repeats by tokens
+LENGTHS: dict[Size, dict[int, int]] = {"tiny": {40: 1}, "full": {2048: 3, 4096: 2}}  # repeats by tokens
 WIDTH: dict[Size, int] = {"tiny": 32, "full": 512}
 MORE: dict[Size, int] = {"tiny": 2, "full": 16}  # further tokens
 

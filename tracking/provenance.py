@@ -92,11 +92,12 @@ def packages() -> list[str]:
     Leaves out copies inside other packages: Ray puts its own on the path of its workers.
     """
     site = Path(sysconfig.get_path("purelib"))
-    versions = {
-        (dist.name or "").lower().replace("_", "-"): dist.version
+    found = (  # `name` and `version` of a distribution would each read and parse its file
+        dist.metadata
         for dist in importlib.metadata.distributions()
         if site not in Path(str(dist.locate_file(""))).parents
-    }
+    )
+    versions = {(details["Name"] or "").lower().replace("_", "-"): details["Version"] for details in found if details}
     return sorted(f"{name}=={version}" for name, version in versions.items() if name)
 
 

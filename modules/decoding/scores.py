@@ -11,23 +11,18 @@ from .attention import Call
 
 Score = Literal["raw", "scaled", "softmax"]
 Row = Literal["last", "middle", "largest_norm"]
-AT_ONCE = {"cpu": 2**19, "other": 2**26}  # numbers of attention held at once, where all rows count
+AT_ONCE = {"cpu": 2**21, "other": 2**26}  # numbers of attention held at once, where all rows count
+SMALL = 60.0  # exponentials of products up to this size, and sums of them, are normal numbers of float32
 
 
 class OneRow:
-    """Row `index` of a batch in one layer, without its padding on the left: n tokens, products in float32 or wider.
+    """Row `index` of a batch in one layer, without its padding on the left: n tokens, products in float32 or wider."""
 
-    `kv_heads` restricts it to some heads of keys, and to the heads of queries that share these.
-    """
-
-    def __init__(self, call: Call, index: int, padding: int, kv_heads: slice = slice(None)) -> None:
+    def __init__(self, call: Call, index: int, padding: int) -> None:
         self.call, self.index, self.padding = call, index, padding
-        self.key, self.value = (part[index, kv_heads, padding:] for part in (call.key, call.value))
-        queries = call.query[index, :, padding:]
-        self.query = queries.unflatten(0, (call.key.shape[1], -1))[kv_heads].flatten(0, 1)
-        sinks = call.sinks
-        self.sinks = None if sinks is None else sinks.unflatten(0, (call.key.shape[1], -1))[kv_heads].flatten()
+        self.query, self.key, self.value = (part[index, :, padding:] for part in (call.query, call.key, call.value))
         self.n, self.exact = self.key.shape[1], torch.promote_types(self.key.dtype, torch.float32)
+        self.sinks = None if call.sinks is None else call.sinks.to(self.exact)[:, None, None]
 
     def products(self, rows: slice, end: int | None = None, scale: float = 1.0) -> Float[Tensor, "heads rows end"]:
         """scale q . k of each head for these rows of queries with keys up to `end`; heads that share keys adjoin."""
@@ -39,14 +34,42 @@ class OneRow:
 
     def weights(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
         """Attention of these rows, after the softmax, as the layer computes it, on the keys up to the last of them."""
+        logits = self.logits(rows)
+        if self.sinks is None:
+            return logits.softmax(-1)
+        sinks = self.sinks.expand(*logits.shape[:2], 1)
+        return torch.cat([logits, sinks], dim=-1).softmax(-1)[..., :-1]
+
+    def logits(self, rows: slice) -> Float[Tensor, "heads rows stop"]:
+        """What the softmax of these rows reads, -inf at what they do not attend to."""
         products = self.products(rows, rows.stop, self.call.scaling)
         if self.call.softcap is not None:
             products = torch.tanh(products / self.call.softcap) * self.call.softcap
-        products = products.masked_fill_(~self.seen(rows, rows.stop), -torch.inf)
-        if self.sinks is None:
-            return products.softmax(-1)
-        sinks = self.sinks.to(self.exact)[:, None, None].expand(*products.shape[:2], 1)
-        return torch.cat([products, sinks], dim=-1).softmax(-1)[..., :-1]
+        begin = rows.start if self.call.mask is None else 0  # if causal alone, all keys before these rows are seen
+        products[..., begin:].masked_fill_(~self.seen(rows, rows.stop, begin), -torch.inf)
+        return products
+
+    def exponentials(
+        self, rows: slice, small: bool
+    ) -> tuple[Float[Tensor, "heads rows stop"], Float[Tensor, "heads rows 1"]]:
+        """Weights of these rows before they are divided by their sums, and these sums. `small` as `self.small()`."""
+        logits, sinks = self.logits(rows), self.sinks
+        if not small:
+            highest = logits.amax(-1, keepdim=True)
+            if sinks is not None:
+                highest, sinks = highest.maximum(sinks), sinks - highest.maximum(sinks)
+            logits -= highest
+        found = logits.exp_()
+        total = found.sum(-1, keepdim=True)
+        return found, total if sinks is None else total + sinks.exp()
+
+    def small(self) -> bool:
+        """Whether no product, and no sink, is so large that exponentials need the largest subtracted first."""
+        longest = [part.to(self.exact).square().sum(-1).amax().sqrt() for part in (self.query, self.key)]
+        most = longest[0] * longest[1] * abs(self.call.scaling)
+        if self.sinks is not None:
+            most = most.maximum(self.sinks.abs().amax())
+        return bool(most <= SMALL)
 
     def seen(self, rows: slice, end: int, begin: int = 0) -> Bool[Tensor, "rows keys"]:
         """Which of the keys from `begin` up to `end` these rows attend to."""
@@ -65,14 +88,6 @@ class OneRow:
         most = AT_ONCE.get(self.key.device.type, AT_ONCE["other"])
         step = max(1, most // (len(self.query) * self.n))
         return (slice(begin, min(begin + step, self.n)) for begin in range(0, self.n, step))
-
-    def parts(self) -> Iterator[tuple[slice, "OneRow"]]:
-        """Slices of the heads of queries, and this row with these alone: on a CPU those that share keys, else all."""
-        kv_heads = self.call.key.shape[1]
-        shared, step = len(self.query) // kv_heads, 1 if self.key.device.type == "cpu" else kv_heads
-        for begin in range(0, kv_heads, step):
-            part = OneRow(self.call, self.index, self.padding, slice(begin, begin + step))
-            yield slice(begin * shared, (begin + step) * shared), part
 
 
 def filter_scores(one: OneRow, score: Score, row: Row) -> Float[Tensor, " n"]:
@@ -114,15 +129,18 @@ def window_scores(one: OneRow, window: int) -> Float[Tensor, "kv_heads n"]:
 def heavy_attention(one: OneRow, out: Float[Tensor, "n heads e"]) -> Float[Tensor, "kv_heads n"]:
     """H2O: attention summed over all rows, averaged over the heads that share keys; the layer's result goes to `out`.
 
-    Fused attention does not return its weights, and to compute them once more for the sums would take longer.
+    Fused attention does not return its weights, and to compute them once more for the sums would take longer. Neither
+    the sums nor the result need normalised weights: only their own rows, or columns of results, are divided.
     """
     total = torch.zeros(len(one.query), one.n, dtype=one.exact, device=one.key.device)
-    for heads, part in one.parts():
-        for rows in part.chunks():
-            weights = part.weights(rows)
-            total[heads, : rows.stop] += weights.sum(1)
-            shared = weights.to(part.value.dtype).view(len(part.key), -1, rows.stop) @ part.value[:, : rows.stop]
-            out[rows, heads] = shared.view(len(part.query), -1, shared.shape[-1]).transpose(0, 1)
+    value, small = one.value.to(one.exact), one.small()
+    for rows in one.chunks():
+        weights, sums = one.exponentials(rows, small)
+        parts = sums.reciprocal()
+        for head, (part, weight) in enumerate(zip(parts[..., 0], weights, strict=True)):
+            total[head, : rows.stop] += torch.mv(weight.T, part)
+        shared = weights.view(len(value), -1, rows.stop) @ value[:, : rows.stop]
+        out[rows] = (shared.view(*sums.shape[:2], -1) * parts).transpose(0, 1)
     return _shared(one, total)
 
 

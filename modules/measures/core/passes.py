@@ -242,18 +242,34 @@ def backward(at: Tensor, wanted: Sequence[Tensor], values: Tensor, *, keep: bool
     """
     if not at.requires_grad:
         raise ValueError("the output does not depend differentiably on the tensor whose gradient is needed")
-    one = len(values) == 1
-    found = torch.autograd.grad(
-        at,
-        wanted,
-        values[0] if one else values,
-        is_grads_batched=not one,
-        allow_unused=True,
-        retain_graph=keep,
-    )
-    gradients = [g[None] if one and g is not None else g for g in found]
+    used: list[bool] = []
+
+    def pulled(value: Tensor) -> tuple[Tensor, ...]:
+        found = pulled_back(at, wanted, value, keep=keep)
+        used[:] = [g is not None for g in found]
+        return tuple(g for g in found if g is not None)
+
+    some = [g[None] for g in pulled(values[0])] if len(values) == 1 else torch.vmap(pulled)(values)
+    following = iter(some)
+    gradients = [next(following) if there else None for there in used]
     zero = at.new_zeros(())
     return [zero.expand(len(values), *h.shape) if g is None else g for h, g in zip(wanted, gradients, strict=True)]
+
+
+def pulled_back(at: Tensor, wanted: Sequence[Tensor], value: Tensor, *, keep: bool) -> tuple[Tensor | None, ...]:
+    """Gradients of the sum of value (as `at`) times `at` in `wanted`; None where it does not depend on it.
+
+    What `torch.autograd.grad` does after it has compared the two shapes, for which it imports sympy: half a second.
+    """
+    if _run_backward is None:
+        return torch.autograd.grad(at, wanted, value, retain_graph=keep, allow_unused=True)
+    found: tuple[Tensor | None, ...] = _run_backward(
+        (at,), (value.expand_as(at),), keep, False, tuple(wanted), True, accumulate_grad=False
+    )
+    return found
+
+
+_run_backward: Any = getattr(torch.autograd.graph, "_engine_run_backward", None)
 
 
 def single(calls: dict[str, list[Site]], samples: int) -> dict[str, Site]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .layers import Layer, layer_names
-from .passes import Plan, Run, Site, backward, forward
+from .passes import Plan, Run, Site, backward, forward, pulled_back
 from .samples import Samples
 from .seeds import Root, Seeds, Signs, Subsets, every
 
@@ -166,7 +166,7 @@ class _Route:
             if W.dtype not in (torch.float32, torch.float64) or head.output.dtype != W.dtype:
                 return False
             signs = self.random_signs(head.output.shape, head.output)
-            (gradient,) = torch.autograd.grad(head.output, head.input, signs, retain_graph=True, allow_unused=True)
+            (gradient,) = pulled_back(head.output, [head.input], signs, keep=True)
             if gradient is None or not _close(gradient, signs @ W):
                 return False
         return True
