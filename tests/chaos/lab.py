@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from featurelab.pipelines.engine.experiment.axes import choice
-from featurelab.pipelines.engine.experiment.claims import at_most
+from featurelab.pipelines.engine.experiment.bounds import at_most
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from featurelab.pipelines.engine.experiment.axes import choice, loguniform
-from featurelab.pipelines.engine.experiment.claims import at_least, at_most
+from featurelab.pipelines.engine.experiment.bounds import at_least, at_most
 from featurelab.pipelines.engine.experiment.config import Config, TrainedConfig
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 

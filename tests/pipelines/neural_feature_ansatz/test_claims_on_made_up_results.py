@@ -9,7 +9,7 @@ from agreeing import EXPERIMENTS, MEASURED, sweep
 from madeup import results
 
 from featurelab.pipelines.engine.experiment.axes import expand
-from featurelab.pipelines.engine.experiment.claims import Bound
+from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.results import Results
 
