@@ -40,6 +40,7 @@ INHERITED = (
     "small",
     "controls",
 )
+SEEDS = 3  # that a claim needs unless it says otherwise
 HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
 
@@ -141,8 +142,10 @@ class Experiment(Generic[C]):
         return self.preset(scale).each(expand(self.grid_of(scale)))
 
     def small_configs(self) -> list[C]:
-        """The trials of the laptop grid at the small sizes."""
-        grid = {axis: self.small.get(axis, values) for axis, values in self.grid.items()}
+        """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""
+        needed = max([SEEDS, *(claim.seeds for claim in self.claims)])
+        grid = {axis: values[:needed] if axis == "seed" else values for axis, values in self.grid.items()}
+        grid |= {axis: self.small[axis] for axis in grid if axis in self.small}
         sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
         return self.laptop.each(sizes | point for point in expand(grid))
 
@@ -192,7 +195,7 @@ class Experiment(Generic[C]):
         where: str = "",
         origin: Origin = "paper",
         kind: Kind = "claim",
-        seeds: int = 3,
+        seeds: int = SEEDS,
         controls: Sequence[str] | None = None,
         within: tuple[float, float] = (-math.inf, math.inf),
         about: About = "mean",
