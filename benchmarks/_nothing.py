@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from featurelab.pipelines.engine.experiment.axes import choice, loguniform
-from featurelab.pipelines.engine.experiment.claims import at_most
+from featurelab.pipelines.engine.experiment.bounds import at_most
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 

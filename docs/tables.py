@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.experiment import numbers, registry
+from featurelab.pipelines.engine.experiment.bounds import at_least
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding
@@ -51,6 +52,8 @@ def measured(system: str) -> str:
                 claim.says + ORIGINS[claim.origin],
                 named(values),
                 named(intervals),
+                _deciding(claim, finding),
+                named(measurement(finding.worst, None, claim.expected)[0]),
                 number(claim.expected),
                 number(claim.paper),
                 finding.seeds or 0,
@@ -58,7 +61,8 @@ def measured(system: str) -> str:
                 specific,
             )
         )
-    header = ["figure", "claim", "measured", "95% interval", "expected", "paper", "seeds", "verdict", "specific"]
+    header = ["figure", "claim", "measured", "95% interval", "decided by", "worst seed"]
+    header += ["expected", "paper", "seeds", "verdict", "specific"]
     return table(header, rows)
 
 
@@ -165,11 +169,21 @@ def _under(finding: Finding) -> str:
     return ", ".join(f"{name.replace('_', ' ')}: {status}" for name, status in finding.controls.items()) or "-"
 
 
+def _deciding(claim: Claim, finding: Finding) -> str:
+    """The interval that decided and its level."""
+    if finding.level is None:
+        return "-"
+    ends = measurement(finding.measured, finding.deciding, claim.expected)[1]
+    return f"{named(ends)} ({100 * finding.level:.4g}%)"
+
+
 def _by_mean(claim: Claim, finding: Finding) -> str:
     if finding.measured is None:
         return "untested"
     values = finding.measured if isinstance(finding.measured, dict) else {"": finding.measured}
     bounds = claim.expect if isinstance(claim.expect, Mapping) else {"": claim.expect}
+    if claim.least is not None:
+        bounds = {"": at_least(claim.least)}
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"  # type: ignore[arg-type]
 
 
@@ -191,7 +205,7 @@ def _picture(experiment: Experiment) -> str:
 
 
 def write(page: Path, parts: Mapping[str, str]) -> None:
-    text = page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8").replace(f"{PENDING}\n", "")  # no table, so it would stay beside one
     for name, content in parts.items():
         pattern = rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)*(<!-- {name}: end -->)"
         text = re.sub(pattern, lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)

@@ -4,11 +4,11 @@ from .engine.experiment.axes import choice as choice
 from .engine.experiment.axes import loguniform as loguniform
 from .engine.experiment.axes import randint as randint
 from .engine.experiment.axes import uniform as uniform
-from .engine.experiment.claims import above as above
-from .engine.experiment.claims import at_least as at_least
-from .engine.experiment.claims import at_most as at_most
-from .engine.experiment.claims import below as below
-from .engine.experiment.claims import between as between
+from .engine.experiment.bounds import above as above
+from .engine.experiment.bounds import at_least as at_least
+from .engine.experiment.bounds import at_most as at_most
+from .engine.experiment.bounds import below as below
+from .engine.experiment.bounds import between as between
 from .engine.experiment.config import Config as Config
 from .engine.experiment.config import TrainedConfig as TrainedConfig
 from .engine.experiment.config import stream_seed as stream_seed

@@ -19,6 +19,7 @@ from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, number
 
 STATUSES = ("holds", "fails", "undecided", "untested")
+STATES = {"broken": "breaks", "survives": "survives", "undecided": "is undecided"}
 MOST_EARLIER = 8  # earlier verdicts shown beside the newest
 
 
@@ -29,7 +30,8 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     `seconds`, `trials`, `config`, `command`, `png` (bytes or None), `caption`, `source` (the paper), `source_url`,
     `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A claim has
     `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
-    `where`, `seeds`, `controls` (`status` and `measured` by name), `named_controls`, `specific`, `unspecific`, and a
+    `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and `measured` by
+    name), `named_controls`, `specific`, `unspecific`, and a
     `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
     An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
     the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
@@ -185,9 +187,15 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
     values, intervals = measurement(measured, claim.get("ci"), expected)
     shown |= {"measured": list(values.items()), "ci": list(intervals.items())}
     shown |= {"expected": parts(expected), "paper": parts(paper), "keys": (_key(measured), _key(paper))}
+    decided, about = claim.get("decided") or {}, claim.get("about")
+    shown["deciding"] = list(measurement(measured, decided.get("ci"), expected)[1].items())
+    differs = shown["deciding"] and shown["deciding"] != shown["ci"]
+    shown["level"] = f"{100 * decided.get('level', 0):.4g}%" if differs else ""
+    shown["worst"] = list(measurement(claim.get("worst"), None, expected)[0].items())
+    shown["about"] = about if about in ("median", "share", "equivalence") else ""
     controls = dict(claim.get("controls") or {})
     shown["controls"] = [
-        (name, _status(control.get("status")), list(measurement(control.get("measured"), None, expected)[0].items()))
+        (name, _became(control), list(measurement(control.get("measured"), None, expected)[0].items()))
         for name, control in controls.items()
     ]
     shown["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
@@ -199,12 +207,22 @@ def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _specific(kind: str, specific: Any, controls: Mapping[str, Any], named: Sequence[str] | None) -> str:
-    """Return "specific" if every control broke the claim, "unspecific" if not, or why neither is known."""
+    """Return "specific" if every control broke the claim, "unspecific" if one did not, or why neither is known."""
     if specific is True or specific is False:
         return "specific" if specific else "unspecific"
+    if any(_status(control.get("status")) != "untested" for control in controls.values()):
+        return "undecided under controls"
     if controls:
         return "not measured under controls"
     return "no controls" if kind == "identity" or (named is not None and not named) else "controls not run"
+
+
+def _became(control: Mapping[str, Any]) -> str:
+    """Return what became of a claim under a control; of a record without that, its status there."""
+    status, state = _status(control.get("status")), control.get("state")
+    if status != "untested" and state in STATES:
+        return STATES[state]
+    return {"holds": "holds", "fails": "fails"}.get(status, f"is {status}")
 
 
 def _status(status: Any) -> str:

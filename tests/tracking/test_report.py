@@ -330,6 +330,26 @@ def test_a_value_is_distinguishable_from_its_interval_and_its_bounds(tmp_path):
     assert "1 0.9999999995 to 1 > 0.999999999" in text
 
 
+def test_a_claim_shows_the_interval_that_decided_with_its_level_the_worst_seed_and_what_it_is_about(tmp_path):
+    decided = {"level": 0.9875, "seeds": 3, "ci": [0.5, 0.9]}
+    claim = _claim(about="median", measured=0.7, ci=[0.6, 0.8], decided=decided, worst=0.55)
+    text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=[claim]))).text)
+    assert "median0.7 worst seed0.55 0.6 to 0.8 decided by, at 98.75%0.5 to 0.9" in text
+    same = _claim(measured=0.7, ci=[0.5, 0.9], decided=decided)
+    assert "decided by" not in _Outline(_page(tmp_path, _entry(claims=[same]))).text
+
+
+def test_a_claim_shows_what_became_of_it_under_its_controls(tmp_path):
+    controls = {
+        "untrained": {"state": "broken", "status": "undecided", "measured": 0.1},
+        "permuted_labels": {"state": "undecided", "status": "undecided", "measured": 0.4},
+    }
+    page = _page(tmp_path, _entry(claims=[_claim(controls=controls)]))
+    text = re.sub(r"\s+", " ", _Outline(page).text)
+    assert "under untrained it breaks, measured 0.1 under permuted_labels it is undecided, measured 0.4" in text
+    assert 'data-specific="undecided under controls"' in page
+
+
 def test_values_and_durations_are_readable():
     assert parts({"a": 1, "b": {"c": 0.5}}) == [("a", "1"), ("b", "c: 0.5")]
     assert parts("text") == [("", "text")]

@@ -119,6 +119,8 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
         facts = {
             "measured": named(values),
             "95%": named(intervals) if intervals else None,
+            "worst seed": named(measurement(v.worst, None, v.expected)[0]) if v.worst is not None else None,
+            "decided by": _deciding(v),
             "expected": number(v.expected),
             "paper": number(v.paper) if v.paper is not None else None,
             "seeds": v.seeds,
@@ -127,6 +129,14 @@ def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
         mark = f"[bold]otherwise than documented: {v.documented}[/bold]" if v.surprising else ""
         rows.append([_cell(v.status), _entry(v.id + origin, _plain(v.statement), _facts(facts), mark, reason)])
     return _table(title, ["verdict", "claim"], rows, unbroken=["verdict", "claim"])
+
+
+def _deciding(verdict: "Verdict") -> str | None:
+    """The interval that decided, where it is not the one for reading."""
+    if verdict.decided is None or verdict.decided.ci == verdict.ci:
+        return None
+    ends = measurement(verdict.measured, verdict.decided.ci, verdict.expected)[1]
+    return f"{named(ends)} ({100 * verdict.decided.level:.4g}%)"
 
 
 def sweep_table(ranked: "Ranked", most: int = 30) -> Table:

@@ -3,16 +3,18 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from featurelab.pipelines.engine.errors import Missing
+from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.config import Scale
-from featurelab.pipelines.engine.experiment.evidence import ERROR, LOOKS, look_interval, t_interval
-from featurelab.pipelines.engine.experiment.known import Known, Status, Value
+from featurelab.pipelines.engine.experiment.decision import Decision, Rule
+from featurelab.pipelines.engine.experiment.evidence import ABOUT, About
+from featurelab.pipelines.engine.experiment.known import Known, State, Status, Value
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.results import Results
@@ -25,75 +27,26 @@ Intervals = Mapping[str, list[float] | None]
 
 
 @dataclass(frozen=True)
-class Bound:
-    """The finite values with which a claim holds: an interval, its ends included unless `strict`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    strict: bool = False
-
-    def holds(self, value: float) -> bool:
-        if not math.isfinite(value):
-            return False
-        if self.strict:
-            return self.low < value < self.high
-        return self.low <= value <= self.high
-
-    def holds_on(self, low: float, high: float) -> bool:
-        """Whether it holds with every value from `low` to `high`."""
-        return self.holds(low) and self.holds(high)
-
-    def excludes(self, low: float, high: float) -> bool:
-        """Whether it holds with no value from `low` to `high`."""
-        if self.strict:
-            return high <= self.low or low >= self.high
-        return high < self.low or low > self.high
-
-    def margin(self, value: float) -> float:
-        """How far a value lies inside, negative outside: the distance to the nearer end."""
-        return min(value - self.low, self.high - value)
-
-    def __str__(self) -> str:
-        """The ends with up to 12 digits: one just below 1 is not written as 1."""
-        more, less = (">", "<") if self.strict else ("≥", "≤")
-        if self.high == math.inf:
-            return f"{more} {self.low:.12g}"
-        if self.low == -math.inf:
-            return f"{less} {self.high:.12g}"
-        return f"{self.low:.12g} to {self.high:.12g}"
-
-
-def at_least(low: float) -> Bound:
-    return Bound(low=low)
-
-
-def at_most(high: float) -> Bound:
-    return Bound(high=high)
-
-
-def above(low: float) -> Bound:
-    return Bound(low=low, strict=True)
-
-
-def below(high: float) -> Bound:
-    return Bound(high=high, strict=True)
-
-
-def between(low: float, high: float) -> Bound:
-    return Bound(low, high)
-
-
-@dataclass(frozen=True)
 class Claim:
     """One sentence of a paper, what to measure for it, and the values with which it holds.
 
     `measure` gets the results of one seed and returns a number, or several named ones; then `expect` has a bound for
-    each. The claim holds if the 95% interval of the mean over seeds lies within the bounds, of every part; it fails if
-    the interval of one part lies outside, with the allowed error shared by all parts; else it is undecided. An
-    `identity` is exact: it holds if every seed meets the bounds.
+    each part. `about` says what of the seeds is held against the bounds:
+
+    - `mean`: the mean over seeds, of every part.
+    - `median`: their median. It takes outliers well, and needs six seeds.
+    - `share`: the share of seeds on which every part is within its bound, which is to be at `least` so high. It is
+      for what happens in some runs and not in others, and for what is said of every run.
+    - `equivalence`: the mean again, of an effect that is said to be nil; the bounds are the margin.
+
+    The claim holds if the interval that decides lies within the bounds, of every part; it fails if the interval of one
+    part lies outside, with the allowed error shared by all parts; else it is undecided. An `identity` is exact: it
+    holds if every seed meets the bounds.
 
     `controls` destroy what the claim speaks of, so that it is expected not to hold under them. `within` are the ends
     between which every part lies by its nature, as a correlation does. `recorded()` is what was found of it earlier.
+    Raises ValueError for a share without `least`, an equivalence without both ends, and an identity about anything but
+    each seed.
     """
 
     id: str
@@ -107,12 +60,28 @@ class Claim:
     seeds: int = 3
     controls: tuple[str, ...] = ()
     within: tuple[float, float] = (-math.inf, math.inf)
+    about: About = "mean"
+    least: float | None = None
     recorded: Callable[[], Known] = Known
     folder: Path = Path()  # whose `known.toml` it is
 
+    def __post_init__(self) -> None:
+        ends = [end for bound in self._bounds.values() for end in (bound.low, bound.high)]
+        if self.about not in ABOUT:
+            raise ValueError(f"{self.id}: a claim is about one of {', '.join(ABOUT)}, not {self.about!r}")
+        if (self.about == "share") != (self.least is not None and 0 < self.least < 1):
+            raise ValueError(f"{self.id}: `least` is the share of seeds, between 0 and 1, that a share asks for")
+        if self.about == "equivalence" and not all(map(math.isfinite, ends)):
+            raise ValueError(f"{self.id}: equivalence needs a margin with two ends")
+        if self.about != "mean" and self.kind == "identity":
+            raise ValueError(f"{self.id}: an identity is judged seed by seed, not by a {self.about}")
+
     @property
     def expected(self) -> str | dict[str, str]:
-        """The bounds as text."""
+        """The bounds as text, and for a share how many seeds are to meet them."""
+        if self.least is not None:
+            met = " and ".join(f"{part} {bound}".strip() for part, bound in self._bounds.items())
+            return f"{met} in at least {self.least:.0%} of seeds"
         return str(self.expect) if isinstance(self.expect, Bound) else {p: str(b) for p, b in self.expect.items()}
 
     def documented(self, scale: Scale = "laptop") -> Status:
@@ -130,61 +99,61 @@ class Claim:
         """Why it may hold under a control too; empty where that is not expected."""
         return self.recorded().unspecific
 
-    def judge(self, results: "Results", scale: Scale = "laptop", *, looks: bool = False) -> "Verdict":
-        """Measure on every seed and hold the interval of the mean against what is expected.
-
-        With `looks`, seeds were added until it was decided: it is judged at each of the `evidence.LOOKS` in turn, by
-        that look's interval, and the first decision counts.
-        """
+    def judge(self, results: "Results", scale: Scale = "laptop", *, most_seeds: int | None = None) -> "Verdict":
+        """Measure on every seed and decide; with `most_seeds`, seeds were added until it was decided."""
         measured, gaps = self.measured(results)
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         values = list(measured.values())
+        decision = self.rule.decide(values, most_seeds)
         if len(values) < self.seeds:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
             reason = f"{counted} ({note})" if note else counted
-            return self._verdict("untested", reason, values, self._intervals(values, looks=False), scale)
-        status, used, ends = self._decided(values, looks=looks and self.kind == "claim")
-        return self._verdict(status, "; ".join(filter(None, [self.because(scale), note])), values[:used], ends, scale)
+            return self._verdict(replace(decision, status="untested"), reason, values, scale)
+        reason = "; ".join(filter(None, [self.because(scale), note]))
+        return self._verdict(decision, reason, values, scale)
 
-    def against(self, verdict: "Verdict", results: "Results", scale: Scale = "laptop") -> "Verdict":
-        """The verdict with what came of the claim under its controls, as far as `results` has trials of them.
+    def seeds_of(self, verdict: "Verdict", results: "Results") -> list[int]:
+        """The seeds on which a verdict rests."""
+        return list(self.measured(results)[0])[: verdict.seeds]
 
-        A control has broken the claim where it fails, or is undecided with its effect gone.
+    def against(self, verdict: "Verdict", results: "Results", also: Sequence[str] = ()) -> "Verdict":
+        """The verdict with what became of the claim under its controls, as far as `results` has trials of them.
+
+        They are judged on the seeds of the verdict. `also` are controls that other claims of the figure name: a claim
+        that survives one of these is not specific either.
         """
+        if not self.controls:
+            return verdict
+        values, _ = self.measured(results.under("none"))
+        plain = dict(list(values.items())[: verdict.seeds])
         found: dict[str, Controlled] = {}
-        broken: list[bool] = []
-        for control in self.controls:
-            there = results.under(control)
-            if len(there.trials):
-                judged = self.judge(there, scale)
-                found[control] = Controlled(status=judged.status, measured=judged.measured)
-                if judged.status != "untested":  # as of a change of weights where none was made
-                    gone = judged.status == "undecided" and self._gone(results.under("none"), there)
-                    broken.append(judged.status == "fails" or gone)
-        said = {"controls": found, "specific": all(broken) if broken else None}
-        return verdict.model_copy(update=said)
-
-    def _gone(self, plain: "Results", controlled: "Results") -> bool:
-        """Whether the effect is gone under a control.
-
-        It is where a part has a mean outside its bound; or, not sure to lie within, has lost over half of its margin,
-        surely so on the seeds that both have.
-        """
-        without, under = self.measured(plain)[0], self.measured(controlled)[0]
-        for part, bound in self._bounds.items():
-            values = [seed[part] for seed in under.values()]
-            ends = self._intervals(list(under.values()), looks=False)[part]
-            if ends is not None and bound.holds_on(*ends):
+        for control in dict.fromkeys([*self.controls, *also]):
+            try:
+                under = self.measured(results.under(control))[0]
+            except Exception:  # a measure need not stand a control that its claim does not name
+                if control in self.controls:
+                    raise
                 continue
-            both = [
-                (bound.margin(without[seed][part]), bound.margin(under[seed][part]))
-                for seed in without
-                if seed in under
-            ]
-            less = t_interval([margin - 2 * left for margin, left in both])
-            if not bound.holds(_mean(values)) or (less is not None and less[0] > 0):
-                return True
-        return False
+            both = [seed for seed in plain if seed in under]
+            if both or len(results.under(control).trials):
+                found[control] = self._controlled([plain[seed] for seed in both], [under[seed] for seed in both])
+        states = {control: there.state for control, there in found.items() if there.status != "untested"}
+        own = [states[control] for control in self.controls if control in states]
+        specific: bool | None = None
+        if verdict.status == "holds" and own:
+            specific = False if "survives" in states.values() else True if set(own) == {"broken"} else None
+        return verdict.model_copy(update={"controls": found, "specific": specific})
+
+    def _controlled(self, plain: Sequence[Mapping[str, float]], under: Sequence[Mapping[str, float]]) -> "Controlled":
+        decision = self.rule.decide(under)
+        measured = _unnamed(decision.measured)
+        if len(under) < self.seeds:  # as of a change of weights where none was made
+            return Controlled(state="undecided", status="untested", measured=measured)
+        return Controlled(state=self.rule.compare(plain, under), status=decision.status, measured=measured)
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.about, self._bounds, self.within, self.kind == "identity", self.least)
 
     def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
         """The values of each part by seed, and by seed too what could not be measured or is not finite."""
@@ -208,82 +177,71 @@ class Claim:
                 gaps |= {seed: ", ".join(bad)} if bad else {}
         return values, gaps
 
-    def _decided(self, values: Sequence[Mapping[str, float]], *, looks: bool) -> tuple[Status, int, Intervals]:
-        """The status, the number of seeds that it took, and the interval of each part."""
-        numbers = [look for look in LOOKS if look <= len(values)] if looks else [len(values)]
-        status: Status = "undecided"
-        for number in numbers:
-            status = self._status(values[:number], looks)
-            if status != "undecided":
-                break
-        used = number if numbers else len(values)
-        return status, used, self._intervals(values[:used], looks)
-
-    def _status(self, values: Sequence[Mapping[str, float]], looks: bool) -> Status:
-        bounds = self._bounds
-        if self.kind == "identity":
-            exact = all(bounds[part].holds(seed[part]) for seed in values for part in bounds)
-            return "holds" if exact else "fails"
-        if not all(math.isfinite(seed[part]) for seed in values for part in bounds):
-            return "fails"
-        sure, surer = self._intervals(values, looks), self._intervals(values, looks, ERROR / len(bounds))
-        if any(ends is not None and bounds[part].excludes(*ends) for part, ends in surer.items() if part in bounds):
-            return "fails"
-        held = all((ends := sure[part]) is not None and bound.holds_on(*ends) for part, bound in bounds.items())
-        return "holds" if held else "undecided"
-
-    def _intervals(self, values: Sequence[Mapping[str, float]], looks: bool, error: float = ERROR) -> Intervals:
-        if self.kind == "identity":
-            return {}
-        interval = look_interval if looks else t_interval
-        columns = {part: [seed[part] for seed in values] for part in (values[0] if values else {})}
-        return {part: self._inside(interval(column, error)) for part, column in columns.items()}
-
-    def _inside(self, ends: list[float] | None) -> list[float] | None:
-        low, high = self.within
-        return ends and [min(max(end, low), high) for end in ends]
-
     @property
     def _bounds(self) -> Mapping[str, Bound]:
         return {"": self.expect} if isinstance(self.expect, Bound) else self.expect
 
     def _verdict(
-        self, status: Status, reason: str, values: Sequence[Mapping[str, float]], ends: Intervals, scale: Scale
+        self, decision: Decision, reason: str, values: Sequence[Mapping[str, float]], scale: Scale
     ) -> "Verdict":
-        parts = values[0] if values else {}
+        decided = None
+        if decision.status in ("holds", "fails") and decision.level is not None:
+            ends = _unnamed({part: _written(ends) for part, ends in decision.deciding.items()})
+            decided = Decided(level=round(decision.level, 5), seeds=decision.seeds, ci=ends)
         return Verdict(
             id=self.id,
             statement=self.says,
             origin=self.origin,
             kind=self.kind,
-            status=status,
+            about=self.about,
+            status=decision.status,
             documented=self.documented(scale),
             reason=reason,
-            measured=_unnamed({part: _mean([seed[part] for seed in values]) for part in parts}),
-            ci=_unnamed(ends),
+            measured=_unnamed(decision.measured),
+            ci=_unnamed(decision.plain),
+            decided=decided,
+            worst=_unnamed(self.rule.worst(values[: decision.seeds])),
             expected=self.expected,
             paper=self.paper,
             where=self.where,
-            seeds=len(values),
+            seeds=decision.seeds,
             unspecific=self.unspecific,
         )
 
 
 class Controlled(BaseModel):
-    """What came of a claim where what it speaks of was destroyed."""
+    """What became of a claim where what it speaks of was destroyed, on the seeds of its verdict.
+
+    `state` is what the paired difference says (None in records of earlier versions), `status` what the claim's own
+    bounds say.
+    """
 
     model_config = ConfigDict(frozen=True)
 
+    state: State | None = None
     status: Status
     measured: Value
+
+
+class Decided(BaseModel):
+    """How a claim was decided: the intervals that were held against its bounds, their level, the number of seeds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: float
+    seeds: int
+    ci: Value
 
 
 class Verdict(BaseModel):
     """What came of a claim, as `verdicts.json` keeps it.
 
-    `measured` is the mean over `seeds` seeds, `ci` the interval by which it was judged (None for one seed, and for an
-    identity, which is judged seed by seed). `controls` says what came of it under each control that was run, and
-    `specific` whether all of them broke it; None where none was run that should. `unspecific` says why they may not.
+    `measured` is the mean over `seeds` seeds, their median, or the share of seeds, as the claim is `about`; `ci` its
+    plain 95% interval, for reading (None for one seed, and for an identity, which is judged seed by seed). `decided`
+    says by which interval it was decided, `worst` what was measured on the seed nearest to the bounds, or furthest
+    outside. `controls` says what became of it under each control that was run; `specific` is true if its own controls
+    all broke it, false if it survives one that the figure was run under, None otherwise and of what does not hold.
+    `unspecific` says why it may survive.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -292,11 +250,14 @@ class Verdict(BaseModel):
     statement: str
     origin: Origin
     kind: Kind = "claim"
+    about: About = "mean"
     status: Status
     documented: Status
     reason: str
     measured: Value
     ci: Value
+    decided: Decided | None = None
+    worst: Value = None
     expected: Value
     paper: Value
     where: str
@@ -322,10 +283,6 @@ def _finished(runs: "Results") -> int:
     return int((runs.trials.status == "finished").sum())
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)  # not `fmean`, which raises for inf and -inf
-
-
 def _named(measured: Measured) -> dict[str, float]:
     values = dict(measured) if isinstance(measured, Mapping) else {"": measured}
     return {part: float(value) for part, value in values.items()}
@@ -335,3 +292,8 @@ def _unnamed(parts: Mapping[str, Any]) -> Any:
     if not parts:
         return None
     return parts[""] if set(parts) == {""} else dict(parts)
+
+
+def _written(ends: list[float] | None) -> list[float | None] | None:
+    """The ends of an interval, None for one that is not finite."""
+    return [end if math.isfinite(end) else None for end in ends] if ends else None

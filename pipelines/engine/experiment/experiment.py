@@ -13,8 +13,10 @@ from typing_extensions import TypeVar
 
 from featurelab.pipelines.engine.experiment import known, numbers
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
-from featurelab.pipelines.engine.experiment.claims import Bound, Claim, Kind, Measured, Origin
+from featurelab.pipelines.engine.experiment.bounds import Bound
+from featurelab.pipelines.engine.experiment.claims import Claim, Kind, Measured, Origin
 from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
+from featurelab.pipelines.engine.experiment.evidence import About
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.cost import Cost
@@ -38,6 +40,7 @@ INHERITED = (
     "small",
     "controls",
 )
+SEEDS = 3  # that a claim needs unless it says otherwise
 HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
 
@@ -139,8 +142,10 @@ class Experiment(Generic[C]):
         return self.preset(scale).each(expand(self.grid_of(scale)))
 
     def small_configs(self) -> list[C]:
-        """The trials of the laptop grid at the small sizes."""
-        grid = {axis: self.small.get(axis, values) for axis, values in self.grid.items()}
+        """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""
+        needed = max([SEEDS, *(claim.seeds for claim in self.claims)])
+        grid = {axis: values[:needed] if axis == "seed" else values for axis, values in self.grid.items()}
+        grid |= {axis: self.small[axis] for axis in grid if axis in self.small}
         sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
         return self.laptop.each(sizes | point for point in expand(grid))
 
@@ -190,15 +195,17 @@ class Experiment(Generic[C]):
         where: str = "",
         origin: Origin = "paper",
         kind: Kind = "claim",
-        seeds: int = 3,
+        seeds: int = SEEDS,
         controls: Sequence[str] | None = None,
         within: tuple[float, float] = (-math.inf, math.inf),
+        about: About = "mean",
+        least: float | None = None,
         also: "Sequence[Experiment]" = (),
     ) -> Callable[[Measure], Measure]:
         """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.
 
         `where` is the figure unless given. What is known to fail stands in `known.toml` beside the function's file. See
-        `Claim`. Raises ValueError for a second claim of that id.
+        `Claim`. Raises ValueError for a second claim of that id, and as `Claim` does.
         """
 
         def add(function: Measure) -> Measure:
@@ -218,6 +225,8 @@ class Experiment(Generic[C]):
                     seeds=seeds,
                     controls=figure._controls(controls, kind),
                     within=within,
+                    about=about,
+                    least=least,
                     recorded=partial(known.known, folder, figure.name, id),
                     folder=folder,
                 )
@@ -236,8 +245,12 @@ class Experiment(Generic[C]):
 
     def controlled(self, scale: Scale) -> list[C]:
         """The figure's trials under each control that one of its claims names."""
-        named = dict.fromkeys(control for claim in self.claims for control in claim.controls)
-        return [config.but(control=control) for control in named for config in self.configs(scale)]
+        return [config.but(control=control) for control in self.named_controls for config in self.configs(scale)]
+
+    @property
+    def named_controls(self) -> list[str]:
+        """The controls that its claims name."""
+        return list(dict.fromkeys(control for claim in self.claims for control in claim.controls))
 
     def draw(
         self, rows: int = 1, cols: int = 1, size: tuple[float, float] = (7.0, 4.0)
@@ -302,6 +315,7 @@ class Experiment(Generic[C]):
                     "paper": claim.paper,
                     "where": claim.where,
                     "kind": claim.kind,
+                    "about": claim.about,
                     "controls": list(claim.controls),
                     "documented": claim.documented(scale),
                     "reason": claim.because(scale),

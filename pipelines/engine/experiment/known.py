@@ -24,6 +24,7 @@ from featurelab.pipelines.engine.errors import RequestError
 
 FILE = "known.toml"
 Status = Literal["holds", "fails", "undecided", "untested"]
+State = Literal["broken", "survives", "undecided"]  # what became of a claim under a control
 Scalar = bool | int | float | str | None
 Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
 
@@ -31,8 +32,9 @@ Value = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]
 class Finding(BaseModel):
     """What was found of a claim at one scale.
 
-    `reason` says why a claim does not hold. `measured` is the mean over `seeds` seeds, `ci` the interval by which it
-    was judged, `controls` the status under each control, and `specific` whether all of them broke the claim.
+    `reason` says why a claim does not hold. `measured`, `ci`, `worst` and `specific` are as in a `Verdict`, on `seeds`
+    seeds; `deciding` are the intervals that decided it, at `level`. `controls` says what became of it under each
+    control: a state, or in older entries, and where it could not be measured, the claim's status there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,9 +43,12 @@ class Finding(BaseModel):
     reason: str = ""
     measured: Value = None
     ci: Value = None
+    deciding: Value = None
+    level: float | None = None
+    worst: Value = None
     seeds: int | None = Field(None, ge=1)
     specific: bool | None = None
-    controls: dict[str, Status] = Field(default_factory=dict)
+    controls: dict[str, State | Status] = Field(default_factory=dict)
 
 
 class Known(BaseModel):

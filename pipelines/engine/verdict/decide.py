@@ -1,4 +1,4 @@
-"""Which further trials could decide the claims that are still undecided."""
+"""Which further trials could decide the claims that are still undecided, or show what controls make of the others."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -7,10 +7,11 @@ from typing import Any
 
 from featurelab.pipelines.engine.errors import Missing, RequestError
 from featurelab.pipelines.engine.experiment.claims import Claim, Verdict
-from featurelab.pipelines.engine.experiment.evidence import LOOKS, MOST_SEEDS
+from featurelab.pipelines.engine.experiment.evidence import LOOKS, MOST_SEEDS, looks
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep.plan import Plan
+from featurelab.pipelines.engine.sweep.records import as_text
 
 
 def seed_limit(decide: bool, most_seeds: int | None) -> int | None:
@@ -28,23 +29,37 @@ def seed_limit(decide: bool, most_seeds: int | None) -> int | None:
 def further_trials(
     experiment: Experiment, plan: Plan, verdicts: Sequence[Verdict], results: Results
 ) -> list[dict[str, Any]]:
-    """Return the configs, as plain JSON values, of further trials that undecided claims need.
+    """Return the configs, as plain JSON values, of further trials that claims need.
 
-    Every undecided claim gets seeds up to its next look, and at most `plan.most_seeds`. New seeds follow the present
-    ones, so that earlier looks stay the same. Seeds on which a claim could not be measured are not replaced.
+    Every undecided claim gets seeds up to its next look. New seeds follow the present ones, so that earlier looks stay
+    the same. Seeds on which a claim could not be measured are not replaced. Where the plan has controls, a claim that
+    holds gets those that it names on each of its seeds.
     """
     if plan.most_seeds is None:
         return []
+    schedule = looks(plan.most_seeds)
+    run_under = {config.get("control") for config in plan.configs}
     planned = [c for c in plan.configs if c.get("control", "none") == "none" and isinstance(c.get("seed"), int)]
     seeds = sorted({config["seed"] for config in planned})
     seeds += range(max(seeds, default=-1) + 1, max(seeds, default=-1) + 1 + plan.most_seeds)
     wanted: list[dict[str, Any]] = []
     for claim, verdict in zip(experiment.claims, verdicts, strict=True):
-        look = next((look for look in LOOKS if look > verdict.seeds), LOOKS[-1] + 1)
-        if verdict.status == "undecided" and look <= plan.most_seeds:
-            for template in looked_at(claim, results, planned):
-                wanted += [config for seed in seeds[:look] if (config := template | {"seed": seed}) not in wanted]
-    return [config for config in wanted if config not in planned]
+        look = next((look for look in schedule if look > verdict.seeds), None)
+        changes: list[dict[str, Any]] = []
+        if verdict.status == "undecided" and look is not None:
+            changes = [{"seed": seed} for seed in seeds[:look]]
+        elif verdict.status == "holds":
+            used = claim.seeds_of(verdict, results)
+            changes = [{"seed": seed, "control": c} for c in claim.controls if c in run_under for seed in used]
+        templates = looked_at(claim, results, planned) if changes else []
+        wanted += [template | change for template in templates for change in changes]
+    return _new(wanted, plan.configs)
+
+
+def _new(wanted: Sequence[dict[str, Any]], planned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The configs, each once, that are not planned already."""
+    known = set(map(as_text, planned))
+    return list({text: config for config in wanted if (text := as_text(config)) not in known}.values())
 
 
 def looked_at(claim: Claim, results: Results, configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

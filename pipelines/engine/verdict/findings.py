@@ -137,9 +137,15 @@ def _finding(verdict: Verdict, recorded: Finding | None) -> Finding:
         reason=recorded.reason if recorded and same else "",
         measured=_rounded(verdict.measured),
         ci=_rounded(verdict.ci),
+        deciding=_rounded(verdict.decided.ci) if verdict.decided else None,
+        level=verdict.decided.level if verdict.decided else None,
+        worst=_rounded(verdict.worst),
         seeds=verdict.seeds or None,
         specific=verdict.specific,
-        controls={name: there.status for name, there in verdict.controls.items()},
+        controls={
+            name: there.state if there.state and there.status != "untested" else there.status
+            for name, there in verdict.controls.items()
+        },
     )
 
 

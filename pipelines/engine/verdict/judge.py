@@ -78,9 +78,10 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
         return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
     all_results = collect(trials, store)
-    results, looks = all_results.under("none"), plan.most_seeds is not None
+    results = all_results.under("none")
+    controls = experiment.named_controls
     verdicts = [
-        claim.against(claim.judge(results, plan.scale, looks=looks), all_results, plan.scale)
+        claim.against(claim.judge(results, plan.scale, most_seeds=plan.most_seeds), all_results, also=controls)
         for claim in experiment.claims
     ]
     further = further_trials(experiment, plan, verdicts, results)

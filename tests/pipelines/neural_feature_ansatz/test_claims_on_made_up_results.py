@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from agreeing import EXPERIMENTS, MEASURED, sweep
-from madeup import results
+from madeup import results, seed_by_seed
 
 from featurelab.pipelines.engine.experiment.axes import expand
-from featurelab.pipelines.engine.experiment.claims import Bound
+from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.results import Results
 
@@ -47,7 +47,7 @@ def only(runs, fields, *, without=False):
 
 
 def verdicts(name, runs):
-    return {claim.id: claim.judge(runs) for claim in EXPERIMENTS[name].claims}
+    return {claim.id: seed_by_seed(claim).judge(runs) for claim in EXPERIMENTS[name].claims}
 
 
 def test_every_experiment_has_made_up_measurements():

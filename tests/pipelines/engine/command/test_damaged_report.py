@@ -10,7 +10,8 @@ import pytest
 from hostile import Commands, check_line
 
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.claims import Verdict, above
+from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.begin import open_sweep

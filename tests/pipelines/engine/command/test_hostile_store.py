@@ -12,7 +12,7 @@ import pytest
 from hostile import Answer, Commands, accept, check_line, quicken, written
 from mlflow.entities import RunTag
 
-from featurelab.pipelines.engine.experiment.claims import above
+from featurelab.pipelines.engine.experiment.bounds import above
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.begin import open_sweep

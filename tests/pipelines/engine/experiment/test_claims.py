@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from madeup import results
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.claims import Claim, above, at_least, at_most, below, between
+from featurelab.pipelines.engine.experiment.bounds import above, at_least, at_most, below, between
+from featurelab.pipelines.engine.experiment.claims import Claim
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.experiment.evidence import look_interval, t_interval
+from featurelab.pipelines.engine.experiment.evidence import allowed, interval, looks, plain_interval
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding, Known
 
@@ -29,6 +30,17 @@ def seeds(*values):
         [{"seed": seed} for seed in range(len(values))],
         lambda config: {} if values[config["seed"]] is None else {"loss": values[config["seed"]]},
     )
+
+
+ANYWHERE = (-math.inf, math.inf)
+
+
+def student(values):
+    return plain_interval("mean", values, ANYWHERE)
+
+
+def deciding(values, error=None):
+    return interval("mean", values, error or allowed(len(values)), ANYWHERE)
 
 
 def claim(expect, measure=lambda runs: runs.final("loss"), **details):
@@ -73,15 +85,19 @@ def test_bounds_are_written_as_papers_write_them():
 
 def test_a_claim_holds_where_the_whole_interval_does_and_fails_where_it_is_all_outside():
     measured = [0.55, 0.6, 0.65]
-    low, high = t_interval(measured)
+    low, high = deciding(measured)
     for limit, status in ((low - 1e-9, "holds"), (0.6, "undecided"), (low + 1e-9, "undecided"), (high + 1e-9, "fails")):
         verdict = claim(at_least(limit)).judge(seeds(*measured))
         assert verdict.status == status
         assert (verdict.measured, verdict.seeds) == (pytest.approx(0.6), 3)
-        assert verdict.ci == pytest.approx([low, high])
-        assert claim(at_most(limit)).judge(seeds(*measured)).status == {"holds": "fails", "fails": "holds"}.get(
-            status, status
-        )
+        assert verdict.ci == pytest.approx(student(measured)), "the plain interval, for reading"
+        assert (verdict.decided is None) == (status == "undecided")
+        if verdict.decided:
+            assert (verdict.decided.level, verdict.decided.seeds) == (0.9875, 3), "three values get a stricter one"
+            assert verdict.decided.ci == pytest.approx([low, high])
+        assert verdict.worst == 0.55
+        other = {"holds": "fails", "fails": "holds"}.get(status, status)
+        assert claim(at_most(limit)).judge(seeds(*measured)).status == other
     assert claim(between(low, high)).judge(seeds(*measured)).status == "holds"
     assert claim(between(low, 0.6)).judge(seeds(*measured)).status == "undecided"
 
@@ -91,11 +107,12 @@ def test_a_claim_of_several_parts_holds_when_every_part_does_and_fails_when_one_
         value = runs.final("loss")
         return {"value": value, "square": value**2}
 
-    measured = seeds(1.9, 2.0, 2.1)
+    measured = seeds(1.99, 2.0, 2.01)
     verdict = claim({"value": at_least(1), "square": at_most(6)}, both).judge(measured)
     assert verdict.status == "holds"
-    assert verdict.measured == pytest.approx({"value": 2.0, "square": 12.02 / 3})
-    assert verdict.ci["square"] == pytest.approx(t_interval([3.61, 4.0, 4.41]))
+    assert verdict.measured == pytest.approx({"value": 2.0, "square": 12.0002 / 3})
+    assert verdict.ci["square"] == pytest.approx(student([1.99**2, 4.0, 2.01**2]))
+    assert verdict.worst == {"value": 1.99, "square": pytest.approx(2.01**2)}, "each part on the seed worst for it"
     assert verdict.expected == {"value": "≥ 1", "square": "≤ 6"}
     assert claim({"value": at_least(2), "square": at_most(6)}, both).judge(measured).status == "undecided"
     assert claim({"value": at_least(3), "square": at_most(6)}, both).judge(measured).status == "fails"
@@ -104,7 +121,7 @@ def test_a_claim_of_several_parts_holds_when_every_part_does_and_fails_when_one_
 
 def test_parts_share_the_error_of_a_failure():
     values = [1.9, 2.0, 2.1]
-    alone, shared = t_interval(values)[1], t_interval(values, 0.05 / 2)[1]
+    alone, shared = deciding(values)[1], deciding(values, allowed(3) / 2)[1]
     limit = at_least((alone + shared) / 2)
     measured = seeds(*values)
     assert claim(limit).judge(measured).status == "fails"
@@ -121,22 +138,63 @@ def test_an_identity_is_judged_seed_by_seed_without_an_interval():
 
 
 def test_an_interval_stays_where_the_quantity_can_be():
-    verdict = claim(at_least(0.9), within=(-1, 1)).judge(seeds(0.97, 0.99, 1.0))
-    assert verdict.ci[1] == 1.0 < t_interval([0.97, 0.99, 1.0])[1]
+    verdict = claim(at_least(0.8), within=(-1, 1)).judge(seeds(0.97, 0.99, 1.0))
+    assert verdict.ci[1] == verdict.decided.ci[1] == 1.0 < student([0.97, 0.99, 1.0])[1]
     assert verdict.status == "holds"
 
 
 def test_where_seeds_were_added_the_first_decision_counts():
     rng = np.random.default_rng(0)
     values = [*(1 + 0.1 * rng.standard_normal(8)), -1000.0, *rng.standard_normal(7)]
-    verdict = claim(at_least(0)).judge(seeds(*values), looks=True)
+    verdict = claim(at_least(0)).judge(seeds(*values), most_seeds=16)
     assert (verdict.status, verdict.seeds) == ("holds", 6)
-    assert verdict.ci == look_interval(values[:6])
+    assert verdict.ci == student(values[:6])
+    assert verdict.decided.level == pytest.approx(1 - looks(16)[6], abs=1e-5)
+    assert verdict.decided.ci == deciding(values[:6], looks(16)[6])
     assert verdict.measured == pytest.approx(np.mean(values[:6]))
-    later = claim(at_least(0.98)).judge(seeds(*values), looks=True)
-    assert (later.status, later.seeds) == ("undecided", 16)
-    few = claim(at_least(0)).judge(seeds(*values[:5]), looks=True)
-    assert (few.status, few.seeds, few.ci) == ("undecided", 5, None)
+    later = claim(at_least(0.98)).judge(seeds(*values), most_seeds=16)
+    assert (later.status, later.seeds, later.decided) == ("undecided", 16, None)
+    few = claim(at_least(0)).judge(seeds(*values[:5]), most_seeds=16)
+    assert (few.status, few.seeds, few.decided) == ("undecided", 5, None)
+
+
+def test_fewer_looks_decide_with_fewer_seeds():
+    values = list(1 + np.random.default_rng(3).standard_normal(6))
+    low, high = deciding(values, looks(6)[6])
+    assert deciding(values, looks(16)[6])[0] < low < high
+    limit = at_least(low - 1e-9)
+    assert claim(limit).judge(seeds(*values), most_seeds=6).status == "holds"
+    assert claim(limit).judge(seeds(*values), most_seeds=16).status == "undecided"
+
+
+def test_zero_width_decides_nothing_but_an_identity():
+    assert claim(at_least(0)).judge(seeds(1.0, 1.0, 1.0)).status == "undecided"
+    assert claim(at_least(0), kind="identity").judge(seeds(1.0, 1.0, 1.0)).status == "holds"
+
+
+def test_a_claim_about_a_share_says_how_many_seeds_are_to_meet_its_bound():
+    share = claim(at_least(0.9), about="share", least=0.75)
+    verdict = share.judge(seeds(*[0.95] * 15, 0.2))
+    assert (verdict.status, verdict.about, verdict.measured) == ("undecided", "share", 15 / 16)
+    assert (verdict.expected, verdict.worst) == ("≥ 0.9 in at least 75% of seeds", 0.2)
+    assert share.judge(seeds(*[0.95] * 16)).status == "holds"
+    assert share.judge(seeds(*[0.95] * 4, *[0.2] * 12)).status == "fails"
+
+
+@pytest.mark.parametrize(
+    ("details", "says"),
+    [
+        ({"about": "share"}, "`least` is the share of seeds"),
+        ({"about": "share", "least": 1.0}, "`least` is the share of seeds"),
+        ({"least": 0.5}, "`least` is the share of seeds"),
+        ({"about": "equivalence"}, "a margin with two ends"),
+        ({"about": "median", "kind": "identity"}, "an identity is judged seed by seed"),
+        ({"about": "mode"}, "one of mean, median, share, equivalence"),
+    ],
+)
+def test_a_claim_that_could_not_be_judged_cannot_be_declared(details, says):
+    with pytest.raises(ValueError, match=says):
+        claim(at_least(0), **details)
 
 
 def test_too_few_seeds_leave_a_claim_untested_and_say_so():
@@ -145,7 +203,7 @@ def test_too_few_seeds_leave_a_claim_untested_and_say_so():
     assert verdict.reason == "2 of the 3 seeds it needs could be measured"
     assert verdict.measured == 1.5
     assert verdict.seeds == 2
-    assert claim(at_least(0), seeds=2).judge(seeds(1.0, 1.0)).status == "holds"
+    assert claim(at_least(0), seeds=2).judge(seeds(1.0, 1.001)).status == "holds"
 
 
 def test_without_any_trial_a_claim_is_untested():
@@ -193,7 +251,7 @@ def test_infinities_of_both_signs_do_not_stop_the_judge():
 )
 def test_a_verdict_surprises_when_it_is_not_the_documented_one(documented, value, status, surprising):
     because = "the step is too long" if documented == "fails" else ""
-    judged = claim(at_least(0), recorded=recorded(documented, because)).judge(seeds(value, value, value))
+    judged = claim(at_least(0), recorded=recorded(documented, because)).judge(seeds(value, value, value + 0.001))
     assert (judged.status, judged.surprising) == (status, surprising)
     assert because in judged.reason
 

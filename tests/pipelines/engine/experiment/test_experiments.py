@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, lay_out, parse_axis
-from featurelab.pipelines.engine.experiment.claims import Bound
+from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 

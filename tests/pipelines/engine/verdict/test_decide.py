@@ -1,11 +1,13 @@
 """Further seeds go to undecided claims alone, and to those trials alone that these look at."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from madeup import results
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.claims import above
+from featurelab.pipelines.engine.experiment.bounds import above
 from featurelab.pipelines.engine.experiment.config import TrainedConfig
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.plan import Plan
@@ -42,17 +44,16 @@ def figure():
 
 
 def loss(config):
-    """The same on all seeds at width 3; elsewhere noise."""
-    rng = np.random.default_rng([config["width"], config["seed"]])
-    return {"loss": 5.0 if config["width"] == 3 else rng.standard_normal()}
+    """Clearly above 0 at width 3; elsewhere noise about 0."""
+    noise = np.random.default_rng([config["width"], config["seed"]]).standard_normal()
+    return {"loss": 5 + 0.1 * noise if config["width"] == 3 else noise}
 
 
 def wanted(configs, most_seeds, measured=loss):
     experiment = figure()
     plan = Plan.of(experiment, configs, ["width", "seed"], "laptop", most_seeds=most_seeds)
     found = results([config.model_dump() for config in configs], measured)
-    looks = most_seeds is not None
-    verdicts = [claim.judge(found, looks=looks) for claim in experiment.claims]
+    verdicts = [claim.judge(found, most_seeds=most_seeds) for claim in experiment.claims]
     return verdicts, further_trials(experiment, plan, verdicts, found)
 
 
@@ -83,7 +84,7 @@ def test_a_claim_that_needs_trials_that_it_does_not_read_gets_these_too():
     configs = experiment.configs("laptop")
     plan = Plan.of(experiment, configs, ["width", "seed"], "laptop", most_seeds=6)
     found = results([config.model_dump() for config in configs], loss)
-    verdicts = [claim.judge(found, looks=True) for claim in experiment.claims]
+    verdicts = [claim.judge(found, most_seeds=6) for claim in experiment.claims]
     verdicts[:2] = [verdict.model_copy(update={"status": "holds"}) for verdict in verdicts[:2]]
     more = further_trials(experiment, plan, verdicts, found)
     assert {(c["width"], c["seed"]) for c in more} == {(w, s) for w in (1, 2, 3) for s in (3, 4, 5)}
@@ -92,7 +93,7 @@ def test_a_claim_that_needs_trials_that_it_does_not_read_gets_these_too():
 def test_trials_that_name_no_seed_get_none():
     experiment = figure()
     found = results([config.model_dump() for config in experiment.configs("laptop")], loss)
-    verdicts = [claim.judge(found, looks=True) for claim in experiment.claims]
+    verdicts = [claim.judge(found, most_seeds=8) for claim in experiment.claims]
     plan = Plan.of(experiment, experiment.configs("laptop"), ["width"], "laptop", most_seeds=8)
     plan = plan.but(configs=[{"width": config["width"]} for config in plan.configs])
     assert further_trials(experiment, plan, verdicts, found) == []
@@ -100,7 +101,7 @@ def test_trials_that_name_no_seed_get_none():
 
 def test_no_more_seeds_are_added_than_were_asked_for():
     eight = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(8)]
-    assert wanted(eight, 11)[1] == []  # the next look is after twelve
+    assert len(wanted(eight, 11)[1]) == 2 * 3, "the last look is at the most seeds"
     assert len(wanted(eight, 12)[1]) == 2 * 4
     assert wanted(eight, None)[1] == []
 
@@ -124,34 +125,82 @@ def test_limits_are_refused_in_one_line():
             seed_limit(decide, most)
 
 
-def controlled(value, measured):
-    """The verdict on `unclear` whose differences are about `value`, and about `measured` with permuted labels."""
+def controlled(value, under, noise=0.02, **others):
+    """The verdict on `unclear` whose differences are about `value`, and about `under` with permuted labels."""
 
     def noisy(config):
-        about = measured if config["control"] == "permuted_labels" else value
-        return {"loss": about + [-0.02, 0.0, 0.02][config["seed"]] if config["width"] == 2 else 0.0}
+        about = {"none": value, "permuted_labels": under, **others}[config["control"]]
+        drawn = np.random.default_rng([len(config["control"]), config["seed"]]).standard_normal()
+        return {"loss": about + noise * drawn if config["width"] == 2 else 0.0}
 
+    experiment, controls = figure(), ["none", "permuted_labels", *others]
+    rows = [{"width": w, "seed": s, "control": c} for w in (1, 2, 3) for s in range(6) for c in controls]
+    everything, claim = results(rows, noisy), experiment.claims[1]
+    return claim.against(claim.judge(everything.under("none")), everything, also=controls[1:])
+
+
+@pytest.mark.parametrize(
+    ("under", "status", "state", "specific"),
+    [
+        (-1.0, "fails", "broken", True),
+        (0.0, "undecided", "broken", True),
+        (1.0, "holds", "survives", False),
+        (0.1, "holds", "survives", False),  # weaker, but it still holds
+    ],
+)
+def test_a_claim_that_its_control_breaks_is_specific_and_one_that_survives_it_is_not(under, status, state, specific):
+    verdict = controlled(1.0, under)
+    assert verdict.status == "holds"
+    assert verdict.measured == pytest.approx(1.0, abs=0.05), "what a control did is not mixed in"
+    there = verdict.controls["permuted_labels"]
+    assert (there.status, there.state, verdict.specific) == (status, state, specific)
+    assert there.measured == pytest.approx(under, abs=0.05)
+
+
+def test_nobody_knows_whether_a_claim_is_specific_where_a_control_is_undecided_or_the_claim_does_not_hold():
+    verdict = controlled(2.0, 0.8, noise=0.6)
+    assert (verdict.status, verdict.controls["permuted_labels"].state, verdict.specific) == ("holds", "undecided", None)
+    verdict = controlled(-1.0, -1.0)
+    assert (verdict.status, verdict.controls["permuted_labels"].state, verdict.specific) == ("fails", "broken", None)
+
+
+def test_a_claim_that_survives_the_control_of_another_claim_is_not_specific():
+    assert controlled(1.0, -1.0, untrained=-1.0).specific is True
+    assert controlled(1.0, -1.0, untrained=1.0).specific is False
+    assert controlled(1.0, -1.0, untrained=0.02).specific is True, "one that leaves it undecided proves nothing"
+
+
+def test_a_measure_need_not_stand_a_control_that_its_claim_does_not_name():
     experiment = figure()
-    configs = [*experiment.configs("laptop"), *experiment.controlled("laptop")]
-    everything = results([config.model_dump() for config in configs], noisy)
-    claim = experiment.claims[1]
-    return claim.against(claim.judge(everything.under("none")), everything)
+
+    @experiment.claim("fragile", says="s", expect=above(0), controls=["permuted_labels"])
+    def fragile(runs):
+        return {"none": 1.0, "permuted_labels": -1.0}[runs.values("control")[0]] + 0.01 * runs.values("seed")[0]
+
+    rows = [{"width": 1, "seed": s, "control": c} for s in range(6) for c in ("none", "permuted_labels", "untrained")]
+    everything, claim = results(rows, lambda config: {}), experiment.claims[-1]
+    verdict = claim.against(claim.judge(everything.under("none")), everything, also=["untrained"])
+    assert (list(verdict.controls), verdict.specific) == (["permuted_labels"], True)
+    with pytest.raises(KeyError):
+        replace(claim, controls=("untrained",)).against(verdict, everything)
 
 
-def test_a_claim_that_a_control_breaks_is_specific_and_one_that_it_does_not_is_not():
-    for under, status, specific in ((-1.0, "fails", True), (-0.002, "undecided", True), (1.0, "holds", False)):
-        verdict = controlled(1.0, under)
-        assert verdict.status == "holds"
-        assert verdict.measured == pytest.approx(1.0, abs=0.05), "what a control did is not mixed in"
-        assert (verdict.controls["permuted_labels"].status, verdict.specific) == (status, specific)
-        assert verdict.controls["permuted_labels"].measured == pytest.approx(under, abs=0.05)
+def test_a_claim_that_holds_gets_its_controls_on_each_of_its_seeds():
+    experiment = figure()
 
+    @experiment.claim("wide", says="s", expect=above(0), controls=["untrained"])
+    def wide(runs):
+        return runs.final("loss", width=3)
 
-def test_a_claim_left_undecided_by_a_control_is_specific_where_over_half_of_its_margin_is_gone():
-    for value, under, specific in ((1.0, 0.002, True), (0.06, 0.035, False)):
-        verdict = controlled(value, under)
-        assert (verdict.status, verdict.controls["permuted_labels"].status) == ("holds", "undecided")
-        assert verdict.specific == specific
+    configs = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(6)]
+    under = experiment.controlled("laptop")
+    plan = Plan.of(experiment, [*configs, *under], ["width", "seed", "control"], "laptop", most_seeds=6)
+    found = results([config.model_dump() for config in [*configs, *under]], loss)
+    verdicts = [claim.judge(found.under("none"), most_seeds=6) for claim in experiment.claims]
+    assert [verdict.status for verdict in verdicts] == ["holds", "undecided", "holds"]
+    more = further_trials(experiment, plan, verdicts, found.under("none"))
+    assert {(c["control"], c["width"], c["seed"]) for c in more} == {("untrained", 3, seed) for seed in (3, 4, 5)}
+    assert further_trials(experiment, plan.but(configs=[*plan.configs, *more]), verdicts, found.under("none")) == []
 
 
 def test_without_its_controls_nobody_knows_whether_a_claim_is_specific():

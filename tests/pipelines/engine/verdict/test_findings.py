@@ -7,7 +7,8 @@ from itertools import count
 import pytest
 
 from featurelab.pipelines.engine.experiment import known, registry
-from featurelab.pipelines.engine.experiment.claims import Verdict, above
+from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding, Known

@@ -8,7 +8,8 @@ import pytest
 from madeup import results
 
 from featurelab.pipelines.engine.experiment import papers, registry
-from featurelab.pipelines.engine.experiment.claims import Verdict, above
+from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Known
