@@ -15,12 +15,12 @@ from featurelab.pipelines.neural_feature_ansatz.init_scale import SCALES, isotro
 double_centred = isotropic.variant(
     "double_centered", figures=("Fig. 6",), title="Share of changed tangent features in the centred alignment",
     caption="Ratio of the double-centred to the centred unnormalised NFA. It is undefined at step 0.",
-    metric="double_centered_ratio/0", minutes=0.8,
+    metric="double_centered_ratio/0", minutes=1.6,
 )
 ptk_centred = isotropic.variant(
     "ptk_centered", figures=("Fig. 7",), title="PTK-centred NFA against initialisation scale",
     caption="Alignment of the initial weights with the change of the tangent features; undefined at step 0.",
-    grid={"decay": [None, 2.0], **isotropic.grid}, metric="ptk_centered_nfa/0", minutes=1,
+    grid={"decay": [None, 2.0], **isotropic.grid}, metric="ptk_centered_nfa/0", minutes=2,
 )
 INPUTS = {None: "isotropic", 2.0: "eigenvalues 1/(1+k²)"}
 

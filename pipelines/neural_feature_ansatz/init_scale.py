@@ -23,19 +23,19 @@ SCALES = [1.0, 0.1, 0.01, 0.001]
 isotropic = Experiment(
     name="neural_feature_ansatz/init_scale", figures=("Fig. 2",), title="UC-NFA and C-NFA against initialisation scale",
     caption="Lines are means over seeds, bands their range. Losses are divided by their largest value.",
-    laptop=PAPER.but(lr=0.025, measure_every=10), paper=PAPER, grid={"init_scale": SCALES, "seed": [0, 1, 2]},
+    laptop=PAPER.but(lr=0.025, measure_every=10), paper=PAPER, grid={"init_scale": SCALES, "seed": range(6)},
     sweep_axes={"lr": loguniform(3e-3, 1e-1), "width": choice(64, 128, 256, 512), "init_scale": loguniform(1e-3, 1.0),
-        "weight_decay": loguniform(1e-6, 1e-2)}, minutes=0.6,
+        "weight_decay": loguniform(1e-6, 1e-2)}, minutes=1.2,
     small={"n_train": 16, "n_test": 8, "dim": 6, "width": 8, "steps": 20, "measure_every": 10, "seed": [0, 1, 2]},
     headline=True,
 )
 slow_decay = isotropic.variant(
     "init_scale_decay_1", figures=("Fig. 9",), title=f"{isotropic.title}, covariance eigenvalues 1/(1+k)", decay=1.0,
-    minutes=0.8,
+    minutes=1.6,
 )
 fast_decay = isotropic.variant(
     "init_scale_decay_2", figures=("Fig. 10",), title=f"{isotropic.title}, covariance eigenvalues 1/(1+k²)", decay=2.0,
-    minutes=0.8,
+    minutes=1.6,
 )
 
 
