@@ -226,7 +226,7 @@ def in_the_cone(runs):
 @xor.claim("c07b_features_are_not_there_at_the_start",
     says="no neuron points at a cluster before the step, and gradients do (largest |cos(w, D_j)| and |cos(G, D_j)|; of "
     "sure neurons the share with the label's sign, and the smallest mean y_j cos(G, D_j))", paper="emergence",
-    where="Lemma B.37",
+    where="Lemma B.37", within=(-1, 1),
     expect={"before": below(0.6), "after": above(0.99), "sign": at_least(0.99), "cosine": at_least(0.9)})
 def emergence(runs):
     return {
