@@ -126,24 +126,27 @@ def ahead(runs):
     return {"hinge": min(hinges), "accuracy": min(accuracies), "chance": min(least)}
 
 
-@figure.claim("c10b_examples_needed", origin="ours",
+@figure.claim("c10b_examples_needed",
+    origin="ours",
     says="For an accuracy of 0.8 on S1 the large model needs at least three times as many examples as the small one "
-    "(ratios)", expect={label: at_least(3) for label in CASES.values()})
+    "(ratios)", expect={label: at_least(3) for label in CASES.values()}, where="Thm. 5.5.2; bound set after the fact")
 def examples(runs):
     return {label: needed(runs, case, "large") / needed(runs, case, "small") for case, label in CASES.items()}
 
 
-@figure.claim("c11_the_gap_closes", where="Section 5.7", paper="0 as M grows",
-    says="With long prompts the small model is no more accurate on S1 than the large one (difference with 2 of 8 "
-    "features at M = 1024, greatest of all cases at M = 65536)",
-    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)})
+@figure.claim("c11_the_gap_closes",
+    where="Section 5.7", paper="0 as M grows",
+    says="In at least three of four runs, with long prompts the small model is no more accurate on S1 than the large "
+    "one (difference with 2 of 8 features at M = 1024, greatest of all cases at M = 65536)",
+    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)}, about="share", least=0.75, within=(-1, 1))
 def closes(runs):
     return {"2 of 8, 1024": gap(runs, (1, 3), 1024), "all, 65536": max(gap(runs, case, LENGTHS[-1]) for case in CASES)}
 
 
-@figure.claim("c11e_not_by_1024", origin="ours", where="Section 5.7",
+@figure.claim("c11e_not_by_1024",
+    origin="ours", where="Section 5.7",
     says="With 2 of 32 features at M = 1024, the small model is still more accurate on S1 than the large one "
-    "(difference of accuracies)", expect=at_least(0.15))
+    "(difference of accuracies)", expect=at_least(0.15), within=(-1, 1))
 def still_wide(runs):
     return gap(runs, (1, 5), 1024)
 
