@@ -223,10 +223,11 @@ def methods(axis, runs, networks=METHODS):
     shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
     for place, (_, values) in enumerate(shown):
         ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
-        axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if place < len(networks) else 1], height=0.7)
+        colour = CATEGORIES[0 if place < len(networks) else 1]
+        axis.errorbar(values.mean(), place, xerr=ends, fmt="o", color=colour, markersize=6, capsize=3)
     null_level(axis, 0.5, vertical=True)
     axis.set_yticks(range(len(shown)), [name for name, _ in shown])
-    axis.set(xlim=(0.4, 1.02), xlabel="test accuracy")
+    axis.set(xlim=(0.45, 1.02), xlabel="test accuracy")
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
 
