@@ -45,8 +45,8 @@ def learns(runs):
 
 
 @figure.claim("c14c_two_clusters", paper="clusters form; no number", about="share", least=0.75,
-    says="in at least three of four runs, the neurons form two opposite clusters in two steps (smaller mean cosine with "
-    "a centre and cosine of the centres after step 2; rise of the first)",
+    says="in at least three of four runs, the neurons form two opposite clusters in two steps (smaller mean cosine "
+    "with a centre and cosine of the centres after step 2; rise of the first)",
     expect={"within": at_least(0.95), "between": at_most(-0.95), "rise": at_least(0.3)})
 def clusters(runs):
     start, end = (min(runs.at(f"clusters/within_{i}", step) for i in (1, 2)) for step in (0, 2))
