@@ -45,7 +45,7 @@ figure = Experiment(
     paper_grid={"dim": [*DIMS, 800], "n_train": [*SIZES, 4096, 8192, 16_384], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(2e-3, 1e-1), "width": choice(40, 100, 200, 400), "dim": choice(50, 100, 200)},
     metric="accuracy/test", mode="max", minutes=2.5,
-    small={"dim": [8, 12], "n_train": [40, 400], "n_test": 200, "width": 40, "batch_size": 40, "steps": 60},
+    small={"dim": [16, 24], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 100},
 )
 
 
@@ -140,4 +140,5 @@ def panels(runs, axes):
     right.set_xticks(dims, [str(dim) for dim in dims])
     right.set_yticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
     right.minorticks_off()
-    legend_below(right, 2)
+    if right.get_legend_handles_labels()[0]:
+        legend_below(right, 2)
