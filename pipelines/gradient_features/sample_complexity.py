@@ -45,7 +45,7 @@ figure = Experiment(
     paper_grid={"dim": [*DIMS, 800], "n_train": [*SIZES, 4096, 8192, 16_384], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(2e-3, 1e-1), "width": choice(40, 100, 200, 400), "dim": choice(50, 100, 200)},
     metric="accuracy/test", mode="max", minutes=2.5,
-    small={"dim": [16, 24], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 100},
+    small={"dim": [32, 48], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 100},
 )
 
 
