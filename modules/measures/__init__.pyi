@@ -88,6 +88,7 @@ from .gradients import tangent_features as tangent_features
 from .spectra import NeuronSpectra as NeuronSpectra
 from .spectra import WeightMap as WeightMap
 from .spectra import attention_matrices as attention_matrices
+from .spectra import cluster_count as cluster_count
 from .spectra import direction_alignment as direction_alignment
 from .spectra import direction_clusters as direction_clusters
 from .spectra import direction_cosines as direction_cosines

@@ -80,15 +80,17 @@ def late(runs):
 
 
 @figure.claim("c10a_validation_comes",
-    says="validation accuracy reaches 0.9 at some step for every k (greatest accuracy, least over k)",
-    paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1))
+    says="in at least three of four runs, validation accuracy reaches 0.9 at some step for every k (greatest "
+    "accuracy, least over k)", paper="perfect generalisation; curves, no number", expect=at_least(0.9), within=(0, 1),
+    about="share", least=0.75)
 def comes(runs):
     return min(runs.curve("accuracy/test", terms=k).max() for k in runs.values("terms"))
 
 
 @figure.claim("c10b_weaker_with_more_residues",
     says="the largest gap between training and validation accuracy falls from k = 2 to 3 to 4 (differences)",
-    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)})
+    paper="as k increases, grokking becomes weak", expect={"3 after 2": below(0), "4 after 3": below(0)},
+    within=(-2, 2))
 def weaker(runs):
     gaps = {k: gap(runs, k) for k in SETTINGS}
     return {"3 after 2": gaps[3] - gaps[2], "4 after 3": gaps[4] - gaps[3]}

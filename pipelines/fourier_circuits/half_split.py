@@ -40,13 +40,6 @@ def least(runs, metric, share):
     return min(runs.final(metric, terms=k, train_share=share) for k in runs.values("terms"))
 
 
-@figure.claim("c11_all_that_is_trained_on_is_right",
-    says="a network fits half of the tuples (training accuracy, least over settings)", paper="trained networks",
-    expect=at_least(1.0), within=(0, 1))
-def trained(runs):
-    return least(runs, "accuracy/train", 0.5)
-
-
 @figure.claim("c11b_half_tells_the_rest", origin="ours",
     says="a network trained on half of the tuples predicts the other half (accuracy, least over settings)",
     expect=at_least(0.99), within=(0, 1))
@@ -62,10 +55,10 @@ def single(runs):
     return least(runs, "max_power/weighted", 0.5)
 
 
-@figure.claim("c11c_more_tells_more", origin="ours",
+@figure.claim("c11c_more_tells_more",
+    origin="ours",
     says="a network trained on 0.9 of the tuples predicts more of the others than one trained on half (least "
-    "difference of accuracies)",
-    expect=at_least(0.1))
+    "difference of accuracies)", expect=at_least(0.1), within=(-1, 1))
 def more(runs):
     return min(
         runs.final("accuracy/test", terms=k, train_share=0.9) - runs.final("accuracy/test", terms=k, train_share=0.5)

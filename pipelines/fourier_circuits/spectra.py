@@ -10,8 +10,6 @@ The laptop presets train on all tuples, which is the theorem's setting, since ha
 (see `half_split`). The paper trains on half of 10^6 to 10^7 tuples.
 """
 
-from typing import Any
-
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, above, at_least, at_most, choice, loguniform, np
 from featurelab.pipelines.fourier_circuits.addition import AdditionConfig, cost, setting, train
 
@@ -40,7 +38,6 @@ five = four.variant(
     small={"modulus": 5, "width": 20, "steps": 20, "measure_every": 10, "batch_size": 100},
 )
 ALL = [three, five]
-FIVE: Any = (five, "laptop")
 
 
 @four.trial
@@ -60,27 +57,30 @@ def single(runs):
     return {"trained": trained, "over random": trained / runs.at("max_power/weighted", 0)}
 
 
-@four.claim("c05b_all_neurons_have_one_frequency", also=ALL,
+@four.claim("c05b_all_neurons_have_one_frequency",
+    also=ALL,
     says="after training one frequency has nearly all of a neuron's power, also counting the neurons that the penalty "
-    "has killed (unweighted mean over all neurons)",
-    paper="almost 1 for all neurons", expect=at_least(0.95))
+    "has killed (unweighted mean over all neurons)", paper="almost 1 for all neurons", expect=at_least(0.95),
+    within=(0, 1))
 def every_neuron(runs):
     return runs.final("max_power/all")
 
 
-@four.claim("c06_every_frequency_dominates_some_neuron", also=ALL,
-    says="every frequency dominates some active neuron (share of frequencies), and all dominate about equally many "
-    "(entropy of the counts over log n)",
-    paper="almost uniform over all frequencies", expect={"coverage": at_least(1.0), "uniformity": at_least(0.9)},
-    within=(0, 1))
+@four.claim("c06_every_frequency_dominates_some_neuron",
+    also=ALL,
+    says="in at least three of four runs, every frequency dominates some active neuron (share of frequencies), and "
+    "all dominate about equally many (entropy of the counts over log n)", paper="almost uniform over all frequencies",
+    expect={"coverage": at_least(1.0), "uniformity": at_least(0.9)}, within=(0, 1), about="share", least=0.75)
 def coverage(runs):
     return {"coverage": runs.final("coverage/active"), "uniformity": runs.final("uniformity/active")}
 
 
-@four.claim("c06b_clean_neurons_share_the_frequencies", also=ALL, origin="ours",
-    says="neurons with 95% of their power at one frequency have nine tenths of the norm |theta|^(k+1), every frequency "
-    "has at least half of its equal share in it, and shares are about equal (entropy over log n)",
-    expect={"clean": at_least(0.9), "coverage": at_least(1.0), "uniformity": at_least(0.9)}, within=(0, 1))
+@four.claim("c06b_clean_neurons_share_the_frequencies",
+    also=ALL, origin="ours",
+    says="in at least three of four runs, neurons with 95% of their power at one frequency have nine tenths of the "
+    "norm |theta|^(k+1), every frequency has at least half of its equal share in it, and shares are about equal "
+    "(entropy over log n)", expect={"clean": at_least(0.9), "coverage": at_least(1.0), "uniformity": at_least(0.9)},
+    within=(0, 1), about="share", least=0.75)
 def clean_coverage(runs):
     parts = {name: runs.final(f"{name}/clean") for name in ("coverage", "uniformity")}
     return {"clean": runs.final("single_frequency_share")} | parts
@@ -145,6 +145,8 @@ def panels(runs, axes):
         power = np.abs(transform) ** 2
         row[1].bar(np.arange(1, len(power)), power[1:] / power.sum(), color=CATEGORIES[0], width=0.6)
         row[1].set(xlabel="frequency", ylabel="share of the power", ylim=(0, 1.02), xticks=np.arange(1, len(power)))
+    for axis in axes[:, 1:].flat:
+        axis.set_axisbelow(True)
     axes[0, 0].set_title("embedding of a neuron, and its interpolation")
     axes[0, 1].set_title("its power spectrum")
     n = p // 2

@@ -1,7 +1,8 @@
 """Theorems 3.12, 3.18 and B.42. Networks compared with fixed features on mixtures of Gaussians.
 
 On the XOR of four clusters the first step turns neurons to the clusters, and the theory puts the network ahead of
-kernels and random features, which need of the order of d^2 samples. Clusters with orthogonal means are a linear
+kernels and random features, which need of the order of d^2 samples. The XOR is a sign of a quadratic form, so that the
+quadratic kernel (x.z)^2 is the rival to beat. Clusters with orthogonal means are a linear
 problem. Networks whose first step saw permuted labels, or that had none, show what the first step contributes.
 
 For the XOR we also evaluate the bound of equation 3.13.
@@ -15,7 +16,6 @@ from featurelab.pipelines import (
     Recorder,
     above,
     at_least,
-    at_most,
     bars,
     below,
     bound_level,
@@ -46,7 +46,7 @@ ORTHOGONAL = FeatureConfig(problem="orthogonal", dim=60, clusters=6)
 xor = Experiment(
     name="gradient_features/train_xor", figures=("Thm. 3.4", "Thm. 3.12", "Thm. B.42"),
     title="Test accuracy of a network and of fixed features on the XOR of Gaussian clusters",
-    caption="Means over seeds, bars their range; dotted: chance. Fixed features at the best of five ridges.",
+    caption="Means over seeds, bars their range; dotted: chance. Fixed features at their best ridge.",
     laptop=PRESET,
     paper=PRESET.but(dim=800, n_train=16_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
     grid={("dim", "n_train"): PLACES, "method": EVERY, "seed": SEEDS},
@@ -95,7 +95,7 @@ def farthest(runs):
 @xor.claim("c16_network_beats_fixed_features",
     says="at d = 200 and n = 1000, the network learns the XOR and beats random features, the linearised network and a "
     "Gaussian kernel, each at its best ridge (test accuracy, margins)", paper="net learns, fixed features need Ω(d²)",
-    where="Theorem B.42, section 3.4.1",
+    where="Theorem B.42, section 3.4.1; bounds set after the fact", within=(-1, 1),
     expect={"network": at_least(0.85), "over random features": at_least(0.2), "over linearised": at_least(0.2),
         "over Gaussian kernel": at_least(0.05)})
 def beats(runs):
@@ -105,7 +105,7 @@ def beats(runs):
 @xor.claim("c16b_so_does_one_step",
     says="at d = 200 and n = 1000, a network whose neurons are frozen after the first step learns the XOR and beats "
     "random features, the linearised network and a Gaussian kernel, each at its best ridge (test accuracy, margins)",
-    paper="net learns, fixed features need Ω(d²)", where="Theorem 3.4",
+    paper="net learns, fixed features need Ω(d²)", where="Theorem 3.4; bounds set after the fact", within=(-1, 1),
     expect={"network": at_least(0.85), "over random features": at_least(0.2), "over linearised": at_least(0.2),
         "over Gaussian kernel": at_least(0.05)})
 def one_step_beats(runs):
@@ -124,15 +124,16 @@ def margins(runs, method):
 
 
 @xor.claim("c16c_margin_over_the_best",
-    says="at d = 200 and n = 1000, the network beats the best of all fixed features (margin in test accuracy)",
-    paper="beyond the kernel regime", where="Section 3.4.1", expect=at_least(0.05))
+    says="at d = 200 and n = 1000, the network beats the best of all fixed features, the quadratic kernel among them "
+    "(margin in test accuracy)", paper="beyond the kernel regime", where="Section 3.4.1", within=(-1, 1),
+    expect=at_least(0.05))
 def over_the_best(runs):
     return accuracy(runs, "full", **farthest(runs)) - accuracy(runs, "kernels", **farthest(runs))
 
 
 @xor.claim("c16d_it_is_the_first_step",
     says="at d = 200 and n = 1000, the network beats one whose first step saw permuted labels, and one without a first "
-    "step (margins in test accuracy)", origin="ours", where="Theorem B.42",
+    "step (margins in test accuracy)", origin="ours", where="Theorem B.42", within=(-1, 1),
     expect={"permuted": at_least(0.15), "without": at_least(0.15)})
 def first_step(runs):
     reached = accuracy(runs, "full", **farthest(runs))
@@ -141,35 +142,35 @@ def first_step(runs):
 
 
 @xor.claim("c17_the_gap_grows_with_the_dimension",
-    says="the network's margin over the Gaussian kernel is larger at d = 200 than at d = 50, both at n = 1000 "
-    "(difference)", paper="d^1.5 against d²", where="Section 3.4.1", expect=at_least(0.03))
+    says="the network's margin over the best of all fixed features is larger at d = 200 than at d = 50, both at "
+    "n = 1000 (difference)", paper="d^1.5 against d²", where="Section 3.4.1", within=(-2, 2), expect=at_least(0.03))
 def gap_grows(runs):
     few = min(runs.values("n_train"))
     return gap(runs, max(runs.values("dim")), few) - gap(runs, min(runs.values("dim")), few)
 
 
 @xor.claim("c17b_the_gap_at_other_sizes",
-    says="the network's margin over the Gaussian kernel is larger at d = 200, n = 1000 than at d = 50, n = 2000 "
-    "(difference)", origin="ours", where="Section 3.4.1", expect=above(0))
+    says="the network's margin over the best of all fixed features is larger at d = 200, n = 1000 than at d = 50, "
+    "n = 2000 (difference)", origin="ours", where="Section 3.4.1", within=(-2, 2), expect=above(0))
 def gap_elsewhere(runs):
     dims, sizes = runs.values("dim"), runs.values("n_train")
     return gap(runs, max(dims), min(sizes)) - gap(runs, min(dims), max(sizes))
 
 
 def gap(runs, dim, n):
-    return accuracy(runs, "full", dim=dim, n_train=n) - fixed(runs, "rbf", dim=dim, n_train=n)
+    return accuracy(runs, "full", dim=dim, n_train=n) - accuracy(runs, "kernels", dim=dim, n_train=n)
 
 
 @orthogonal.claim("c18b_network_learns",
     says="the network learns six clusters with orthogonal means (test accuracy)", paper="error ≤ ε",
-    where="Theorem 3.18", expect=at_least(0.85))
+    where="Theorem 3.18", expect=at_least(0.85), within=(0, 1))
 def learns(runs):
     return accuracy(runs, "full")
 
 
 @orthogonal.claim("c18c_no_advantage_where_the_problem_is_linear",
     says="on clusters with orthogonal means, a linear problem, the network has no advantage over the best fixed "
-    "features (margin in test accuracy)", origin="ours", where="Theorem 3.18", expect=below(0.02))
+    "features (margin in test accuracy)", origin="ours", where="Theorem 3.18", expect=below(0.02), within=(-1, 1))
 def no_advantage(runs):
     return accuracy(runs, "full") - accuracy(runs, "kernels")
 
@@ -187,15 +188,9 @@ def errors(runs):
     return points
 
 
-@bound.claim("c23_error_is_below_the_bound",
-    says="the measured error is below the bound of the main theorem (largest ratio)", paper="≤ 1", expect=at_most(1))
-def below_bound(runs):
-    return max(error / limit for _, _, error, limit in errors(runs))
-
-
 @bound.claim("c23b_the_bound_says_something",
     says="the bound falls below 1/2 where the error does (smallest bound over d whose error is below 1/2)",
-    paper="a guarantee for large d", expect=below(0.5))
+    paper="a guarantee for large d", kind="identity", expect=below(0.5))
 def informative(runs):
     return min((limit for _, _, error, limit in errors(runs) if error < 0.5), default=math.inf)
 
@@ -228,10 +223,11 @@ def methods(axis, runs, networks=METHODS):
     shown += [(name, runs.finals(f"accuracy/test/{kernel}", method="kernels")) for kernel, name in KERNELS.items()]
     for place, (_, values) in enumerate(shown):
         ends = [[values.mean() - values.min()], [values.max() - values.mean()]]
-        axis.barh(place, values.mean(), xerr=ends, color=CATEGORIES[0 if place < len(networks) else 1], height=0.7)
+        colour = CATEGORIES[0 if place < len(networks) else 1]
+        axis.errorbar(values.mean(), place, xerr=ends, fmt="o", color=colour, markersize=6, capsize=3)
     null_level(axis, 0.5, vertical=True)
     axis.set_yticks(range(len(shown)), [name for name, _ in shown])
-    axis.set(xlim=(0.4, 1.02), xlabel="test accuracy")
+    axis.set(xlim=(0.45, 1.02), xlabel="test accuracy")
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
 

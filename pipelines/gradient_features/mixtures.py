@@ -71,7 +71,7 @@ orthogonal = Experiment(
 xor = orthogonal.variant(
     "xor", figures=("Lemma B.37", "Lemma B.38", "Lemma B.39", "Lemma B.40", "Lemma B.41", "Lemma B.71"),
     title="Gradients on the XOR of four Gaussian clusters", caption="Means over seeds, bars their range.",
-    laptop=XOR, paper=XOR.but(n_train=1_000_000, dim=400, width=100_000), grid={"dim": [100, 400], "seed": SEEDS},
+    laptop=XOR, paper=XOR.but(n_train=1_000_000, dim=400, width=100_000), grid={"dim": [100, 200, 400], "seed": SEEDS},
     paper_grid={"dim": [100, 400, 1600], "seed": SEEDS},
     sweep_axes={"dim": choice(50, 100, 200, 400), "width": choice(1500, 6000), "noise": uniform(0.5, 1.5)},
     small={"n_train": 400, "width": 3000, "dim": [12, 24]}, minutes=0.1, headline=True,
@@ -224,10 +224,11 @@ def in_the_cone(runs):
 
 
 @xor.claim("c07b_features_are_not_there_at_the_start",
-    says="no neuron points at a cluster before the step, and gradients do (largest |cos(w, D_j)| and |cos(G, D_j)|; of "
-    "sure neurons the share with the label's sign, and the smallest mean y_j cos(G, D_j))", paper="emergence",
-    where="Lemma B.37",
-    expect={"before": below(0.6), "after": above(0.99), "sign": at_least(0.99), "cosine": at_least(0.9)})
+    says="in at least three of four runs, no neuron points at a cluster before the step, and gradients do (largest "
+    "|cos(w, D_j)| and |cos(G, D_j)|; of sure neurons the share with the label's sign, and the smallest mean y_j "
+    "cos(G, D_j))", paper="emergence", where="Lemma B.37", within=(-1, 1),
+    expect={"before": below(0.6), "after": above(0.99), "sign": at_least(0.99), "cosine": at_least(0.9)}, about="share",
+    least=0.75)
 def emergence(runs):
     return {
         "before": max(runs.final("cosine/initial", dim=d) for d in dims(runs)),
@@ -239,7 +240,7 @@ def emergence(runs):
 
 @xor.claim("c08_projection_in_a_wide_band",
     says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), lies in a wide band around its limit 1/4 "
-    "(smallest and largest mean)", paper="1/4 for d → ∞", where="Lemma B.40",
+    "(smallest and largest mean)", paper="1/4 for d → ∞", where="Lemma B.40; band set after the fact",
     expect={"smallest": at_least(0.15), "largest": at_most(0.27)})
 def wide_band(runs):
     means = [runs.final("projection/sure", dim=d) / 4 for d in dims(runs)]
@@ -304,9 +305,11 @@ def xor_panels(runs, axes):
         band(axes[0, 0], rows, dims(runs), color=colour, label=name, marker="o")
     axes[0, 0].plot(dims(runs), [1 - d**-0.5 for d in dims(runs)], "--", color="#444444", label="1 - σ/√d")
     axes[0, 0].set(xlabel="dimension d", ylabel="|cos| with cluster means", xscale="log", ylim=(0, 1.05))
-    for (metric, name), colour in zip({"": "sample", "whole/": "whole law"}.items(), CATEGORIES, strict=False):
+    looks: dict[str, dict] = {"": {"marker": "o", "label": "sample"},
+        "whole/": {"marker": "x", "markersize": 9, "linestyle": "--", "label": "whole law"}}
+    for (metric, look), colour in zip(looks.items(), CATEGORIES, strict=False):
         rows = [runs.finals(f"{metric}projection/sure", dim=d) / 4 for d in dims(runs)]
-        band(axes[0, 1], rows, dims(runs), color=colour, label=name, marker="o")
+        band(axes[0, 1], rows, dims(runs), color=colour, **look)
     bound_level(axes[0, 1], 0.25, "limit, lemma B.40")
     bound_level(axes[0, 1], 0.2, "$B_G$, lemma B.41", linestyle=":")
     ylabel = r"sure: $y_j\langle G, D_j\rangle/\sqrt{d}$"

@@ -28,7 +28,7 @@ structured = xor.variant(
     "train_parity", figures=("Thm. 3.4", "Thm. 3.22", "Prop. 3.23"), title="Test accuracy on a structured parity",
     laptop=PARITY,
     paper=PARITY.but(dim=80, n_train=40_000, n_test=20_000, width=2000, steps=3000, kernel_samples=16_000),
-    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=0.7, small=SMALL | {"dim": 12, "size": 3},
+    grid={"method": EVERY, "seed": SEEDS}, paper_grid=None, minutes=1.8, small=SMALL | {"dim": 12, "size": 3},
     headline=True,
 )
 uniform = xor.variant(
@@ -43,14 +43,15 @@ uniform = xor.variant(
 
 @structured.claim("c19_network_learns_the_parity",
     says="the network learns the structured parity, and the best of all fixed features at its best ridge does not "
-    "(test accuracies)", paper="ε against 1/2", expect={"network": at_least(0.95), "fixed": at_most(0.7)})
+    "(test accuracies)", paper="ε against 1/2", where="Theorem 3.22; bounds set after the fact", within=(0, 1),
+    expect={"network": at_least(0.95), "fixed": at_most(0.7)})
 def learns(runs):
     return {"network": accuracy(runs, "full"), "fixed": accuracy(runs, "kernels")}
 
 
 @structured.claim("c19b_it_is_the_first_step",
     says="on the structured parity, the network beats one whose first step saw permuted labels, and one without a "
-    "first step (margins in test accuracy)", origin="ours",
+    "first step (medians of the margins in test accuracy)", origin="ours", about="median", within=(-1, 1),
     expect={"permuted": at_least(0.3), "without": at_least(0.3)})
 def first_step(runs):
     others = {"permuted": "permuted_first", "without": "no_first_step"}
@@ -59,30 +60,33 @@ def first_step(runs):
 
 @structured.claim("c19c_one_step_is_enough",
     says="on the structured parity, a network whose neurons are frozen after the first step beats the best of all "
-    "fixed features (margin in test accuracy)", paper="ε against 1/2", where="Theorem 3.4", expect=at_least(0.2))
+    "fixed features by 0.2 in at least three of four runs (margin in test accuracy)", paper="ε against 1/2",
+    where="Theorem 3.4", about="share", least=0.75, within=(-1, 1), expect=at_least(0.2))
 def one_step(runs):
     return accuracy(runs, "frozen") - accuracy(runs, "kernels")
 
 
 @uniform.claim("c20_one_step_and_the_heads",
-    says="one step and training of the heads are enough to learn the uniform parity (test accuracy, hinge loss)",
-    paper="≤ ε", expect={"accuracy": at_least(0.99), "hinge": at_most(0.05)})
+    says="one step and training of the heads are enough to learn the uniform parity in at least three of four runs "
+    "(test accuracy, hinge loss)", paper="≤ ε", about="share", least=0.75,
+    expect={"accuracy": at_least(0.99), "hinge": at_most(0.05)})
 def one_step_of_signs(runs):
     return {"accuracy": accuracy(runs, "frozen"), "hinge": runs.final("loss/test", method="frozen")}
 
 
 @uniform.claim("c20b_random_features_do_not",
     says="random features of the network's number do not learn the uniform parity (test accuracy at the best ridge)",
-    paper="d^Ω(k) for fixed features", expect=at_most(0.85))
+    paper="d^Ω(k) for fixed features", expect=at_most(0.85), within=(0, 1))
 def random_features(runs):
     return fixed(runs, "random_features")
 
 
 @uniform.claim("c20c_kernels_do_as_well_at_degree_two",
-    says="kernels of 2000 samples learn the uniform parity of degree two as well (better test accuracy of the Gaussian "
-    "and the arc-cosine kernel)", origin="ours", expect=at_least(0.99), controls=["permuted_labels"])
+    says="kernels of 2000 samples learn the uniform parity of degree two as well in at least three of four runs (best "
+    "test accuracy of the quadratic, the Gaussian and the arc-cosine kernel)", origin="ours", expect=at_least(0.99),
+    about="share", least=0.75, within=(0, 1), controls=["permuted_labels"])
 def kernels_too(runs):
-    return max(fixed(runs, "rbf"), fixed(runs, "arc_cosine"))
+    return max(fixed(runs, name) for name in ("quadratic", "rbf", "arc_cosine"))
 
 
 @structured.draw(cols=2, size=(10.5, 3.8))

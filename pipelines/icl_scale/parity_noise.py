@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     at_least,
     at_most,
     band,
+    bars,
     choice,
     data,
     legend_below,
@@ -45,7 +46,8 @@ class NoisyHeadsConfig(Config):
 figure = Experiment(
     name="icl_scale/parity_noise", trains=False, figures=("Thm. 5.5.2", "Sec. 5.7"),
     title="Prompts of M examples: noise let in, and accuracy",
-    caption="Accuracies on S1 (lines) and S2 (dotted), for 2 or 4 important features of 8 or 32. Bands: seeds.",
+    caption="First: noise of the small model over that of the large one, mean over M. Others: accuracies on S1 (lines) "
+    "and S2 (dotted), for 2 or 4 important features of 8 or 32. Bars and bands: seeds.",
     laptop=NoisyHeadsConfig(), paper=NoisyHeadsConfig(prompts=1_000_000),
     grid={("few", "bits"): list(CASES), "seed": [0, 1, 2]},
     sweep_axes={"gamma": uniform(0.05, 0.24), "bits": choice(3, 4, 5, 6)}, metric="accuracy/small/S1", mode="max",
@@ -102,14 +104,14 @@ def needed(runs, case, name, share=0.8):
     says="On random prompts the small model lets in (nu1 + 1)/(nu2 + 1) of the noise of the large one (ratio over "
     "this, greatest distance from 1)", expect=at_most(0.03))
 def noise(runs):
-    ratios = [
-        runs.curve("noise/small", few=a, bits=b).mean()
-        / runs.curve("noise/large", few=a, bits=b).mean()
-        * (b + 1)
-        / (a + 1)
-        for a, b in CASES
-    ]
-    return float(np.abs(np.array(ratios) - 1).max())
+    over = [let_in(runs, a, b) / ((a + 1) / (b + 1)) for a, b in CASES]
+    return float(np.abs(np.array(over) - 1).max())
+
+
+def let_in(runs, few, bits):
+    """Return the noise of the small model over that of the large one, means over prompts and lengths."""
+    small, large = (runs.curve(f"noise/{name}", few=few, bits=bits).mean() for name in ("small", "large"))
+    return float(small / large)
 
 
 @figure.claim("c10_the_small_model_is_ahead_on_s1", paper="smaller models are more robust",
@@ -126,31 +128,41 @@ def ahead(runs):
     return {"hinge": min(hinges), "accuracy": min(accuracies), "chance": min(least)}
 
 
-@figure.claim("c10b_examples_needed", origin="ours",
+@figure.claim("c10b_examples_needed",
+    origin="ours",
     says="For an accuracy of 0.8 on S1 the large model needs at least three times as many examples as the small one "
-    "(ratios)", expect={label: at_least(3) for label in CASES.values()})
+    "(ratios)", expect={label: at_least(3) for label in CASES.values()}, where="Thm. 5.5.2; bound set after the fact")
 def examples(runs):
     return {label: needed(runs, case, "large") / needed(runs, case, "small") for case, label in CASES.items()}
 
 
-@figure.claim("c11_the_gap_closes", where="Section 5.7", paper="0 as M grows",
-    says="With long prompts the small model is no more accurate on S1 than the large one (difference with 2 of 8 "
-    "features at M = 1024, greatest of all cases at M = 65536)",
-    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)})
+@figure.claim("c11_the_gap_closes",
+    where="Section 5.7", paper="0 as M grows",
+    says="In at least three of four runs, with long prompts the small model is no more accurate on S1 than the large "
+    "one (difference with 2 of 8 features at M = 1024, greatest of all cases at M = 65536)",
+    expect={"2 of 8, 1024": at_most(0.02), "all, 65536": at_most(0.01)}, about="share", least=0.75, within=(-1, 1))
 def closes(runs):
     return {"2 of 8, 1024": gap(runs, (1, 3), 1024), "all, 65536": max(gap(runs, case, LENGTHS[-1]) for case in CASES)}
 
 
-@figure.claim("c11e_not_by_1024", origin="ours", where="Section 5.7",
+@figure.claim("c11e_not_by_1024",
+    origin="ours", where="Section 5.7",
     says="With 2 of 32 features at M = 1024, the small model is still more accurate on S1 than the large one "
-    "(difference of accuracies)", expect=at_least(0.15))
+    "(difference of accuracies)", expect=at_least(0.15), within=(-1, 1))
 def still_wide(runs):
     return gap(runs, (1, 5), 1024)
 
 
-@figure.draw(cols=3, size=(11.5, 3.5))
+@figure.draw(cols=4, size=(14.5, 3.6))
 def panels(runs, axes):
-    for axis, ((a, b), label) in zip(axes[0], CASES.items(), strict=True):
+    first, places = axes[0, 0], range(len(CASES))
+    rows = [[let_in(one, a, b) for _, one in runs.by_seed()] for a, b in CASES]
+    bars(first, rows, places, color=CATEGORIES[2], linestyle="none", marker="o", label="measured")
+    first.plot(places, [(a + 1) / (b + 1) for a, b in CASES], "kx", markersize=9, label="(ν₁ + 1)/(ν₂ + 1)")
+    first.set_xticks(places, list(CASES.values()), fontsize=8)
+    first.set(ylabel="noise let in, small over large", ylim=(0, 1.02), xlim=(-0.5, len(CASES) - 0.5))
+    first.legend(loc="upper right", fontsize=8)
+    for axis, ((a, b), label) in zip(axes[0, 1:], CASES.items(), strict=True):
         one = runs.where(few=a, bits=b)
         for name, colour in zip(("small", "large"), CATEGORIES, strict=False):
             for part, style in (("S1", "-"), ("S2", ":")):
@@ -158,5 +170,5 @@ def panels(runs, axes):
                 band(axis, table, color=colour, linestyle=style, label=f"{name}, {part}")
         null_level(axis, 0.5, "chance")
         axis.set(xscale="log", title=label, xlabel="examples M of a prompt", ylim=(0.45, 1.02))
-    axes[0, 0].set(ylabel="accuracy")
-    legend_below(axes, 5)
+    axes[0, 1].set(ylabel="accuracy")
+    legend_below(axes[0, 1:], 5)

@@ -135,8 +135,23 @@ def classifier(task: "data.DictionaryData") -> Any:
     return accuracy
 
 
-def train(config: PatternConfig, recorder: Any) -> None:
-    """Train one method; record losses, accuracies and the cosines of neurons with the direction that matters."""
+def mapper(config: PatternConfig, goal: "torch.Tensor", found: dict[str, Any]) -> Any:
+    """Return a measure of the clusters of neurons, which puts maps of the neurons and of +-goal into `found`."""
+
+    def mapped(module: Any, _: Any) -> Mapping[str, float]:
+        W, step = module.net.hidden.weight.detach()[: config.width].cpu(), module.trainer.global_step
+        plane = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
+        found[f"points_{step}"], found[f"marks_{step}"] = plane.points.numpy(), plane.marks.numpy()
+        return measures.direction_clusters(W, config.streams.init)
+
+    return mapped
+
+
+def train(config: PatternConfig, recorder: Any, maps: bool = False) -> None:
+    """Train one method; record losses, accuracies and the cosines of neurons with the direction that matters.
+
+    With `maps`, also record clusters and maps of the neurons before the first steps, after each, and at the end.
+    """
     task = build(config)
     learner = fixed(config) if config.method in FIXED else network(config, task)
     goal, labels = direction(config, task), task.labelled[1]
@@ -156,7 +171,12 @@ def train(config: PatternConfig, recorder: Any) -> None:
         watching.append(probes.Measure(classifier(task), config.steps, at=[1], prefix="classifier/"))
     rare = min(float((labels > 0).double().mean()), float((labels < 0).double().mean()))
     recorder.log({"majority": 1 - rare}, step=0)
+    found: dict[str, Any] = {}
+    if maps:
+        watching.append(probes.Measure(mapper(config, goal, found), config.steps, at=FIRST, prefix="clusters/"))
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
+    if maps:
+        recorder.array("map", **found)
 
 
 def cost(config: PatternConfig) -> Cost:

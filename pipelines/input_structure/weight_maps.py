@@ -5,9 +5,9 @@ is the parity of five patterns; the others are its variants: an interval, other 
 samples, and hidden words.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, probes, torch
+from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, probes
 from featurelab.pipelines.input_structure.comparison import SWEEP
-from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, network
+from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, mapper, network
 
 AXIS = ("problem", "size", "patterns", "dim", "negative_share", "n_train", "width")
 ROWS = {("parity", 5, 100, 128, None, 20_000, 100): "parity", ("interval", 30, 100, 128, None, 20_000, 100): "interval",
@@ -37,18 +37,16 @@ figure = Experiment(
 @figure.trial
 def run(config: PatternConfig, recorder: Recorder) -> None:
     task = build(config)
-    goal, marks, rows = direction(config, task), {}, {}
+    goal, found = direction(config, task), {}
+    clusters = mapper(config, goal, found)
 
     def mapped(module, x):
-        W, step = module.net.hidden.weight.detach()[: config.width].cpu(), module.trainer.global_step
-        plane = measures.weight_map(W, torch.stack([goal, -goal]), seed=config.streams.init)
-        rows[f"points_{step}"], marks[f"marks_{step}"] = plane.points.numpy(), plane.marks.numpy()
-        clusters = measures.direction_clusters(W, config.streams.init)
-        alignment = measures.direction_alignment(W, goal)
-        return {f"clusters/{k}": v for k, v in clusters.items()} | {f"cosine/{k}": v for k, v in alignment.items()}
+        alignment = measures.direction_alignment(module.net.hidden.weight.detach()[: config.width].cpu(), goal)
+        together = {f"clusters/{name}": value for name, value in clusters(module, x).items()}
+        return together | {f"cosine/{name}": value for name, value in alignment.items()}
 
     fit(network(config, task), task, config, recorder, steps=2, probes=[probes.Measure(mapped, 1)])
-    recorder.array("map", **rows, **marks)
+    recorder.array("map", **found)
 
 
 figure.cost(cost)
@@ -85,9 +83,11 @@ def gather(runs):
         "mean": min(by_row(runs, "cosine/mean_abs_cosine", 2, some))}
 
 
-@figure.claim("c03c_two_clusters", origin="ours", within=(-1, 1),
-    says="after step 2 neurons form two opposite clusters (mean cosine with their centres, smallest over rows; cosine "
-    "of the centres, largest)", expect={"within": at_least(0.95), "between": at_most(-0.95)})
+@figure.claim("c03c_two_clusters",
+    origin="ours", within=(-1, 1),
+    says="in at least three of four runs, after step 2 neurons form two opposite clusters (mean cosine with their "
+    "centres, smallest over rows; cosine of the centres, largest)",
+    expect={"within": at_least(0.95), "between": at_most(-0.95)}, about="share", least=0.75)
 def clusters(runs):
     within = min(min(by_row(runs, f"clusters/within_{i}", 2)) for i in (1, 2))
     return {"within": within, "between": max(by_row(runs, "clusters/between", 2))}

@@ -18,6 +18,7 @@ from .matrices import psd_power as psd_power
 from .matrices import random_isospectral as random_isospectral
 from .matrices import stable_rank as stable_rank
 from .weight_maps import WeightMap as WeightMap
+from .weight_maps import cluster_count as cluster_count
 from .weight_maps import direction_alignment as direction_alignment
 from .weight_maps import direction_clusters as direction_clusters
 from .weight_maps import weight_map as weight_map

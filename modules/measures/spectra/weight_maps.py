@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float64, Int64, Real
 from sklearn.cluster import KMeans
 from sklearn.manifold import MDS
+from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from .directions import direction_cosines
@@ -65,6 +66,24 @@ def direction_clusters(W: Real[Tensor, "m dim"], seed: int) -> dict[str, float]:
     ]
     between = direction_cosines(centres[:1], centres[1:]).item() if centres[1].any() else 0.0
     return {"within_1": within[0], "within_2": within[1], "between": between}
+
+
+def cluster_count(W: Real[Tensor, "m dim"], seed: int, most: int = 6) -> int:
+    """Return the number of clusters of the neurons' directions, 2 to `most`, that separates them best.
+
+    It is the number of k-means clusters of unit weights whose mean silhouette, with distances 1 - cos, is largest.
+    Raises ValueError for fewer than three different directions.
+    """
+    units = _units(W)[0].numpy()
+    different = len(np.unique(units.round(12), axis=0))
+    if different < 3:
+        raise ValueError(f"W must have at least three different directions to count clusters, got {different}")
+
+    def separation(count: int) -> float:
+        found = KMeans(count, n_init=10, random_state=seed % 2**32).fit_predict(units)
+        return float(silhouette_score(units, found, metric="cosine"))
+
+    return max(range(2, min(most, different - 1) + 1), key=separation)
 
 
 def weight_map(W: Real[Tensor, "m dim"], marks: Real[Tensor, "r dim"], *, most: int = 300, seed: int = 0) -> WeightMap:

@@ -1,6 +1,8 @@
 from .fixed_kernels import arc_cosine_ntk as arc_cosine_ntk
+from .fixed_kernels import best_ridge as best_ridge
 from .fixed_kernels import linearised_kernel as linearised_kernel
 from .fixed_kernels import median_distance as median_distance
+from .fixed_kernels import quadratic_kernel as quadratic_kernel
 from .fixed_kernels import ridge_accuracies as ridge_accuracies
 from .parity import majority_coefficient as majority_coefficient
 from .parity import sign_vectors as sign_vectors

@@ -45,6 +45,11 @@ def linearised_kernel(
         return hx @ hz.T + (x @ z.T) * (on_x @ on_z.T)
 
 
+def quadratic_kernel(x: Float[Tensor, "n dim"], z: Float[Tensor, "m dim"]) -> Float[Tensor, "n m"]:
+    """(x.z)^2, whose features are all products of two coordinates."""
+    return (x @ z.T).square()
+
+
 def median_distance(x: Float[Tensor, "n dim"]) -> float:
     """Median distance between two points, a common bandwidth of Gaussian kernels."""
     distances: float = torch.pdist(x).median().item()
@@ -65,3 +70,31 @@ def ridge_accuracies(
         alpha = kernel_regression(K, targets, ridge * unit).coefficients
         found.append(((K_test @ alpha) * test_targets > 0).double().mean().item())
     return found
+
+
+def best_ridge(
+    K: Float[Tensor, "n n"],
+    targets: Float[Tensor, "n 1"],
+    K_test: Float[Tensor, "m n"],
+    test_targets: Float[Tensor, "m 1"],
+    ridges: Sequence[float],
+    most: int = 8,
+) -> tuple[float, float]:
+    """Return the best test accuracy over ridges and its ridge, a grid that does not end at its best value.
+
+    While the accuracy is highest at one end of `ridges` (increasing, at least two of them), the grid gets another
+    ridge beyond that end, ten times as large or as small, at most `most` times.
+    """
+    grid = list(ridges)
+    found = ridge_accuracies(K, targets, K_test, test_targets, grid)
+    for _ in range(most):
+        if found[-1] > max(found[:-1]):
+            grid.append(10 * grid[-1])
+            found += ridge_accuracies(K, targets, K_test, test_targets, grid[-1:])
+        elif found[0] > max(found[1:]):
+            grid.insert(0, grid[0] / 10)
+            found = [*ridge_accuracies(K, targets, K_test, test_targets, grid[:1]), *found]
+        else:
+            break
+    best = max(found)
+    return best, grid[found.index(best)]

@@ -49,3 +49,18 @@ def test_the_median_distance_is_the_median_over_pairs():
     x = points(9, 3, 8)
     pairs = sorted((a - b).norm().item() for i, a in enumerate(x) for b in x[i + 1 :])
     assert theory.gradient_features.median_distance(x) == pytest.approx(pairs[(len(pairs) - 1) // 2])
+
+
+def test_the_quadratic_kernel_is_that_of_all_products_of_two_coordinates():
+    x, z = points(4, 3, 9), points(5, 3, 10)
+    products = [torch.stack([torch.outer(p, p).flatten() for p in points]) for points in (x, z)]
+    assert torch.allclose(theory.gradient_features.quadratic_kernel(x, z), products[0] @ products[1].T)
+
+
+@pytest.mark.parametrize("start", [[1e-6, 1e-5], [1e4, 1e5]], ids=["from below", "from above"])
+def test_the_grid_of_ridges_is_widened_until_its_best_value_is_inside(start):
+    x, z = points(60, 40, 11), points(400, 40, 12)
+    y, t = (x[:, :1] + 2 * points(60, 1, 13)).sign(), z[:, :1].sign()
+    best, ridge = theory.gradient_features.best_ridge(x @ x.T, y, z @ x.T, t, start, most=20)
+    beyond = theory.gradient_features.ridge_accuracies(x @ x.T, y, z @ x.T, t, [ridge / 10, ridge, ridge * 10])
+    assert beyond[1] == best == max(beyond)

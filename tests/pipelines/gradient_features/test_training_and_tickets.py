@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from featurelab.modules import data, theory
+from featurelab.pipelines import Missing
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 from featurelab.pipelines.gradient_features import (
@@ -16,6 +17,7 @@ from featurelab.pipelines.gradient_features import (
     multi_index,
     parity,
     parity_learning,
+    sample_complexity,
     simplicity,
     training,
     xor_limit,
@@ -149,3 +151,33 @@ def test_the_paper_s_uniform_parity_trains_for_a_few_steps():
     config = parity_learning.uniform.paper.but(n_train=200, n_test=50, width=64, steps=3)
     assert (config.size, config.dim) == (4, 35)
     assert performed(parity_learning.uniform, [config]).trials.status.tolist() == ["finished"]
+
+
+class Accuracies:
+    """Results whose accuracies are a function of n."""
+
+    def __init__(self, sizes, accuracy):
+        self.sizes, self.accuracy = sizes, accuracy
+
+    def values(self, name):
+        return self.sizes
+
+    def final(self, metric, dim, n_train):
+        return self.accuracy(n_train / dim)
+
+
+def test_the_number_of_samples_to_a_level_is_interpolated_in_log_n():
+    runs = Accuracies([8, 32, 128], lambda ratio: 0.85 + 0.05 * math.log(ratio / 4))
+    assert sample_complexity.needed(runs, "accuracy/test", dim=10) == pytest.approx(40)
+    with pytest.raises(Missing):
+        sample_complexity.needed(runs, "accuracy/test", dim=1)
+    with pytest.raises(Missing):
+        sample_complexity.needed(runs, "accuracy/test", dim=100)
+
+
+def test_the_bandwidth_is_chosen_without_test_data_where_points_differ_by_their_distances():
+    """A checkerboard of four bumps a unit apart needs a bandwidth far below the median distance of wide inputs."""
+    x = torch.from_numpy(data.stream(0, "x").random((400, 1))) * 40
+    y = torch.where((x.floor() % 2) > 0, 1.0, -1.0).double()
+    chosen = training.gaussian(x, y)
+    assert chosen.bandwidth == pytest.approx(0.125 * theory.gradient_features.median_distance(x))

@@ -21,6 +21,17 @@ def test_pictures_are_two_centred_classes_of_one_scale():
     assert len(task.train[0]) + len(task.test[0]) == 183 + 174
 
 
+def test_inverted_contrast_exchanges_light_and_dark_and_leaves_labels():
+    x = torch.tensor([[[0.0, 1.0]], [[0.25, 0.5]], [[1.0, 0.0]]])
+    y = torch.ones(3, 1)
+    for share in (0.0, 0.4, 1.0):
+        inverted, labels = picture_maps.contrast((x, y), share, np.random.default_rng(0))
+        chosen = np.random.default_rng(0).random(3) < share
+        slow = [1 - one if turned else one for one, turned in zip(x, chosen, strict=True)]
+        assert torch.equal(inverted, torch.stack(slow))
+        assert torch.equal(labels, y)
+
+
 def test_permuted_labels_leave_the_pictures_of_a_seed_as_they_are():
     plain = picture_maps.pictures(picture_maps.PRESET)
     with data.permuted_labels(1):

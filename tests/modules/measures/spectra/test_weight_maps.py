@@ -99,3 +99,14 @@ def test_of_many_neurons_some_are_drawn():
     assert len(set(found.rows.tolist())) == len(found.points) == 10
     assert torch.equal(found.points, measures.weight_map(W[found.rows], marks).points)
     assert not torch.equal(found.rows, measures.weight_map(W, marks, most=10, seed=5).rows)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_separate_bundles_of_directions_are_counted(count):
+    bundles = [torch.eye(6)[i] + 0.05 * weights(8, 6, seed=i) for i in range(count)]
+    assert measures.cluster_count(3 * torch.cat(bundles).double(), seed=0) == count
+
+
+def test_two_directions_are_too_few_to_count_clusters():
+    with pytest.raises(ValueError, match="three different directions"):
+        measures.cluster_count(torch.stack([torch.eye(3)[0], torch.eye(3)[1], 2 * torch.eye(3)[1]]), seed=0)
