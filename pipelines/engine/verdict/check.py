@@ -167,7 +167,7 @@ def missing(experiment: Experiment) -> Iterator[str]:
         if verdict.status == "untested":
             if "untested" not in map(claim.documented, SCALES):
                 yield f"claim {claim.id} cannot be measured: {verdict.reason}"
-        elif all(claim.judge(other).measured == verdict.measured for other in others):
+        elif all(claim.measured(other)[0] == claim.measured(results)[0] for other in others):
             yield f"claim {claim.id} does not depend on what was measured"
     if experiment.drawing is not None:
         try:
