@@ -5,6 +5,8 @@ is the parity of five patterns; the others are its variants: an interval, other 
 samples, and hidden words.
 """
 
+from typing import Any
+
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, probes
 from featurelab.pipelines.input_structure.comparison import SWEEP
 from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, mapper, network
@@ -37,7 +39,8 @@ figure = Experiment(
 @figure.trial
 def run(config: PatternConfig, recorder: Recorder) -> None:
     task = build(config)
-    goal, found = direction(config, task), {}
+    goal = direction(config, task)
+    found: dict[str, Any] = {}
     clusters = mapper(config, goal, found)
 
     def mapped(module, x):
