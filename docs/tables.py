@@ -27,7 +27,7 @@ PENDING = "Not measured on the current code yet: run `make bench`."
 IDENTITY = " (identity)"
 ORIGINS = {"paper": "", "corrected": " (corrected)", "ours": " (ours)"}
 COUNTED = ["hold", "fail", "undecided", "untested", "specific, of those with controls", "identities hold"]
-NONE = Finding(status="holds")
+UNMEASURED = Finding(status="untested", reason="not measured since the claim got this form")
 Row = Sequence[Any]
 
 
@@ -158,7 +158,9 @@ def _findings(system: str | None) -> Iterator[tuple[Experiment, Claim, Finding]]
     for one in [system] if system else registry.systems():
         for experiment in registry.experiments(one):
             for claim in experiment.claims:
-                yield experiment, claim, claim.recorded().laptop or NONE
+                finding = claim.recorded().laptop or UNMEASURED
+                measured = finding.seeds is not None or finding.status == "untested"
+                yield experiment, claim, finding if measured else UNMEASURED
 
 
 def _verdict(claim: Claim, finding: Finding) -> str:
