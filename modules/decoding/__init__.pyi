@@ -1,3 +1,4 @@
+from .as_published import snapkv_repeated as snapkv_repeated
 from .caches import KeptCache as KeptCache
 from .caches import KeptLayer as KeptLayer
 from .caches import kv_bytes as kv_bytes
@@ -16,4 +17,3 @@ from .methods import snapkv as snapkv
 from .selection import Choice as Choice
 from .selection import choose_tokens as choose_tokens
 from .selection import pooled_scores as pooled_scores
-from .snapkv_repeated import snapkv_repeated as snapkv_repeated

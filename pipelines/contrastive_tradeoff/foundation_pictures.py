@@ -71,6 +71,10 @@ class PicturesConfig(FoundationConfig):
     stored: tuple[int, ...] = Field((1, 10, 100), min_length=2, description="stored views of each picture, rising")
     width: int = Field(1024, ge=1, description="hidden and output units of the adapter")
 
+    def of_pretraining(self) -> dict[str, float]:
+        """Settings of the encoder's pre-training here that are not the usual ones."""
+        return {}
+
 
 figure = Experiment(
     name="contrastive_tradeoff/foundation_pictures", figures=("Table 7.2", "Table F.6", "Table F.7"),
@@ -133,7 +137,7 @@ def stand_in(config: PicturesConfig) -> "pretraining.UnionConfig":
     return pretraining.UnionConfig(
         seed=config.seed, threads=config.threads, device=config.device, precision=config.precision, control=control,
         union=config.union, target=sets[0], tasks=config.union, n_train=config.n_train, width=config.encoder_width,
-        epochs=config.pretraining_epochs,
+        epochs=config.pretraining_epochs, **config.of_pretraining(),
     )
 
 

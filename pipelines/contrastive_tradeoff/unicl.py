@@ -35,7 +35,6 @@ from featurelab.pipelines import (
 from featurelab.pipelines.contrastive_tradeoff import foundation_pictures
 from featurelab.pipelines.contrastive_tradeoff.foundation import descended
 from featurelab.pipelines.contrastive_tradeoff.foundation_pictures import Pictures, PicturesConfig
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS
 
 SPECIFIC, DIVERSE = "unicl_swin_tiny_imagenet", "unicl_swin_tiny_imagenet_gcc15m"  # folders of models
 UNION = "digits+shapes+gratings+photos"
@@ -48,7 +47,13 @@ class UniclConfig(PicturesConfig):
     family: Literal["stand-in", "UniCL"] = Field("stand-in", description="the encoders")  # type: ignore[assignment]
     pretrained: Literal["specific", "diverse"] = Field("specific", description="which of the two encoders")
     specific: str = Field("digits", description="the set of the specific task; tasks has the universal ones")
+    lr: float = Field(2e-3, gt=0, description="learning rate of the encoder's pre-training here")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of that pre-training")
+    control: Literal["none", "untrained"] = Field("none", description="what is destroyed")
     counts: tuple[int, ...] = Field((20, 1000), min_length=2, description="labels of the probes, rising")
+
+    def of_pretraining(self) -> dict[str, float]:
+        return {"lr": self.lr, "weight_decay": self.weight_decay}
 
 
 figure = Experiment(
@@ -62,8 +67,9 @@ figure = Experiment(
         counts=(2000, 1_281_167),
     ), grid={("pretrained", "union"): [("specific", "digits"), ("diverse", UNION)], "seed": [0, 1, 2, 3, 4, 5]},
     paper_grid={("pretrained", "model"): [("specific", SPECIFIC), ("diverse", DIVERSE)], "seed": [0, 1, 2]},
-    sweep_axes={"probe_lr": loguniform(1e-2, 10.0), "encoder_width": choice(8, 16, 32, 64)}, metric="specific",
-    mode="max", minutes=0.7, needs=("imagenet",), controls=CONTROLS[:2],
+    sweep_axes={"lr": loguniform(2e-4, 2e-2), "encoder_width": choice(8, 16, 32, 64), "n_train": choice(300, 1000),
+        "weight_decay": loguniform(1e-4, 0.1)}, metric="specific", mode="max", minutes=0.7, needs=("imagenet",),
+    controls=("untrained",),
     stand_in="two small encoders that are pre-trained on generated pictures, in place of UniCL's Swin-T",
     small={"n_train": 40, "n_test": 40, "pretraining_epochs": 1, "encoder_width": 4, "counts": (10, 40), "epochs": 5},
 )

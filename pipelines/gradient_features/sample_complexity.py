@@ -43,7 +43,8 @@ figure = Experiment(
     laptop=PRESET, paper=PRESET.but(n_test=20_000, width=2000, steps=3000),
     grid={"dim": DIMS, "n_train": SIZES, "seed": [0, 1, 2]},
     paper_grid={"dim": [*DIMS, 800], "n_train": [*SIZES, 4096, 8192, 16_384], "seed": [0, 1, 2]},
-    sweep_axes={"lr": loguniform(2e-3, 1e-1), "width": choice(40, 100, 200, 400), "dim": choice(50, 100, 200)},
+    sweep_axes={"lr": loguniform(2e-3, 1e-1), "width": choice(40, 100, 200, 400), "dim": choice(50, 100, 200),
+        "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/test", mode="max", minutes=2.5,
     small={"dim": [32, 48], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 100},
 )
