@@ -37,7 +37,7 @@ class Claim:
     - `median`: their median. It takes outliers well, and needs six seeds.
     - `share`: the share of seeds on which every part is within its bound, which is to be at `least` so high. It is
       for what happens in some runs and not in others, and for what is said of every run.
-    - `equivalence`: the mean again, of an effect that is said to be nil; the bounds are the margin.
+    - `equivalence`: the mean again, where the claim is that there is no effect; the bounds are the margin.
 
     The claim holds if the interval that decides lies within the bounds, of every part; it fails if the interval of one
     part lies outside, with the allowed error shared by all parts; else it is undecided. An `identity` is exact: it

@@ -26,7 +26,7 @@ ERROR = 0.05  # how often an interval, or one of all looks, may miss the truth
 MOST_SEEDS = 16  # to which seeds are added unless told
 FEW = LOOKS[0]  # fewer seeds than this do not show whether values are skewed,
 OF_FEW = 4  # so there the error is allowed this many times less often
-SHOWN = 1.75  # the skewness over what a few values show of it: they seldom have the long tail among them
+SHOWN = 1.75  # times the skewness that a few values show: they seldom have the long tail among them
 EQUAL = 1e-12  # values that differ by a smaller part of their size are equal but for rounding
 
 

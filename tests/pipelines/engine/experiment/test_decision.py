@@ -1,4 +1,4 @@
-"""What values decide about a mean, a median, a share or a nil effect, and what a control does."""
+"""What values decide about a mean, a median, a share or the absence of an effect, and what a control does."""
 
 import importlib
 import math
@@ -77,7 +77,7 @@ def test_a_share_counts_the_seeds_on_which_every_part_is_within_its_bound():
     assert math.isnan(half.worst(values)["a"]), "what is not a number is the worst"
 
 
-def test_a_nil_effect_holds_within_its_margin_and_fails_beyond():
+def test_the_absence_of_an_effect_holds_within_its_margin_and_fails_beyond():
     noise = np.random.default_rng(0).standard_normal(16)
     nil = rule(between(-0.5, 0.5), about="equivalence")
     assert nil.decide(column(0.1 * noise)).status == "holds"
