@@ -50,14 +50,14 @@ LAPTOP = one_step.UnseenConfig(networks=1)
 generators = Experiment(
     name="alignment_elasticity/generators", trains=False, figures=("Fig. 2",), title="Training data and unseen classes",
     caption="Samples of Data 1-3 in two dimensions, and of unseen classes with the means e v and R v.", laptop=SAMPLES,
-    paper=SAMPLES.but(dim=2048, n_train=8192), grid={"seed": [0, 1, 2]}, sweep_axes={"dim": choice(16, 64, 256)},
+    paper=SAMPLES.but(dim=2048, n_train=8192), grid={"seed": range(6)}, sweep_axes={"dim": choice(16, 64, 256)},
     metric="moment_error/sphere", minutes=0.1, small={"dim": 8, "n_train": 64},
 )
 nearer = Experiment(
     name="alignment_elasticity/nearer_classes", figures=("Fig. 1",),
     title="Classes nearer to the training data move more and align better",
     caption="Features of one network before (pale) and after the step, in the plane of their principal components.",
-    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}), grid={"seed": [0, 1, 2]},
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER | {"networks": 1}), grid={"seed": range(6)},
     sweep_axes=one_step.SWEEP_AXES, metric="elasticity/unseen", mode="max", minutes=0.1, small=one_step.SMALL,
 )
 

@@ -36,8 +36,8 @@ figure = Experiment(
     name="alignment_elasticity/learning_rate", figures=("Note 4.4", "Note 4.5"),
     title="Scores against the learning rate, and their symmetries",
     caption="η = n^a. Points are means over draws of the data and networks, bars the range over draws of the data.",
-    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={"lr_exponent": EXPONENTS, "seed": [0, 1, 2]},
-    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.3, small=one_step.SMALL,
+    laptop=LAPTOP, paper=LAPTOP.but(**one_step.PAPER), grid={"lr_exponent": EXPONENTS, "seed": range(6)},
+    sweep_axes=one_step.SWEEP_AXES, metric="alignment/trained", mode="max", minutes=0.6, small=one_step.SMALL,
 )
 
 

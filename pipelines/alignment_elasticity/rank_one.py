@@ -50,7 +50,7 @@ N = ("n_train", "dim", "width")
 
 def grid(readings, sizes):
     lengths = [READINGS[reading] for reading in readings]
-    return {("mean_norm", "mean_growth"): lengths, N: [(n,) * 3 for n in sizes], "seed": [0, 1, 2]}
+    return {("mean_norm", "mean_growth"): lengths, N: [(n,) * 3 for n in sizes], "seed": range(6)}
 
 
 def of(reading):
@@ -63,7 +63,7 @@ figure = Experiment(
     caption="n = d = N. Points are means over seeds, bars their range.", laptop=LAPTOP,
     paper=LAPTOP.but(n_train=4096, dim=4096, width=4096), grid=grid(READINGS, (64, 128, 256, 512)),
     paper_grid=grid(READINGS, (256, 512, 1024, 2048, 4096)), sweep_axes=one_step.SWEEP_AXES, metric="rank_one/relative",
-    minutes=0.2, small={N: [(8,) * 3, (12,) * 3]},
+    minutes=0.4, small={N: [(8,) * 3, (12,) * 3]},
 )
 regression = figure.variant(
     "rank_one_regression", figures=("App. B",),

@@ -83,7 +83,7 @@ figure = Experiment(
     "regularisation (CR) with 1, 10 or 100 stored views. Means over seeds and their range. Crosses, dotted: the paper.",
     laptop=PicturesConfig(width=64, lr=0.2, probe_lr=0.2, epochs=120), paper=PicturesConfig(
         family="CLIP", model=CLIP, tasks="imagenet", others="svhn", n_train=1_281_167,
-    ), grid={"seed": [0, 1, 2]}, paper_grid={
+    ), grid={"seed": range(6)}, paper_grid={
         ("family", "model", "tasks", "others"): [
             (family, model, tasks, "gtsrb" if tasks == "svhn" else "svhn")
             for family, model, first in (("CLIP", CLIP, "imagenet"), ("MoCo v3", MOCO, "cifar10"))
@@ -92,7 +92,7 @@ figure = Experiment(
         "seed": [0, 1, 2],
     },
     sweep_axes={"lr": loguniform(1e-3, 1.0), "width": choice(16, 64, 256, 1024), "weight_decay": loguniform(1e-6, 1e-2),
-        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=1,
+        "strength": loguniform(0.01, 10.0)}, metric="accuracy/mean", mode="max", minutes=2,
     needs=("cifar10", "gtsrb", "imagenet", "svhn"),
     stand_in="an MLP that is pre-trained on generated pictures of 8 x 8 pixels in place of published encoders, and "
     "small sets in place of public ones", controls=CONTROLS,

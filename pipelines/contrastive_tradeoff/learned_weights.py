@@ -76,17 +76,17 @@ even = Experiment(
     name="contrastive_tradeoff/learned_weights", figures=("Prop. 7.3", "Prop. 7.4", "Prop. F.8"),
     title="Weights of shared and private features after contrastive learning on T tasks",
     caption="Lines are means over seeds, bands their range. Levels: 1 and 1/T, the optimum.", laptop=PRESET,
-    paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": [0, 1, 2]},
+    paper=PRESET.but(steps=1500), grid={"tasks": TASKS, "seed": range(6)},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 4, 8, 16, 32), "weight_decay": loguniform(1e-5, 1e-1),
-        "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")}, metric="loss/test", minutes=0.3,
+        "tasks": choice(1, 2, 4, 8), "kind": choice("logistic", "exp", "linear")}, metric="loss/test", minutes=0.6,
     small={"steps": 30, "batch_size": 32, "measure_every": 10, "shared": 2, "private": 2, "spurious": 2},
 )
 uneven = even.variant(
     "uneven_mixture", figures=("Lemma F.3",), title="Weights of private features on uneven mixtures",
     caption="Dots: trained W, means over seeds and their range; crosses: the optimum of lemma F.3.",
-    grid={"weights": UNEVEN, "seed": [0, 1, 2]},
+    grid={"weights": UNEVEN, "seed": range(6)},
     sweep_axes={"lr": loguniform(0.03, 3.0), "width": choice(0, 8, 16), "weight_decay": loguniform(1e-5, 1e-1),
-        "weights": choice(*UNEVEN)}, minutes=0.3,
+        "weights": choice(*UNEVEN)}, minutes=0.6,
 )
 
 

@@ -48,7 +48,7 @@ figure = Experiment(
     name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.2", "Sec. 7.2.3"),
     title="Rademacher complexity of predictors on representations of T tasks",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET, paper=PRESET.but(draws=20_000),
-    grid={"shared": SIZES, "tasks": TASKS, "seed": [0, 1, 2]},
+    grid={"shared": SIZES, "tasks": TASKS, "seed": range(6)},
     sweep_axes={"tasks": choice(*TASKS), "shared": choice(5, 10, 40), "samples": choice(10, 100, 1000)},
     metric="complexity", minutes=0.1, small={"draws": 200},
 )

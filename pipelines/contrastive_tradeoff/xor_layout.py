@@ -45,7 +45,7 @@ figure = Experiment(
     name="contrastive_tradeoff/xor_layout", trains=False, figures=("Fig. F.1",),
     title="An optimal representation that makes an XOR",
     caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
-    paper=XorConfig(turns=120), grid={"seed": [0, 1, 2]},
+    paper=XorConfig(turns=120), grid={"seed": range(6)},
     sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random",
     minutes=0.1, small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
 )

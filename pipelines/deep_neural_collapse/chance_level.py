@@ -56,7 +56,7 @@ figure = Experiment(
     name="deep_neural_collapse/chance_level", trains=False, figures=("Sec. 5",),
     title="Correlations between unrelated matrices",
     caption="Means over seeds, bars their range. Dashed: the paper's chance level.",
-    laptop=PRESET, paper=PRESET, grid={"width": WIDTHS, "seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET, grid={"width": WIDTHS, "seed": range(6)},
     sweep_axes={"width": choice(*WIDTHS), "init_scale": uniform(0.2, 1.5)}, metric="chance/rotation_null", minutes=0.1,
     small={"width": [16, 32], "n_train": 40, "vectors": 4},
 )

@@ -28,7 +28,7 @@ relu = Experiment(
     caption="Lines are means over seeds, bands their range. Right: cosines after the AGOP, of one seed (black: -1).",
     laptop=RELU, paper=RELU.but(**PUBLIC, width=1024),
     grid={("dataset", "kernel"): [("digits", "laplace"), ("digits", "gaussian"), ("mixture", "laplace")],
-        "seed": [0, 1, 2, 3, 4, 5]},
+        "seed": range(6)},
     paper_grid={("dataset", "kernel"): [("cifar10", "laplace"), ("mnist", "gaussian"), ("svhn", "laplace")],
         "seed": SEEDS}, sweep_axes={"width": choice(128, 256, 512, 1024), "bandwidth": loguniform(0.5, 8.0),
         "ridge": loguniform(1e-4, 1e-1)}, metric="nc1/projected", minutes=0.4,
@@ -39,9 +39,9 @@ relu = Experiment(
 cos = relu.variant(
     "deep_rfm_cos", figures=("Fig. 4", "Fig. 5", "Fig. 1a"), title="Neural collapse in Deep RFM with cosine features",
     laptop=COS, paper=COS.but(**PUBLIC, width=4096),
-    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": SEEDS},
+    grid={("dataset", "kernel"): [("digits", "laplace")], "seed": range(6)},
     paper_grid={("dataset", "kernel"): [(name, "laplace") for name in ("cifar10", "mnist", "svhn")], "seed": SEEDS},
-    minutes=0.4, small={"n_train": 50, "width": 256, "depth": 4},
+    minutes=0.8, small={"n_train": 50, "width": 256, "depth": 4},
 )
 relu.trial(build)
 relu.cost(cost)

@@ -47,7 +47,7 @@ figure = Experiment(
     name="deep_neural_collapse/random_relu", trains=False, figures=("Prop. A.1",),
     title="Inner products and distances after random ReLU features",
     caption="One seed; bars are standard errors over draws of the weights.", laptop=PRESET, paper=PRESET,
-    grid={"width": WIDTHS, "seed": [0, 1, 2]},
+    grid={"width": WIDTHS, "seed": range(6)},
     sweep_axes={"width": choice(64, 256, 1024, 4096), "dim": choice(4, 16, 64)}, metric="relu_kernel/deviation",
     minutes=0.1, small={"draws": 10},
 )

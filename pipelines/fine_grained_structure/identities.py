@@ -50,7 +50,7 @@ figure = Experiment(
     name="fine_grained_structure/identities", trains=False, figures=("App. B",),
     title="Identities of class distances, and distance ratios before training",
     caption="Left: relative errors of exact identities. Right: MSDR of the input and of random ReLU features.",
-    laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": [0, 1, 2]},
+    laptop=IdentityConfig(), paper=IdentityConfig(), grid={"seed": range(6)},
     sweep_axes={"dim": choice(256, 512, 1024, 4096), "width": choice(512, 1024, 2048, 4096)},
     metric="identity_error/closed_form", minutes=0.1, small={"n_train": 32, "dim": 12, "width": 24},
 )

@@ -37,7 +37,7 @@ class TemplateConfig(Config):
 figure = Experiment(
     name="fine_grained_structure/templates", trains=False, figures=("Fig. 4",), title="Templates of class distances",
     caption="Distances divided by their maximum; dark is near. a, b: same class and twin class, over other labels.",
-    laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": [0, 1, 2]},
+    laptop=TemplateConfig(), paper=TemplateConfig(), grid={"seed": range(6)},
     sweep_axes={"dim": choice(32, 64, 128, 512), "mean_variance": uniform(0.5, 8.0)}, metric="msdr/both", mode="max",
     minutes=0.1, small={"n_train": 200, "dim": 32},
 )

@@ -62,7 +62,7 @@ figure = Experiment(
     title="Distances between the clusters of a label over distances inside a cluster",
     caption="Lines are means over seeds, bands their range. R is a ratio of mean distances, R_worst one of extremes.",
     laptop=TheoremConfig(), paper=TheoremConfig(),
-    grid={"noise_to_signal": [2.0, 1.0, 0.5, 0.25, 0.125], "seed": [0, 1, 2]}, sweep_axes={
+    grid={"noise_to_signal": [2.0, 1.0, 0.5, 0.25, 0.125], "seed": range(6)}, sweep_axes={
         "lr": loguniform(2e-3, 5e-2),
         "dim": choice(256, 1024, 4096),
         "width": choice(16, 32, 64),

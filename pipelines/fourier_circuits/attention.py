@@ -29,7 +29,7 @@ PAPER = TransformerConfig(
     layers=1, width=128, heads=160, head_dim=32, feedforward=0, train_share=0.5, lr=1e-3, weight_decay=1e-3,
     batch_size=1024, steps=50_000, measure_every=500,
 )
-SEEDS = [0, 1, 2]
+SEEDS = range(6)
 SHOWN = 3  # heads
 NULLS = {"trained": "trained", "initial": "before training", "initial_attention": "trained E, initial $W_K W_Q^T$",
     "initial_embeddings": "initial E, trained $W_K W_Q^T$"}
@@ -40,13 +40,13 @@ four = Experiment(
     caption="Random heads of one seed's network. Right: means over heads and seeds; lines: range over seeds.",
     laptop=TransformerConfig(steps=4000, measure_every=50), paper=PAPER.but(terms=4, modulus=31), grid={"seed": SEEDS},
     sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
-    metric="attention_power/trained", mode="max", minutes=0.5,
+    metric="attention_power/trained", mode="max", minutes=1,
     small={"modulus": 7, "width": 8, "heads": 3, "head_dim": 4, "feedforward": 8, "steps": 20, "measure_every": 10},
 )
 three = four.variant(
     "attention_3", figures=("Fig. C.5",), title="Attention matrices of one-layer transformers, k = 3",
     laptop=TransformerConfig(terms=3, modulus=7, steps=2000, measure_every=50), paper=PAPER.but(terms=3, modulus=61),
-    minutes=0.7,
+    minutes=1.4,
 )
 
 

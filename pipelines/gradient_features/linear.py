@@ -48,7 +48,7 @@ figure = Experiment(
     name="gradient_features/linear", trains=False, figures=("Lemma B.25",),
     title="Direction and length of gradients on linear data against the threshold",
     caption="Means over seeds, bars their range.", laptop=PRESET,
-    paper=PRESET.but(n_train=1_000_000, dim=100, width=1000), grid={"threshold": THRESHOLDS, "seed": [0, 1, 2]},
+    paper=PRESET.but(n_train=1_000_000, dim=100, width=1000), grid={"threshold": THRESHOLDS, "seed": range(6)},
     sweep_axes={"dim": choice(10, 30, 100), "n_train": choice(1000, 10_000), "threshold": uniform(-2.0, 1.0)},
     metric="cosine/median", mode="max", minutes=0.1, small={"n_train": 200, "dim": 6, "width": 20},
 )

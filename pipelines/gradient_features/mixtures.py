@@ -56,7 +56,7 @@ THRESHOLDS = [0.0, 0.5, 1.0, 1.5]
 LABELS = (1.0, -1.0, 1.0, -1.0)
 PRESET = MixtureConfig()
 XOR = MixtureConfig(problem="xor", dim=100, noise=1.0)
-SEEDS = [0, 1, 2]
+SEEDS = range(6)
 
 orthogonal = Experiment(
     name="gradient_features/mixture", trains=False,

@@ -45,7 +45,7 @@ figure = Experiment(
     name="gradient_features/uniform_gradient", trains=False, figures=("Lemma B.63", "Lemma B.64", "Eq. B.556"),
     title="Gradients of neurons on the uniform sparse parity, by enumeration",
     caption="Left: errors against enumeration. Right: cosines with D of all neurons (one seed; dashed: closed form).",
-    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(dim=17), grid={"seed": range(6)},
     sweep_axes={"dim": choice(7, 9, 11, 13), "width": choice(300, 1000, 3000), "size": choice(2, 4)},
     metric="gradient_error/corrected", minutes=0.1, small={"dim": 7, "size": 2, "width": 200},
 )

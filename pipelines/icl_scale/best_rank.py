@@ -39,9 +39,9 @@ figure = Experiment(
     title="Best rank against prompt length and label noise",
     caption="Numbers: the rank of least error on random prompts, of 0 to 16; 4 directions are strong.",
     laptop=BestRankConfig(prompts=20_000), paper=BestRankConfig(prompts=1_000_000),
-    grid={"shown": LENGTHS, "noise": NOISES, "seed": [0, 1, 2]},
+    grid={"shown": LENGTHS, "noise": NOISES, "seed": range(6)},
     sweep_axes={"noise": loguniform(0.1, 100.0), "shown": choice(8, 32, 128, 512), "weak": loguniform(0.01, 1.0),
-        "dim": choice(8, 16, 32)}, metric="best_rank", mode="max", minutes=0.5, small={"prompts": 200},
+        "dim": choice(8, 16, 32)}, metric="best_rank", mode="max", minutes=1, small={"prompts": 200},
 )
 figure.cost(cost)
 

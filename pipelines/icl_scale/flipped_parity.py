@@ -45,7 +45,7 @@ figure = Experiment(
     name="icl_scale/flipped_parity", trains=False, figures=("Fig. 5.1",), part="parities",
     title="Accuracy on S1 against flipped labels",
     caption="The theorem's models of 4 of 32 features, prompts of 64 examples. Mean and range over seeds.",
-    laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000), grid={"flipped": SHARES, "seed": [0, 1, 2]},
+    laptop=FlippedConfig(), paper=FlippedConfig(prompts=1_000_000), grid={"flipped": SHARES, "seed": range(6)},
     sweep_axes={"shown": choice(16, 64, 256), "gamma": uniform(0.05, 0.24)}, metric="accuracy/small", mode="max",
     minutes=0.1, small={"prompts": 100},
 )

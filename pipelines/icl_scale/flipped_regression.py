@@ -42,9 +42,9 @@ figure = Experiment(
     title="Accuracy of signs against flipped labels",
     caption="Closed-form attention of two ranks; the task is in the 4 strong directions. Mean and range over seeds.",
     laptop=FlipConfig(), paper=FlipConfig(prompts=1_000_000),
-    grid={"width": RANKS, "flipped": SHARES, "seed": [0, 1, 2]},
+    grid={"width": RANKS, "flipped": SHARES, "seed": range(6)},
     sweep_axes={"width": choice(1, 2, 4, 8, 16), "shown": choice(8, 16, 64), "weak": loguniform(0.01, 1.0)},
-    metric="accuracy", mode="max", minutes=0.2, small={"prompts": 200},
+    metric="accuracy", mode="max", minutes=0.4, small={"prompts": 200},
 )
 figure.cost(cost)
 

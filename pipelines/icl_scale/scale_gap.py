@@ -46,9 +46,9 @@ figure = Experiment(
     title="What a larger rank costs under label noise",
     caption="Error above that of rank 4, for a task in the 4 strong directions. "
     "Dots: random prompts. Lines: the theorem.", laptop=GapConfig(), paper=GapConfig(prompts=1_000_000),
-    grid={"noise": NOISES, ("shown", "weak"): [(M, 0.1) for M in LENGTHS] + [(16, 0.0)], "seed": [0, 1, 2]},
+    grid={"noise": NOISES, ("shown", "weak"): [(M, 0.1) for M in LENGTHS] + [(16, 0.0)], "seed": range(6)},
     sweep_axes={"noise": loguniform(0.1, 10.0), "shown": choice(8, 16, 64, 256), "weak": loguniform(0.01, 1.0),
-        "dim": choice(16, 32, 64)}, metric="gap/16", mode="max", minutes=0.2, small={"prompts": 200},
+        "dim": choice(16, 32, 64)}, metric="gap/16", mode="max", minutes=0.4, small={"prompts": 200},
 )
 figure.cost(cost)
 

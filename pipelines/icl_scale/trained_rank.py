@@ -57,9 +57,9 @@ figure = Experiment(
     title="Trained attention of rank 2 and 8",
     caption="Right: errors of trained networks (bars: seeds) and of the closed forms (lines) "
     "on prompts with label noise.", laptop=RankConfig(),
-    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000), grid={"width": RANKS, "seed": [0, 1, 2]},
+    paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000), grid={"width": RANKS, "seed": range(6)},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(1, 2, 4, 8), "weight_decay": loguniform(1e-6, 1e-2),
-        "n_train": choice(8192, 65_536, 768_000)}, metric="excess_ratio", minutes=0.5,
+        "n_train": choice(8192, 65_536, 768_000)}, metric="excess_ratio", minutes=1,
     small={"n_train": 256, "n_test": 16, "prompts": 50, "batch_size": 32, "steps": 6, "measure_every": 3},
 )
 

@@ -30,8 +30,8 @@ figure = Experiment(
     figures=("Fig. 2.2", "Fig. A.2", "Fig. A.4", "Fig. A.6", "Fig. A.8", "Fig. A.10", "Fig. A.11"),
     title="Neurons in the plane, at the start and after one and two steps",
     caption="Neurons of one seed, distances near 1 - cos. Crosses: ± s*, for words ± E[yx].", laptop=PRESET,
-    paper=PRESET, grid={AXIS: list(ROWS), "seed": [0, 1, 2]}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
-    sweep_axes=SWEEP, metric="clusters/between", mode="min", minutes=0.7,
+    paper=PRESET, grid={AXIS: list(ROWS), "seed": range(6)}, paper_grid={AXIS: PAPER_ROWS, "seed": [0, 1, 2]},
+    sweep_axes=SWEEP, metric="clusters/between", mode="min", minutes=1.4,
     small={AXIS: SMALL_ROWS, "words": 2, "batch_size": 20},
 )
 

@@ -67,10 +67,10 @@ figure = Experiment(
         dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0,
         widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000), teacher_steps=4700, steps=9400,
         measure_every=940,
-    ), grid={("inputs", "teacher_width"): list(CASES), "seed": [0, 1, 2, 3, 4]},
+    ), grid={("inputs", "teacher_width"): list(CASES), "seed": range(6)},
     paper_grid={("inputs", "teacher_width"): BIG, "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "n_train": choice(300, 600, 1000), "weight_decay": loguniform(1e-6, 1e-2)},
-    metric="loss/test", minutes=0.8, needs=("mnist",),
+    metric="loss/test", minutes=1, needs=("mnist",),
     small={"n_train": 40, "n_gaussian": 40, "widths": (1, 3, 9, 16), "batch_size": 20, "teacher_steps": 4, "steps": 6,
         "measure_every": 3},
     stand_in="1,000 of scikit-learn's 8x8 digits with 15% noisy labels replace MNIST, teachers FC(3), FC(9), FC(30) "

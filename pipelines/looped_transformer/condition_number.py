@@ -39,7 +39,7 @@ PRESET = ConditionConfig(loops=1)
 figure = Experiment(
     name="looped_transformer/condition_number", trains=False, figures=("Thm. 8.16",), part="examples",
     title="Condition number against the number of examples", caption="d = 4. Means over seeds.", laptop=PRESET,
-    paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": [0, 1, 2]},
+    paper=PRESET.but(dim=4), grid={("n_train", "prompts"): SIZES, "seed": range(6)},
     sweep_axes={"n_train": choice(16, 64, 256, 1024), "dim": choice(2, 4, 8, 16), "prompts": randint(100, 1000)},
     metric="condition_number", minutes=0.1, small={("n_train", "prompts"): [(n, 20) for n, _ in SIZES]},
 )
@@ -47,7 +47,7 @@ of_dim = figure.variant(
     "condition_number_of_dim", figures=("Thm. 8.16",), part="dimension", title="Condition number against the dimension",
     caption="Means over seeds. Dashes and dots: the limit of large matrices.",
     grid={("dim", "n_train", "prompts"): [(d, c * d, max(20, 1600 // d)) for c in (4, 16) for d in DIMS],
-        "seed": [0, 1, 2]}, small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
+        "seed": range(6)}, small={("dim", "n_train", "prompts"): [(d, c * d, 10) for c in (4, 16) for d in DIMS]},
     at_once=20,
 )
 

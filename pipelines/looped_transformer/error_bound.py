@@ -34,7 +34,7 @@ figure = Experiment(
     name="looped_transformer/error_bound", trains=False, figures=("Thm. 8.16", "Thm. 8.25", "Lemma 8.15"),
     title="Prediction error over its bounds",
     caption="Largest (solid) and median (dotted) over prompts while the error is above round-off; one seed.",
-    laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(prompts=10_000), grid={"n_train": SIZES, "seed": range(6)},
     sweep_axes={"n_train": choice(6, 16, 64, 128), "dim": choice(2, 4, 5), "loops": randint(10, 80)},
     metric="ratio/paper", mode="max", minutes=0.1, small={"prompts": 20, "loops": 10},
 )

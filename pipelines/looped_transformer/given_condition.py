@@ -44,7 +44,7 @@ PRESET = GivenConfig(loops=1000, prompts=300)
 figure = Experiment(
     name="looped_transformer/given_condition", trains=False, figures=("Thm. 8.16", "Thm. 8.25"), part="given κ",
     title="Error for given condition numbers", caption="Means over prompts and seeds; dashed: (1 - 1/κ)^2t.",
-    laptop=PRESET, paper=PRESET.but(prompts=2000), grid={"condition": CONDITIONS, "seed": [0, 1, 2]},
+    laptop=PRESET, paper=PRESET.but(prompts=2000), grid={"condition": CONDITIONS, "seed": range(6)},
     sweep_axes={"condition": loguniform(1.0, 200.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
     metric="loops_needed", minutes=0.1, small={"prompts": 10, "loops": 1000},
 )
@@ -52,7 +52,7 @@ noise = figure.variant(
     "label_noise", figures=("Thm. 8.14",), part="noisy labels", title="Noise on the labels of the examples",
     caption="Means over prompts and seeds. Dashes and dots: noise$^2$ tr(H$^{-1}$).",
     laptop=PRESET.but(loops=200, prompts=2000), paper=PRESET.but(loops=200, prompts=10_000),
-    grid={"noise": NOISES, "seed": [0, 1, 2]}, metric="final_error",
+    grid={"noise": NOISES, "seed": range(6)}, metric="final_error",
     sweep_axes={"noise": loguniform(1e-3, 1.0), "n_train": choice(8, 32, 128), "dim": choice(2, 4, 8)},
     small={"prompts": 20, "loops": 200},
 )

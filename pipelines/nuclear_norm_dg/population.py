@@ -46,7 +46,7 @@ figure = Experiment(
     name="nuclear_norm_dg/population", trains=False, figures=("Sec. 6.3",),
     title="Optimal decisions with infinitely many samples",
     caption="Each dot is a strength of the penalty. Exact: nothing is random.", laptop=PopulationConfig(),
-    paper=PopulationConfig(nodes=400), grid={"seed": [0, 1, 2]},
+    paper=PopulationConfig(nodes=400), grid={"seed": range(6)},
     sweep_axes={"agreement": uniform(0.55, 0.95), "nodes": choice(50, 100, 200, 400)}, metric="ood/nuclear/0.01",
     mode="max", minutes=0.1, small={"strengths": (0.3, 0.03, 0.003), "nodes": 30},
 )
