@@ -27,6 +27,19 @@ def sessions() -> Iterator[Path]:
         yield Path(folder)
 
 
+def test_where_ray_cannot_start_one_line_says_why_and_nothing_is_written(
+    featurelab: CommandLine, sessions: Path
+) -> None:
+    too_little_memory = {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES": "1"}
+    here = featurelab.elsewhere(featurelab.home / "here", RAY_TMPDIR=str(sessions), **too_little_memory)
+    said = here(*SWEEP, code=1)
+    assert said.out == ""
+    assert said.err.startswith("featurelab: Ray did not start on this machine") and said.err.count("\n") == 1, said.err
+    assert "memory" in said.err
+    assert list(here.home.iterdir()) == []
+    until(lambda: not processes(sessions), patience=5)
+
+
 def check_ends_at_once(here: CommandLine, process: Process, number: signal.Signals) -> None:
     process.send_signal(number)
     said = ended(process)

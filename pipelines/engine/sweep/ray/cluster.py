@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.errors import RequestError, RunError
 from featurelab.pipelines.engine.sweep.ray import workarounds
 from featurelab.pipelines.engine.sweep.ray.reasons import cause
 from featurelab.pipelines.engine.sweep.ray.session import session_folder
 from featurelab.pipelines.engine.trial.place import UMASK
+from featurelab.tracking.errors import disk_full
 from featurelab.tracking.lines import line, quoted
 
 PATIENCE = 10.0
@@ -25,7 +26,8 @@ PATIENCE = 10.0
 def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
     """Start Ray, or join the cluster at `address`; import the modules `meanwhile`, since Ray's processes take seconds.
 
-    Raises `RequestError` where no cluster answers at `address`, or where it refuses our token.
+    Raises `RequestError` where no cluster answers at `address`, or where it refuses our token, and `RunError` where Ray
+    does not start on this machine.
     """
     workarounds.set_environment()
     if _has_token():
@@ -43,13 +45,19 @@ def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
     workarounds.quieten()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     if target == "local":
-        with (
-            private(),
-            workarounds.keeping_signal_handlers(),
-            workarounds.starting_quickly(),
-            importing("ray.tune", *meanwhile),
-        ):
-            ray.init(address="local", include_dashboard=False, _temp_dir=session_folder(), **quiet)
+        folder = session_folder()
+        try:
+            with (
+                private(),
+                workarounds.keeping_signal_handlers(),
+                workarounds.starting_quickly(),
+                importing("ray.tune", *meanwhile),
+            ):
+                ray.init(address="local", include_dashboard=False, _temp_dir=folder, **quiet)
+        except Exception as error:
+            if disk_full(error):
+                raise
+            raise RunError(f"Ray did not start on this machine, nothing was run: {cause(error, 300)}") from None
         workarounds.keep_secrets()
         return
     if target != "auto":
