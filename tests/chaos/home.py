@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -104,6 +105,8 @@ class Home:
                 stderr=err_file,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                # under nohup commands would inherit that SIGHUP is ignored
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
             )
         return Command(process, out, err, arguments)
 
