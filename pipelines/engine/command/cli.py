@@ -17,6 +17,7 @@ from featurelab.pipelines.engine.command import (
     known,
     reproduce,
     run,
+    slurm,
     stored,
     sweep,
 )
@@ -34,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": catalogue.show,
     "run": run.run,
     "sweep": sweep.sweep,
+    "slurm": slurm.slurm,
     "reproduce": reproduce.reproduce,
     "judge": reproduce.judge,
     "rerun": stored.rerun,
