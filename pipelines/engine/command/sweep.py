@@ -80,7 +80,7 @@ def sweep(
 ) -> None:
     """Sweep an experiment over settings. KEY=VALUE sets one for all trials."""
     if file and experiment_name and "=" in experiment_name:  # the experiment is the file's
-        experiment_name, settings = None, [experiment_name, *(settings or [])]
+        settings, experiment_name = [experiment_name, *(settings or [])], None
     request = _request(
         file,
         experiment=experiment_name,
