@@ -33,7 +33,9 @@ Name = Annotated[
 ]
 MaybeName = Annotated[
     str | None,
-    typer.Argument(metavar="[EXPERIMENT]", help="See featurelab list.", autocompletion=complete_experiments),
+    typer.Argument(
+        metavar="EXPERIMENT", help="See featurelab list. With --file: the file's.", autocompletion=complete_experiments
+    ),
 ]
 Names = Annotated[
     list[str] | None,
