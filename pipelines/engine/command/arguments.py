@@ -31,6 +31,12 @@ def complete_settings(ctx: typer.Context, incomplete: str) -> list[str]:
 Name = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="See featurelab list.", autocompletion=complete_experiments)
 ]
+MaybeName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="EXPERIMENT", help="See featurelab list. With --file: the file's.", autocompletion=complete_experiments
+    ),
+]
 Names = Annotated[
     list[str] | None,
     typer.Argument(

@@ -7,10 +7,8 @@ import typer
 
 from featurelab.pipelines.engine.command.arguments import (
     Address,
-    AtScale,
-    GPUs,
     Json,
-    Name,
+    MaybeName,
     Settings,
     SettingsFile,
 )
@@ -24,15 +22,17 @@ from featurelab.pipelines.engine.command.shared import (
 )
 from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.experiment.axes import parse_axes
-from featurelab.pipelines.engine.experiment.config import Scale, parse_overrides, read_settings
+from featurelab.pipelines.engine.experiment.axes import Axis, parse_axes
+from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.lines import line
 
 if TYPE_CHECKING:
+    from featurelab.pipelines.engine.sweep.file import SweepFile
     from featurelab.pipelines.engine.sweep.plan import Finished, Plan
+    from featurelab.pipelines.engine.sweep.resources import Resources
     from featurelab.tracking.store.store import Store
 
 MOST_THREADS = 1024  # that a config accepts
@@ -41,7 +41,7 @@ SAMPLES = 16  # trials of a sweep over the axes that an experiment declares
 
 @runs_trials
 def sweep(
-    experiment_name: Name,
+    experiment_name: MaybeName = None,
     settings: Settings = None,
     over: Annotated[
         list[str] | None, typer.Option(help="An axis, such as lr=loguniform(1e-4,1e-1) or width=64,128.")
@@ -53,11 +53,15 @@ def sweep(
     metric: Annotated[str, typer.Option(help="The metric that ranks trials. Default: the experiment's own.")] = "",
     mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether larger or smaller is better.")] = None,
     config_file: SettingsFile = None,
-    scheduler: Annotated[Literal["fifo", "asha"], typer.Option(help="asha stops poor trials early.")] = "fifo",
+    scheduler: Annotated[
+        Literal["fifo", "asha"] | None, typer.Option(help="asha stops poor trials early. Default: fifo.")
+    ] = None,
     cpus_per_trial: Annotated[
         float | None, typer.Option(help="CPUs, and as many threads. Default: one for each process.")
     ] = None,
-    gpus_per_trial: GPUs = 0,
+    gpus_per_trial: Annotated[
+        float | None, typer.Option(help="GPUs of each trial: a fraction shares one, several train data-parallel.")
+    ] = None,
     workers_per_trial: Annotated[
         int | None, typer.Option(help="Data-parallel processes. Default: one for each GPU.")
     ] = None,
@@ -65,22 +69,45 @@ def sweep(
     address: Address = None,
     name: Annotated[str, typer.Option(help="Name of the sweep. Default: experiment, date and time.")] = "",
     resume: Annotated[str, typer.Option(help="Run what is missing of the sweep with this name.")] = "",
-    scale: AtScale = "laptop",
+    scale: Annotated[Scale | None, typer.Option(help="Which preset to start from. Default: laptop.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="YAML file that holds the whole request. Options override it.")
+    ] = None,
+    print_file: Annotated[
+        bool, typer.Option("--print-file", help="Print the file for this request, and run nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Sweep an experiment over settings. KEY=VALUE sets one for all trials."""
-    from featurelab.pipelines.engine.sweep.resources import Resources
-
-    experiment = registry.find(experiment_name)
+    if file and experiment_name and "=" in experiment_name:  # the experiment is the file's
+        settings, experiment_name = [experiment_name, *(settings or [])], None
+    request = _request(
+        file,
+        experiment=experiment_name,
+        name=name,
+        scale=scale,
+        samples=samples,
+        scheduler=scheduler,
+        metric={"name": metric, "goal": mode and f"{mode}imize"},
+        resources={
+            "cpus": cpus_per_trial,
+            "gpus": gpus_per_trial,
+            "workers": workers_per_trial,
+            "timeout": trial_timeout,
+        },
+    )
+    experiment = registry.find(request.experiment)
+    if print_file and not resume:
+        axes, fixed, base = _settings(experiment, request, settings or [], over or [], config_file)
+        _print_file(request, axes, fixed, base)
+        return
     outbox = outbox_folder()
-    resources = Resources.of_trial(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
+    resources = _resources(request)
     if resume:
         planning = {"KEY=VALUE": settings, "--over": over, "--samples": samples, "--config": config_file}
-        _require_none(planning | {"--name": name}, resume)
+        _require_none(planning | {"--name": name, "--print-file": print_file}, resume)
     else:
-        ranking = {"metric": metric or experiment.metric, "mode": mode or experiment.mode}
-        details: dict[str, Any] = {"name": name, "scheduler": scheduler, "resources": resources, **ranking}
-        plan = _plan(experiment, settings or [], over or [], samples, config_file, scale, **details)
+        plan = _plan(experiment, request, settings or [], over or [], config_file, resources)
 
         start_ray(address)
 
@@ -107,30 +134,80 @@ def _require_none(planning_options: dict[str, Any], resume: str) -> None:
         raise RequestError(f"--resume {line(resume, 80)} runs what was planned: leave out {', '.join(given)}")
 
 
+def _request(file: Path | None, **options: Any) -> "SweepFile":
+    """Return the request of the file, if there is one, with the options that are given in place of its own."""
+    from featurelab.pipelines.engine.sweep.file import SweepFile
+
+    if file is None and options["experiment"] is None:
+        raise RequestError("which experiment? Write featurelab sweep EXPERIMENT, or --file SWEEP.yaml")
+    request = SweepFile.read(file) if file else SweepFile(experiment=options["experiment"])
+    changes: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, dict):
+            given = {key: part for key, part in value.items() if part not in (None, "")}
+            changes[name] = getattr(request, name).model_copy(update=given)
+        elif value not in (None, ""):
+            changes[name] = value
+    return request.model_copy(update=changes)
+
+
+def _resources(request: "SweepFile") -> "Resources":
+    from featurelab.pipelines.engine.sweep.resources import Resources
+
+    given = request.resources
+    return Resources.of_trial(given.cpus, given.gpus, given.workers, given.timeout)
+
+
+def _settings(
+    experiment: Experiment, request: "SweepFile", settings: list[str], over: list[str], config_file: Path | None
+) -> tuple[dict[str, Axis], dict[str, Any], Config]:
+    """Return the axes, the settings that are fixed, and the preset with these settings.
+
+    Raises `RequestError` for settings that the experiment does not have or take.
+    """
+    model = type(experiment.laptop)
+    typed_axes, typed = parse_axes(over, model), parse_overrides(settings, model)
+    if both := [setting for setting in typed if setting in typed_axes]:
+        raise RequestError(f"{both[0]} is given both as {both[0]}=... and with --over: leave out one")
+    from_files = request.fixed(model) | read_settings(config_file, model)
+    axes = {name: axis for name, axis in request.axes(model).items() if name not in typed} | typed_axes
+    fixed = {name: value for name, value in from_files.items() if name not in typed_axes} | typed
+    threads = {"threads": min(max(1, int(_resources(request).cpus)), MOST_THREADS)}
+    return axes, fixed, experiment.preset(request.scale).but(**threads | fixed)
+
+
 def _plan(
     experiment: Experiment,
+    request: "SweepFile",
     settings: list[str],
     over: list[str],
-    samples: int | None,
     config_file: Path | None,
-    scale: Scale,
-    **details: Any,
+    resources: "Resources",
 ) -> "Plan":
-    """Return the plan that these options describe.
+    """Return the plan of the request.
 
     Raises `RequestError` for settings that the experiment does not have or take, and for data that are not here.
     """
+    from featurelab.pipelines.engine.sweep.file import GOALS
     from featurelab.pipelines.engine.sweep.plan import plan_search
 
-    config_class = type(experiment.laptop)
-    axes, fixed = parse_axes(over, config_class), parse_overrides(settings, config_class)
-    if both := [setting for setting in fixed if setting in axes]:
-        raise RequestError(f"{both[0]} is given both as {both[0]}=... and with --over: leave out one")
-    threads = {"threads": min(max(1, int(details["resources"].cpus)), MOST_THREADS)}
-    base = experiment.preset(scale).but(**threads | read_settings(config_file, config_class) | fixed)
-    if samples is None:
-        samples = 1 if axes else SAMPLES
-    return plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, **details)
+    axes, fixed, base = _settings(experiment, request, settings, over, config_file)
+    samples = (1 if axes else SAMPLES) if request.samples is None else request.samples
+    details: dict[str, Any] = {"name": request.name, "scheduler": request.scheduler, "scale": request.scale}
+    goal = request.metric.goal
+    ranking = {
+        "metric": request.metric.name or experiment.metric,
+        "mode": GOALS[goal] if goal else experiment.mode,
+    }
+    return plan_search(experiment, axes, samples, base, fixed=fixed, resources=resources, **details, **ranking)
+
+
+def _print_file(request: "SweepFile", axes: dict[str, Axis], fixed: dict[str, Any], base: Config) -> None:
+    """Print the file that holds this request."""
+    from featurelab.pipelines.engine.command import terminal
+    from featurelab.pipelines.engine.sweep.file import parameters
+
+    terminal.write(request.model_copy(update={"parameters": parameters(axes, fixed, base)}).text())
 
 
 def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store", as_json: bool) -> None:

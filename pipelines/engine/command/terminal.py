@@ -52,7 +52,12 @@ def keeping_stdout() -> Iterator[None]:
 def emit(document: Any) -> None:
     """Print one JSON document on standard output; a number that is not finite becomes a string."""
     text = json.dumps(finite(document), ensure_ascii=False, indent=2, default=str, allow_nan=False)
-    (_stdout or sys.stdout).write(ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+    write(ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def write(text: str) -> None:
+    """Write a text on standard output."""
+    (_stdout or sys.stdout).write(text)
 
 
 def finite(value: Any) -> Any:

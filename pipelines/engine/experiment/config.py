@@ -154,11 +154,23 @@ def by_setting(pairs: Iterable[str], model: type[Config], form: str = "key=value
 def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
     """The settings in a YAML or JSON file, none without a file: names and values, which pydantic converts later.
 
-    Raises `RequestError`, with one line that names the file, where it cannot be read, is not such a mapping, names an
-    unknown field or one twice, or uses what a list of settings has no use for: aliases, tags, several documents.
+    Raises `RequestError` as `read_mapping` does, and for an unknown setting.
     """
     if path is None:
         return {}
+    values = read_mapping(path)
+    for name in values:
+        if name not in model.model_fields:
+            raise unknown("setting", str(name), model.model_fields)
+    return values
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML or JSON file.
+
+    Raises `RequestError`, with one line that names the file, where it cannot be read, is not a mapping, has a name
+    twice, or uses what a list of settings has no use for: aliases, tags, several documents.
+    """
     import yaml
 
     shown = quoted(str(path))
@@ -175,7 +187,7 @@ def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
         if next((t for t in yaml.scan(text) if isinstance(t, yaml.AliasToken | yaml.TagToken)), None):
             raise RequestError(f"{shown} uses an alias or a tag: write plain values")
         node = yaml.compose(text, yaml.SafeLoader)
-        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        twice = _given_twice(node)
         values = yaml.safe_load(text)
     except (OSError, ValueError) as error:
         raise RequestError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from None
@@ -184,14 +196,25 @@ def read_settings(path: Path | None, model: type[Config]) -> dict[str, Any]:
         raise RequestError(f"{shown} is not YAML" + (f" in line {place.line + 1}" if place else "")) from None
     if not isinstance(values, dict):
         raise RequestError(f"{shown} is not a mapping: write a line like lr: 0.1 for each setting")
+    if twice:
+        raise RequestError(f"{twice} is given twice in {shown}")
     for name in values:
-        if name not in model.model_fields:
-            raise unknown("setting", str(name), model.model_fields)
-        if names.count(name) > 1:
-            raise RequestError(f"{name} is given twice in {shown}")
         if _levels(values[name]) > DEEPEST:
             raise RequestError(f"{name} in {shown} is nested too deep")
     return values
+
+
+def _given_twice(node: Any) -> str:
+    """A name that a mapping of a YAML document has twice, or an empty text."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        return next(filter(None, map(_given_twice, node.value)), "")
+    if not isinstance(node, yaml.MappingNode):
+        return ""
+    names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    twice = next((name for name in names if names.count(name) > 1), "")
+    return twice or next(filter(None, (_given_twice(value) for _, value in node.value)), "")
 
 
 def _levels(value: Any) -> int:

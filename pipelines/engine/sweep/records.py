@@ -1,6 +1,7 @@
 """Trials and sweeps as the store holds them."""
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -23,6 +24,7 @@ VERDICTS = "verdicts"
 JUDGING = "judging"  # the status of a reproduction between the end of its trials and the storing of its verdicts
 TRIALS_OF = "trials_of"  # the tag of a sweep without trials of its own: the id of the sweep whose trials it reads
 TAGS = [field.alias or name for name, field in TrialRecord.model_fields.items() if name not in OF_THE_RUN]
+SOME_ID = re.compile("[0-9a-f]{4,32}")  # what may be the beginning of a run id
 ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
 
 
@@ -30,7 +32,11 @@ def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialR
     """The trials of a sweep in the order of its plan; raises `RequestError` for a run that we have not recorded so."""
     rows = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
     find = cache(registry.find)  # not called without trials, since the experiment may not be installed here
-    return sorted((_record(row, find(experiment)) for row in rows), key=lambda record: record.index)
+    records = [_record(row, find(experiment)) for row in rows]
+    for record in records:
+        if record.index == ALONE:
+            raise RequestError(f"run {record.run_id} is not as featurelab records it: it has no index in its sweep")
+    return sorted(records, key=lambda record: record.index)
 
 
 def read_trials_of(
@@ -64,6 +70,34 @@ def read_sweep(store: Store, sweep_run_id: str) -> tuple[Experiment, Plan, Mappi
         raise RequestError(f"{sweep_run_id} is not a sweep: their runs are in the MLflow experiment {VERDICTS}")
     experiment = registry.find(tags["experiment"])
     return experiment, read_stored_plan(store, sweep_run_id, experiment), tags
+
+
+def sweep_ids(store: Store) -> dict[str, str]:
+    """The run ids of all sweeps by name."""
+    found = query.rows(store, VERDICTS)
+    return {row["tags.sweep"]: row["run_id"] for row in found if isinstance(row.get("tags.sweep"), str)}
+
+
+def exported_sweep(store: Store, sweep_run_id: str) -> list[dict[str, Any]]:
+    """The trials of a sweep, as `featurelab export` prints them, in the order of its plan."""
+    experiment, plan, tags = read_sweep(store, sweep_run_id)
+    trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
+    return [_exported(trial, tags["sweep"]) for trial in trials]
+
+
+def exported_experiment(store: Store, experiment: Experiment) -> list[dict[str, Any]]:
+    """All runs of an experiment, as `featurelab export` prints them, oldest first."""
+    rows = sorted(query.rows(store, experiment.name), key=lambda row: (row["start"], row["run_id"]))
+    return [_exported(_record(row, experiment), _text(row.get("tags.sweep"))) for row in rows]
+
+
+def _exported(trial: TrialRecord, sweep: str) -> dict[str, Any]:
+    about = {"run_id": trial.run_id, "name": trial.name, "sweep": sweep, "status": trial.status}
+    return about | {"params": trial.config, "metrics": trial.metrics}
+
+
+def _text(tag: Any) -> str:
+    return tag if isinstance(tag, str) else ""
 
 
 def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) -> Plan:
@@ -107,8 +141,6 @@ def last_values(metrics: Mapping[str, float]) -> dict[str, float]:
 def _record(row: Mapping[Any, Any], experiment: Experiment) -> TrialRecord:
     texts = {name: row.get(f"tags.{name}") for name in TAGS}
     record = read_tags(row["run_id"], {name: text for name, text in texts.items() if isinstance(text, str)})
-    if record.index == ALONE:
-        raise RequestError(f"run {row['run_id']} is not as featurelab records it: it has no index in its sweep")
     schemas.require_settings(experiment, record.config, record.axes, f"run {row['run_id']}")
     metrics = {key.removeprefix("metrics."): value for key, value in row.items() if key.startswith("metrics.")}
     of_the_run = {
