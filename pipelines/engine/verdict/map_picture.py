@@ -36,7 +36,10 @@ def picture(
     wide, high = len(values[x]), len(values[y]) if y else 1
     side = min(max(WIDE / (wide * len(columns)), SQUARE[0]), SQUARE[1])
     tall = SQUARE[1] * 0.75 if side > 0.6 else SQUARE[1]
-    size = (max(0.9 + len(columns) * (wide * side + 0.35), 4.6), 1.75 + len(rows) * (high * tall + 0.45))
+    size = (
+        max(0.9 + len(columns) * (wide * side + 0.35), 4.6),
+        1.75 + len(rows) * (high * tall + 0.25 + 0.2 * len(further)),
+    )
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
     for (row, below), (column, beside) in itertools.product(enumerate(rows), enumerate(columns)):
@@ -55,7 +58,7 @@ def picture(
         panel.set(xlim=(-0.5, wide - 0.5), ylim=(-0.5, high - 0.5))
         panel.set_xlabel(x if row == len(rows) - 1 else "")
         panel.set_ylabel(y if column == 0 else "")
-        panel.set_title(", ".join(f"{axis} = {_text(value)}" for axis, value in here.items()))
+        panel.set_title("\n".join(f"{axis} = {_text(value)}" for axis, value in here.items()))
         panel.grid(False)
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)

@@ -36,8 +36,8 @@ def reproduce(
     An earlier reproduction that was interrupted is resumed, unless `fresh`. A figure that reads the trials of another
     one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
     undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
-    under the controls that claims name. With `settings`, the grids run at them: such sweeps are of another kind than the
-    figures' own, and their verdicts are not compared with what is documented.
+    under the controls that claims name. With `settings`, the grids run at them: such sweeps are of
+    another kind than the figures' own, and their verdicts are not compared with what is documented.
     """
     settings = settings or {}
     plans = [_plan(experiment, scale, resources, most_seeds, controls, settings) for experiment in experiments]
