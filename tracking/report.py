@@ -34,9 +34,11 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     name), `named_controls`, `specific`, `unspecific`, and a
     `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
     An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
-    the reason in `not_drawn`. Each of `maps` has the `name`, `figure`, `title` and `scale` of its experiment, `map` (its
-    name), `over` (its axes), `cells` (their number), `sweep_run_id`, `verdict` (counts) and `pictures`, pairs of a
-    statement and a PNG; or `name` and `left_out`. Missing values are shown as missing. Raises KeyError for an entry without a name.
+    the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
+
+    Each of `maps` has the `name`, `figure`, `title` and `scale` of its experiment, `map` (its own name), `over` (its
+    axes), `cells` (their number), `sweep_run_id`, `verdict` (counts) and `pictures`, pairs of a statement and a PNG; or
+    only `name` and `left_out`.
     """
     anchors = {"--summary", "--contents", "--verdicts", "--maps"}
     sections = [_section(entry, anchors) for entry in entries]

@@ -194,7 +194,8 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
     """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts.
 
-    `settings` that are not the figure's own are named in the title. If trials are missing, the picture says so: the verdicts are useful without it.
+    Its title names `settings` that are not the figure's own. If trials are missing, the picture says so: the verdicts
+    are useful without it.
     """
     from matplotlib.figure import Figure
 
