@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from commandline import CommandLine, ended
+from commandline import CommandLine
 
 NAME = "patient/curves"
 OVER = ["--over", "pause=0.01,0.02", "--over", "points=20,40"]
@@ -62,5 +62,6 @@ def test_a_setting_of_the_grid_is_refused_and_nothing_written(lab: CommandLine) 
         (["reproduce", "patient", "points=3"], "points=3"),
     ):
         said = here(*arguments, code=2)
-        assert named in said.err and said.err.count("\n") == 1, said.err
+        assert named in said.err
+        assert said.err.count("\n") == 1, said.err
     assert os.listdir(here.home) == []
