@@ -63,7 +63,7 @@ def picture(
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
     present = [status for status in STATUSES if any(verdict.status == status for verdict in verdicts)]
-    look = {"edgecolor": "#8a9299", "linewidth": 0.6}
+    look: dict[str, Any] = {"edgecolor": "#8a9299", "linewidth": 0.6}
     handles = [
         Patch(facecolor=COLOURS[status], hatch=HATCHES.get(status), label=f"{MARKS[status]} {status}", **look)
         for status in present
@@ -81,7 +81,11 @@ def _square(panel: Any, place: tuple[int, int], verdict: Verdict, side: float) -
     from matplotlib.patches import Rectangle
 
     corner = (place[0] - 0.47, place[1] - 0.47)
-    look = {"facecolor": COLOURS[verdict.status], "hatch": HATCHES.get(verdict.status), "linewidth": 0.6}
+    look: dict[str, Any] = {
+        "facecolor": COLOURS[verdict.status],
+        "hatch": HATCHES.get(verdict.status),
+        "linewidth": 0.6,
+    }
     panel.add_patch(Rectangle(corner, 0.94, 0.94, edgecolor="#b9c0c7", **look))
     measured = [
         f"{part} {text}".strip() for part, text in measurement(verdict.measured, verdict.ci, None)[0].items()

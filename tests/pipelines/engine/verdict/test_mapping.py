@@ -22,7 +22,7 @@ class Line(Config):
     lr: float = 0.1
 
 
-def made() -> Experiment:
+def made():
     details = {"figures": ("Fig. 1",), "title": "lines", "laptop": Line(), "paper": Line(), "minutes": 2.0}
     figure = Experiment(name="madeup/mapped", grid={"slope": [1.0, 2.0], "seed": [0, 1, 2]}, **details)
     figure.trial(lambda config, recorder: None)
@@ -30,7 +30,7 @@ def made() -> Experiment:
     return figure
 
 
-def axes(*over: str):
+def axes(*over):
     return parse_axes(over, Line)
 
 
