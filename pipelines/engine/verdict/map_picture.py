@@ -86,7 +86,7 @@ def _square(panel: Any, place: tuple[int, int], verdict: Verdict, side: float) -
         "hatch": HATCHES.get(verdict.status),
         "linewidth": 0.6,
     }
-    panel.add_patch(Rectangle(corner, 0.94, 0.94, edgecolor="#b9c0c7", linewidth=0.6, **look))
+    panel.add_patch(Rectangle(corner, 0.94, 0.94, edgecolor="#b9c0c7", **look))
     measured = [
         f"{part} {text}".strip() for part, text in measurement(verdict.measured, verdict.ci, None)[0].items()
     ] or ["not measured"]
