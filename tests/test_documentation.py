@@ -61,7 +61,8 @@ PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 @pytest.mark.parametrize("words", FEATURELAB, ids=" ".join)
 def test_every_documented_command_is_accepted(words: list[str]) -> None:
     name, said = parsed(words)
-    names = [said["experiment"]] if said.get("experiment") else said.get("names") or []
+    given = [said["experiment"]] if said.get("experiment") else said.get("names") or []
+    names = [each for each in given if "=" not in each]
     for experiment in names:
         if not experiment.startswith(THEIRS):
             assert registry.select([experiment])
@@ -70,7 +71,10 @@ def test_every_documented_command_is_accepted(words: list[str]) -> None:
     if name == "run":
         experiment = registry.find(said["experiment"])
         experiment.preset(said["scale"]).but(**parse_overrides(said["settings"] or [], type(experiment.laptop)))
-    if name == "sweep" and names:  # without one, it is in a file
+    if name == "reproduce" and (pairs := [each for each in given if "=" in each]):
+        (experiment,) = registry.select(names)
+        assert experiment.configs(said["scale"], parse_overrides(pairs, type(experiment.laptop)))
+    if name in ("sweep", "map") and names:  # without one, it is in a file
         experiment = registry.find(said["experiment"])
         axes = {key: parse_axis(domain) for key, _, domain in (text.partition("=") for text in said["over"] or [])}
         assert lay_out(experiment.preset(said["scale"] or "laptop"), axes or dict(experiment.sweep_axes), 1, seed=0)

@@ -23,7 +23,7 @@ STATES = {"broken": "breaks", "survives": "survives", "undecided": "is undecided
 MOST_EARLIER = 8  # earlier verdicts shown beside the newest
 
 
-def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
+def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write `out/index.html` and return its path. The page is self-contained: style, script and figures are inside it.
 
     Each entry is one experiment: `name`, `system`, `figure`, `title`, `scale`, `sweep_run_id`, `trial_run_ids`,
@@ -35,8 +35,12 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
     `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
     An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
     the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
+
+    Each of `maps` has the `name`, `figure`, `title` and `scale` of its experiment, `map` (its own name), `over` (its
+    axes), `cells` (their number), `sweep_run_id`, `verdict` (counts) and `pictures`, pairs of a statement and a PNG; or
+    only `name` and `left_out`.
     """
-    anchors = {"--summary", "--contents", "--verdicts"}
+    anchors = {"--summary", "--contents", "--verdicts", "--maps"}
     sections = [_section(entry, anchors) for entry in entries]
     systems: dict[str, list[dict[str, Any]]] = {}
     for section in sections:
@@ -48,6 +52,7 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path) -> Path:
             style_hash=_digest("report.css"),
             script_hash=_digest("report.js"),
             sections=sections,
+            maps=[_map(entry) for entry in maps],
             systems=[
                 {"name": name, "anchor": _anchor(f"system--{name}", anchors), "sections": members, **summary(members)}
                 for name, members in systems.items()
@@ -160,10 +165,20 @@ def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
         "anchor": anchor,
         "trial_run_ids": list(entry.get("trial_run_ids") or []),
         "config": dict(entry.get("config") or {}),
-        "image": f"data:image/png;base64,{base64.b64encode(png).decode()}" if png else None,
+        "image": _image(png),
         **{field: _address(entry.get(field)) for field in ("url", "charts_url", "source_url")},
         "claims": claims,
     }
+
+
+def _map(entry: Mapping[str, Any]) -> dict[str, Any]:
+    fields = ["name", "figure", "title", "scale", "map", "cells", "sweep_run_id", "verdict", "left_out"]
+    pictures = [(statement, _image(png)) for statement, png in entry.get("pictures") or []]
+    return {field: entry.get(field) for field in fields} | {"over": list(entry.get("over") or []), "pictures": pictures}
+
+
+def _image(png: bytes | None) -> str | None:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}" if png else None
 
 
 def _pieces(name: str) -> tuple[str, str]:

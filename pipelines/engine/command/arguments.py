@@ -43,6 +43,14 @@ Names = Annotated[
         metavar="[EXPERIMENT|SYSTEM]...", help="Default: all.", autocompletion=complete_systems_and_experiments
     ),
 ]
+NamesAndSettings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[EXPERIMENT|SYSTEM]... [KEY=VALUE]...",
+        help="Default: all. KEY=VALUE judges one figure at other settings.",
+        autocompletion=complete_systems_and_experiments,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", autocompletion=complete_settings),

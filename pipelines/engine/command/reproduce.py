@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featurelab.pipelines.engine.command.arguments import Address, AtScale, GPUs, Json, Names, SweepId
+from featurelab.pipelines.engine.command.arguments import Address, AtScale, GPUs, Json, NamesAndSettings, SweepId
+from featurelab.pipelines.engine.command.map import show_map
 from featurelab.pipelines.engine.command.shared import (
     connect,
     outbox_folder,
@@ -13,10 +14,12 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
+from featurelab.pipelines.engine.experiment.config import parse_overrides
 from featurelab.pipelines.engine.trial.signals import last_line
+from featurelab.tracking.lines import quoted
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.verdict.judge import Judged
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 @runs_trials
 def reproduce(
-    names: Names = None,
+    names: NamesAndSettings = None,
     headline: Annotated[bool, typer.Option("--headline", help="Headline figures only.")] = False,
     decide: Annotated[bool, typer.Option("--decide", help="Add seeds until every claim is decided.")] = False,
     most_seeds: Annotated[int | None, typer.Option(help="With --decide: add up to this many. Default: 16.")] = None,
@@ -38,18 +41,25 @@ def reproduce(
     address: Address = None,
     as_json: Json = False,
 ) -> None:
-    """Run the grids of figures, judge their claims and draw them."""
+    """Run the grids of figures, judge their claims and draw them.
+
+    KEY=VALUE judges one figure at other settings, apart from its own verdicts and from what is documented.
+    """
     from featurelab.pipelines.engine.experiment.needs import require_data
     from featurelab.pipelines.engine.sweep.resources import Resources
     from featurelab.pipelines.engine.verdict.decide import seed_limit
 
     last_line.resume_command = typed_command(without="--fresh")  # which would start again, not resume
     limit = seed_limit(decide, most_seeds)
-    experiments = registry.select(names or [], headline)
+    pairs = [name for name in names or [] if "=" in name]
+    experiments = registry.select([name for name in names or [] if "=" not in name], headline)
+    if pairs and len(experiments) != 1:
+        raise RequestError(f"{quoted(pairs[0])} changes a setting of one figure: name one, not {len(experiments)}")
+    settings = parse_overrides(pairs, type(experiments[0].laptop)) if pairs else {}
     outbox = outbox_folder()
     resources = Resources.of_trial(gpus=gpus_per_trial)
     for experiment in experiments:
-        require_data(experiment, experiment.configs(scale))
+        require_data(experiment, experiment.configs(scale, settings))
 
     start_ray(address)
 
@@ -62,6 +72,8 @@ def reproduce(
     store = connect()
     if scale == "laptop":
         minutes = sum(experiment.minutes for experiment in experiments)
+        if settings:
+            minutes = experiments[0].laptop_minutes(experiments[0].configs(scale, settings))
         tell(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
     shown = 0
 
@@ -74,17 +86,23 @@ def reproduce(
             print_verdicts(judged, store)
 
     options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
-    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls}
+    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings}
     finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
 
 
 def judge(sweep_run_id: SweepId, as_json: Json = False) -> None:
-    """Judge and draw a sweep again from what is stored."""
+    """Judge and draw a sweep or a map again from what is stored."""
+    from featurelab.pipelines.engine.sweep.records import read_sweep
     from featurelab.pipelines.engine.verdict import judge as engine
+    from featurelab.pipelines.engine.verdict.mapping import judge_map
     from featurelab.tracking.store.query import whole_id
 
     store = connect(create=False)
-    judged = engine.judge(whole_id(store, sweep_run_id), store)
+    run_id = whole_id(store, sweep_run_id)
+    if read_sweep(store, run_id)[1].kind == "map":
+        show_map(judge_map(run_id, store), store, as_json)
+        return
+    judged = engine.judge(run_id, store)
     if not as_json:
         print_verdicts(judged, store)
     finish([judged], store, as_json)
@@ -95,7 +113,8 @@ def print_verdicts(judged: "Judged", store: "Store") -> None:
     from featurelab.pipelines.engine.command import terminal
 
     experiment = judged.experiment
-    title = f"{experiment.name}: {len(judged.trials)} trials in {judged.seconds:.0f} s"
+    at = f" at {judged.settings}" if judged.settings else ""
+    title = f"{experiment.name}{at}: {len(judged.trials)} trials in {judged.seconds:.0f} s"
     if judged.is_the_figure:
         table = terminal.verdict_table(f"{title}, sweep {judged.sweep_run_id}", judged.verdicts)
         terminal.console().print(table)

@@ -99,8 +99,11 @@ class Claim:
         """Why it may hold under a control too; empty where that is not expected."""
         return self.recorded().unspecific
 
-    def judge(self, results: "Results", scale: Scale = "laptop", *, most_seeds: int | None = None) -> "Verdict":
-        """Measure on every seed and decide; with `most_seeds`, seeds were added until it was decided."""
+    def judge(self, results: "Results", scale: Scale | None = "laptop", *, most_seeds: int | None = None) -> "Verdict":
+        """Measure on every seed and decide; with `most_seeds`, seeds were added until it was decided.
+
+        Without a `scale`, the results are of other settings than a preset's, of which nothing is documented.
+        """
         measured, gaps = self.measured(results)
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         values = list(measured.values())
@@ -109,7 +112,7 @@ class Claim:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
             reason = f"{counted} ({note})" if note else counted
             return self._verdict(replace(decision, status="untested"), reason, values, scale)
-        reason = "; ".join(filter(None, [self.because(scale), note]))
+        reason = "; ".join(filter(None, [self.because(scale) if scale else "", note]))
         return self._verdict(decision, reason, values, scale)
 
     def seeds_of(self, verdict: "Verdict", results: "Results") -> list[int]:
@@ -182,7 +185,7 @@ class Claim:
         return {"": self.expect} if isinstance(self.expect, Bound) else self.expect
 
     def _verdict(
-        self, decision: Decision, reason: str, values: Sequence[Mapping[str, float]], scale: Scale
+        self, decision: Decision, reason: str, values: Sequence[Mapping[str, float]], scale: Scale | None
     ) -> "Verdict":
         decided = None
         if decision.status in ("holds", "fails") and decision.level is not None:
@@ -195,7 +198,7 @@ class Claim:
             kind=self.kind,
             about=self.about,
             status=decision.status,
-            documented=self.documented(scale),
+            documented=self.documented(scale) if scale else None,
             reason=reason,
             measured=_unnamed(decision.measured),
             ci=_unnamed(decision.plain),
@@ -241,7 +244,7 @@ class Verdict(BaseModel):
     says by which interval it was decided, `worst` what was measured on the seed nearest to the bounds, or furthest
     outside. `controls` says what became of it under each control that was run; `specific` is true if its own controls
     all broke it, false if it survives one that the figure was run under, None otherwise and of what does not hold.
-    `unspecific` says why it may survive.
+    `unspecific` says why it may survive. `documented` is None at settings of which nothing is documented.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -252,7 +255,7 @@ class Verdict(BaseModel):
     kind: Kind = "claim"
     about: About = "mean"
     status: Status
-    documented: Status
+    documented: Status | None
     reason: str
     measured: Value
     ci: Value
@@ -269,7 +272,9 @@ class Verdict(BaseModel):
     @property
     def surprising(self) -> bool:
         """Whether the verdict is not the one that is documented; what is not decided contradicts nothing."""
-        return self.status != self.documented and "undecided" not in (self.status, self.documented)
+        return self.documented is not None and (
+            self.status != self.documented and "undecided" not in (self.status, self.documented)
+        )
 
 
 def leans_on(statement: str) -> str:

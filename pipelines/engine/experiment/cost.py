@@ -7,6 +7,8 @@ from dataclasses import dataclass
 # and the least time an optimiser step takes there however small the network: the launches of its kernels.
 SUSTAINED_FLOPS = 1e13
 SECONDS_A_STEP = 1e-3
+# What two cores sustain. Only the proportion of arithmetic and steps matters: measured minutes set the scale.
+CPU_FLOPS = 5e10
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,10 @@ class Cost:
     @property
     def gpu_hours(self) -> float:
         return max(self.flops / SUSTAINED_FLOPS, self.steps * SECONDS_A_STEP) / 3600
+
+    @property
+    def cpu_seconds(self) -> float:
+        return self.flops / CPU_FLOPS + self.steps * SECONDS_A_STEP
 
 
 def mlp_cost(

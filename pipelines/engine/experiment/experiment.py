@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from typing_extensions import TypeVar
 
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import known, numbers
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
 from featurelab.pipelines.engine.experiment.bounds import Bound
@@ -137,9 +138,17 @@ class Experiment(Generic[C]):
     def grid_of(self, scale: Scale) -> Grid:
         return self.paper_grid if scale == "paper" and self.paper_grid is not None else self.grid
 
-    def configs(self, scale: Scale) -> list[C]:
-        """The trials that make the figure at this scale, in grid order."""
-        return self.preset(scale).each(expand(self.grid_of(scale)))
+    def configs(self, scale: Scale, settings: Mapping[str, Any] = {}) -> list[C]:
+        """The trials that make the figure at this scale, in grid order; with other `settings`, those at them.
+
+        Raises `RequestError` for settings that the grid sets, or that its trials do not accept.
+        """
+        for name in settings:
+            if name in self.varied(scale):
+                raise RequestError(f"{name} is set by the grid of {self.name}: choose another setting")
+            if name == "control":
+                raise RequestError("control cannot be changed here: reproduce --controls runs a figure's controls")
+        return self.preset(scale).but(**settings).each(expand(self.grid_of(scale)))
 
     def small_configs(self) -> list[C]:
         """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""
@@ -243,9 +252,10 @@ class Experiment(Generic[C]):
             raise ValueError(f"{self.name} cannot be run under {', '.join(sorted(unknown))}")
         return controls
 
-    def controlled(self, scale: Scale) -> list[C]:
+    def controlled(self, scale: Scale, settings: Mapping[str, Any] = {}) -> list[C]:
         """The figure's trials under each control that one of its claims names."""
-        return [config.but(control=control) for control in self.named_controls for config in self.configs(scale)]
+        configs = self.configs(scale, settings)
+        return [config.but(control=control) for control in self.named_controls for config in configs]
 
     @property
     def named_controls(self) -> list[str]:
@@ -323,6 +333,19 @@ class Experiment(Generic[C]):
                 for claim in self.claims
             ],
         }
+
+    def laptop_minutes(self, configs: Sequence[C]) -> float:
+        """Estimated minutes of these trials on two cores.
+
+        The measured minutes of the laptop grid are scaled by what the declared cost says of these trials and of that
+        grid, or by the number of trials where no cost is declared.
+        """
+        grid = self.configs("laptop")
+        if self.estimate is None:
+            return self.minutes * len(configs) / len(grid)
+        estimate = self.estimate
+        ours, all_of_grid = (sum(estimate(config).cpu_seconds for config in each) for each in (configs, grid))
+        return self.minutes * ours / all_of_grid
 
     def gpu_hours(self, scale: Scale) -> float | None:
         """Estimated GPU-hours of the whole grid, to three digits; None where no estimate is declared."""

@@ -94,8 +94,14 @@ def run_sweeps(
 
 def _resume_command(plan: Plan, name: str, address: str | None) -> str:
     """The command that resumes a sweep."""
-    command = ["featurelab", "sweep", plan.experiment, "--resume", name]
+    command = ["featurelab", "map" if plan.kind == "map" else "sweep", plan.experiment, "--resume", name]
     return shlex.join(command + (["--address", address] if address else []))
+
+
+def _run_name(plan: Plan, name: str) -> str:
+    """The name of a sweep's run on the page of all sweeps."""
+    figure = f"{plan.declared.figure} {plan.experiment}"
+    return {"reproduce": figure, "at_settings": f"{figure} at {plan.marks.get('settings')}"}.get(plan.kind, name)
 
 
 def open_reading(plan: Plan, sweep_run_id: str, store: Store) -> str:
@@ -113,19 +119,30 @@ def _stamp() -> str:
 
 
 def resume_sweep(
-    experiment: Experiment, name: str, store: Store, *, outbox: Path, address: str | None = None, **ranking: Any
+    experiment: Experiment,
+    name: str,
+    store: Store,
+    *,
+    outbox: Path,
+    address: str | None = None,
+    is_map: bool = False,
+    **ranking: Any,
 ) -> Finished:
     """Run what is missing of the sweep called `name`.
 
     Interrupted trials resume in their own runs, from the last checkpoint of their training. Trials that failed, or that
     never began, run from their beginning. A `metric` or `mode` replaces the plan's.
-    Raises `RequestError` for an unknown sweep, a sweep of another experiment, and one that is still running.
+    Raises `RequestError` for an unknown sweep, a sweep of another experiment, one that is still running, and a map
+    unless `is_map`.
     """
     runs = query.runs(store, VERDICTS, tags={"sweep": name}) if SWEEP_NAME.fullmatch(name) else pd.DataFrame()
     if runs.empty:
         raise unknown("sweep", name, _names(store))
     sweep_run_id = str(runs.run_id.iloc[0])
     plan = read_stored_plan(store, sweep_run_id, experiment).completed()
+    if (plan.kind == "map") != is_map:
+        what, command = ("a map", "map") if plan.kind == "map" else ("no map", "sweep")
+        raise RequestError(f"{name} is {what}: featurelab {command} {experiment.name} --resume {name}")
     plan = plan.but(**{key: value for key, value in ranking.items() if value})
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
@@ -180,12 +197,12 @@ def _names(store: Store) -> list[str]:
 
 def open_sweep(plan: Plan, name: str, store: Store) -> str:
     """Open the run in `verdicts` that represents the sweep, store its plan, and return the id of the run."""
-    experiment = plan.declared
+    experiment, command = plan.declared, "reproduce" if plan.kind == "at_settings" else plan.kind
     describe(store, experiment)
     describe_verdicts(store)
     sweep_run_id = store.start_run(
         VERDICTS,
-        f"{experiment.figure} {experiment.name}" if plan.kind == "reproduce" else name,
+        _run_name(plan, name),
         params={"trials": str(len(plan.configs)), "scale": plan.scale},
         tags={
             "system": experiment.system,
@@ -196,8 +213,9 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
             "kind": plan.kind,
             "status": "running",
             "axes": ",".join(plan.axes),
-            **source(f"featurelab {plan.kind} {plan.tags.get('rerun_of', experiment.name)}"),
+            **source(f"featurelab {command} {plan.tags.get('rerun_of', experiment.name)}"),
             **driver_tags(),
+            **plan.marks,
             **plan.tags,
         },
     )

@@ -211,7 +211,7 @@ class RunningSweeps:
 
     def _how_to_resume(self) -> str:
         first = self.sweeps[0]
-        again = "the same command" if first.plan.kind == "reproduce" else f"--resume {first.name}"
+        again = "the same command" if first.plan.is_judged else f"--resume {first.name}"
         return f"{again} runs what is missing"
 
     def _mark_unjudged(self) -> None:
@@ -219,7 +219,7 @@ class RunningSweeps:
         self._closer.shutdown(wait=False, cancel_futures=True)
         for number, sweep in enumerate(self.sweeps):
             judged = self._closing[number].done() and not self._closing[number].cancelled()
-            if sweep.plan.kind == "reproduce" and not judged:
+            if sweep.plan.is_judged and not judged:
                 with suppress(StoreError, MlflowException):
                     end_sweep(self.store, sweep.run_id, "killed")
 
@@ -264,7 +264,7 @@ def _record_end(sweep: Opened, trials: list[TrialRecord], store: Store, seconds:
     store.set_tags(sweep.run_id, {"seconds": f"{seconds:.1f}"})
     if killed:
         end_sweep(store, sweep.run_id, "killed")
-    elif sweep.plan.kind == "reproduce":
+    elif sweep.plan.is_judged:
         store.set_tags(sweep.run_id, {"status": JUDGING})
     else:
         end_sweep(store, sweep.run_id, how_trials_went(trials))

@@ -52,18 +52,32 @@ def sweep_note(experiment: Experiment, name: str, axes: Sequence[str], trials: i
     return "\n\n".join(part for part in parts if part)
 
 
-def reproduction_note(experiment: Experiment, verdicts: Sequence[Verdict], sweep_run_id: str) -> str:
-    """The description of a figure's own sweep: its verdicts in a table."""
+def map_note(experiment: Experiment, name: str, over: Sequence[str], cells: int) -> str:
+    """The description of a map: where the claims of a figure hold."""
+    parts = [
+        f"Map `{name}`: where the claims of {_title(experiment)[:-1]} hold, in {cells} cells over {', '.join(over)}.",
+        "`cells.csv` has the verdict on each claim in each cell, and `map_*.png` are the pictures.",
+        papers.in_markdown(experiment),
+        f"`featurelab map {experiment.name} --resume {name}` runs the trials that are missing, and judges again.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def reproduction_note(
+    experiment: Experiment, verdicts: Sequence[Verdict], sweep_run_id: str, settings: str = ""
+) -> str:
+    """The description of a figure's own sweep, or of its grid at other settings: its verdicts in a table."""
     table = ["| claim | verdict | measured | expected | paper |", "|---|---|---|---|---|"]
     for v in verdicts:
         status = v.status + (" (unexpected)" if v.surprising else "")
         measured = named(measurement(v.measured, v.ci, v.expected)[0])
         table.append(f"| {v.statement} | {status} | {measured} | {number(v.expected)} | {number(v.paper)} |")
     parts = [
-        f"**{_title(experiment)}**",
+        f"**{_title(experiment)}**" + (f" At other settings than its own: `{settings}`." if settings else ""),
         "\n".join(table) if verdicts else "",
         papers.in_markdown(experiment),
-        f"`{_reproduction(experiment)}` makes it, `featurelab judge {sweep_run_id}` judges again what is stored.",
+        f"`{f'{_reproduction(experiment)} {settings}'.strip()}` makes it,"
+        f" `featurelab judge {sweep_run_id}` judges again what is stored.",
     ]
     return "\n\n".join(part for part in parts if part)
 

@@ -41,7 +41,11 @@ class Plan(BaseModel):
     metric: str = ""
     mode: Mode = "min"
     resources: Resources = Resources()
-    kind: Literal["sweep", "reproduce", "rerun"] = "sweep"
+    # `reproduce` is a figure's own grid, `at_settings` this grid at other `settings`, and `map` this grid in every cell
+    # that the axes `over` span. Only `reproduce` is compared with what is documented.
+    kind: Literal["sweep", "reproduce", "rerun", "at_settings", "map"] = "sweep"
+    settings: dict[str, Any] = Field(default_factory=dict)
+    over: list[str] = Field(default_factory=list)
     # with --decide: up to how many seeds to add
     most_seeds: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
     # not stored: the name of the sweep, and tags for its run and the runs of its trials
@@ -74,6 +78,22 @@ class Plan(BaseModel):
         """The plan with all settings that the experiment has now; raises `RequestError` for a setting that it lacks."""
         values = [self.config(index).model_dump(mode="json") for index in range(len(self.configs))]
         return self.but(configs=values)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the sweep ends with its verdicts, and not with its last trial."""
+        return self.kind in ("reproduce", "at_settings")
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """Tags that tell the runs of this sweep from those of the figure's own grid."""
+        if self.kind == "at_settings":
+            return {"settings": label(tupled(self.settings), list(self.settings))}
+        return {"map": ",".join(self.over)} if self.kind == "map" else {}
+
+    def cell(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The cell of a map in which a trial with this config is: its values on the axes of the map."""
+        return {name: config.get(name) for name in self.over}
 
     def label(self, index: int) -> str:
         """The name of a trial: its values on the axes on which trials differ."""

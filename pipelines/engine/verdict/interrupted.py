@@ -40,7 +40,7 @@ def find_interrupted(plans: Sequence[Plan], store: Store, outbox: Path) -> Earli
     Sweeps that the interrupted command had completed are taken as well; all other plans are missing. Prints in one line
     what it resumes.
     """
-    sweeps = query.runs(store, VERDICTS, tags={"kind": "reproduce"})
+    sweeps = query.runs(store, VERDICTS, tags={"kind": plans[0].kind})
     if not {"tags.plan_digest", "tags.command", "tags.status", "tags.sweep"} <= set(sweeps.columns):
         return Earlier([], [], list(plans))
     newest = [_newest(sweeps[sweeps["tags.plan_digest"] == digest(plan)]) for plan in plans]

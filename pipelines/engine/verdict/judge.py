@@ -1,7 +1,7 @@
 """Judge the claims of a figure, and draw it, from the store alone."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from featurelab.pipelines.engine.experiment.claims import STATUSES, Verdict
+from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim, Verdict
 from featurelab.pipelines.engine.experiment.config import tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
@@ -29,6 +29,7 @@ from featurelab.pipelines.engine.sweep.records import (
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.decide import further_trials
 from featurelab.pipelines.engine.verdict.overview import overview
+from featurelab.tracking.lines import line
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -48,6 +49,7 @@ class Judged:
     is_the_figure: bool = True
     trials_of: str | None = None  # the id of the sweep whose trials it reads, if it has none of its own
     further: list[dict[str, Any]] = field(default_factory=list)  # configs of trials that its undecided claims need
+    settings: str = ""  # those of a figure that is reproduced at other settings than its own
 
     @property
     def as_documented(self) -> bool:
@@ -80,13 +82,17 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     all_results = collect(trials, store)
     results = all_results.under("none")
     controls = experiment.named_controls
-    verdicts = [
-        claim.against(claim.judge(results, plan.scale, most_seeds=plan.most_seeds), all_results, also=controls)
-        for claim in experiment.claims
-    ]
+    if plan.kind == "at_settings":
+        verdicts = [judge_elsewhere(claim, all_results, plan, also=controls) for claim in experiment.claims]
+    else:
+        verdicts = [
+            claim.against(claim.judge(results, plan.scale, most_seeds=plan.most_seeds), all_results, also=controls)
+            for claim in experiment.claims
+        ]
     further = further_trials(experiment, plan, verdicts, results)
     of_grid = _of_the_grid(experiment, plan, results)
-    figure = draw(experiment, of_grid, sweep_run_id, store) if experiment.drawing else ""
+    settings = plan.marks.get("settings", "")
+    figure = draw(experiment, of_grid, sweep_run_id, store, settings) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
@@ -98,7 +104,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         sweep_run_id,
         {
             "verdict": ", ".join(f"{number} {status}" for status, number in counts.items() if number) or "no claims",
-            NOTE: reproduction_note(experiment, verdicts, sweep_run_id),
+            NOTE: reproduction_note(experiment, verdicts, sweep_run_id, settings),
         },
     )
     if tags.get("status") == JUDGING and not further:
@@ -113,7 +119,23 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
         verdicts,
         trials_of=tags.get(TRIALS_OF),
         further=further,
+        settings=settings,
     )
+
+
+def judge_elsewhere(claim: Claim, results: Results, plan: Plan, also: Sequence[str] = ()) -> Verdict:
+    """The verdict on a claim at other settings than a preset's, where trials may fail or measure nothing.
+
+    Its reason says why a claim cannot be measured there. Nothing is documented of such settings.
+    """
+    plain = results.under("none")
+    try:
+        verdict = claim.judge(plain, None, most_seeds=plan.most_seeds)
+        return claim.against(verdict, results, also=also)
+    except Exception as error:  # a claim is written for the figure's own settings
+        none = claim.judge(replace(plain, trials=plain.trials[:0]), None)
+        reason = f"could not be measured here: {type(error).__name__}: {line(str(error), 200)}"
+        return none.model_copy(update={"reason": reason})
 
 
 def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Results:
@@ -126,8 +148,10 @@ def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Result
 
 def is_the_figure(experiment: Experiment, plan: Plan) -> bool:
     """Whether the trials of a stored plan make the figure, so that its claims are about them."""
-    if plan.kind == "reproduce":
+    if plan.kind in ("reproduce", "at_settings"):
         return True
+    if plan.kind == "map":
+        return False
     grid = [config.model_dump(mode="json") for config in experiment.configs(plan.scale)]
     return sorted(map(as_text, plan.configs)) == sorted(map(as_text, grid))
 
@@ -167,10 +191,11 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
     return Results(frame, read, load, names=lambda: {name for trial in trials for name in trial.metrics})
 
 
-def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
+def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
     """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts.
 
-    If trials are missing, the picture says so: the verdicts are useful without it.
+    Its title names `settings` that are not the figure's own. If trials are missing, the picture says so: the verdicts
+    are useful without it.
     """
     from matplotlib.figure import Figure
 
@@ -187,7 +212,7 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
         except Missing as gap:
             figure.clear()
             figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
-        figure.suptitle(f"{experiment.figure}. {experiment.title}")
+        figure.suptitle(f"{experiment.figure}. {experiment.title}" + (f", at {settings}" if settings else ""))
         store.log_figure(sweep_run_id, figure, "figure")
     return "figure.png"
 

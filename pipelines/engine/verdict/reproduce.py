@@ -1,6 +1,6 @@
 """Reproduce figures: run their grids, judge and draw each when its last trial ends, and add seeds if asked to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -29,15 +29,18 @@ def reproduce(
     fresh: bool = False,
     most_seeds: int | None = None,
     controls: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[Judged]:
     """Run the grids of these figures; judge, draw and `show` each as soon as its trials have ended.
 
     An earlier reproduction that was interrupted is resumed, unless `fresh`. A figure that reads the trials of another
     one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
     undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
-    under the controls that claims name.
+    under the controls that claims name. With `settings`, the grids run at them: such sweeps are of
+    another kind than the figures' own, and their verdicts are not compared with what is documented.
     """
-    plans = [_plan(experiment, scale, resources, most_seeds, controls) for experiment in experiments]
+    settings = settings or {}
+    plans = [_plan(experiment, scale, resources, most_seeds, controls, settings) for experiment in experiments]
     earlier = Earlier([], [], plans) if fresh else find_interrupted(plans, store, outbox)
     command = earlier.command or uuid4().hex
     plans = [plan.but(tags={"command": command, "plan_digest": digest(plan)}) for plan in earlier.missing]
@@ -60,20 +63,26 @@ def reproduce(
 
 
 def _plan(
-    experiment: Experiment, scale: Scale, resources: Resources | None, most_seeds: int | None, controls: bool
+    experiment: Experiment,
+    scale: Scale,
+    resources: Resources | None,
+    most_seeds: int | None,
+    controls: bool,
+    settings: Mapping[str, Any],
 ) -> Plan:
     """The plan of a figure's grid, and of the same grid under controls; raises `RequestError` for missing data."""
-    configs: list[Config] = experiment.configs(scale)
-    controlled = experiment.controlled(scale) if controls else []
+    configs: list[Config] = experiment.configs(scale, settings)
+    controlled = experiment.controlled(scale, settings) if controls else []
     require_data(experiment, configs)
     return Plan.of(
         experiment,
         [*configs, *controlled],
-        [*experiment.varied(scale), *(["control"] if controlled else [])],
+        [*settings, *experiment.varied(scale), *(["control"] if controlled else [])],
         scale,
         metric=experiment.metric,
         mode=experiment.mode,
-        kind="reproduce",
+        kind="at_settings" if settings else "reproduce",
+        settings={name: configs[0].model_dump(mode="json")[name] for name in settings},
         resources=resources or Resources(),
         most_seeds=most_seeds,
     )

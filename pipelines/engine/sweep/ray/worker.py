@@ -80,6 +80,7 @@ def _run(
                 "sweep": sweep.name,
                 "sweep_run_id": sweep.run_id,
                 "kind": plan.kind,
+                **plan.marks,
                 **plan.tags,
                 COLOUR: colour(index),
             },
