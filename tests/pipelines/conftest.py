@@ -1,6 +1,8 @@
 """What tests of systems share; it also puts this folder on the path, for `madeup` and its neighbours."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,3 +17,23 @@ def few_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("celeba", "cifar10", "cifar100", "mnist", "svhn"):
         write_public(root, name)
     return root
+
+
+@pytest.fixture(scope="module")
+def shared_trials() -> Iterator[None]:
+    """Figures of a module that share a trial, the same function with the same settings, run it once for all of them."""
+    from featurelab.pipelines.engine.trial.run import perform
+    from featurelab.pipelines.engine.verdict import check
+
+    recorded: dict[Any, dict[str, Any]] = {}
+
+    def perform_once(experiment: Any, config: Any, recorder: Any) -> None:
+        trial = experiment.run_trial, type(config), repr(config.model_dump())
+        if trial not in recorded:
+            perform(experiment, config, recorder)
+            recorded[trial] = vars(recorder)
+        vars(recorder).update(recorded[trial])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "perform", perform_once)
+        yield
