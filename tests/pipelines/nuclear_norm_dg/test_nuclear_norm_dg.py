@@ -97,6 +97,7 @@ def test_no_decision_has_both_accuracies_that_figure_6_2_gives_to_erm():
         for a in angles
     ]
     inside, outside = np.array(pairs).T
-    assert inside.max() > least and ((low <= outside) & (outside <= high)).any()
+    assert inside.max() > least
+    assert ((low <= outside) & (outside <= high)).any()
     assert outside[inside >= least].min() > 0.92  # t = 0.2 has 0.97 and 0.93
     assert inside[(low <= outside) & (outside <= high)].max() < 0.92  # t = 0.6 has 0.91 and 0.79
