@@ -108,7 +108,7 @@ figure = Experiment(
     laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
     paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS),
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
-        "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3,
+        "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3, headline=True,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
     stand_in="generated pictures of 8 x 8 pixels and an MLP with NT-Xent in place of public sets and a ResNet-18 with "
     "MoCo v2", controls=CONTROLS, small=TINY,
