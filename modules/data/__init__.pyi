@@ -138,6 +138,7 @@ from .synthetic import random_rotation as random_rotation
 from .synthetic import residue_sum as residue_sum
 from .synthetic import residue_tuples as residue_tuples
 from .synthetic import rotated_axes as rotated_axes
+from .synthetic import same_moments as same_moments
 from .synthetic import similar_groups as similar_groups
 from .synthetic import spread_means as spread_means
 from .synthetic import unseen_class as unseen_class

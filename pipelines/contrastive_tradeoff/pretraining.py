@@ -28,6 +28,7 @@ METHODS = {"nt_xent": "NT-Xent", "moco": "MoCo v2", "simsiam": "SimSiam", "nnclr
 CONTROLS = ("permuted_labels", "untrained", "shuffled_pairs")
 # sets without a download, and their classes: those of `data.PICTURE_KINDS`, which would import torch
 SMALL = {"digits": 10, "turned": 10, "shapes": 6, "gratings": 8, "photos": 2, "noise": 1}
+MOMENTS = 20_000  # pictures from which the moments of noise are taken, and that are drawn at once
 SIGNS_A_CLASS = 2500  # GTSRB is filled up to so many pictures of each sign, turned, shifted and projected
 
 
@@ -209,18 +210,47 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
     """A set with its labels: pictures in [0, 1], or bytes of public ones. Noise differs from place to place."""
     if ":" in name:
         return some_classes(pictures(config, whole(name)), classes_in(name), name, config.dtype)
-    seed = stream_seed(config.seed, f"data {place}") if name == "noise" and place else config.streams.data
-    n = size(config, name)
+    if name == "noise":
+        return noise(config, place)
+    seed, n = config.streams.data, size(config, name)
     if config.is_small:
         kind: Any = name
         return data.small_pictures(kind, n, config.n_test, classes=classes, seed=seed, dtype=config.dtype)
-    if name == "noise":
-        x = data.stream(seed, "noise").integers(0, 256, (n, 3, config.edge, config.edge), dtype="uint8")
-        return data.TensorData((torch.from_numpy(x), torch.zeros(n, dtype=torch.int64)), name="noise")
     rows: dict[str, Any] = {"n_train": n}
     if name == "gtsrb" and n == PUBLIC[name].pictures:
         rows = {"per_class": SIGNS_A_CLASS, "change": data.Warps()}
     return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
+
+
+def imitated(config: UnionConfig, place: int) -> list[str]:
+    """The sets whose moments the noise at this place of the union has.
+
+    Sets of noise divide among them the sets that the whole union adds; noise outside of the union is like the target.
+    """
+    others = [name for name in added(config) if name != "noise"]
+    if not 0 < place < len(config.sets) or not others:
+        return [config.target]
+    return others[(place - 1) % len(others) :: config.sets.count("noise")]
+
+
+def noise(config: UnionConfig, place: int) -> "data.TensorData":
+    """Gaussian pictures with the mean and covariance of the pixels of the sets that they stand for, in one class.
+
+    Where pictures are bytes, these are rounded and cut off at 0 and 255, which changes the moments a little.
+    """
+    names, n = imitated(config, place), size(config, "noise")
+    ends = [0, *itertools.accumulate(size(config, name) for name in names)]
+    parts = []
+    for name, (first, last) in zip(names, itertools.pairwise(round(n * end / ends[-1]) for end in ends), strict=True):
+        like = pictures(config.but(n_train=min(config.n_train, MOMENTS)), name).labelled[0]
+        for start in range(first, last, MOMENTS):
+            x = data.gaussians_like(
+                like if config.is_small else like.double(), min(MOMENTS, last - start), "covariance",
+                seed=config.streams.data, name=f"noise {place} {name} {start}",
+            )
+            parts.append(x if config.is_small else x.round().clamp(0, 255).to(like.dtype))
+    x = torch.cat(parts)
+    return data.TensorData((x, torch.zeros(len(x), dtype=torch.int64)), dtype=config.dtype, name="noise")
 
 
 def some_classes(task: Any, classes: list[int], name: str, dtype: Any) -> "data.TensorData":

@@ -47,7 +47,7 @@ figure = Experiment(
     caption="Left: colours are labels. Right: losses of random layouts, all seeds.", laptop=XorConfig(),
     paper=XorConfig(turns=120), grid={"seed": range(6)},
     sweep_axes={"layouts": choice(1000, 5000, 20_000), "turns": choice(12, 16, 24, 36, 48)}, metric="loss/random",
-    minutes=0.1, small={"angles": 40, "layouts": 20, "turns": 8}, headline=True,
+    minutes=0.1, small={"angles": 40, "layouts": 20, "turns": 8},
 )
 
 

@@ -24,7 +24,7 @@ four = Experiment(
     paper=PAPER.but(**setting(47, 4), init_scale=0.25), grid={"seed": SEEDS},
     sweep_axes={"lr": loguniform(1e-3, 2e-2), "width": choice(96, 192, 384, 768),
         "norm_penalty": loguniform(1e-4, 5e-2), "weight_decay": loguniform(1e-3, 1.0)}, metric="margin_ratio/worst",
-    mode="max", minutes=1.4, small={"modulus": 5, "width": 20, "steps": 40, "measure_every": 20}, headline=True,
+    mode="max", minutes=1.4, small={"modulus": 5, "width": 20, "steps": 40, "measure_every": 20},
 )
 three = four.variant(
     "spectra_3", figures=("Fig. C.1", "Fig. C.2"), title="Spectra of trained neurons, k = 3",

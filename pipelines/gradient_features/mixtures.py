@@ -74,7 +74,7 @@ xor = orthogonal.variant(
     laptop=XOR, paper=XOR.but(n_train=1_000_000, dim=400, width=100_000), grid={"dim": [100, 200, 400], "seed": SEEDS},
     paper_grid={"dim": [100, 400, 1600], "seed": SEEDS},
     sweep_axes={"dim": choice(50, 100, 200, 400), "width": choice(1500, 6000), "noise": uniform(0.5, 1.5)},
-    small={"n_train": 400, "width": 3000, "dim": [12, 24]}, minutes=0.1, headline=True,
+    small={"n_train": 400, "width": 3000, "dim": [12, 24]}, minutes=0.1,
 )
 
 

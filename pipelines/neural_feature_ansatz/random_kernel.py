@@ -15,7 +15,6 @@ figure = isotropic.variant(
     "random_kernel", figures=("Fig. 1",), title="NFM, AGOP and the AGOP with a random tangent covariance",
     caption="First layer after training. Q has the eigenvalues of K and Haar-random eigenvectors; its score is the "
     "mean of ten draws.", laptop=PRESET, paper=PRESET.but(measure_every=5), grid={"seed": range(6)}, minutes=0.4,
-    headline=True,
 )
 
 

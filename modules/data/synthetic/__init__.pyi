@@ -17,6 +17,7 @@ from .gaussian_mixture import paired_means as paired_means
 from .gaussian_mixture import similar_groups as similar_groups
 from .gaussian_mixture import spread_means as spread_means
 from .injected import gaussians_like as gaussians_like
+from .injected import same_moments as same_moments
 from .linear_mixture import LinearMixture as LinearMixture
 from .modular import ModularAddition as ModularAddition
 from .modular import residue_sum as residue_sum

@@ -1,4 +1,4 @@
-"""Gaussian inputs to mix into a data set: without structure, or with the covariance of the data set."""
+"""Gaussian inputs: to mix into a data set, or in place of its own, with the moments of the set or of its classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..core.tensors import stream
+from ..core.tensors import Pair, TensorData, stream
 
 Law = Literal["gaussian", "covariance"]
 
@@ -31,3 +31,31 @@ def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int
         # the symmetric root: unlike a factor, it does not depend on the basis in which eigenvectors are found
         drawn = rows.mean(0) + drawn @ ((vectors * values.clamp(min=0).sqrt()) @ vectors.T)
     return drawn.reshape(count, *x.shape[1:]).to(x)
+
+
+def same_moments(task: TensorData, *, seed: int) -> TensorData:
+    """Replace all inputs of `task` by Gaussian ones with the mean and covariance of their class; labels stay.
+
+    What still holds is no more than the first two moments of the classes give. A class is a value of the targets,
+    before `permuted_labels`; its moments are those of its training inputs, for test inputs too. Each class has random
+    streams of its own. Returns `task`, whose inputs are changed. Raises ValueError for a test label without training
+    inputs.
+    """
+    fitted, part_of = task.labelled, {"train": task.labelled, "test": task.test}
+    train, test = (_redrawn(fitted, part, seed=seed, name=name) for name, part in part_of.items())
+    task.labelled, task.train, task.test = (train, fitted[1]), (train, task.train[1]), (test, task.test[1])
+    return task
+
+
+def _redrawn(fitted: Pair, part: Pair, *, seed: int, name: str) -> Tensor:
+    """Gaussian inputs for the labels of `part`, with the class moments of `fitted`."""
+    x, y = fitted
+    drawn = torch.empty_like(part[0])
+    for label in torch.unique(part[1], dim=0):
+        known, wanted = ((labels == label).reshape(len(labels), -1).all(1) for labels in (y, part[1]))
+        if not known.any():
+            raise ValueError(f"label {label.tolist()} has no training inputs, whose moments it could have")
+        # the stream is named by the label, not by its place: it does not depend on which other classes there are
+        own = f"same moments {name} {label.tolist()}"
+        drawn[wanted] = gaussians_like(x[known], int(wanted.sum()), "covariance", seed=seed, name=own)
+    return drawn

@@ -63,6 +63,32 @@ def test_a_union_has_the_pictures_of_its_sets_and_each_noise_is_another():
     assert len(few.train[0]) == 80
 
 
+def test_noise_stands_for_the_sets_that_the_union_adds():
+    def imitated(union, config=TINY):
+        config = config.but(union=union)
+        return [pretraining.imitated(config, place) for place, name in enumerate(config.sets) if name == "noise"]
+
+    assert imitated("digits+noise+noise+noise") == [["shapes"], ["gratings"], ["photos"]]
+    assert imitated("turned+noise+noise+noise") == [["shapes"], ["gratings"], ["photos"]]
+    assert imitated("cinic10+noise", unions.PAPER) == [["svhn", "gtsrb", "imagenet32"]]
+    assert imitated("digits+noise", TINY.but(tasks="digits")) == [["digits"]]
+    assert pretraining.imitated(TINY, 0) == ["digits"]
+
+
+def test_noise_has_the_mean_and_covariance_of_the_pictures_for_which_it_stands():
+    config = TINY.but(union="digits+noise+noise+noise", n_train=1500)
+    for place, name in enumerate(("shapes", "gratings", "photos"), start=1):
+        x, z = (
+            pretraining.pictures(config, kind, place=at).train[0].flatten(1).double()
+            for kind, at in ((name, 0), ("noise", place))
+        )
+        assert len(z) == 1500
+        spread = (z.mean(0) - x.mean(0)) / x.std(0)
+        assert spread.abs().max() < 5 * 1500**-0.5
+        scale = x.std(0)[:, None] * x.std(0)
+        assert ((torch.cov(z.T) - torch.cov(x.T)) / scale).abs().max() < 5 * (2 / 1500) ** 0.5
+
+
 @pytest.mark.parametrize(
     ("length", "passes"), [("own", 160), ("longest", 160), ("shortest", 40), ("early", 5), ("none", 0)]
 )

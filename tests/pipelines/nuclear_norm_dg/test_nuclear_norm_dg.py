@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from featurelab.modules import data
+from featurelab.modules import data, theory
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.nuclear_norm_dg import algorithms, bounded_rank, infinite_data, population, synthetic, tables
 from featurelab.pipelines.nuclear_norm_dg.printed import TABLES
@@ -85,3 +85,19 @@ def test_without_spurious_colours_they_agree_with_the_label_by_chance_in_every_d
     small = algorithms.figure.small_configs()[0].but(held_out=1)
     performed(algorithms.figure, [small, small.but(control="no_spurious")])
     assert seen == [[0.9, 0.7, 0.1, 0.8], [0.0] * 4]
+
+
+def test_no_decision_has_both_accuracies_that_figure_6_2_gives_to_erm():
+    (claim,) = [claim for claim in synthetic.early.claims if claim.id == "c2_erm"]
+    assert claim.kind == "identity"
+    least, (low, high) = 0.97, (0.73, 0.79)
+    angles = np.linspace(-np.pi, np.pi, 20_001)
+    pairs = [
+        [theory.nuclear_norm_dg.direction_accuracy((np.cos(a), np.sin(a)), share) for share in (0.7, 0.3)]
+        for a in angles
+    ]
+    inside, outside = np.array(pairs).T
+    assert inside.max() > least
+    assert ((low <= outside) & (outside <= high)).any()
+    assert outside[inside >= least].min() > 0.92  # t = 0.2 has 0.97 and 0.93
+    assert inside[(low <= outside) & (outside <= high)].max() < 0.92  # t = 0.6 has 0.91 and 0.79
