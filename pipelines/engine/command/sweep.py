@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from featurelab.pipelines.engine.sweep.plan import Finished, Plan
     from featurelab.tracking.store.store import Store
 
-MOST_THREADS = 1024  # that a config accepts
-SAMPLES = 16  # trials of a sweep over the axes that an experiment declares
-
 
 @runs_trials
 def sweep(
@@ -120,17 +117,12 @@ def _plan(
 
     Raises `RequestError` for settings that the experiment does not have or take, and for data that are not here.
     """
-    from featurelab.pipelines.engine.sweep.plan import plan_search
+    from featurelab.pipelines.engine.sweep.plan import plan_over
 
     config_class = type(experiment.laptop)
     axes, fixed = parse_axes(over, config_class), parse_overrides(settings, config_class)
-    if both := [setting for setting in fixed if setting in axes]:
-        raise RequestError(f"{both[0]} is given both as {both[0]}=... and with --over: leave out one")
-    threads = {"threads": min(max(1, int(details["resources"].cpus)), MOST_THREADS)}
-    base = experiment.preset(scale).but(**threads | read_settings(config_file, config_class) | fixed)
-    if samples is None:
-        samples = 1 if axes else SAMPLES
-    return plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, **details)
+    others = read_settings(config_file, config_class)
+    return plan_over(experiment, axes, fixed, samples, scale=scale, others=others, **details)
 
 
 def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store", as_json: bool) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,9 @@ from featurelab.pipelines.engine.verdict.overview import overview
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -168,10 +171,16 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store) -> str:
-    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts.
+    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts."""
+    from featurelab.pipelines.engine.experiment.drawing import style
 
-    If trials are missing, the picture says so: the verdicts are useful without it.
-    """
+    with style():
+        store.log_figure(sweep_run_id, drawn(experiment, results), "figure")
+    return "figure.png"
+
+
+def drawn(experiment: Experiment, results: Results) -> "Figure":
+    """Return the drawing of a figure. If trials are missing, it says so: the verdicts are useful without it."""
     from matplotlib.figure import Figure
 
     from featurelab.pipelines.engine.errors import Missing
@@ -188,8 +197,25 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
             figure.clear()
             figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
         figure.suptitle(f"{experiment.figure}. {experiment.title}")
-        store.log_figure(sweep_run_id, figure, "figure")
-    return "figure.png"
+    return figure
+
+
+def redrawn(sweep_run_id: str, store: Store) -> "Figure | None":
+    """Return the drawing of a sweep from what is stored, and store nothing; None for a figure that declares none.
+
+    Raises `RequestError` for a run that is not a sweep of ours.
+    """
+    from featurelab.pipelines.engine.experiment.drawing import style
+
+    experiment, plan, tags = read_sweep(store, sweep_run_id)
+    trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
+    if not is_the_figure(experiment, plan):
+        with style():
+            title = f"{experiment.name}: sweep {tags['sweep']}"
+            return overview(title, trials, plan.axes, plan.metric or experiment.metric, plan.mode)
+    if experiment.drawing is None:
+        return None
+    return drawn(experiment, _of_the_grid(experiment, plan, collect(trials, store).under("none")))
 
 
 def _flat(verdict: Verdict) -> dict[str, Any]:

@@ -134,6 +134,18 @@ def shut_down(*, reconnect: bool = False) -> None:
             connect_ray(address)
 
 
+@contextmanager
+def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[None]:
+    """Inside, Ray is connected. At the end it stops, unless it was connected before. Raises as `connect_ray`."""
+    before = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    try:
+        connect_ray(address, meanwhile)
+        yield
+    finally:
+        if not before:
+            shut_down()
+
+
 def alive() -> set[str]:
     """The ids of the machines that are part of the cluster now."""
     import ray
