@@ -79,7 +79,7 @@ class ExperimentPage:
 
     @property
     def claims(self) -> pd.DataFrame:
-        """Its claims: id, statement, what is expected, the paper's value, and the documented verdict with its reason."""
+        """Its claims: id, statement, what is expected, the paper's value, the documented verdict and its reason."""
         return pd.DataFrame(self.declared.describe("laptop")["claims"])
 
     @property

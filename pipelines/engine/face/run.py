@@ -1,6 +1,5 @@
 """One stored run: its settings, its curves, and the network that it trained."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -69,14 +68,15 @@ class Run:
 
 
 def read_run(run_id: str, store: "Store") -> Run:
-    """Return a trial from the store. Raises `StoreError` for an unknown run, `RequestError` for one that is not ours."""
+    """Return a trial from the store; raise `StoreError` for an unknown run, `RequestError` for one that is not ours."""
     from featurelab.pipelines.engine.sweep.records import last_values
+    from featurelab.pipelines.engine.sweep.schemas import parsed
 
     run = store.get_run(run_id)
     tags = run.data.tags
     if not {"experiment", "config", "status"} <= tags.keys():
         raise RequestError(f"{run_id} is not a trial that featurelab recorded: it has no config")
-    settings, metrics = json.loads(tags["config"]), last_values(run.data.metrics)
+    settings, metrics = parsed(tags["config"], f"the config of run {run_id}"), last_values(run.data.metrics)
     return Run(str(run.info.run_id), tags["experiment"], tags["status"], settings, metrics, store)
 
 

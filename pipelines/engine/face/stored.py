@@ -1,9 +1,8 @@
 """What is stored: runs, their curves, verdicts, and what can be done again from a run's id."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from featurelab.pipelines.engine.verdict.repetition import Repetition
 
-Runs = pd.DataFrame | Sweep | Run | str | Iterable[Run | str] if TYPE_CHECKING else Any
+Runs: TypeAlias = "pd.DataFrame | Sweep | Run | str | Iterable[Run | str]"
 
 
 def runs(system: str | None = None, *, experiment: str | None = None, where: str = "") -> pd.DataFrame:
@@ -34,6 +33,7 @@ def runs(system: str | None = None, *, experiment: str | None = None, where: str
     Raises `RequestError` for an unknown system or experiment and a wrong condition, `StoreError` without a store.
     """
     from featurelab.pipelines.engine.sweep.records import last_values
+    from featurelab.pipelines.engine.sweep.schemas import parsed
     from featurelab.tracking.store import query
 
     if system is not None and system not in registry.systems():
@@ -46,7 +46,8 @@ def runs(system: str | None = None, *, experiment: str | None = None, where: str
             metrics = {key.removeprefix("metrics."): row[key] for key in row if key.startswith("metrics.")}
             facts = {"run_id": row["run_id"], "experiment": row["experiment"], "name": row["name"]}
             facts |= {"status": row.get("tags.status"), "start": row["start"]}
-            rows.append(facts | json.loads(config) | last_values(metrics))
+            settings = parsed(config, f"the config of run {row['run_id']}")
+            rows.append(facts | settings | last_values(metrics))
     columns = None if rows else ["run_id", "experiment", "name", "status", "start"]
     table = pd.DataFrame(rows, columns=columns).sort_values(["start", "run_id"], ignore_index=True)
     if not where:
