@@ -106,15 +106,13 @@ def rerun(run_id: str, *, address: str | None = None) -> "Repetition":
 
     Raises `StoreError` for an unknown run, `RequestError` for one that cannot be repeated.
     """
-    from featurelab.pipelines.engine.sweep.ray.cluster import shut_down
+    from featurelab.pipelines.engine.sweep.ray.cluster import left_as_found
     from featurelab.pipelines.engine.verdict import rerun as engine
     from featurelab.tracking.store.query import whole_id
 
     store = connect(create=False)
-    try:
+    with left_as_found():
         return engine.rerun(whole_id(store, run_id), store, outbox=outbox_folder(), address=address)
-    finally:
-        shut_down()
 
 
 def load(run_id: str, *, fit: int | None = None) -> "pl.LightningModule":
