@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pytorch_lightning as pl
 
     from featurelab.pipelines.engine.verdict.repetition import Repetition
-
-Runs: TypeAlias = "pd.DataFrame | Sweep | Run | str | Iterable[Run | str]"
 
 
 def runs(system: str | None = None, *, experiment: str | None = None, where: str = "") -> pd.DataFrame:
@@ -58,7 +56,9 @@ def runs(system: str | None = None, *, experiment: str | None = None, where: str
         raise RequestError(f"where = {quoted(where)}: {line(str(error), 200)}") from None
 
 
-def history(runs: Runs, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+def history(
+    runs: "pd.DataFrame | Sweep | Run | str | Iterable[Run | str]", metrics: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Return all recorded points of these runs: run_id, metric, step, value, timestamp (ms since the epoch).
 
     Args:
