@@ -8,7 +8,9 @@ from featurelab import namesake
 from featurelab._families import Families
 from featurelab._lightning import Light
 
+FAMILIES = ("data", "decoding", "language", "learners", "measures", "nets", "probes", "theory")
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-sys.meta_path[:0] = [Families(__name__, __all__), Light()]  # before the finders that would import a second copy
+sys.meta_path[:0] = [Families(__name__, FAMILIES), Light()]  # before the finders that would import a second copy
 namesake.warn()

@@ -6,3 +6,14 @@ from .modules import measures as measures
 from .modules import nets as nets
 from .modules import probes as probes
 from .modules import theory as theory
+from .pipelines.engine.errors import RequestError as RequestError
+from .pipelines.engine.errors import RunError as RunError
+from .pipelines.engine.face.catalogue import experiment as experiment
+from .pipelines.engine.face.catalogue import experiments as experiments
+from .pipelines.engine.face.stored import history as history
+from .pipelines.engine.face.stored import load as load
+from .pipelines.engine.face.stored import report as report
+from .pipelines.engine.face.stored import rerun as rerun
+from .pipelines.engine.face.stored import runs as runs
+from .pipelines.engine.face.stored import verdicts as verdicts
+from .tracking.errors import StoreError as StoreError

@@ -98,7 +98,12 @@ def test_every_documented_make_target_exists() -> None:
 
 
 @pytest.mark.parametrize("source", PYTHON, ids=[block.partition("\n")[0] for block in PYTHON])
-def test_python_blocks_run(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_run(
+    source: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "import featurelab as fl" in source:  # it would write its store into the working directory
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     names: dict[str, Any] = {"__name__": "documentation"}
     exec(compile(source, "<documentation>", "exec"), names)
     if "probe" in names:

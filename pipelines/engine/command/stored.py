@@ -61,26 +61,15 @@ def report(
     out = folder(out, "--out")
 
     from featurelab.pipelines.engine.verdict.links import base_of
-    from featurelab.pipelines.engine.verdict.map_entries import map_entries
-    from featurelab.pipelines.engine.verdict.report import report_entries
-    from featurelab.tracking.report import render
+    from featurelab.pipelines.engine.verdict.report import write_report
 
-    base = base_of(store_url) if store_url else ""
-    store = connect(create=False)
-    entries, maps = list(report_entries(store, base=base)), list(map_entries(store))
-    if not entries and not maps:
-        raise RequestError("there is nothing to report yet: run featurelab reproduce first")
-    left_out = [(entry["name"], entry["left_out"]) for entry in [*entries, *maps] if "left_out" in entry]
-    if len(left_out) == len(entries) + len(maps):
-        raise RequestError(left_out[0][1])
-    not_drawn = [(entry["name"], entry["not_drawn"]) for entry in entries if "not_drawn" in entry]
-    page = render(entries, out, maps)
-    for name, reason in left_out:
+    written = write_report(connect(create=False), out, base=base_of(store_url) if store_url else "")
+    for name, reason in written.left_out:
         tell(f"left out: {name}: {reason}")
-    for name, reason in not_drawn:
+    for name, reason in written.not_drawn:
         tell(f"without its drawing: {name}: {reason}")
-    tell(f"report: {page.as_uri()}")
-    raise typer.Exit(1 if left_out or not_drawn else 0)
+    tell(f"report: {written.page.as_uri()}")
+    raise typer.Exit(1 if written.left_out or written.not_drawn else 0)
 
 
 def ui(

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from featurelab.pipelines.engine.sweep.resources import Resources
     from featurelab.tracking.store.store import Store
 
-MOST_THREADS = 1024  # that a config accepts
-SAMPLES = 16  # trials of a sweep over the axes that an experiment declares
-
 
 @runs_trials
 def sweep(
@@ -165,6 +162,8 @@ def _settings(
 
     Raises `RequestError` for settings that the experiment does not have or take.
     """
+    from featurelab.pipelines.engine.sweep.plan import MOST_THREADS
+
     model = type(experiment.laptop)
     typed_axes, typed = parse_axes(over, model), parse_overrides(settings, model)
     if both := [setting for setting in typed if setting in typed_axes]:
@@ -189,7 +188,7 @@ def _plan(
     Raises `RequestError` for settings that the experiment does not have or take, and for data that are not here.
     """
     from featurelab.pipelines.engine.sweep.file import GOALS
-    from featurelab.pipelines.engine.sweep.plan import plan_search
+    from featurelab.pipelines.engine.sweep.plan import SAMPLES, plan_search
 
     axes, fixed, base = _settings(experiment, request, settings, over, config_file)
     samples = (1 if axes else SAMPLES) if request.samples is None else request.samples

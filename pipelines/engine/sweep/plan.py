@@ -20,6 +20,8 @@ from featurelab.tracking.lines import quoted
 
 Mode = Literal["min", "max"]
 
+MOST_THREADS = 1024  # that a config accepts
+SAMPLES = 16  # trials of a sweep over the axes that an experiment declares
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes part of folder names and links
 
 _find = cache(registry.find)  # it looks through all installed packages, which is needed once a process
@@ -171,6 +173,30 @@ def plan_search(
     require_data(experiment, configs)
     details = {"metric": experiment.metric, "mode": experiment.mode} | details
     return Plan.of(experiment, configs, list(axes), **details)
+
+
+def plan_over(
+    experiment: Experiment,
+    axes: dict[str, Axis],
+    fixed: Mapping[str, Any],
+    samples: int | None,
+    *,
+    scale: Scale,
+    resources: Resources,
+    others: Mapping[str, Any] | None = None,
+    **details: Any,
+) -> Plan:
+    """Return the plan of a sweep over `axes`, or over those that the experiment declares.
+
+    `fixed` are settings of all trials; `others` too, but `axes` and `fixed` override them. Trials compute with as many
+    threads as they have CPUs. Raises `RequestError` for a setting that is both fixed and an axis, and as `plan_search`.
+    """
+    if both := [setting for setting in fixed if setting in axes]:
+        raise RequestError(f"{both[0]} is given both as {both[0]}=... and with --over: leave out one")
+    threads = {"threads": min(max(1, int(resources.cpus)), MOST_THREADS)}
+    base = experiment.preset(scale).but(**threads | dict(others or {}) | dict(fixed))
+    samples = samples if samples is not None else 1 if axes else SAMPLES
+    return plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, resources=resources, **details)
 
 
 def check_name(name: str) -> None:

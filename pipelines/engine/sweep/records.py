@@ -11,6 +11,7 @@ from mlflow.entities import Metric
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.plan import Plan
@@ -131,6 +132,17 @@ def end_sweep(store: Store, sweep_run_id: str, status: str) -> None:
 def read_tags(run_id: str, tags: Mapping[str, str]) -> TrialRecord:
     """The record in the tags of a trial; raises `RequestError` if we have not recorded them so."""
     return schemas.checked(TrialRecord, tags, f"run {run_id}")
+
+
+def read_trial(run_id: str, store: Store) -> tuple[Experiment, TrialRecord, Config]:
+    """The experiment, the record and the config of a trial; raises `RequestError` for any other run."""
+    tags = store.get_run(run_id).data.tags
+    if not {"experiment", "config"} <= tags.keys():
+        raise RequestError(f"{run_id} is not a trial that featurelab recorded: it has no config")
+    experiment, record = registry.find(tags["experiment"]), read_tags(run_id, tags)
+    config: Config = type(experiment.laptop).read(record.config)
+    schemas.require_settings(experiment, record.config, record.axes, f"run {run_id}")
+    return experiment, record, config
 
 
 def last_values(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.libraries import pl, torch
+from featurelab.pipelines.engine.trial.fitted import fitted
 from featurelab.pipelines.engine.trial.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
@@ -124,6 +125,7 @@ def fit(
         trainer.save_checkpoint(checkpoint, weights_only=True)  # in every process, since each waits for the others
         if current().rank == 0:
             recorder.file(checkpoint, "checkpoints")
+    fitted(learner)
     return trainer
 
 

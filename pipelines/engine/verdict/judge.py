@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from featurelab.tracking.lines import line
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -192,10 +195,18 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
-    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts.
+    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts."""
+    from featurelab.pipelines.engine.experiment.drawing import style
 
-    Its title names `settings` that are not the figure's own. If trials are missing, the picture says so: the verdicts
-    are useful without it.
+    with style():
+        store.log_figure(sweep_run_id, drawn(experiment, results, settings), "figure")
+    return "figure.png"
+
+
+def drawn(experiment: Experiment, results: Results, settings: str = "") -> "Figure":
+    """Return the drawing of a figure; its title names `settings` that are not the figure's own.
+
+    If trials are missing, the picture says so: the verdicts are useful without it.
     """
     from matplotlib.figure import Figure
 
@@ -213,8 +224,26 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
             figure.clear()
             figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
         figure.suptitle(f"{experiment.figure}. {experiment.title}" + (f", at {settings}" if settings else ""))
-        store.log_figure(sweep_run_id, figure, "figure")
-    return "figure.png"
+    return figure
+
+
+def redrawn(sweep_run_id: str, store: Store) -> "Figure | None":
+    """Return the drawing of a sweep from what is stored, and store nothing; None for a figure that declares none.
+
+    Raises `RequestError` for a run that is not a sweep of ours.
+    """
+    from featurelab.pipelines.engine.experiment.drawing import style
+
+    experiment, plan, tags = read_sweep(store, sweep_run_id)
+    trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
+    if not is_the_figure(experiment, plan):
+        with style():
+            title = f"{experiment.name}: sweep {tags['sweep']}"
+            return overview(title, trials, plan.axes, plan.metric or experiment.metric, plan.mode)
+    if experiment.drawing is None:
+        return None
+    of_grid = _of_the_grid(experiment, plan, collect(trials, store).under("none"))
+    return drawn(experiment, of_grid, plan.marks.get("settings", ""))
 
 
 def _flat(verdict: Verdict) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.records import VERDICTS, read_sweep
 from featurelab.pipelines.engine.verdict.mapping import cells_of, picture_name
-from featurelab.pipelines.engine.verdict.report import PNG
 from featurelab.tracking.errors import BadArtifact
 from featurelab.tracking.lines import line
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
+
+PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a PNG file
 
 
 def map_entries(store: Store) -> Iterator[dict[str, Any]]:

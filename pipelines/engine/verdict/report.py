@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError
@@ -12,12 +14,13 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import TRIALS_OF, VERDICTS, read_stored_plan, read_trials_of
 from featurelab.pipelines.engine.verdict import links
+from featurelab.pipelines.engine.verdict.map_entries import PNG, map_entries
 from featurelab.tracking.errors import BadArtifact, StoreError
 from featurelab.tracking.lines import line
+from featurelab.tracking.report import render
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
-PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a PNG file
 MOST_EARLIER = 8  # sweeps of a figure whose verdicts are read beside those of the newest
 
 Row = Mapping[Any, Any]
@@ -47,6 +50,30 @@ def report_entries(store: Store, scale: Scale | None = None, *, base: str = "") 
                     yield _facts(experiment) | {"left_out": line(str(error))}
                 else:
                     yield entry | (_links(experiment, newest, names, store, base) if base else {})
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that was written: its page, and what is not on it, each with the reason."""
+
+    page: Path
+    left_out: list[tuple[str, str]]
+    not_drawn: list[tuple[str, str]]
+
+
+def write_report(store: Store, out: Path, *, base: str = "") -> Report:
+    """Write the report into the folder `out`, with links if `base` is the address of MLflow's pages.
+
+    Raises `RequestError`, and writes nothing, if no judged sweep can be reported.
+    """
+    entries, maps = list(report_entries(store, base=base)), list(map_entries(store))
+    if not entries and not maps:
+        raise RequestError("there is nothing to report yet: run featurelab reproduce first")
+    left_out = [(entry["name"], entry["left_out"]) for entry in [*entries, *maps] if "left_out" in entry]
+    if len(left_out) == len(entries) + len(maps):
+        raise RequestError(left_out[0][1])
+    not_drawn = [(entry["name"], entry["not_drawn"]) for entry in entries if "not_drawn" in entry]
+    return Report(render(entries, out, maps), left_out, not_drawn)
 
 
 def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Store) -> dict[str, Any]:

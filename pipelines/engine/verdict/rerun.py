@@ -8,12 +8,10 @@ from typing import Any
 import pandas as pd
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.sweep.begin import run_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.sweep.records import read_sweep, read_tags, read_trials_of
+from featurelab.pipelines.engine.sweep.records import read_sweep, read_trial, read_trials_of
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.sweep.schemas import require_settings
 from featurelab.pipelines.engine.verdict.repetition import SHOWN, Recorded, Repetition, hold
 from featurelab.tracking.provenance import changes
 from featurelab.tracking.store import query
@@ -35,10 +33,7 @@ def rerun(run_id: str, store: Store, *, outbox: Path, address: str | None = None
 
 
 def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, address: str | None) -> Repetition:
-    experiment = registry.find(tags["experiment"])
-    record = read_tags(run_id, tags)
-    config = type(experiment.laptop).read(record.config)
-    require_settings(experiment, record.config, record.axes, f"run {run_id}")
+    experiment, record, config = read_trial(run_id, store)
     axes, workers, scale = record.axes, record.workers, record.scale
     again = {"rerun_of": run_id}
     if workers > 1:

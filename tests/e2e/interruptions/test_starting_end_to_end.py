@@ -34,7 +34,8 @@ def test_where_ray_cannot_start_one_line_says_why_and_nothing_is_written(
     here = featurelab.elsewhere(featurelab.home / "here", RAY_TMPDIR=str(sessions), **too_little_memory)
     said = here(*SWEEP, code=1)
     assert said.out == ""
-    assert said.err.startswith("featurelab: Ray did not start on this machine") and said.err.count("\n") == 1, said.err
+    assert said.err.startswith("featurelab: Ray did not start on this machine"), said.err
+    assert said.err.count("\n") == 1, said.err
     assert "memory" in said.err
     assert list(here.home.iterdir()) == []
     until(lambda: not processes(sessions), patience=5)

@@ -142,6 +142,25 @@ def shut_down(*, reconnect: bool = False) -> None:
             connect_ray(address)
 
 
+@contextmanager
+def left_as_found() -> Iterator[None]:
+    """At the end, stop Ray if it was started inside."""
+    before = "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    try:
+        yield
+    finally:
+        if not before:
+            shut_down()
+
+
+@contextmanager
+def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[None]:
+    """Inside, Ray is connected. At the end it stops, unless it was connected before. Raises as `connect_ray`."""
+    with left_as_found():
+        connect_ray(address, meanwhile)
+        yield
+
+
 def alive() -> set[str]:
     """The ids of the machines that are part of the cluster now."""
     import ray
