@@ -1,5 +1,6 @@
 """`featurelab reproduce` and `featurelab judge`: the verdicts on a figure's claims, from new trials or stored ones."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,14 +14,18 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
+from featurelab.pipelines.engine.experiment.config import Scale
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.signals import last_line
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.verdict.judge import Judged
     from featurelab.tracking.store.store import Store
+
+NAMED = 8  # of skipped figures
 
 
 @runs_trials
@@ -45,7 +50,7 @@ def reproduce(
 
     last_line.resume_command = typed_command(without="--fresh")  # which would start again, not resume
     limit = seed_limit(decide, most_seeds)
-    experiments = registry.select(names or [], headline)
+    experiments = at_scale(registry.select(names or [], headline), names or [], scale)
     outbox = outbox_folder()
     resources = Resources.of_trial(gpus=gpus_per_trial)
     for experiment in experiments:
@@ -60,8 +65,8 @@ def reproduce(
 
     prepare(resources, resolve(), address)
     store = connect()
-    if scale == "laptop":
-        minutes = sum(experiment.minutes for experiment in experiments)
+    if scale != "paper":
+        minutes = sum(experiment.minutes_at(scale) or 0 for experiment in experiments)
         tell(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
     shown = 0
 
@@ -76,6 +81,25 @@ def reproduce(
     options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
     options |= {"fresh": fresh, "most_seeds": limit, "controls": controls}
     finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
+
+
+def at_scale(experiments: list[Experiment], names: Sequence[str], scale: Scale) -> list[Experiment]:
+    """Return those with a preset of this scale, and say which are skipped.
+
+    Raises `RequestError` for one that is itself named, by name or number, and where none is left.
+    """
+    systems = set(registry.systems())
+    for name in names:
+        if name not in systems:
+            registry.find(name).preset(scale)
+    kept = [experiment for experiment in experiments if scale in experiment.scales]
+    if not kept:
+        have = [e.name for e in registry.experiments() if scale in e.scales]
+        raise RequestError(f"none of these figures has a {scale} preset: choose from {', '.join(have) or 'none'}")
+    if skipped := [experiment.name for experiment in experiments if scale not in experiment.scales]:
+        named = ", ".join(skipped[:NAMED]) + (f" and {len(skipped) - NAMED} more" if len(skipped) > NAMED else "")
+        tell(f"skipped, without a {scale} preset: {named}")
+    return kept
 
 
 def judge(sweep_run_id: SweepId, as_json: Json = False) -> None:
