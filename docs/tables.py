@@ -97,6 +97,19 @@ def verdicts() -> str:
     return table(header, rows)
 
 
+def two_scales() -> str:
+    """The verdicts on laptop and on real data, of every claim that has both."""
+    rows = []
+    for experiment in (one for system in registry.systems() for one in registry.experiments(system)):
+        for claim in experiment.claims:
+            small, real = claim.recorded().laptop, claim.recorded().desktop
+            if small and real and real.seeds is not None:
+                interval = named(measurement(real.measured, real.ci, claim.expected)[1])
+                shown = (_verdict(claim, small), _verdict(claim, real), interval, real.seeds, real.reason or "-")
+                rows.append((experiment.name, f"`{claim.id}`", *shown))
+    return table(["experiment", "claim", "laptop", "desktop", "95% interval, desktop", "seeds", "why"], rows)
+
+
 def summary() -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
     rows = [(f"[`{system}`]({system}.md)", *_in_words(_counts(system))) for system in registry.systems()]
@@ -220,7 +233,7 @@ def pages() -> dict[Path, dict[str, str]]:
         FOLDER / f"{system}.md": {part.__name__: part(system) for part in (figures, measured, unspecific, failing)}
         for system in registry.systems()
     }
-    written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts()}
+    written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts(), "two_scales": two_scales()}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
     written[ROOT / "README.md"] = {"totals": totals()}
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))

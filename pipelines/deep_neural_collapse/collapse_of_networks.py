@@ -50,6 +50,11 @@ mlp = Experiment(
     caption="Each row is a network. Layers 1 to 5: NC1 of a layer's input, after S V', and of its output. Lines are "
     "means over seeds, bands their range. W'W, AGOP^(1/2): Pearson correlations; dashed colours: after random "
     "rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
+    desktop=NetworkConfig(dataset="mnist", n_train=1000), desktop_minutes=3, desktop_grid={
+        ("dataset", "init_scale", "epochs"): [("mnist", 0.5, 150), ("cifar10", 0.5, 300), ("mnist", LARGE, 100)],
+        "seed": range(3)},
+    reduced="1,000 images in place of 50,000, width 128 in place of 512, and initial scale 0.5, so that training "
+    "leaves its plateau in 300 epochs; no SVHN",
     grid={("init_scale", "epochs"): [(0.5, 300), (0.3, 800), (LARGE, 200)], "seed": SEEDS},
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3), ("mnist", LARGE)],
         "seed": SEEDS},

@@ -66,6 +66,9 @@ figure = Experiment(
     caption="Top: neurons of one seed in the plane, distances near 1 - cos, coloured by the sign of their readout. "
     "Stars: plus and minus the difference of the class means. Bottom: means over seeds and their range.", laptop=PRESET,
     paper=PRESET.but(dataset="mnist", n_train=10_000, n_test=1800, steps=2000, measure_every=50),
+    desktop=PRESET.but(dataset="mnist", n_train=3000, n_test=500, steps=2000, measure_every=50), desktop_minutes=2,
+    desktop_grid={("dataset", "n_train", "lr"): [("mnist", 12_000, 0.05), ("cifar10", 3000, 0.002)], "seed": [0, 1, 2]},
+    reduced="3,000 pictures of CIFAR-10 in place of 10,000, at learning rate 0.002: training diverges at 0.05",
     grid={"dataset": ["digits"], "seed": range(6)},
     paper_grid={("dataset", "n_train"): [("mnist", 12_000), ("cifar10", 10_000)], "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.2), "width": choice(20, 50, 200), "weight_decay": loguniform(1e-6, 1e-2),

@@ -51,19 +51,24 @@ class StudentConfig(TeacherConfig):
 PRESET = StudentConfig()
 PAPER = PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, teacher_steps=4700, steps=9400, measure_every=94)
 REAL = [("mnist", 9, 9), ("cifar10", 5, 9), ("svhn", 2, 8)]  # data, widths of teacher and student
+CELLS = [
+    ("gaussian", "trained", 9), ("none", "trained", 9), ("gaussian", "untrained", 9), ("gaussian", "trained", WIDE),
+    ("none", "trained", WIDE),
+]
 SMALL = {"n_train": 40, "batch_size": 20, "teacher_steps": 4, "steps": 6, "measure_every": 3}
 
 figure = Experiment(
     name="input_structure/students", figures=("Fig. 2.4", "Fig. A.18", "Fig. A.21"),
     title="Students of a teacher on original and on Gaussian inputs",
     caption="Agreement with the teacher on test inputs; means over seeds and their range.", laptop=PRESET, paper=PAPER,
-    grid={("injected", "teacher", "width"): [("gaussian", "trained", 9), ("none", "trained", 9),
-        ("gaussian", "untrained", 9), ("gaussian", "trained", WIDE), ("none", "trained", WIDE)], "seed": range(6)},
+    grid={("injected", "teacher", "width"): CELLS, "seed": range(6)},
     paper_grid={("dataset", "teacher_width", "width"): [*REAL, ("mnist", 9, WIDE)],
         ("injected", "teacher"): [("gaussian", "trained"), ("none", "trained"), ("gaussian", "untrained")],
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/mixture", mode="max", minutes=1.4, small=SMALL, needs=("cifar10", "mnist", "svhn"),
+    desktop=PAPER, desktop_minutes=12, desktop_grid={("injected", "teacher", "width"): CELLS, "seed": range(3)},
+    reduced="MNIST alone, as in the paper",
     stand_in="scikit-learn's 8x8 digits with FC(9), FC(50) replace MNIST, and ResNets on CIFAR-10 and SVHN",
 )
 structured = figure.variant(

@@ -6,7 +6,9 @@ from featurelab.pipelines import Cost, Field, TrainedConfig, choice, data, logun
 
 
 class ImageConfig(TrainedConfig):
-    dataset: Literal["digits", "celeba", "svhn"] = Field("digits", description="digits: scikit-learn's 8x8 images")
+    dataset: Literal["digits", "celeba", "svhn", "mnist", "cifar10"] = Field(
+        "digits", description="digits: scikit-learn's 8x8 images"
+    )
     n_train: int = Field(348, ge=2, description="training images")
     width: int = Field(128, ge=1, description="units of each hidden layer")
     hidden: int = Field(2, ge=1, description="hidden layers")
@@ -18,15 +20,20 @@ class ImageConfig(TrainedConfig):
 
 
 SWEEP_AXES = {"lr": loguniform(1e-5, 1e-3), "width": choice(64, 128, 256), "weight_decay": loguniform(1e-6, 1e-2)}
-DIMS = {"digits": 64, "celeba": 3 * 96 * 96, "svhn": 3 * 32 * 32}
+DIMS = {"digits": 64, "celeba": 3 * 96 * 96, "svhn": 3 * 32 * 32, "mnist": 28 * 28, "cifar10": 3 * 32 * 32}
+PAIRS = {"mnist": (3, 8), "cifar10": (3, 5)}  # the classes told apart in place of faces: two digits, cats and dogs
 
 
 def pictures(config: ImageConfig, digits: Literal["one_vs_rest", "all"], n_test: int = 0, **batches: int) -> Any:
-    """The config's images; the digits with the labels of this task."""
+    """The config's images, with the labels of this task where the data set does not say them."""
     common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, **batches}
     if config.dataset == "digits":
         binary: dict[str, Any] = {"digit": 8, "pixels": "unit"} if digits == "one_vs_rest" else {}
         return data.Digits(config.n_train, **binary, **common)
+    if config.dataset in PAIRS and digits == "one_vs_rest":
+        common |= {"classes": PAIRS[config.dataset], "balanced": True, "targets": "signs", "pixels": "unit"}
+    elif config.dataset in PAIRS:
+        common |= {"targets": "one_hot", "pixels": "per_channel"}
     return data.PublicImages(config.dataset, config.n_train, n_test, **common)
 
 

@@ -50,6 +50,10 @@ figure = Experiment(
     title="Speed Limited Optimization on images of numbers",
     caption="First layer. Curves are means over seeds, bands their range; images are of one seed.", laptop=LAPTOP,
     paper=LAPTOP.but(dataset="svhn", n_train=4000, n_test=4000, width=256, epochs=3000),
+    desktop=LAPTOP.but(dataset="cifar10", n_train=1000, n_test=1000, width=128), desktop_minutes=4,
+    desktop_grid={("optimizer", "lr", "speeds"): list(RUNS), "seed": [0, 1, 2]},
+    reduced="1,000 images of CIFAR-10 in place of 4,000 of SVHN, width 128 in place of 256, 600 epochs in place of "
+    "3,000",
     grid={("optimizer", "lr", "speeds"): list(RUNS), "seed": range(6)},
     sweep_axes=images.SWEEP_AXES | {"lr": loguniform(3e-2, 1.0)}, minutes=0.8,
     small={"n_train": 40, "width": 16, "epochs": 10, "measure_every": 5}, needs=("svhn",),

@@ -1,5 +1,6 @@
 """`featurelab reproduce` and `featurelab judge`: the verdicts on a figure's claims, from new trials or stored ones."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,13 +18,16 @@ from featurelab.pipelines.engine.command.shared import (
 from featurelab.pipelines.engine.errors import RequestError, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
-from featurelab.pipelines.engine.experiment.config import parse_overrides
+from featurelab.pipelines.engine.experiment.config import Scale, parse_overrides
+from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.lines import quoted
 
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.verdict.judge import Judged
     from featurelab.tracking.store.store import Store
+
+NAMED = 8  # of skipped figures
 
 
 @runs_trials
@@ -52,7 +56,8 @@ def reproduce(
     last_line.resume_command = typed_command(without="--fresh")  # which would start again, not resume
     limit = seed_limit(decide, most_seeds)
     pairs = [name for name in names or [] if "=" in name]
-    experiments = registry.select([name for name in names or [] if "=" not in name], headline)
+    figures = [name for name in names or [] if "=" not in name]
+    experiments = at_scale(registry.select(figures, headline), figures, scale)
     if pairs and len(experiments) != 1:
         raise RequestError(f"{quoted(pairs[0])} changes a setting of one figure: name one, not {len(experiments)}")
     settings = parse_overrides(pairs, type(experiments[0].laptop)) if pairs else {}
@@ -70,10 +75,10 @@ def reproduce(
 
     prepare(resources, resolve(), address)
     store = connect()
-    if scale == "laptop":
-        minutes = sum(experiment.minutes for experiment in experiments)
+    if scale != "paper":
+        minutes = sum(experiment.minutes_at(scale) or 0 for experiment in experiments)
         if settings:
-            minutes = experiments[0].laptop_minutes(experiments[0].configs(scale, settings))
+            minutes = experiments[0].minutes_of(experiments[0].configs(scale, settings), scale)
         tell(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
     shown = 0
 
@@ -88,6 +93,25 @@ def reproduce(
     options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
     options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings}
     finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
+
+
+def at_scale(experiments: list[Experiment], names: Sequence[str], scale: Scale) -> list[Experiment]:
+    """Return those with a preset of this scale, and say which are skipped.
+
+    Raises `RequestError` for one that is itself named, by name or number, and where none is left.
+    """
+    systems = set(registry.systems())
+    for name in names:
+        if name not in systems:
+            registry.find(name).preset(scale)
+    kept = [experiment for experiment in experiments if scale in experiment.scales]
+    if not kept:
+        have = [e.name for e in registry.experiments() if scale in e.scales]
+        raise RequestError(f"none of these figures has a {scale} preset: choose from {', '.join(have) or 'none'}")
+    if skipped := [experiment.name for experiment in experiments if scale not in experiment.scales]:
+        named = ", ".join(skipped[:NAMED]) + (f" and {len(skipped) - NAMED} more" if len(skipped) > NAMED else "")
+        tell(f"skipped, without a {scale} preset: {named}")
+    return kept
 
 
 def judge(sweep_run_id: SweepId, as_json: Json = False) -> None:

@@ -15,7 +15,7 @@ from featurelab.tracking.lines import quoted
 if TYPE_CHECKING:
     import torch
 
-Scale = Literal["laptop", "paper"]
+Scale = Literal["laptop", "desktop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 MOST_BYTES = 100_000  # of a file of settings
 LARGEST = 2**63  # beyond it no number fits a tensor or a column of the store

@@ -66,15 +66,18 @@ class Experiment(Generic[C]):
         published: the numbers in the published paper, where that is not the source that we read.
         part: what this experiment shows of its figures, where it is not all: "trained", "one model".
         title: what the figure shows, one line.
-        laptop, paper: the two presets of one config; they differ in values only.
+        laptop, paper: the presets of one config; they differ in values only.
+        desktop: a third preset, where that of the laptop stands in for photographs or texts: real public data, as near
+            to the paper's setting as two cores allow.
         grid: the axes that make the figure, seeds included.
-        paper_grid: the axes at paper scale where they are others.
+        desktop_grid, paper_grid: the axes at that scale where they are others.
         sweep_axes: what a researcher would search: a learning rate, a width or capacity, a regulariser.
         metric, mode: what a sweep ranks its trials by unless told.
-        minutes: laptop grid on two cores, measured.
+        minutes, desktop_minutes: laptop and desktop grid on two cores, measured.
         trains: False for closed forms and for measurements at initialisation, which have no learning rate to sweep.
         needs: datasets that the paper preset reads.
         stand_in: how the laptop preset differs from the paper in kind, not just in size; empty where it does not.
+        reduced: how the desktop preset differs from that of the paper.
         headline: whether a first look should show it.
         small: settings at which the whole laptop grid runs in seconds, for tests and `featurelab check`; of an axis of
             the grid, the values that it then has.
@@ -90,15 +93,19 @@ class Experiment(Generic[C]):
     title: str
     laptop: C
     paper: C
+    desktop: C | None = None
     grid: Grid
+    desktop_grid: Grid | None = None
     paper_grid: Grid | None = None
     sweep_axes: Mapping[str, Axis] = field(default_factory=dict)
     metric: str = "loss/test"
     mode: Literal["min", "max"] = "min"
     minutes: float
+    desktop_minutes: float | None = None
     trains: bool = True
     needs: tuple[str, ...] = ()
     stand_in: str = ""
+    reduced: str = ""
     headline: bool = False
     caption: str = ""
     small: Mapping[Any, Any] = field(default_factory=dict)
@@ -114,10 +121,14 @@ class Experiment(Generic[C]):
         numbers.label([*self.figures, *self.published])
         if not re.fullmatch(r"[a-z0-9_]+/[a-z0-9_]+", self.name):
             raise ValueError(f"an experiment's name is <system>/<experiment> in lower case, not {self.name!r}")
-        if type(self.laptop) is not type(self.paper):
-            raise ValueError(f"{self.name}: the two presets are of different config types")
-        for scale in SCALES:
+        if any(type(self.preset(scale)) is not type(self.laptop) for scale in self.scales):
+            raise ValueError(f"{self.name}: the presets are of different config types")
+        if (self.desktop is None) != (self.desktop_minutes is None):
+            raise ValueError(f"{self.name}: a desktop preset and desktop_minutes belong together")
+        for scale in self.scales:
             mine = self.configs(scale)
+            if self.reads and scale not in self.reads.scales:
+                raise ValueError(f"{self.name}: {self.reads.name}, which it reads, has no {scale} preset")
             if self.reads and not set(mine) <= set(self.reads.configs(scale)):
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
         self.small_configs()
@@ -132,11 +143,24 @@ class Experiment(Generic[C]):
         label = ", ".join(filter(None, [numbers.label(self.figures), self.part]))
         return label or self.name.partition("/")[2].replace("_", " ").capitalize()
 
+    @property
+    def scales(self) -> list[Scale]:
+        """The scales at which it has a preset."""
+        return [scale for scale in SCALES if getattr(self, scale) is not None]
+
     def preset(self, scale: Scale) -> C:
-        return self.laptop if scale == "laptop" else self.paper
+        """The settings of a scale; raises RequestError where it has none of that scale."""
+        if (preset := getattr(self, scale)) is None:
+            raise RequestError(f"{self.name} has no {scale} preset: choose --scale {' or '.join(self.scales)}")
+        return preset
 
     def grid_of(self, scale: Scale) -> Grid:
-        return self.paper_grid if scale == "paper" and self.paper_grid is not None else self.grid
+        own = {"laptop": None, "desktop": self.desktop_grid, "paper": self.paper_grid}[scale]
+        return self.grid if own is None else own
+
+    def minutes_at(self, scale: Scale) -> float | None:
+        """The minutes that the grid takes on two cores, where that was measured."""
+        return {"laptop": self.minutes, "desktop": self.desktop_minutes, "paper": None}[scale]
 
     def configs(self, scale: Scale, settings: Mapping[str, Any] = {}) -> list[C]:
         """The trials that make the figure at this scale, in grid order; with other `settings`, those at them.
@@ -174,7 +198,7 @@ class Experiment(Generic[C]):
         """Another figure of the same system: this one with other values of its settings, or other parts of its own.
 
         `changes` are `figures`, `published` and `part`, which are not inherited; other fields of an experiment (`grid`,
-        `minutes`, `laptop`, ...); or settings that both presets get.
+        `minutes`, `laptop`, ...); or settings that every preset gets. The desktop preset is not inherited.
         Trial, cost and drawing are those of this experiment, also where they are declared later, until the variant
         declares its own; claims are not. Raises ValueError for what is neither a field nor a setting.
         """
@@ -184,8 +208,9 @@ class Experiment(Generic[C]):
             raise ValueError(f"{name}: neither a part of an experiment nor a setting: {', '.join(sorted(unknown))}")
         given = {key: value for key, value in changes.items() if key not in settings}
         inherited = {key: getattr(self, key) for key in (*INHERITED, *HANDED_DOWN)}
-        presets = {scale: given.get(scale, self.preset(scale)).but(**settings) for scale in SCALES}
-        made = {"name": f"{self.system}/{name}", "title": title}
+        scales = [scale for scale in SCALES if scale != "desktop" or given.get(scale) is not None]
+        presets: dict[str, Any] = {at: given.get(at, getattr(self, at)).but(**settings) for at in scales}
+        made: dict[str, Any] = {"name": f"{self.system}/{name}", "title": title}
         self.variants.append(Experiment(**(inherited | given | presets | made)))
         return self.variants[-1]
 
@@ -295,6 +320,7 @@ class Experiment(Generic[C]):
             "title": self.title,
             "scales": {
                 "laptop": {"minutes": self.minutes},
+                **({"desktop": {"minutes": self.desktop_minutes}} if self.desktop is not None else {}),
                 "paper": {"gpu_hours": self.gpu_hours("paper"), "needs": list(self.needs)},
             },
             "claims": [claim.id for claim in self.claims],
@@ -316,6 +342,7 @@ class Experiment(Generic[C]):
             "metric": self.metric,
             "mode": self.mode,
             "stand_in": self.stand_in,
+            "reduced": self.reduced,
             "claims": [
                 {
                     "id": claim.id,
@@ -334,18 +361,18 @@ class Experiment(Generic[C]):
             ],
         }
 
-    def laptop_minutes(self, configs: Sequence[C]) -> float:
+    def minutes_of(self, configs: Sequence[C], scale: Scale = "laptop") -> float:
         """Estimated minutes of these trials on two cores.
 
-        The measured minutes of the laptop grid are scaled by what the declared cost says of these trials and of that
-        grid, or by the number of trials where no cost is declared.
+        The minutes of the grid at this scale, which is `laptop` or `desktop`, are scaled by what the declared cost says
+        of these trials and of that grid, or by the number of trials where no cost is declared.
         """
-        grid = self.configs("laptop")
+        grid, minutes = self.configs(scale), self.minutes_at(scale) or 0.0
         if self.estimate is None:
-            return self.minutes * len(configs) / len(grid)
+            return minutes * len(configs) / len(grid)
         estimate = self.estimate
         ours, all_of_grid = (sum(estimate(config).cpu_seconds for config in each) for each in (configs, grid))
-        return self.minutes * ours / all_of_grid
+        return minutes * ours / all_of_grid
 
     def gpu_hours(self, scale: Scale) -> float | None:
         """Estimated GPU-hours of the whole grid, to three digits; None where no estimate is declared."""

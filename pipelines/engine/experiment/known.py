@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.config import SCALES
 
 FILE = "known.toml"
 Status = Literal["holds", "fails", "undecided", "untested"]
@@ -58,10 +59,11 @@ class Known(BaseModel):
 
     unspecific: str = ""
     laptop: Finding | None = None
+    desktop: Finding | None = None
     paper: Finding | None = None
 
     def at(self, scale: str) -> Finding | None:
-        return {"laptop": self.laptop, "paper": self.paper}.get(scale)
+        return {"laptop": self.laptop, "desktop": self.desktop, "paper": self.paper}.get(scale)
 
 
 @cache
@@ -116,7 +118,7 @@ def _table(entry: Known) -> Any:
     table = tomlkit.table(is_super_table=not entry.unspecific)
     if entry.unspecific:
         table.add("unspecific", entry.unspecific)
-    for scale in ("laptop", "paper"):
+    for scale in SCALES:
         if (finding := entry.at(scale)) is not None:
             values = finding.model_dump(exclude_defaults=True)
             own = tomlkit.table()

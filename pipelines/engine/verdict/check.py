@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from featurelab.modules.learners import Diverged
 from featurelab.pipelines.engine.errors import Missing, RunError
 from featurelab.pipelines.engine.experiment.claims import leans_on
-from featurelab.pipelines.engine.experiment.config import SCALES, Config
+from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.drawing import style
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
@@ -165,7 +165,7 @@ def missing(experiment: Experiment) -> Iterator[str]:
         with _running(f"claim {claim.id}", claim.measure):
             verdict = claim.judge(results)
         if verdict.status == "untested":
-            if "untested" not in map(claim.documented, SCALES):
+            if "untested" not in map(claim.documented, experiment.scales):
                 yield f"claim {claim.id} cannot be measured: {verdict.reason}"
         elif all(claim.measured(other)[0] == claim.measured(results)[0] for other in others):
             yield f"claim {claim.id} does not depend on what was measured"
@@ -191,6 +191,6 @@ def _undeclared(experiment: Experiment) -> Iterator[str]:
         yield "no sweep axes are declared: a learning rate, a width, a regulariser"
     if not experiment.small:
         yield "no small sizes are declared: small={...} (checked at the sizes of the laptop preset)"
-    for scale in SCALES:
+    for scale in experiment.scales:
         if not any("seed" in ((axis,) if isinstance(axis, str) else axis) for axis in experiment.grid_of(scale)):
             yield f"the {scale} grid has no seeds"

@@ -107,8 +107,8 @@ def estimated_time(plan: Plan) -> str:
     """The time that all trials of a plan are expected to take, as a text."""
     experiment: Experiment = plan.declared
     configs = [plan.config(index) for index in range(len(plan.configs))]
-    if plan.scale == "laptop":
-        return f"about {experiment.laptop_minutes(configs):.1f} min on two cores"
+    if plan.scale != "paper":
+        return f"about {experiment.minutes_of(configs, plan.scale):.1f} min on two cores"
     if experiment.estimate is None:
         return f"of unknown duration: {experiment.name} declares no cost"
     return f"about {sum(experiment.estimate(config).gpu_hours for config in configs):.3g} GPU-hours"

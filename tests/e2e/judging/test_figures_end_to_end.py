@@ -237,6 +237,9 @@ def test_listing_says_what_the_contract_says(lab: CommandLine) -> None:
     keys = {"name", "system", "figure", "title", "scales", "claims", "headline"}
     assert all(set(experiment) == keys for experiment in said)
     assert all(set(e["scales"]["laptop"]) == {"minutes"} for e in said)
+    desktop = [e["scales"]["desktop"] for e in said if "desktop" in e["scales"]]
+    assert desktop
+    assert all(set(scale) == {"minutes"} and 0 < scale["minutes"] <= 20 for scale in desktop)
     assert all(set(e["scales"]["paper"]) == {"gpu_hours", "needs"} for e in said)
     assert [*registry.systems(), "patient", "stranger"] == list(dict.fromkeys(e["system"] for e in said))
     assert sum(experiment["headline"] for experiment in said) >= 1

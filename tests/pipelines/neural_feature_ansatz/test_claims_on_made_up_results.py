@@ -10,13 +10,12 @@ from madeup import results, seed_by_seed
 
 from featurelab.pipelines.engine.experiment.axes import expand
 from featurelab.pipelines.engine.experiment.bounds import Bound
-from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.results import Results
 
 each = pytest.mark.parametrize("name", EXPERIMENTS)
 at_each_grid = pytest.mark.parametrize(
     ("name", "scale"),
-    [(name, scale) for name, e in EXPERIMENTS.items() for scale in SCALES if scale == "laptop" or e.paper_grid],
+    [(name, scale) for name, e in EXPERIMENTS.items() for scale in e.scales if scale != "paper" or e.paper_grid],
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, lay_out, parse_axis
 from featurelab.pipelines.engine.experiment.bounds import Bound
-from featurelab.pipelines.engine.experiment.config import SCALES
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 EXPERIMENTS = registry.experiments()
@@ -54,7 +53,7 @@ def test_all_that_breaks_a_rule_is_named() -> None:
 
 @of_every_experiment
 def test_presets_are_valid_and_can_be_stored(experiment: Experiment) -> Iterator[str]:
-    for scale in SCALES:
+    for scale in experiment.scales:
         preset = experiment.preset(scale)
         if type(preset).read(preset.model_dump(mode="json")) != preset:
             yield f"the {scale} preset is another one once it is read back"
@@ -62,7 +61,7 @@ def test_presets_are_valid_and_can_be_stored(experiment: Experiment) -> Iterator
 
 @of_every_experiment
 def test_grids_name_each_trial_once(experiment: Experiment) -> Iterator[str]:
-    for scale in SCALES:
+    for scale in experiment.scales:
         configs, varied = experiment.configs(scale), experiment.varied(scale)
         if not configs:
             yield f"the {scale} grid is empty"
@@ -83,7 +82,7 @@ def test_every_setting_says_what_it_means(experiment: Experiment) -> Iterator[st
 
 @of_every_experiment
 def test_every_point_of_the_grid_has_as_many_seeds_as_its_claims_need(experiment: Experiment) -> Iterator[str]:
-    for scale in SCALES:
+    for scale in experiment.scales:
         seeds: dict[object, set[int]] = {}
         for config in experiment.configs(scale):
             seeds.setdefault(config.but(seed=0), set()).add(config.seed)
@@ -127,7 +126,7 @@ def test_claims_say_what_where_and_with_what_origin(experiment: Experiment) -> I
 
 @of_every_experiment
 def test_the_declared_search_is_one_that_the_preset_accepts(experiment: Experiment) -> Iterator[str]:
-    for scale in SCALES:
+    for scale in experiment.scales:
         configs = lay_out(experiment.preset(scale), experiment.sweep_axes, samples=5, seed=0)
         if len(configs) < 2:
             yield f"the search at {scale} scale has one trial"
@@ -161,12 +160,12 @@ def test_the_declared_search_has_a_rate_a_size_and_a_regulariser_where_there_are
 
 @of_every_experiment
 def test_costs_are_estimated_and_name_the_data(experiment: Experiment) -> Iterator[str]:
-    for scale in SCALES:
+    for scale in experiment.scales:
         costs = [experiment.estimate(config) for config in experiment.configs(scale)]  # type: ignore[misc]
         if not all(cost.parameters > 0 and cost.flops > 0 and cost.memory_bytes > 0 for cost in costs):
             yield f"a trial at {scale} scale costs nothing"
         named, needed = {name for cost in costs for name in cost.data}, experiment.needs if scale == "paper" else ()
-        if named != set(needed):
+        if not (named if scale == "desktop" else named == set(needed)):
             yield f"the costs at {scale} scale name the data {named}, the experiment {set(needed)}"
         if not 0 < experiment.gpu_hours(scale) < 10_000:
             yield f"{experiment.gpu_hours(scale)} GPU hours at {scale} scale"

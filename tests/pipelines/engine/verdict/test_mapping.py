@@ -72,10 +72,10 @@ def test_settings_of_the_grid_cannot_be_changed():
 def test_estimated_minutes_grow_with_the_declared_cost():
     figure = made()
     twice = figure.configs("laptop", {"lr": 0.2}) + figure.configs("laptop", {"lr": 0.3})
-    assert figure.laptop_minutes(twice) == pytest.approx(4.0)
+    assert figure.minutes_of(twice) == pytest.approx(4.0)
     figure.cost(lambda config: Cost(1, CPU_FLOPS * config.width, 0.0, steps=0))
-    assert figure.laptop_minutes(figure.configs("laptop")) == pytest.approx(2.0)
-    assert figure.laptop_minutes(figure.configs("laptop", {"width": 12})) == pytest.approx(6.0)
+    assert figure.minutes_of(figure.configs("laptop")) == pytest.approx(2.0)
+    assert figure.minutes_of(figure.configs("laptop", {"width": 12})) == pytest.approx(6.0)
 
 
 def verdict(status, measured):
