@@ -150,7 +150,8 @@ class Experiment(Generic[C]):
 
     def preset(self, scale: Scale) -> C:
         """The settings of a scale; raises RequestError where it has none of that scale."""
-        if (preset := getattr(self, scale)) is None:
+        preset: C | None = getattr(self, scale)
+        if preset is None:
             raise RequestError(f"{self.name} has no {scale} preset: choose --scale {' or '.join(self.scales)}")
         return preset
 
