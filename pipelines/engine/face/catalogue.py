@@ -13,6 +13,7 @@ from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.papers import paper
+from featurelab.pipelines.engine.face.maps import Map
 from featurelab.pipelines.engine.face.run import Run, read_run
 from featurelab.pipelines.engine.face.show import page
 from featurelab.pipelines.engine.face.sweeps import Reproduction, Sweep
@@ -194,6 +195,42 @@ class ExperimentPage:
         ranking = (declared.metric, declared.mode)
         of = (judged.sweep_run_id, judged.sweep, self.name, judged.trials)
         return Reproduction(*of, *ranking, store, judged.verdicts)
+
+    def map(
+        self,
+        *,
+        over: Mapping[str, str | Listed | Sequence[Any]],
+        name: str = "",
+        resume: str = "",
+        address: str | None = None,
+        scale: Scale = "laptop",
+    ) -> Map:
+        """Reproduce the figure in every cell of listed settings, and judge each cell, as `featurelab map` does.
+
+        Args:
+            over: values by setting, such as {"lr": [0.01, 0.1], "width": [64, 256]}; at most 100 cells.
+            name: of the map, by default experiment, date and time.
+            resume: the name of an interrupted map, of which what is missing is run; `over` is then ignored.
+
+        Raises `RequestError` for settings that are not listed or that the figure's grid sets, and as `sweep`.
+        """
+        from featurelab.pipelines.engine.sweep.ray.cluster import connected
+        from featurelab.pipelines.engine.verdict import mapping
+
+        declared, outbox = self.declared, outbox_folder()
+        plan = None if resume else mapping.plan_map(declared, self._axes(over), scale, name=name)
+        with connected(address, MEANWHILE):
+            from featurelab.pipelines.engine.sweep import begin
+            from featurelab.tracking.store.connect import resolve
+
+            if plan is None:
+                store = connect(create=False)
+                ran = begin.resume_sweep(declared, resume, store, outbox=outbox, address=address, is_map=True)
+            else:
+                begin.prepare(plan.resources, resolve(), address)
+                store = connect()
+                ran = begin.run_sweep(plan, store, outbox=outbox, address=address)
+            return Map(mapping.judge_map(ran.sweep_run_id, store))
 
     def _axes(self, over: Mapping[str, Domain]) -> dict[str, Axis]:
         fields = type(self.declared.laptop).model_fields

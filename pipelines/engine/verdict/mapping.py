@@ -5,12 +5,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS, Axis, Listed, expand
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Verdict
 from featurelab.pipelines.engine.experiment.config import Config, Scale
@@ -24,6 +24,9 @@ from featurelab.pipelines.engine.verdict.judge import collect, judge_elsewhere
 from featurelab.pipelines.engine.verdict.map_picture import picture
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store.connect import Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_CELLS = 100
 CELLS = "cells.json"  # the artifact with the verdicts of each cell
@@ -157,16 +160,27 @@ def picture_name(claim_id: str) -> str:
     return f"map_{re.sub(r'[^A-Za-z0-9_-]+', '_', claim_id)}"
 
 
+def drawn(mapped: Mapped, claim_id: str) -> "Figure":
+    """Return the picture of one claim on a map. Raises `RequestError` for a claim that the figure does not have."""
+    from featurelab.pipelines.engine.experiment.drawing import style
+
+    by_id = {claim.id: number for number, claim in enumerate(mapped.experiment.claims)}
+    if claim_id not in by_id:
+        raise unknown(f"claim of {mapped.experiment.name}", claim_id, by_id)
+    number = by_id[claim_id]
+    title = f"{mapped.experiment.figure}. {mapped.experiment.claims[number].says}"
+    verdicts: Sequence[Verdict] = [cell.verdicts[number] for cell in mapped.cells]
+    with style():
+        return picture(title, mapped.over, [cell.config for cell in mapped.cells], verdicts)
+
+
 def _draw(mapped: Mapped, store: Store) -> list[str]:
     from featurelab.pipelines.engine.experiment.drawing import style
 
     figures = []
-    configs = [cell.config for cell in mapped.cells]
-    for number, claim in enumerate(mapped.experiment.claims):
-        verdicts: Sequence[Verdict] = [cell.verdicts[number] for cell in mapped.cells]
+    for claim in mapped.experiment.claims:
         with style():
-            drawn = picture(f"{mapped.experiment.figure}. {claim.says}", mapped.over, configs, verdicts)
-            store.log_figure(mapped.sweep_run_id, drawn, picture_name(claim.id))
+            store.log_figure(mapped.sweep_run_id, drawn(mapped, claim.id), picture_name(claim.id))
         figures.append(f"{picture_name(claim.id)}.png")
     return figures
 

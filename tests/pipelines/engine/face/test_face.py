@@ -130,3 +130,17 @@ def test_the_verdicts_are_those_of_the_newest_reproduction(here: Any, tmp_path: 
     assert isinstance(points, pd.DataFrame)
     assert set(points.run_id) == {trial.run_id for trial in judged.trials}
     assert fl.report(tmp_path / "out").is_file()
+
+
+def test_a_map_over_what_the_grid_sets_or_a_law_is_refused_before_anything_is_written(
+    tmp_path: Path, here: Any
+) -> None:
+    experiment = fl.experiment(NAME)
+    for over, word in (
+        ({"init_scale": [1.0]}, "grid"),
+        ({"lr": "loguniform(1e-3,1)"}, "listed"),
+        ({"widht": [8]}, "width"),
+    ):
+        with pytest.raises(fl.RequestError, match=word):
+            experiment.map(over=over)
+    assert fl.runs(experiment=NAME).empty

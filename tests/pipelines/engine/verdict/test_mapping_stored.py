@@ -2,11 +2,13 @@
 
 import pytest
 
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
 from featurelab.pipelines.engine.experiment.bounds import above
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.face.maps import Map
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.run import run_trial
@@ -51,7 +53,17 @@ def test_a_map_and_a_figure_at_other_settings_are_judged_apart_from_the_figure(f
     store = connect(f"sqlite:///{tmp_path / 'mlflow.db'}")
     plan = plan_map(figure, parse_axes(["slope=-1,2", "lr=0.1,0.2"], Line), "laptop")
     sweep = ran(plan, "mine", store, tmp_path / "outbox")
-    mapped = judge_map(sweep, store).as_dict()
+    judged = judge_map(sweep, store)
+    shown = Map(judged)
+    assert list(shown.cells()[["slope", "lr", "status"]].itertuples(index=False, name=None)) == [
+        (cell.config["slope"], cell.config["lr"], cell.verdicts[0].status) for cell in judged.cells
+    ]
+    assert "2 fails" in repr(shown)
+    assert "the slope is positive" in shown.figure("positive").figure.get_suptitle()
+    assert "data:image/png" in shown._repr_html_()
+    with pytest.raises(RequestError, match="positive"):
+        shown.figure("positiv")
+    mapped = judged.as_dict()
     assert mapped["figures"] == ["map_positive.png"]
     found = {tuple(cell["config"].values()): cell["claims"][0] for cell in mapped["cells"]}
     assert {place: claim["status"] for place, claim in found.items()} == {
