@@ -168,7 +168,7 @@ def network(config: PicturesConfig) -> Any:
     widths = (config.width // 4, config.width // 2, config.width)
     stem: Any = "imagenet" if config.edge > 32 else "small"
     net: Any = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)
-    # A third faster on a CPU. Below 8 channels, oneDNN's strided 1x1 convolution writes past its buffer (with AVX2 only).
+    # A third faster on a CPU. Below 8 channels, oneDNN's strided 1x1 convolution corrupts memory (with AVX2 only).
     return net if widths[0] % 8 else net.to(memory_format=torch.channels_last)
 
 
