@@ -4,13 +4,14 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from commandline import CommandLine, clean_environment, import_path, warm
 from machines import end
-from mlflow_server import Server, free_port
+from mlflow_server import Points, Server, free_port
 
 
 def installed(site: Path, name: str) -> None:
@@ -90,3 +91,25 @@ def lab(
     """The command in a directory that the tests of a module share, its sweeps on the cluster."""
     folder = tmp_path_factory.mktemp("modules")
     return CommandLine(folder, environment | {"RAY_ADDRESS": cluster}, template).desk("lab")
+
+
+@pytest.fixture(scope="session")
+def undisturbed() -> Points:
+    """By seed, every point that a training has to say, said to a recorder in this process: no Ray, no MLflow."""
+
+    import patient_lab
+
+    from featurelab.pipelines.engine.trial.run import perform
+    from featurelab.tracking.outbox.null import NullRecorder
+
+    def points(seed: int) -> Counter[tuple[str, int, float | None]]:
+        said: Counter[tuple[str, int, float | None]] = Counter()
+
+        def listen(metrics: Mapping[str, float], step: int) -> None:
+            said.update((name, step, value) for name, value in metrics.items())
+
+        config = patient_lab.training.laptop.but(seed=seed, pause=0.0)
+        perform(patient_lab.training, config, NullRecorder([listen]))
+        return said
+
+    return {seed: points(seed) for seed in range(4)}

@@ -24,7 +24,8 @@ export address=$head:$port
 start='ulimit -n hard; exec ray start --block --disable-usage-stats --num-cpus="$SLURM_CPUS_ON_NODE" --num-gpus={gpus}
     --temp-dir="$(mktemp -d /tmp/ray.XXXXXX)/ray"'
 start=${{start//$'\\n'/ }}
-srun --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" \\
+log='--open-mode=append --output={job}-%j-ray-%N.log' # what Ray says, by node
+srun $log --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" \\
     bash -c "$start --head --node-ip-address=$head --port=$port --include-dashboard=false" &
 {workers}
 # Wait, for five minutes at most, until all nodes have joined.
@@ -62,7 +63,7 @@ exit "$status"
 """
 
 WORKERS = """\
-srun --nodes={others} --ntasks={others} --exclude="$SLURMD_NODENAME" bash -c "$start --address=$address" &
+srun $log --nodes={others} --ntasks={others} --exclude="$SLURMD_NODENAME" bash -c "$start --address=$address" &
 """
 
 
@@ -115,6 +116,7 @@ def text(
         address = f"export MLFLOW_TRACKING_URI={shlex.quote(store)}" if store else "# the store is mlflow.db, here"
     return SCRIPT.format(
         directives="\n".join(lines),
+        job=job,
         programs=shlex.quote(str(programs)),
         store=address,
         name=shlex.quote(name) if name else f"{job}-$SLURM_JOB_ID",

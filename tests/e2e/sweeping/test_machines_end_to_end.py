@@ -3,19 +3,15 @@
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import patient_lab
 import pytest
 from commandline import CommandLine, Said, ended, until
 from machines import Machines
 from mlflow_server import Points, Server
-
-from featurelab.pipelines.engine.trial.run import perform
-from featurelab.tracking.outbox.null import NullRecorder
 
 SEEDS = ["--over", "seed=0,1,2,3"]
 
@@ -35,23 +31,6 @@ def here(machines: Machines, server: Server, patient: dict[str, str], tmp_path: 
     machines.add(2 - len(machines.workers))
     places = {"RAY_ADDRESS": machines.address, "MLFLOW_TRACKING_URI": server.uri}
     return CommandLine(tmp_path, patient | machines.token | places | {"FEATURELAB_OUTBOX": str(machines.disk)})
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> Points:
-    """By seed, every point that a training has to say, said to a recorder in this process: no Ray, no MLflow."""
-
-    def points(seed: int) -> Counter[tuple[str, int, float | None]]:
-        said: Counter[tuple[str, int, float | None]] = Counter()
-
-        def listen(metrics: Mapping[str, float], step: int) -> None:
-            said.update((name, step, value) for name, value in metrics.items())
-
-        config = patient_lab.training.laptop.but(seed=seed, pause=0.0)
-        perform(patient_lab.training, config, NullRecorder([listen]))
-        return said
-
-    return {seed: points(seed) for seed in range(4)}
 
 
 def runs_of(here: CommandLine, experiment: str, sweep: str) -> list[Any]:

@@ -6,6 +6,7 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.verdict.check import missing
 
 
+@pytest.mark.usefixtures("shared_trials")
 @pytest.mark.parametrize(
     "experiment", registry.experiments("neural_feature_ansatz"), ids=lambda experiment: experiment.name
 )

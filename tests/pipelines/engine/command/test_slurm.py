@@ -51,7 +51,7 @@ def test_the_script_is_bash_and_its_directives_say_what_was_typed(commands):
     }
     assert text.startswith("#!/usr/bin/env bash\n#SBATCH"), "sbatch reads directives up to the first command"
     assert f"export MLFLOW_TRACKING_URI={STORE}\n" in text
-    assert "srun --nodes=3 --ntasks=3 --exclude" in text
+    assert "srun $log --nodes=3 --ntasks=3 --exclude" in text
     assert f"--file '{commands.home / 'my sweep.yaml'}' --resume" in text
 
 
