@@ -135,6 +135,7 @@ from .synthetic import orthogonal_means as orthogonal_means
 from .synthetic import paired_means as paired_means
 from .synthetic import random_fields as random_fields
 from .synthetic import random_rotation as random_rotation
+from .synthetic import renamed as renamed
 from .synthetic import residue_sum as residue_sum
 from .synthetic import residue_tuples as residue_tuples
 from .synthetic import rotated_axes as rotated_axes

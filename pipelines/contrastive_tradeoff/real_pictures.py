@@ -33,7 +33,7 @@ def panel(letter, target, *sets):
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
         grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
         paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
-        needs=(target, *sets), small=unions.TINY, controls=(),
+        needs=(target, *sets), small=unions.TINY, controls=("untrained",),
         caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
     )
 
@@ -88,7 +88,7 @@ real = unions.figure.variant(
     title="Growing unions of MNIST, CIFAR-10 and CIFAR-100", laptop=BRIEF, paper=SMALL_NETWORK,
     grid=grid_of(trade_off_of(UNIONS, noise=3), "target", "union", "length"),
     paper_grid=grid_of([*networks_of("cifar10"), *networks_of("mnist")], "target", "union", "length"),
-    needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=(),
+    needs=tuple(SETS), minutes=0.4, small=unions.TINY, controls=("untrained",),
     caption="Accuracy on the target with few labels and all. " + CAPTION,
 )
 

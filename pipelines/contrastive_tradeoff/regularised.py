@@ -120,7 +120,8 @@ before_probe = unions.figure.variant(
     "before_probe", figures=("Table F.9", "Table F.10", "Table F.11"),
     title="Contrastive training on unlabelled pictures, then a probe",
     caption="Gain of the probe by further training on the target's pictures, and on others. Early: an eighth of the "
-    "pre-training on the target. Bars are means over seeds, lines their range. Crosses: the paper, CIFAR-10.",
+    "pre-training on the target. From each start further training takes as many updates. Bars are means over seeds, "
+    "lines their range. Crosses: the paper, CIFAR-10.",
     grid=grid_of([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS),
     reads=unions.figure, minutes=1.4, small=unions.TINY,

@@ -17,7 +17,8 @@ figure = unions.figure.variant(
     "similarity", figures=("Fig. 7.5", "Fig. F.3"), title="Linear CKA between pre-trained networks",
     caption="Features of the target's test pictures. D and D' are two networks of the target's set; D has other "
     "initial weights than all others. Noise: the target's set with as many pictures of noise as DSGN has of other "
-    "sets. Means over seeds.", grid=unions.grid_of([NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
+    "sets; both take as many updates, and a single set takes fewer. Means over seeds.",
+    grid=unions.grid_of([NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
     paper_grid=unions.grid_of([PAPER_NETWORKS[name] for name in TRAINED], *unions.SETTINGS), reads=unions.figure,
     minutes=2.5, controls=("untrained", "shuffled_pairs"), small=unions.TINY,
 )

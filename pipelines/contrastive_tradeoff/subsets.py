@@ -55,7 +55,8 @@ figure = Experiment(
     title="Pre-training on more and more classes of one set",
     caption="Left: a network is pre-trained on digits 0 to 3 (B), with 4 and 5 (V), with 6 and 7 (+), and on all; "
     "linear probes on B, and on all ten digits. Middle, right: probes by the number of labels after pre-training on "
-    "the target's classes alone, on all, and on a tenth of all. Means over seeds and their range; crosses: the paper.",
+    "the target's classes alone, on all, and on a tenth of all, for as many epochs, so that a tenth takes a "
+    "tenth of the updates. Means over seeds and their range; crosses: the paper.",
     laptop=UnionConfig(union=LAPTOP_STEPS[0], target=ALL_DIGITS[0], tasks="digits", few=1000, labels=(8, 20, 50, 150)),
     paper=unions.PAPER.but(
         union=BIRDS, target=BIRDS, tasks="imagenet32", method="simsiam", lr=0.03, warmup=10, probe_lr=1.0,

@@ -60,7 +60,7 @@ figure = Experiment(
     name="contrastive_tradeoff/unicl", figures=("Table F.1", "Table F.4"),
     title="A specific and a diverse encoder, with few labels and with all",
     caption="Linear probes on features of frozen encoders, small ones pre-trained here on digits (specific) and on "
-    "four sets (diverse). Means over seeds and their range. Right: the paper's tables.",
+    "four sets (diverse), in four times as many updates. Means over seeds and their range. Right: the paper's tables.",
     laptop=UniclConfig(tasks="shapes+gratings+photos", union="digits", encoder_width=16, probe_lr=0.2, epochs=120),
     paper=UniclConfig(
         family="UniCL", model=SPECIFIC, specific="imagenet", tasks="imagenet", n_train=1_281_167, probe_lr=5.0,

@@ -47,9 +47,10 @@ STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN (same code path, oth
 mlp = Experiment(
     name="deep_neural_collapse/mlp", figures=("Fig. 2a", "Fig. 7", "Fig. 10"),
     title="Collapse and the ansatz in the layers of an MLP",
-    caption="Each row is a network. Layers 1 to 5: NC1 of a layer's input, after S V', and of its output. Lines are "
-    "means over seeds, bands their range. W'W, AGOP^(1/2): Pearson correlations; dashed colours: after random "
-    "rotations; black: the paper's 0.74.", laptop=NetworkConfig(), paper=PAPER,
+    caption="Each row is a network, trained for as many epochs as it takes to fit. Layers 1 to 5: NC1 of a layer's "
+    "input, after S V', and of its output. Lines are means over seeds, bands their range. W'W, AGOP^(1/2): Pearson "
+    "correlations; dashed colours: after random rotations; black: the paper's 0.74.",
+    laptop=NetworkConfig(), paper=PAPER,
     desktop=NetworkConfig(dataset="mnist", n_train=1000), desktop_minutes=3, desktop_grid={
         ("dataset", "init_scale", "epochs"): [("mnist", 0.5, 150), ("cifar10", 0.5, 300), ("mnist", LARGE, 100)],
         "seed": range(3)},

@@ -31,7 +31,7 @@ figure = coarse.mixture.variant(
         ],
         ("lr", "weight_decay"): list(itertools.product(RATES, DECAYS)),
         "seed": [0, 1, 2],
-    }, minutes=2,
+    }, minutes=2, controls=None,
     stand_in="scikit-learn's 8x8 digits and networks of 64 features in place of CIFAR-10 and ResNet-18, DenseNet-121, "
     "VGG-16", small={
         ("net", "width", "labels", "probed"): [

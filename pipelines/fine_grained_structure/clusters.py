@@ -6,6 +6,8 @@ stack of networks, one for each mixture (say, for each variance of the means), a
 with the same noise.
 """
 
+from typing import Literal
+
 from featurelab.pipelines import (
     Cost,
     Field,
@@ -24,6 +26,9 @@ from featurelab.pipelines import (
 
 
 class ClusterConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "same_coarse_moments"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; same_coarse_moments: inputs have no more than the moments of each label"
+    )
     n_train: int = Field(4000, ge=2, description="training samples, shared equally by the clusters")
     clusters: int = Field(8, ge=2, description="Gaussian clusters")
     labels: int = Field(4, ge=2, description="coarse labels: cluster c has the label c mod labels")
@@ -56,6 +61,8 @@ def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=Non
     groups = torch.arange(config.clusters) % config.labels
     names = named(variances)
     task = data.GaussianClusters(means, groups, config.n_train, seed=config.streams.data, dtype=config.dtype)
+    if config.control == "same_coarse_moments":
+        alike(task, config.streams.data)
     widths, every = [config.dim, config.width, config.labels], config.measure_every
     start = nets.perceptron(widths, init_scale=config.init_scale, seed=config.streams.init, dtype=config.dtype)
     net, gd = nets.PerceptronStack(start, len(names)), learners.gd(config.lr, weight_decay=config.weight_decay)
@@ -67,6 +74,17 @@ def train(config: ClusterConfig, recorder: Recorder, means, variances, parts=Non
     watching = [probes.Measure(follow, every=every, inputs=task.train[0])]
     fit(learner, task, config, recorder, steps=config.steps, probes=watching)
     recorder.log(controls(net.cpu(), task, names, config.seed), step=config.steps)
+
+
+def alike(task, seed):
+    """Replace the inputs of each mixture by Gaussian ones with the moments of each label, so that clusters are alike.
+
+    All mixtures have the same random numbers, as before.
+    """
+    x, y = task.labelled
+    mixtures = [data.same_moments(data.TensorData((part, y)), seed=seed).labelled[0] for part in x.unbind(1)]
+    task.labelled = (torch.stack(mixtures, 1).to(x), y)
+    task.train = (task.labelled[0], task.train[1])
 
 
 def structure(net, x, task, names, parts):

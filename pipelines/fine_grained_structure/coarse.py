@@ -35,6 +35,7 @@ mixture = Experiment(
     "planes show one seed. CLP: probe trained on clusters; LPO: on classes; OT: network trained on classes.",
     laptop=training.MIXTURE, paper=training.CIFAR10, grid={"labels": KINDS, "seed": [0, 1, 2, 3, 4, 5]},
     sweep_axes=training.SWEEP_AXES, metric="accuracy/test", mode="max", minutes=1, needs=("cifar10",),
+    controls=training.MIXTURE_CONTROLS,
     stand_in="a Gaussian mixture and a perceptron with one hidden layer in place of CIFAR-10 and ResNet-18",
     headline=True,
     small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 60, "measure_every": 20, "cluster": "none",
@@ -51,7 +52,7 @@ digits = mixture.variant(
             ("coarse", *OF_FIG_34),
         ],
         "seed": SEEDS,
-    }, minutes=1.6, needs=("cifar100",),
+    }, minutes=1.6, needs=("cifar100",), controls=None,
     stand_in="scikit-learn's 8x8 digits, a perceptron and five labels in place of CIFAR-100, ResNet-18 and twenty",
     small={"n_train": 200, "width": 16, "epochs": 10, "cluster": "none"},
 )

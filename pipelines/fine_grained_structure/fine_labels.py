@@ -16,6 +16,7 @@ figure = coarse.mixture.variant(
     "one seed; the first was measured just after training began.",
     laptop=DIGITS.but(labels="fine", weight_decay=0.0, epochs=150), paper=CIFAR10.but(labels="fine", probed=()),
     grid={"seed": range(6)}, paper_grid=CELLS, metric="accuracy/train", minutes=0.4,
+    controls=("permuted_labels", "untrained", "same_moments"),
     stand_in="scikit-learn's 8x8 digits and a perceptron without weight decay in place of CIFAR-10 and ResNet-18",
     small={"n_train": 100, "width": 16, "epochs": 3},
 )

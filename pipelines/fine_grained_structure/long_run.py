@@ -18,7 +18,7 @@ figure = coarse.mixture.variant(
     "seed.", laptop=DIGITS.but(epochs=300, measure_every=10, probed=("head",)),
     paper=CIFAR10.but(epochs=1000, measure_every=20, probed=("head",)),
     grid={"weight_decay": [PAPER_DECAY, STRONG], "seed": range(6)},
-    stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
+    controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"n_train": 60, "width": 16, "epochs": 2, "restarts": 1},
 )
 

@@ -17,7 +17,7 @@ figure = coarse.mixture.variant(
     "blocks: the class, and the class merged with it. Right: all seeds.",
     laptop=DIGITS.but(labels="random_coarse", epochs=40), paper=CIFAR10.but(labels="random_coarse", probed=()),
     grid={"merging": MERGINGS, "seed": range(6)}, paper_grid={"merging": [0], **CELLS}, minutes=0.4,
-    stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
+    controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"merging": [0, 1], "n_train": 100, "width": 16, "epochs": 2},
 )
 

@@ -16,8 +16,8 @@ figure = coarse.mixture.variant(
     "at the paper's four times, with the final training accuracy; CLP, LPO and OT.",
     laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"), paper=CIFAR10.but(probed=("head",)),
     grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": range(6)}, minutes=1.6,
-    stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on features "
-    "themselves in place of t-SNE's plane",
+    controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on "
+    "features themselves in place of t-SNE's plane",
     small={"n_train": 20, "width": 64, "epochs": 20, "measure_every": 20, "batch_size": 20, "drops": (), "restarts": 1},
 )
 

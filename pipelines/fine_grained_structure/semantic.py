@@ -92,6 +92,7 @@ def train_on_families(config: FamiliesConfig, recorder: Recorder):
         base, "coarse" if official else "random_coarse", classes=classes, coarse=config.coarse,
         groups=torch.arange(classes) // config.members if official else None, seed=streams.data,
     )
+    task = training.with_control(config, task)
     widths = [config.dim, config.width, config.coarse]
     net = nets.perceptron(widths, init_scale=config.init_scale, seed=streams.init, dtype=config.dtype)
     sgd = learners.sgd(config.lr, momentum=config.momentum, weight_decay=config.weight_decay)

@@ -36,7 +36,17 @@ SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 PARAMETERS = {"resnet18": (11_173_962, 5.6e8), "vgg16": (14_724_042, 3.1e8), "densenet121": (6_956_298, 8.9e8)}
 
 
+# the mixture's classes are Gaussian, so only the coarse labels have other structure than moments
+MIXTURE_CONTROLS = ("permuted_labels", "untrained", "same_coarse_moments")
+
+
 class LabelsConfig(TrainedConfig):
+    control: Literal[  # type: ignore[assignment]
+        "none", "permuted_labels", "untrained", "same_moments", "same_coarse_moments"
+    ] = Field(
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each class; "
+        "same_coarse_moments: with those of each coarse label, so that its classes are alike"
+    )
     dataset: Dataset = Field("mixture", description="source of the classes")
     labels: Literal["original", "coarse", "random_coarse", "official", "fine"] = Field(
         "coarse",
@@ -222,11 +232,19 @@ def dataset(config: LabelsConfig) -> "data.Relabelled":
     if treatment == "official":
         treatment, groups = "coarse", data.groups_from_pairs(base.train[1], base.coarse[0])
     options = {"augment": data.crop_and_flip(pad=4)} if config.augment else {}
-    return data.Relabelled(
+    task = data.Relabelled(
         base, treatment, classes=CLASSES[config.dataset], coarse=config.coarse, groups=groups,
         seed=data.stream(config.streams.data, f"merging {config.merging}").integers(2**31).item(),
         batch_size=config.batch_size, order_seed=config.streams.order, **options,
     )
+    return with_control(config, task)
+
+
+def with_control(config: LabelsConfig, task: "data.Relabelled") -> "data.Relabelled":
+    """Return the data, with Gaussian inputs where the control asks for the moments of classes or of coarse labels."""
+    y, z = task.original
+    classes = {"same_moments": (y, z), "same_coarse_moments": (task.groups[y], task.groups[z])}.get(config.control)
+    return data.same_moments(task, seed=config.streams.data, classes=classes) if classes else task
 
 
 def sizes(config: LabelsConfig) -> list[int]:

@@ -16,8 +16,11 @@ CHUNK = 4096  # tuples in a forward pass in double precision
 
 
 class AdditionConfig(TrainedConfig):
-    control: Literal["none", "permuted_labels", "untrained", "no_penalty", "plain_decay"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; no_penalty: lambda = 0; plain_decay: weight decay instead"
+    control: Literal[  # type: ignore[assignment]
+        "none", "permuted_labels", "untrained", "no_penalty", "plain_decay", "renamed_classes", "renamed_residues"
+    ] = Field(
+        "none", description="what is destroyed; no_penalty: lambda = 0; plain_decay: weight decay instead; "
+        "renamed_classes, renamed_residues: the names of sums, or of the residues that are added"
     )
     modulus: int = Field(11, ge=3, description="residues p, a prime")
     terms: int = Field(2, ge=2, le=6, description="residues k that are added")
@@ -50,10 +53,19 @@ def setting(modulus: int, terms: int) -> dict[str, int]:
 def dataset(config: AdditionConfig) -> "data.ModularAddition":
     total = config.modulus**config.terms
     n_train = max(1, round(config.train_share * total))
-    return data.ModularAddition(
-        config.modulus, config.terms, n_train, min(config.n_test, total - n_train), seed=config.streams.data,
-        batch_size=config.batch_size, order_seed=config.streams.order,
+    return addition(
+        config, n_train, min(config.n_test, total - n_train), batch_size=config.batch_size,
+        order_seed=config.streams.order,
     )
+
+
+def addition(config: AdditionConfig, n_train: int, n_test: int, **batches: Any) -> "data.ModularAddition":
+    """Returns tuples and their sums, with the names that the control gives them."""
+    seed = config.streams.data
+    task = data.ModularAddition(config.modulus, config.terms, n_train, n_test, seed=seed, **batches)
+    if config.control in ("renamed_classes", "renamed_residues"):
+        data.renamed(task, "classes" if config.control == "renamed_classes" else "residues", seed=seed)
+    return task
 
 
 def network(config: AdditionConfig) -> "nets.PolynomialNet":
@@ -104,11 +116,7 @@ def keep(recorder: Any, neurons: Any, before: Any) -> None:
 
 def whole(config: AdditionConfig) -> tuple[Any, Any]:
     """Returns all tuples with their true sums, or a random sample if there are too many."""
-    total = config.modulus**config.terms
-    task = data.ModularAddition(
-        config.modulus, config.terms, min(total, config.most_points), 0, seed=config.streams.data
-    )
-    return task.labelled
+    return addition(config, min(config.modulus**config.terms, config.most_points), 0).labelled
 
 
 def structure(net: "nets.PolynomialNet", clean: float = 0.95) -> dict[str, float]:

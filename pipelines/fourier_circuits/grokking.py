@@ -41,6 +41,7 @@ figure = Experiment(
     paper_grid={("terms", "modulus"): list(PAPER_SETTINGS.items()), "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(5e-4, 1e-2), "width": choice(16, 32, 64, 128), "weight_decay": loguniform(1e-2, 3.0)},
     metric="accuracy/test", mode="max", minutes=2,
+    controls=("permuted_labels", "untrained"),
     small={("terms", "modulus"): [(2, 3), (3, 3), (4, 3)], "width": 8, "heads": 2, "head_dim": 4, "feedforward": 8,
         "steps": 20, "measure_every": 5, "reached": 0.25, "generalises": 0.15},
 )

@@ -5,12 +5,15 @@ dimension (160 heads do not), layer norms before each part, residual connections
 read-out at "=", and 512 feed-forward units in the two-layer networks. The formula of the one-layer network has none.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, fit, learners, measures, nets, probes, torch
 
 
 class TransformerConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "renamed_residues"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; renamed_residues: the names of the residues that are added"
+    )
     modulus: int = Field(17, ge=3, description="residues p, a prime")
     terms: int = Field(2, ge=2, le=6, description="residues k that are added")
     layers: int = Field(1, ge=1, description="attention blocks")
@@ -45,6 +48,8 @@ def train(config: TransformerConfig, recorder: Any) -> tuple["nets.AttentionNet"
         config.modulus, config.terms, n_train, min(config.n_test, total - n_train), seed=config.streams.data,
         batch_size=config.batch_size, order_seed=config.streams.order,
     )
+    if config.control == "renamed_residues":
+        data.renamed(task, "residues", seed=config.streams.data)
     net, before = network(config), network(config)
     optimizer = learners.adamw(config.lr, betas=config.betas, weight_decay=config.weight_decay, warmup=config.warmup)
     every = config.measure_every if config.batch_size is None else 1

@@ -40,10 +40,13 @@ from featurelab.pipelines import (
     torch,
     uniform,
 )
+from featurelab.pipelines.gradient_features.training import with_control
 
 
 class MixtureConfig(Config):
-    control: Literal["none", "permuted_labels"] = Field("none", description="what is destroyed")
+    control: Literal["none", "permuted_labels", "same_moments"] = Field(
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each label"
+    )
     problem: Literal["orthogonal", "xor"] = Field("orthogonal", description="cluster means, and labels")
     n_train: int = Field(10_000, ge=4, multiple_of=4, description="samples, as many of each of the four clusters")
     dim: int = Field(60, ge=4, description="input coordinates d; cluster means have length sqrt(d)")
@@ -93,6 +96,7 @@ def run(config: MixtureConfig, recorder: Recorder) -> None:
         means, labels = data.orthogonal_means(4, d, d**0.5, seed=seed), LABELS
         b = c.threshold * d**0.5
     task = data.GaussianClusters(means, torch.tensor(labels), c.n_train, noise=c.noise, seed=seed, dtype=c.dtype)
+    task = with_control(c, task)
     W, a = nets.random_neurons(d, c.width, seed=c.streams.init)
     net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)
     own, other = bounds(c)

@@ -36,10 +36,13 @@ from featurelab.pipelines import (
     torch,
     uniform,
 )
+from featurelab.pipelines.gradient_features.training import with_control
 
 
 class ParityConfig(Config):
-    control: Literal["none", "permuted_labels"] = Field("none", description="what is destroyed")
+    control: Literal["none", "permuted_labels", "same_moments"] = Field(
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each label"
+    )
     n_train: int = Field(20_000, ge=2, description="samples")
     dim: int = Field(40, ge=3, description="coordinates")
     groups: int = Field(1, ge=1, description="groups r, odd")
@@ -82,6 +85,7 @@ def run(config: ParityConfig, recorder: Recorder) -> None:
         c.n_train, 0, c.dim, groups=c.groups, size=c.size, aligned=c.aligned, noise=c.noise, seed=c.streams.data,
         dtype=c.dtype,
     )
+    task = with_control(c, task)
     W, a = nets.random_neurons(c.dim, c.width, seed=c.streams.init)
     b = c.threshold * (c.groups * c.size) ** 0.5
     net = nets.thresholded_net(W, a, torch.full((c.width,), b), c.dtype)

@@ -27,7 +27,14 @@ from featurelab.pipelines import (
     torch,
 )
 from featurelab.pipelines.gradient_features.mixture_learning import SWEEP
-from featurelab.pipelines.gradient_features.training import FeatureConfig, cost, first_batch, first_rate, initial
+from featurelab.pipelines.gradient_features.training import (
+    FeatureConfig,
+    cost,
+    first_batch,
+    first_rate,
+    initial,
+    with_control,
+)
 
 
 class BiasConfig(FeatureConfig):
@@ -65,6 +72,7 @@ def run(config: BiasConfig, recorder: Recorder) -> None:
         means[which], labels[which], *rounded, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
         order_seed=c.streams.order,
     )
+    task = with_control(c, task)
     net = initial(c, 1.0)
     batch = first_batch(c, task)
     rate = first_rate(c, net, batch, 1.0) if c.method == "full" else None
@@ -126,7 +134,7 @@ def equal(runs):
 @figure.claim("c22d_gradients_hit_heavy_clusters",
     says="more gradients are within gamma = 0.2 of the mean of a heavy cluster than of a light one (difference of "
     "shares of neurons)", paper="larger p and B_G", expect=at_least(0.1), within=(-1, 1),
-    controls=["permuted_labels", "first_step_permuted"])
+    controls=["permuted_labels", "first_step_permuted", "same_moments"])
 def hits(runs):
     heavy, light = (
         runs.final(f"hit_probability/{name}", method="full", weights="uneven") for name in ("heavy", "light")

@@ -49,8 +49,11 @@ METHODS = {
 
 
 class FeatureConfig(TrainedConfig):
-    control: Literal["none", "permuted_labels", "untrained", "first_step_permuted"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; first_step_permuted: the labels of the first step only"
+    control: Literal[  # type: ignore[assignment]
+        "none", "permuted_labels", "untrained", "first_step_permuted", "same_moments"
+    ] = Field(
+        "none", description="what is destroyed; first_step_permuted: the labels of the first step only; same_moments: "
+        "Gaussian inputs with the moments of each label"
     )
     problem: Literal["xor", "orthogonal", "parity", "uniform"] = Field("xor", description="the data")
     method: Literal["full", "frozen", "permuted_first", "no_first_step", "kernels"] = Field(
@@ -79,7 +82,17 @@ class FeatureConfig(TrainedConfig):
 
 
 def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
-    """Return the data, its directions D_j, and the unit of thresholds."""
+    """Return the data, as the control has them, its directions D_j, and the unit of thresholds."""
+    task, directions, unit = problem(config)
+    return with_control(config, task), directions, unit
+
+
+def with_control(config: Any, task: "data.TensorData") -> "data.TensorData":
+    """Return the data, with Gaussian inputs under the control same_moments."""
+    return data.same_moments(task, seed=config.streams.data) if config.control == "same_moments" else task
+
+
+def problem(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
     c, seed = config, config.streams.data
     options: dict[str, Any] = {"dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order}
     if c.problem in ("xor", "orthogonal"):

@@ -7,6 +7,7 @@ are odd for odd k.
 """
 
 import itertools
+from typing import Literal
 
 from featurelab.pipelines import (
     CATEGORIES,
@@ -30,6 +31,9 @@ from featurelab.pipelines import (
 
 
 class MixtureConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "same_moments"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each label"
+    )
     n_train: int = Field(4992, ge=2, description="training samples, a multiple of 2^k")
     n_test: int = Field(4992, ge=2, description="test samples, a multiple of 2^k")
     dim: int = Field(100, ge=1, description="input coordinates d")
@@ -72,6 +76,7 @@ def run(config: MixtureConfig, recorder: Recorder) -> None:
         centres, signs.prod(1), c.n_train, c.n_test, noise=c.noise * (c.size / c.dim) ** 0.5, seed=c.streams.data,
         dtype=c.dtype, batch_size=c.batch_size, order_seed=c.streams.order,
     )
+    task = data.same_moments(task, seed=c.streams.data) if c.control == "same_moments" else task
     net = nets.perceptron((c.dim, c.width, 1), init_scale=c.init_scale, seed=c.streams.init, dtype=c.dtype)
 
     def coverage(module, x):

@@ -20,6 +20,9 @@ FIRST = (1, 2)  # steps after which neurons are looked at
 
 
 class PatternConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "same_moments"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each class"
+    )
     problem: Literal["parity", "interval", "words"] = Field("parity", description="how patterns make the label")
     structured: bool = Field(True, description="whether each pattern that matters alone tells of the label")
     method: Literal["network", "ntk", "rf", "one_step", "two_steps"] = Field(
@@ -67,11 +70,12 @@ def law_of(config: PatternConfig, structured: bool) -> "data.PatternLaw":
 
 def build(config: PatternConfig) -> "data.DictionaryData":
     c = config
-    return data.DictionaryData(
+    task = data.DictionaryData(
         law_of(c, c.structured), c.n_train, c.n_test, c.dim, kind=c.kind, noise=c.noise,
         negative_share=c.negative_share, seed=c.streams.data, dtype=c.dtype, batch_size=c.batch_size,
         order_seed=c.streams.order,
     )
+    return data.same_moments(task, seed=c.streams.data) if c.control == "same_moments" else task
 
 
 def initial(config: PatternConfig) -> "nets.TruncatedNet":

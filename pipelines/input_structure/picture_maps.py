@@ -43,6 +43,9 @@ EARLY = 10  # the step that the middle map shows
 
 
 class MapConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "same_moments"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each class"
+    )
     dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="where the pictures are from")
     classes: tuple[int, int] = Field((0, 1), description="the two classes, labels -1 and +1")
     n_train: int = Field(240, ge=2, description="training pictures of both classes")
@@ -110,10 +113,11 @@ def pictures(config: MapConfig):
     mean = train[0].mean(0)
     spread = (train[0] - mean).square().mean().sqrt()
     train, test = (((x - mean) / spread, y) for x, y in (train, test))
-    return data.TensorData(
+    task = data.TensorData(
         train, test, name=f"{c.dataset}_{c.classes[0]}_{c.classes[1]}", batch_size=c.batch_size,
         order_seed=c.streams.order, dtype=c.dtype,
     )
+    return data.same_moments(task, seed=c.streams.data) if c.control == "same_moments" else task
 
 
 def contrast(part, share, chance):

@@ -55,6 +55,7 @@ decay = figure.variant(
     laptop=PatternConfig(steps=2, measure_every=1, n_train=2000, n_test=100, width=300),
     paper=PatternConfig(steps=2, measure_every=1, n_train=50_000, width=300, dim=500), minutes=1.6,
     grid={BY: list(DECAY), "dim": list(PRINTED), "seed": range(6)}, metric="cosine/max_cosine",
+    controls=("permuted_labels", "untrained"),
     small={key: value for key, value in SMALL.items() if key not in ("steps", "measure_every")} | {"dim": [12, 16, 20]},
 )
 

@@ -197,7 +197,7 @@ def larger(runs):
     return gap(runs.where(width=WIDE)) - gap(students(runs)[0])
 
 
-@structured.claim("c19c_structure_helps", within=(-1, 1), controls=("permuted_labels", "untrained"),
+@structured.claim("c19c_structure_helps", within=(-1, 1),
     paper="the performance on the Tiny ImageNet part is higher than that on the Gaussian part",
     says="students are more accurate at the end on injected inputs with structure than on Gaussian ones (difference)",
     expect=above(0))
@@ -209,14 +209,14 @@ def structure_helps(runs, value=last):
     )
 
 
-@structured.claim("c19d_structure_helps_early", within=(-1, 1), controls=("permuted_labels", "untrained"),
+@structured.claim("c19d_structure_helps_early", within=(-1, 1),
     origin="ours", says="students are more accurate over training on injected inputs with structure than on Gaussian "
     "ones (difference of means over steps)", expect=above(0))
 def structure_helps_early(runs):
     return structure_helps(runs, area)
 
 
-@structured.claim("c19e_less_than_originals", within=(-1, 1), controls=("permuted_labels", "untrained"),
+@structured.claim("c19e_less_than_originals", within=(-1, 1),
     paper="though not as helpful as that on the original data",
     says="students are less accurate at the end on injected inputs with structure than on original ones (difference)",
     expect=above(0))
@@ -224,7 +224,7 @@ def less_than_originals(runs):
     return min(gap(some, injected=runs.values("injected")[1]) for some in students(runs))
 
 
-@shares.claim("c20d_same_trend_at_every_share", within=(-1, 1), controls=("permuted_labels", "untrained"),
+@shares.claim("c20d_same_trend_at_every_share", within=(-1, 1),
     paper="roughly the same trend for different alpha",
     says="students are less accurate on Gaussian inputs than on original ones at every share, over training and at its "
     "end (least difference)", expect={"over training": above(0), "at the end": above(0)})

@@ -19,8 +19,11 @@ CHUNK = 2048  # inputs at once through a network
 
 
 class TeacherConfig(TrainedConfig):
-    control: Literal["none", "permuted_labels", "untrained", "untrained_teacher"] = Field(  # type: ignore[assignment]
-        "none", description="what is destroyed; untrained_teacher: all teachers label untrained"
+    control: Literal[  # type: ignore[assignment]
+        "none", "permuted_labels", "untrained", "untrained_teacher", "same_moments"
+    ] = Field(
+        "none", description="what is destroyed; untrained_teacher: all teachers label untrained; same_moments: "
+        "Gaussians with the moments of each class replace the originals"
     )
     dataset: Literal["digits", "mnist", "cifar10", "svhn"] = Field("digits", description="the original data set")
     injected: Literal["none", "gaussian", "covariance", "tiny_imagenet"] = Field(
@@ -49,10 +52,14 @@ def original(config: Any) -> data.TensorData:
     options: dict[str, Any] = {"seed": c.streams.data, "dtype": c.dtype, "batch_size": c.batch_size,
         "order_seed": c.streams.order}
     if c.dataset == "digits":
-        return data.Digits(c.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **options)
-    return data.PublicImages(
-        c.dataset, c.n_train, c.n_test, targets="labels", pixels="per_channel", flatten=c.dataset in FLAT, **options
-    )
+        task: data.TensorData = data.Digits(
+            c.n_train, split="stratified", targets="labels", pixels="overall", flatten=False, **options
+        )
+    else:
+        task = data.PublicImages(
+            c.dataset, c.n_train, c.n_test, targets="labels", pixels="per_channel", flatten=c.dataset in FLAT, **options
+        )
+    return data.same_moments(task, seed=c.streams.data) if c.control == "same_moments" else task
 
 
 def injected(config: Any, like: torch.Tensor, count: int, part: str) -> torch.Tensor:

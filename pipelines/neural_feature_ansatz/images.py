@@ -6,6 +6,9 @@ from featurelab.pipelines import Cost, Field, TrainedConfig, choice, data, logun
 
 
 class ImageConfig(TrainedConfig):
+    control: Literal["none", "permuted_labels", "untrained", "same_moments"] = Field(  # type: ignore[assignment]
+        "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each class"
+    )
     dataset: Literal["digits", "celeba", "svhn", "mnist", "cifar10"] = Field(
         "digits", description="digits: scikit-learn's 8x8 images"
     )
@@ -25,7 +28,12 @@ PAIRS = {"mnist": (3, 8), "cifar10": (3, 5)}  # the classes told apart in place 
 
 
 def pictures(config: ImageConfig, digits: Literal["one_vs_rest", "all"], n_test: int = 0, **batches: int) -> Any:
-    """The config's images, with the labels of this task where the data set does not say them."""
+    """The config's images, as the control has them, with the labels of this task where the data set has others."""
+    task = original(config, digits, n_test, **batches)
+    return data.same_moments(task, seed=config.streams.data) if config.control == "same_moments" else task
+
+
+def original(config: ImageConfig, digits: Literal["one_vs_rest", "all"], n_test: int, **batches: int) -> Any:
     common: dict[str, Any] = {"seed": config.streams.data, "dtype": config.dtype, **batches}
     if config.dataset == "digits":
         binary: dict[str, Any] = {"digit": 8, "pixels": "unit"} if digits == "one_vs_rest" else {}

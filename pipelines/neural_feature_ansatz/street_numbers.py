@@ -56,6 +56,7 @@ figure = Experiment(
     "3,000",
     grid={("optimizer", "lr", "speeds"): list(RUNS), "seed": range(6)},
     sweep_axes=images.SWEEP_AXES | {"lr": loguniform(3e-2, 1.0)}, minutes=0.8,
+    controls=("permuted_labels", "untrained"),
     small={"n_train": 40, "width": 16, "epochs": 10, "measure_every": 5}, needs=("svhn",),
     stand_in="scikit-learn's 8x8 digits in place of SVHN: same code path and ordering, other numbers",
 )

@@ -20,6 +20,7 @@ from .injected import gaussians_like as gaussians_like
 from .injected import same_moments as same_moments
 from .linear_mixture import LinearMixture as LinearMixture
 from .modular import ModularAddition as ModularAddition
+from .modular import renamed as renamed
 from .modular import residue_sum as residue_sum
 from .modular import residue_tuples as residue_tuples
 from .parities import LinearMargin as LinearMargin

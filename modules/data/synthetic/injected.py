@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..core.tensors import Pair, TensorData, stream
+from ..core.tensors import TensorData, stream
 
 Law = Literal["gaussian", "covariance"]
 
@@ -27,35 +27,37 @@ def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int
     rows = x.flatten(1).double()
     drawn = torch.from_numpy(stream(seed, name).standard_normal((count, rows.shape[1])))
     if law == "covariance":
-        values, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(rows.shape[1], rows.shape[1]))
-        # the symmetric root: unlike a factor, it does not depend on the basis in which eigenvectors are found
-        drawn = rows.mean(0) + drawn @ ((vectors * values.clamp(min=0).sqrt()) @ vectors.T)
+        drawn = rows.mean(0) + drawn @ _root(rows)
     return drawn.reshape(count, *x.shape[1:]).to(x)
 
 
-def same_moments(task: TensorData, *, seed: int) -> TensorData:
+def same_moments(task: TensorData, *, seed: int, classes: tuple[Tensor, Tensor] | None = None) -> TensorData:
     """Replace all inputs of `task` by Gaussian ones with the mean and covariance of their class; labels stay.
 
-    What still holds is no more than the first two moments of the classes give. A class is a value of the targets,
-    before `permuted_labels`; its moments are those of its training inputs, for test inputs too. Each class has random
-    streams of its own. Returns `task`, whose inputs are changed. Raises ValueError for a test label without training
-    inputs.
+    What still holds is no more than the first two moments of the classes give. `classes` names the class of each
+    training and each test input, as (n,) or (n, k); by default it is the target, before `permuted_labels`. Moments are
+    those of the training inputs, for test inputs too. Each class has random streams of its own. Returns `task`, whose
+    inputs are changed. Raises ValueError for a test class without training inputs.
     """
-    fitted, part_of = task.labelled, {"train": task.labelled, "test": task.test}
-    train, test = (_redrawn(fitted, part, seed=seed, name=name) for name, part in part_of.items())
-    task.labelled, task.train, task.test = (train, fitted[1]), (train, task.train[1]), (test, task.test[1])
+    (x, y), (z, t) = task.labelled, task.test
+    known, asked = (y, t) if classes is None else classes
+    train, test = torch.empty_like(x), torch.empty_like(z)
+    for label in torch.unique(torch.cat([known, asked]), dim=0):
+        own, wanted = ((part == label).reshape(len(part), label.numel()).all(1) for part in (known, asked))
+        if not own.any():
+            raise ValueError(f"class {label.tolist()} has no training inputs, whose moments it could have")
+        rows = x[own].flatten(1).double()
+        mean, root = rows.mean(0), _root(rows)
+        for name, part, chosen in (("train", train, own), ("test", test, wanted)):
+            # the stream is named by the class, not by its place: it does not depend on which other classes there are
+            chance = stream(seed, f"same moments {name} {label.tolist()}")
+            drawn = mean + torch.from_numpy(chance.standard_normal((int(chosen.sum()), rows.shape[1]))) @ root
+            part[chosen] = drawn.reshape(len(drawn), *x.shape[1:]).to(x)
+    task.labelled, task.train, task.test = (train, y), (train, task.train[1]), (test, t)
     return task
 
 
-def _redrawn(fitted: Pair, part: Pair, *, seed: int, name: str) -> Tensor:
-    """Gaussian inputs for the labels of `part`, with the class moments of `fitted`."""
-    x, y = fitted
-    drawn = torch.empty_like(part[0])
-    for label in torch.unique(part[1], dim=0):
-        known, wanted = ((labels == label).reshape(len(labels), -1).all(1) for labels in (y, part[1]))
-        if not known.any():
-            raise ValueError(f"label {label.tolist()} has no training inputs, whose moments it could have")
-        # the stream is named by the label, not by its place: it does not depend on which other classes there are
-        own = f"same moments {name} {label.tolist()}"
-        drawn[wanted] = gaussians_like(x[known], int(wanted.sum()), "covariance", seed=seed, name=own)
-    return drawn
+def _root(rows: Float[Tensor, "n dim"]) -> Float[Tensor, "dim dim"]:
+    """The root of the covariance of the rows; being symmetric, it does not depend on the basis of eigenvectors."""
+    values, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(rows.shape[1], rows.shape[1]))
+    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T

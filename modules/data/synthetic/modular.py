@@ -3,6 +3,8 @@
 Li, Liang, Shi, Song, Zhou 2024, arXiv:2402.09469, section "Problem Setup".
 """
 
+from typing import Literal
+
 import numpy as np
 import torch
 from jaxtyping import Int64, Integer
@@ -60,3 +62,18 @@ class ModularAddition(TensorData):
         super().__init__(train, test, name="modular addition", **options)  # type: ignore[arg-type]
         self.modulus = modulus
         self.terms = terms
+
+
+def renamed(task: ModularAddition, what: Literal["classes", "residues"], *, seed: int) -> ModularAddition:
+    """Rename the classes of `task`, or the residues in its tuples, by one random permutation of 0, ..., p - 1.
+
+    The task is as hard to learn as before, and has the same margins: only the names no longer follow the addition.
+    Samples keep their places. The permutation depends only on (seed, what, p). Returns `task`, which is changed.
+    """
+    names = torch.from_numpy(stream(seed, f"names of {what}").permutation(task.modulus))
+
+    def after(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return (x, names[y]) if what == "classes" else (names.to(x.dtype)[x.long()], y)
+
+    task.labelled, task.train, task.test = after(*task.labelled), after(*task.train), after(*task.test)
+    return task

@@ -5,7 +5,7 @@ import pytest
 import torch
 from madeup import results
 
-from featurelab.modules import measures, nets, theory
+from featurelab.modules import data, measures, nets, theory
 from featurelab.pipelines.engine.errors import Missing
 from featurelab.pipelines.engine.verdict.check import performed
 from featurelab.pipelines.fourier_circuits import addition, grokking, max_margin, spectra
@@ -88,6 +88,25 @@ def test_controls_take_the_penalty_away_and_leave_the_network_untrained():
     still = trained(control="untrained")
     assert len(set(still.curve("max_power/weighted"))) == 1
     assert still.final("max_power/weighted") == stated.at("max_power/weighted", 0)
+
+
+@pytest.mark.parametrize("what", ["classes", "residues"])
+def test_the_largest_margin_is_reached_under_other_names_too_and_frequencies_are_not(what):
+    config = TINY.but(terms=3, control=f"renamed_{what}")
+    names = torch.from_numpy(data.stream(config.streams.data, f"names of {what}").permutation(5))
+    net = nets.max_margin_net(5, 3)
+    with torch.no_grad():
+        if what == "classes":
+            net.head.weight[names] = net.head.weight.clone()
+        else:
+            U = net.hidden.weight.unflatten(1, (3, 5))
+            U[..., names] = U.clone()
+    task, whole = addition.dataset(config), addition.whole(config)
+    assert addition.margins(net, *task.train) == pytest.approx(addition.margins(net, *whole))
+    assert addition.margins(net, *whole)["margin_ratio/worst"] == pytest.approx(1, abs=1e-9)
+    found = addition.structure(net)
+    assert found["phase_alignment"] < 0.9
+    assert (found["max_power/weighted"] > 0.99) == (what == "classes")
 
 
 def test_width_leaves_the_data_and_the_split_as_they_are():

@@ -79,6 +79,16 @@ def test_inputs_of_the_same_moments_take_the_classes_before_labels_are_permuted(
     assert not torch.equal(task.train[1], plain.train[1])
 
 
+def test_classes_that_are_named_have_their_moments_whatever_the_targets():
+    plain, merged = two_classes(), two_classes()
+    merged.labelled, merged.test = ((x, torch.zeros_like(y)) for x, y in (merged.labelled, merged.test))
+    merged.train = merged.labelled
+    task = data.same_moments(merged, seed=3, classes=(plain.labelled[1], plain.test[1]))
+    assert torch.equal(task.train[0], data.same_moments(plain, seed=3).train[0])
+    assert torch.equal(task.test[0], plain.test[0])
+    assert not task.train[1].any()
+
+
 def test_a_class_without_training_inputs_has_no_moments():
     x = torch.zeros(2, 3)
     with pytest.raises(ValueError, match="no training inputs"):

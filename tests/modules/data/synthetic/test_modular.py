@@ -44,6 +44,23 @@ def test_permuted_labels_are_the_same_labels_elsewhere():
     assert torch.equal(own.train[1].sort().values, other.train[1].sort().values)
 
 
+@pytest.mark.parametrize("what", ["classes", "residues"])
+def test_renamed_tuples_and_sums_are_the_old_ones_up_to_one_permutation(what):
+    old, new = (
+        data.ModularAddition(7, 2, 30, seed=0),
+        data.renamed(data.ModularAddition(7, 2, 30, seed=0), what, seed=1),
+    )
+    names = {}
+    for (x, y), (z, t) in ((old.train, new.train), (old.test, new.test)):
+        kept, before, after = ((x, z), y, t) if what == "classes" else ((y, t), x, z)
+        assert torch.equal(*kept)
+        for a, b in zip(before.flatten().tolist(), after.flatten().tolist(), strict=True):
+            assert names.setdefault(a, b) == b
+    assert sorted(names) == sorted(names.values()) == list(range(7))
+    assert names != {a: a for a in range(7)}
+    assert new.train[0].dtype == old.train[0].dtype
+
+
 @pytest.mark.parametrize(
     ("modulus", "terms", "sizes"), [(1, 2, ()), (5, 1, ()), (47, 6, ()), (5, 2, (20, 6)), (5, 2, (0,))]
 )
