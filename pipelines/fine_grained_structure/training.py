@@ -41,9 +41,9 @@ MIXTURE_CONTROLS = ("permuted_labels", "untrained", "same_coarse_moments")
 
 
 class LabelsConfig(TrainedConfig):
-    control: Literal[  # type: ignore[assignment]
+    control: Literal[
         "none", "permuted_labels", "untrained", "same_moments", "same_coarse_moments"
-    ] = Field(
+    ] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; same_moments: Gaussian inputs with the moments of each class; "
         "same_coarse_moments: with those of each coarse label, so that its classes are alike"
     )

@@ -16,9 +16,9 @@ CHUNK = 4096  # tuples in a forward pass in double precision
 
 
 class AdditionConfig(TrainedConfig):
-    control: Literal[  # type: ignore[assignment]
+    control: Literal[
         "none", "permuted_labels", "untrained", "no_penalty", "plain_decay", "renamed_classes", "renamed_residues"
-    ] = Field(
+    ] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; no_penalty: lambda = 0; plain_decay: weight decay instead; "
         "renamed_classes, renamed_residues: the names of sums, or of the residues that are added"
     )

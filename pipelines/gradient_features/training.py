@@ -49,9 +49,9 @@ METHODS = {
 
 
 class FeatureConfig(TrainedConfig):
-    control: Literal[  # type: ignore[assignment]
+    control: Literal[
         "none", "permuted_labels", "untrained", "first_step_permuted", "same_moments"
-    ] = Field(
+    ] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; first_step_permuted: the labels of the first step only; same_moments: "
         "Gaussian inputs with the moments of each label"
     )
@@ -87,7 +87,7 @@ def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]
     return with_control(config, task), directions, unit
 
 
-def with_control(config: Any, task: "data.TensorData") -> "data.TensorData":
+def with_control(config: Any, task: Any) -> Any:
     """Return the data, with Gaussian inputs under the control same_moments."""
     return data.same_moments(task, seed=config.streams.data) if config.control == "same_moments" else task
 

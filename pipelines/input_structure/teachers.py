@@ -19,9 +19,9 @@ CHUNK = 2048  # inputs at once through a network
 
 
 class TeacherConfig(TrainedConfig):
-    control: Literal[  # type: ignore[assignment]
+    control: Literal[
         "none", "permuted_labels", "untrained", "untrained_teacher", "same_moments"
-    ] = Field(
+    ] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; untrained_teacher: all teachers label untrained; same_moments: "
         "Gaussians with the moments of each class replace the originals"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from torch import Tensor
 from ..core.tensors import TensorData, stream
 
 Law = Literal["gaussian", "covariance"]
+Data = TypeVar("Data", bound=TensorData)
 
 
 def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int, name: str) -> Float[Tensor, "m ..."]:
@@ -31,7 +32,7 @@ def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int
     return drawn.reshape(count, *x.shape[1:]).to(x)
 
 
-def same_moments(task: TensorData, *, seed: int, classes: tuple[Tensor, Tensor] | None = None) -> TensorData:
+def same_moments(task: Data, *, seed: int, classes: tuple[Tensor, Tensor] | None = None) -> Data:
     """Replace all inputs of `task` by Gaussian ones with the mean and covariance of their class; labels stay.
 
     What still holds is no more than the first two moments of the classes give. `classes` names the class of each
@@ -60,4 +61,5 @@ def same_moments(task: TensorData, *, seed: int, classes: tuple[Tensor, Tensor] 
 def _root(rows: Float[Tensor, "n dim"]) -> Float[Tensor, "dim dim"]:
     """The root of the covariance of the rows; being symmetric, it does not depend on the basis of eigenvectors."""
     values, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(rows.shape[1], rows.shape[1]))
-    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root
