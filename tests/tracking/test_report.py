@@ -327,14 +327,14 @@ def test_earlier_verdicts_of_a_claim_are_shown_newest_first_and_at_most_eight(tm
 def test_a_value_is_distinguishable_from_its_interval_and_its_bounds(tmp_path):
     claim = _claim(measured=1.0, ci=[0.9999999995, 1.0], expected="> 0.999999999")
     text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=[claim]))).text)
-    assert "1 0.9999999995 to 1 > 0.999999999" in text
+    assert "1 0.9999999995 to 1 required > 0.999999999" in text
 
 
 def test_a_claim_shows_the_interval_that_decided_with_its_level_the_worst_seed_and_what_it_is_about(tmp_path):
     decided = {"level": 0.9875, "seeds": 3, "ci": [0.5, 0.9]}
     claim = _claim(about="median", measured=0.7, ci=[0.6, 0.8], decided=decided, worst=0.55)
     text = re.sub(r"\s+", " ", _Outline(_page(tmp_path, _entry(claims=[claim]))).text)
-    assert "median0.7 worst seed0.55 0.6 to 0.8 decided by, at 98.75%0.5 to 0.9" in text
+    assert "median 0.7 0.6 to 0.8 decided by 0.5 to 0.9, at 98.75% worst seed 0.55" in text
     same = _claim(measured=0.7, ci=[0.5, 0.9], decided=decided)
     assert "decided by" not in _Outline(_page(tmp_path, _entry(claims=[same]))).text
 

@@ -15,7 +15,7 @@ HARNESS = """<iframe src="index.html" width="1000" height="800"></iframe><pre></
 const frame = document.querySelector("iframe");
 frame.onload = () => {
   const page = frame.contentDocument, results = {};
-  const controls = page.querySelector(".controls"), table = page.querySelector("table.verdicts");
+  const controls = page.querySelector(".filters"), table = page.querySelector("table.verdicts");
   const [text, output] = [controls.querySelector("input"), controls.querySelector("output")];
   const rows = () => Array.from(table.tBodies[0].rows).filter((row) => !row.hidden);
   const shown = () => rows().map((row) => row.cells[1].textContent.trim());

@@ -16,11 +16,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from featurelab.tracking.lines import escaped
-from featurelab.tracking.numbers import measurement, number
+from featurelab.tracking.numbers import number
+from featurelab.tracking.report.claims import STATUSES, shown
 
-STATUSES = ("holds", "fails", "undecided", "untested")
-STATES = {"broken": "breaks", "survives": "survives", "undecided": "is undecided"}
-MOST_EARLIER = 8  # earlier verdicts shown beside the newest
+STYLES = ("look.css", "report.css")
+SCRIPT = "claims.js"
 
 
 def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mapping[str, Any]] = ()) -> Path:
@@ -46,11 +46,11 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     for section in sections:
         systems.setdefault(section["system"], []).append(section)
     page = (
-        _templates()
+        templates()
         .get_template("report.html")
         .render(
-            style_hash=_digest("report.css"),
-            script_hash=_digest("report.js"),
+            style_hash=_digest(*STYLES),
+            script_hash=_digest(SCRIPT),
             sections=sections,
             maps=[_map(entry) for entry in maps],
             systems=[
@@ -94,13 +94,6 @@ def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def parts(value: Any) -> list[tuple[str, str]]:
-    """Return a value as (name, text) pairs. A value without named parts gives one pair with an empty name."""
-    if isinstance(value, Mapping):
-        return [(str(name), number(part)) for name, part in value.items()]
-    return [("", "" if value is None else number(value))]
-
-
 def duration(seconds: float | None) -> str:
     """Return a duration such as 4.2 s, 3 min 20 s or 2 h 5 min; an empty text for None, nan and inf."""
     if seconds is None or not math.isfinite(seconds):
@@ -112,8 +105,9 @@ def duration(seconds: float | None) -> str:
 
 
 @functools.cache
-def _templates() -> Environment:
-    templates = Environment(
+def templates() -> Environment:
+    """Return the templates of the report, whose `claims.html`, `look.css` and `claims.js` the site uses too."""
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -121,14 +115,14 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    templates.filters |= {"duration": duration, "number": number}
-    return templates
+    environment.filters |= {"duration": duration, "number": number}
+    return environment
 
 
 @functools.cache
-def _digest(name: str) -> str:
+def _digest(*names: str) -> str:
     """Return the digest of the style or script, by which the page's security policy allows this one and no other."""
-    text = _templates().get_template(name).render()
+    text = "".join(templates().get_template(name).render() for name in names)
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -154,7 +148,7 @@ def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
     fields = ["figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source"]
     fields += ["left_out", "not_drawn"]
     anchor, png = _anchor(entry["name"], anchors, entry.get("scale") or ""), entry.get("png")
-    claims = [_claim(claim) for claim in entry.get("claims") or []]
+    claims = [shown(claim) for claim in entry.get("claims") or []]
     for claim in claims:
         claim["anchor"] = _anchor(f"{anchor}--{claim['id'] or 'claim'}", anchors)
     return {
@@ -189,63 +183,3 @@ def _pieces(name: str) -> tuple[str, str]:
 
 def _address(url: str | None) -> str | None:
     return url if url and url.startswith(("http://", "https://")) else None
-
-
-def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    fields = ("id", "statement", "origin", "status", "documented", "reason", "where", "seeds", "unspecific")
-    shown = {field: claim.get(field) for field in fields}
-    status, documented = _status(shown["status"]), shown["documented"]
-    shown["status"] = status
-    kind = shown["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
-    shown["surprising"] = documented is not None and status != documented and "undecided" not in (status, documented)
-    measured, expected, paper = claim.get("measured"), claim.get("expected"), claim.get("paper")
-    values, intervals = measurement(measured, claim.get("ci"), expected)
-    shown |= {"measured": list(values.items()), "ci": list(intervals.items())}
-    shown |= {"expected": parts(expected), "paper": parts(paper), "keys": (_key(measured), _key(paper))}
-    decided, about = claim.get("decided") or {}, claim.get("about")
-    shown["deciding"] = list(measurement(measured, decided.get("ci"), expected)[1].items())
-    differs = shown["deciding"] and shown["deciding"] != shown["ci"]
-    shown["level"] = f"{100 * decided.get('level', 0):.4g}%" if differs else ""
-    shown["worst"] = list(measurement(claim.get("worst"), None, expected)[0].items())
-    shown["about"] = about if about in ("median", "share", "equivalence") else ""
-    controls = dict(claim.get("controls") or {})
-    shown["controls"] = [
-        (name, _became(control), list(measurement(control.get("measured"), None, expected)[0].items()))
-        for name, control in controls.items()
-    ]
-    shown["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
-    shown["history"] = [
-        {"status": _status(old.get("status")), "date": old.get("date"), "sweep_run_id": old.get("sweep_run_id")}
-        for old in list(claim.get("history") or [])[:MOST_EARLIER]
-    ]
-    return shown
-
-
-def _specific(kind: str, specific: Any, controls: Mapping[str, Any], named: Sequence[str] | None) -> str:
-    """Return "specific" if every control broke the claim, "unspecific" if one did not, or why neither is known."""
-    if specific is True or specific is False:
-        return "specific" if specific else "unspecific"
-    if any(_status(control.get("status")) != "untested" for control in controls.values()):
-        return "undecided under controls"
-    if controls:
-        return "not measured under controls"
-    return "no controls" if kind == "identity" or (named is not None and not named) else "controls not run"
-
-
-def _became(control: Mapping[str, Any]) -> str:
-    """Return what became of a claim under a control; of a record without that, its status there."""
-    status, state = _status(control.get("status")), control.get("state")
-    if status != "untested" and state in STATES:
-        return STATES[state]
-    return {"holds": "holds", "fails": "fails"}.get(status, f"is {status}")
-
-
-def _status(status: Any) -> str:
-    return status if status in STATUSES else "untested"
-
-
-def _key(value: Any) -> str:
-    """Return the number by which a value is sorted, that of its first part; an empty text if it has none."""
-    if isinstance(value, Mapping):
-        value = next(iter(value.values()), None)
-    return repr(float(value)) if isinstance(value, int | float) and math.isfinite(value) else ""

@@ -1,0 +1,30 @@
+"""Pages of the notebooks in examples/, with the outputs that are stored in them."""
+
+from pathlib import Path
+
+import nbformat
+from nbconvert import MarkdownExporter
+
+from generator import links
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+def names() -> list[str]:
+    """Return the names of the notebooks, in their order."""
+    return sorted(file.stem for file in FOLDER.glob("*.ipynb"))
+
+
+def pages() -> dict[str, str | bytes]:
+    """Return the page of each notebook and the pictures on it, by their place in the site."""
+    written: dict[str, str | bytes] = {}
+    for name in names():
+        notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+        resources = {"unique_key": name, "output_files_dir": f"{name}_files"}
+        text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
+        heading, _, rest = text.lstrip().partition("\n")
+        download = f"[The notebook](../source/examples/{name}.ipynb) runs in a few seconds."
+        written[f"notebooks/{name}.md"] = links.rewritten(f"{heading}\n\n{download}\n{rest}", f"docs/notebooks/{name}.md")
+        written[f"source/examples/{name}.ipynb"] = (FOLDER / f"{name}.ipynb").read_bytes()
+        written |= {f"notebooks/{path}": content for path, content in resources["outputs"].items()}
+    return written
