@@ -11,7 +11,8 @@ from mkdocs.structure.pages import Page
 
 from featurelab.pipelines.engine.experiment import registry
 
-ASSETS = Path(__file__).parent / "generator" / "assets"
+ROOT = Path(__file__).parent
+ASSETS = ROOT / "generator" / "assets"
 GENERATED = re.compile(r"<!-- (atlas|gallery|claims|differences) ?([\w/]*) -->")
 # tables that GitHub shows, and that the site shows as plots instead
 REPLACED = {
@@ -24,9 +25,9 @@ def on_config(config: MkDocsConfig) -> None:
     """Fill the lists of the navigation that follow from the experiments, the packages and the notebooks."""
     systems = registry.systems()
     lists: dict[str, list[Any]] = {
-        "Atlas": ["atlas/index.md", *({system: f"atlas/{system}.md"} for system in systems)],
+        "Atlas": ["atlas/index.md", *(f"atlas/{system}.md" for system in systems)],
         "Notebooks": [f"notebooks/{name}.md" for name in notebooks.names()],
-        "Papers": [{system: f"{system}.md"} for system in systems],
+        "Papers": [f"{system}.md" for system in systems if (ROOT / f"{system}.md").is_file()],
         "API": ["api/index.md", *({family: f"api/{family}.md"} for family in api.FAMILIES)],
     }
     assert config.nav is not None

@@ -4,11 +4,8 @@ What was found comes from each system's `known.toml`, as in the tables of docs/*
 `docs/images`, where `docs/pictures.py` puts them from a store.
 """
 
-import csv
-import io
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,15 +14,14 @@ import tables
 from generator import links
 from jinja2 import ChoiceLoader, FileSystemLoader
 
-from featurelab.pipelines.engine.experiment import numbers, papers, registry
+from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding
-from featurelab.tracking.report import shown, templates
+from featurelab.tracking.report import as_csv, as_json, shown, templates
 
 DOCS = Path(__file__).parents[1]
-COLUMNS = ["experiment", "figure", "claim", "statement", "kind", "origin", "scale", "status", "reason", "measured", "ci"]
-COLUMNS += ["expected", "paper", "where", "seeds", "specific", "controls"]
+FOUND = ("status", "reason", "measured", "ci", "worst", "seeds", "specific")
 
 
 @cache
@@ -50,7 +46,7 @@ def pages() -> dict[str, str]:
     """Return the Markdown of the atlas and of the page of all claims; `html` fills their comments."""
     written = {"atlas/index.md": "# Atlas\n\n<!-- gallery  -->\n", "claims.md": "# All claims\n\n<!-- claims  -->\n"}
     for system in registry.systems():
-        lines = [f"# {system}", "", f"{paper(system)} [How it was replicated](../{system}.md).", ""]
+        lines = [f"# {title(system)}", "", f"{paper(system)} [How it was replicated](../{system}.md).", ""]
         for entry in entries(system):
             lines += [f"## {entry['heading']} {{ #{entry['short']} }}", "", f"<!-- atlas {entry['name']} -->", ""]
         written[f"atlas/{system}.md"] = "\n".join(lines)
@@ -65,17 +61,17 @@ def html(kind: str, name: str, url: str) -> str:
         about["entry"] = next(each for each in entries(name.partition("/")[0]) if each["name"] == name)
     else:
         chosen = [name] if name else registry.systems()
-        about["systems"] = [{"name": each, "paper": paper(each), "entries": entries(each)} for each in chosen]
+        about["systems"] = [{"name": each, "title": title(each), "entries": entries(each)} for each in chosen]
     return str(_environment().get_template(f"site_{kind}.html").render(**about))
 
 
 def downloads() -> dict[str, str]:
     """Return the verdicts on all claims as CSV and JSON, together and of each experiment, by their place in the site."""
-    rows = {experiment.name: list(_rows(experiment)) for experiment in registry.experiments()}
+    rows = {experiment.name: _records(experiment) for experiment in registry.experiments()}
     every = [row for of_one in rows.values() for row in of_one]
-    written = {"data/claims.csv": _csv(every), "data/claims.json": _json(every)}
+    written = {"data/claims.csv": as_csv(every), "data/claims.json": as_json(every)}
     for name, of_one in rows.items():
-        written |= {f"data/{name}.csv": _csv(of_one), f"data/{name}.json": _json(of_one)}
+        written |= {f"data/{name}.csv": as_csv(of_one), f"data/{name}.json": as_json(of_one)}
     return written
 
 
@@ -85,11 +81,18 @@ def paper(system: str) -> str:
     return papers.in_markdown(registry.experiments(system)[0]).partition("\n")[0].rstrip(".") + "."
 
 
+@cache
+def title(system: str) -> str:
+    """Return the title of a system's page; of a system without one its name."""
+    page = DOCS / f"{system}.md"
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") if page.is_file() else system
+
+
 def _entry(experiment: Experiment) -> dict[str, Any]:
     short = experiment.name.partition("/")[2]
-    laptop = [_shown(experiment, claim, claim.recorded().laptop or tables.UNMEASURED) for claim in experiment.claims]
-    real = [(claim, claim.recorded().desktop) for claim in experiment.claims]
-    desktop = [_shown(experiment, claim, finding, "-desktop") for claim, finding in real if finding and finding.seeds]
+    records = _records(experiment)
+    laptop = [_shown(record) for record in records if record["scale"] == "laptop"]
+    desktop = [_shown(record, "-desktop") for record in records if record["scale"] == "desktop"]
     source = tables.source(experiment)
     published = f" (published: {', '.join(experiment.published)})" if experiment.published else ""
     return {
@@ -99,7 +102,6 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
         "figure": experiment.figure,
         "heading": f"{experiment.figure}{published}. {experiment.title}",
         "title": experiment.title,
-        "order": [numbers.order(each) for each in experiment.figures],
         "caption": " ".join(filter(None, [experiment.caption, experiment.stand_in and f"Laptop preset: {experiment.stand_in}."])),
         "reduced": experiment.reduced,
         "picture": _image(f"figures/{experiment.name.replace('/', '.')}.png"),
@@ -115,9 +117,22 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _shown(experiment: Experiment, claim: Claim, finding: Finding, suffix: str = "") -> dict[str, Any]:
-    """Return what pages show of a claim from what is on record of it."""
-    record = {
+def _records(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return what is on record of each claim at laptop scale, and where it was measured on real data at desktop scale."""
+    records = []
+    for claim in experiment.claims:
+        known = claim.recorded()
+        records.append(_record(experiment, claim, known.laptop or tables.UNMEASURED, "laptop"))
+        if known.desktop and known.desktop.seeds:
+            records.append(_record(experiment, claim, known.desktop, "desktop"))
+    return records
+
+
+def _record(experiment: Experiment, claim: Claim, finding: Finding, scale: str) -> dict[str, Any]:
+    return {
+        "experiment": experiment.name,
+        "figure": experiment.figure,
+        "scale": scale,
         "id": claim.id,
         "statement": claim.says,
         "origin": claim.origin,
@@ -130,9 +145,12 @@ def _shown(experiment: Experiment, claim: Claim, finding: Finding, suffix: str =
         "named_controls": list(claim.controls),
         "decided": {"level": finding.level, "ci": finding.deciding} if finding.level else None,
         "controls": {name: _control(became) for name, became in finding.controls.items()},
-        **{name: getattr(finding, name) for name in ("status", "reason", "measured", "ci", "worst", "seeds", "specific")},
+        **{name: getattr(finding, name) for name in FOUND},
     }
-    return shown(record) | {"anchor": f"{experiment.name.partition('/')[2]}--{claim.id}{suffix}"}
+
+
+def _shown(record: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
+    return shown(record) | {"anchor": f"{record['experiment'].partition('/')[2]}--{record['id']}{suffix}"}
 
 
 def _control(became: str) -> dict[str, str]:
@@ -146,28 +164,3 @@ def _maps(experiment: Experiment) -> list[Path]:
 
 def _image(path: str) -> str | None:
     return f"images/{path}" if (DOCS / "images" / path).is_file() else None
-
-
-def _rows(experiment: Experiment) -> Iterator[Mapping[str, Any]]:
-    """Yield a row for each claim and each scale at which it was measured; at laptop scale also where it was not."""
-    for claim in experiment.claims:
-        known = claim.recorded()
-        found = {"laptop": known.laptop or tables.UNMEASURED, "desktop": known.desktop}
-        for scale, finding in found.items():
-            if finding is not None and (finding.seeds or scale == "laptop"):
-                values = [experiment.name, experiment.figure, claim.id, claim.says, claim.kind, claim.origin, scale]
-                values += [finding.status, finding.reason, finding.measured, finding.ci, claim.expected, claim.paper]
-                values += [claim.where, finding.seeds, finding.specific, finding.controls]
-                yield dict(zip(COLUMNS, values, strict=True))
-
-
-def _csv(rows: list[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: json.dumps(value) if isinstance(value, dict | list) else value for key, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _json(rows: list[Mapping[str, Any]]) -> str:
-    return json.dumps(rows, ensure_ascii=False, indent=1, default=str)

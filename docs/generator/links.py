@@ -12,7 +12,7 @@ LINK = re.compile(r"(\]\()([^)#\s:]+)(#[^)\s]*)?(\))")
 
 def rewritten(markdown: str, place: str) -> str:
     """Return a page of the repository, at `place` from its root, with links as the site needs them."""
-    page = PAGES.get(place, place.removeprefix("docs/"))
+    page = target(place)
 
     def leading(found: re.Match[str]) -> str:
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(place), found[2]))
@@ -23,13 +23,16 @@ def rewritten(markdown: str, place: str) -> str:
 
 def address(wanted: str, page: str) -> str:
     """Return the link from a page of the site to a file of the repository, which is given from the root."""
-    if wanted.startswith("docs/"):
-        target = wanted.removeprefix("docs/")
-    elif wanted in PAGES:
-        target = PAGES[wanted]
-    else:
-        target = copied(wanted)
-    return posixpath.relpath(target, posixpath.dirname(page) or ".")
+    return posixpath.relpath(target(wanted), posixpath.dirname(page) or ".")
+
+
+def target(path: str) -> str:
+    """Return where the site has a file of the repository: as a page, or as a copy."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path.endswith(".ipynb"):
+        return f"notebooks/{posixpath.basename(path)[:-6]}.md"
+    return PAGES.get(path) or copied(path)
 
 
 def copied(path: str) -> str:
@@ -43,9 +46,9 @@ def sources() -> dict[str, bytes]:
     linked = {"LICENSE"}
     for page in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in PAGES)]:
         place = page.relative_to(ROOT).as_posix()
-        for _, target, _, _ in LINK.findall(page.read_text(encoding="utf-8")):
-            wanted = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
-            if not wanted.startswith("docs/") and wanted not in PAGES:
+        for _, link, _, _ in LINK.findall(page.read_text(encoding="utf-8")):
+            wanted = posixpath.normpath(posixpath.join(posixpath.dirname(place), link))
+            if target(wanted) == copied(wanted):
                 linked.add(wanted)
     return {copied(path): (ROOT / path).read_bytes() for path in sorted(linked) if (ROOT / path).is_file()}
 

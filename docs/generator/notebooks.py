@@ -20,11 +20,14 @@ def pages() -> dict[str, str | bytes]:
     written: dict[str, str | bytes] = {}
     for name in names():
         notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = links.rewritten(cell.source, f"examples/{name}.ipynb")
         resources = {"unique_key": name, "output_files_dir": f"{name}_files"}
         text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
         heading, _, rest = text.lstrip().partition("\n")
         download = f"[The notebook](../source/examples/{name}.ipynb) runs in a few seconds."
-        written[f"notebooks/{name}.md"] = links.rewritten(f"{heading}\n\n{download}\n{rest}", f"docs/notebooks/{name}.md")
+        written[f"notebooks/{name}.md"] = f"{heading}\n\n{download}\n{rest}"
         written[f"source/examples/{name}.ipynb"] = (FOLDER / f"{name}.ipynb").read_bytes()
         written |= {f"notebooks/{path}": content for path, content in resources["outputs"].items()}
     return written

@@ -18,16 +18,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import number
 from featurelab.tracking.report.claims import STATUSES, shown
+from featurelab.tracking.report.downloads import as_csv, as_json
 
 STYLES = ("look.css", "report.css")
 SCRIPT = "claims.js"
+FILES = "files"  # the folder of what can be downloaded
+ALL = "--claims"  # the file of all claims there, named like no experiment
 
 
 def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write `out/index.html` and return its path. The page is self-contained: style, script and figures are inside it.
 
+    Beside it, `out/files` has the verdicts on each experiment as CSV and JSON, and its figure as PDF, to download.
+
     Each entry is one experiment: `name`, `system`, `figure`, `title`, `scale`, `sweep_run_id`, `trial_run_ids`,
-    `seconds`, `trials`, `config`, `command`, `png` (bytes or None), `caption`, `source` (the paper), `source_url`,
+    `seconds`, `trials`, `config`, `command`, `png` and `pdf` (bytes or None), `caption`, `source` (the paper), `source_url`,
     `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A claim has
     `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
     `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and `measured` by
@@ -40,7 +45,7 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     axes), `cells` (their number), `sweep_run_id`, `verdict` (counts) and `pictures`, pairs of a statement and a PNG; or
     only `name` and `left_out`.
     """
-    anchors = {"--summary", "--contents", "--verdicts", "--maps"}
+    anchors = {"--summary", "--contents", "--verdicts", "--maps", ALL}
     sections = [_section(entry, anchors) for entry in entries]
     systems: dict[str, list[dict[str, Any]]] = {}
     for section in sections:
@@ -59,6 +64,8 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
             ],
             total=summary(sections),
             statuses=STATUSES,
+            files=FILES,
+            all_claims=ALL,
             left_out=sum(bool(section["left_out"]) for section in sections),
             trials=sum(section["trials"] or 0 for section in sections),
             seconds=sum(section["seconds"] or 0 for section in sections),
@@ -68,7 +75,28 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     out.mkdir(parents=True, exist_ok=True)
     path = out / "index.html"
     path.write_text(page, encoding="utf-8")
+    _write_files(entries, sections, out / FILES)
     return path
+
+
+def _write_files(entries: Sequence[Mapping[str, Any]], sections: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write what the page offers to download; the files are named by the addresses of the sections."""
+    folder.mkdir(exist_ok=True)
+    records = []
+    for entry, section in zip(entries, sections, strict=True):
+        facts = {"experiment": entry["name"], "figure": entry.get("figure"), "scale": entry.get("scale")}
+        own = [facts | dict(claim) for claim in entry.get("claims") or []]
+        if own:
+            _write_records(own, folder / section["anchor"])
+        if entry.get("pdf"):
+            (folder / f"{section['anchor']}.pdf").write_bytes(entry["pdf"])
+        records += own
+    _write_records(records, folder / ALL)
+
+
+def _write_records(records: Sequence[Mapping[str, Any]], stem: Path) -> None:
+    stem.with_name(f"{stem.name}.csv").write_text(as_csv(records), encoding="utf-8")
+    stem.with_name(f"{stem.name}.json").write_text(as_json(records), encoding="utf-8")
 
 
 def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -131,11 +159,9 @@ def _visible(value: Any) -> Any:
     return escaped(value, keep="\n\t") if type(value) is str else value
 
 
-def _anchor(name: str, taken: set[str], suffix: str = "") -> str:
-    """Return an unused address in the page for a name, and add it to `taken`. A duplicate gets `suffix` or a number."""
+def _anchor(name: str, taken: set[str]) -> str:
+    """Return an unused address in the page for a name, and add it to `taken`. A duplicate gets a number."""
     anchor = base = re.sub(r"[^\w-]+", "-", name)
-    if anchor in taken and suffix:
-        anchor = base = re.sub(r"[^\w-]+", "-", f"{name}-{suffix}")
     count = 1
     while anchor in taken:
         count += 1
@@ -147,7 +173,8 @@ def _anchor(name: str, taken: set[str], suffix: str = "") -> str:
 def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
     fields = ["figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source"]
     fields += ["left_out", "not_drawn"]
-    anchor, png = _anchor(entry["name"], anchors, entry.get("scale") or ""), entry.get("png")
+    scale, png = entry.get("scale") or "laptop", entry.get("png")
+    anchor = _anchor(entry["name"] if scale == "laptop" else f"{entry['name']}-{scale}", anchors)
     claims = [shown(claim) for claim in entry.get("claims") or []]
     for claim in claims:
         claim["anchor"] = _anchor(f"{anchor}--{claim['id'] or 'claim'}", anchors)
@@ -160,6 +187,7 @@ def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
         "trial_run_ids": list(entry.get("trial_run_ids") or []),
         "config": dict(entry.get("config") or {}),
         "image": _image(png),
+        "pdf": bool(entry.get("pdf")),
         **{field: _address(entry.get(field)) for field in ("url", "charts_url", "source_url")},
         "claims": claims,
     }

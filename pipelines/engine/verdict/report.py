@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,15 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
 
 
 def _drawing(store: Store, sweep_run_id: str) -> dict[str, Any]:
-    """Return the picture of a figure, or why it cannot be shown."""
+    """Return the picture of a figure, with its PDF where one is stored, or why it cannot be shown."""
     try:
         png = store.read_bytes(sweep_run_id, "figure.png")
         if not png.startswith(PNG):
             raise BadArtifact(f"artifact 'figure.png' of run {sweep_run_id} is not a PNG picture")
     except BadArtifact as error:
         return {"not_drawn": line(str(error))}
+    with suppress(BadArtifact):  # sweeps of an earlier version have none
+        return {"png": png, "pdf": store.read_bytes(sweep_run_id, "figure.pdf")}
     return {"png": png}
 
 
