@@ -21,6 +21,7 @@ from featurelab.pipelines.engine.experiment.known import Finding
 from featurelab.tracking.report import as_csv, as_json, shown, templates
 
 DOCS = Path(__file__).parents[1]
+WIDE = "---\nhide: [navigation, toc]\n---\n\n"  # a page without columns beside it
 FOUND = ("status", "reason", "measured", "ci", "worst", "seeds", "specific")
 
 
@@ -44,7 +45,7 @@ def entries(system: str) -> list[dict[str, Any]]:
 
 def pages() -> dict[str, str]:
     """Return the Markdown of the atlas and of the page of all claims; `html` fills their comments."""
-    written = {"atlas/index.md": "# Atlas\n\n<!-- gallery  -->\n", "claims.md": "# All claims\n\n<!-- claims  -->\n"}
+    written = {"atlas/index.md": f"{WIDE}# Atlas\n\n<!-- gallery  -->\n", "claims.md": f"{WIDE}# All claims\n\n<!-- claims  -->\n"}
     for system in registry.systems():
         lines = [f"# {title(system)}", "", f"{paper(system)} [How it was replicated](../{system}.md).", ""]
         for entry in entries(system):
