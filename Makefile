@@ -56,7 +56,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 site: $(READY)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "site/index.html"
 
 # peers that PyPI has are installed; the others are skipped with a line

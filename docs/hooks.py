@@ -54,12 +54,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.generated_by:
         return markdown
     for name, instead in REPLACED.items():
-        if f"<!-- {name}: begin -->" in markdown:
-            markdown = re.sub(
-                rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)+(?=<!-- {name}: end -->)",
-                lambda found, said=instead.format(page=Path(path).stem): f"{found[1]}\n{said}\n\n",
-                markdown,
-            )
+        markdown = re.sub(
+            rf"(<!-- {name}: begin -->\n(?:(?!\|).*\n)*)(?:\|.*\n)+(?=<!-- {name}: end -->)",
+            rf"\1\n{instead.format(page=Path(path).stem)}\n\n",
+            markdown,
+        )
     markdown = re.sub(
         r"<!-- differences_(\w+): begin -->\n(?:\|.*\n)+<!-- \w+: end -->", r"<!-- differences \1 -->", markdown
     )

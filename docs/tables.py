@@ -93,7 +93,16 @@ def differences(system: str) -> str:
             values, intervals = measurement(finding.measured, finding.ci, claim.expected)
             here = f"{named(values)} ({named(intervals)})" if intervals else named(values)
             says = claim.says + ORIGINS[claim.origin]
-            rows.append((claim.where or experiment.figure, says, number(claim.paper), number(claim.expected), here, finding.reason))
+            rows.append(
+                (
+                    claim.where or experiment.figure,
+                    says,
+                    number(claim.paper),
+                    number(claim.expected),
+                    here,
+                    finding.reason,
+                )
+            )
     return table(["where", "the paper says", "published", "required", "measured here (95% interval)", "why"], rows)
 
 

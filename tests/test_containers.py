@@ -16,7 +16,14 @@ import yaml
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 MANIFEST = list(yaml.safe_load_all((ROOT / "examples" / "kuberay.yaml").read_text()))
-SPEC = {"rayVersion", "authOptions", "enableInTreeAutoscaling", "autoscalerOptions", "headGroupSpec", "workerGroupSpecs"}
+SPEC = {
+    "rayVersion",
+    "authOptions",
+    "enableInTreeAutoscaling",
+    "autoscalerOptions",
+    "headGroupSpec",
+    "workerGroupSpecs",
+}
 WORKERS = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
 CONTAINER = {"name", "image", "command", "args", "env", "ports", "resources", "volumeMounts"}
 
@@ -123,7 +130,9 @@ def test_every_pod_finds_the_store_and_mounts_volumes_that_exist() -> None:
     assert words[words.index("--port") + 1] == str(port["port"])
     assert address.removeprefix("http://") in words[words.index("--allowed-hosts") + 1].split(",")
     claims = of_kind("PersistentVolumeClaim")["metadata"]["name"]
-    assert any(v.get("persistentVolumeClaim") == {"claimName": claims} for v in groups()[0]["template"]["spec"]["volumes"])
+    assert any(
+        v.get("persistentVolumeClaim") == {"claimName": claims} for v in groups()[0]["template"]["spec"]["volumes"]
+    )
 
 
 def test_only_pods_of_the_cluster_reach_the_store() -> None:

@@ -45,11 +45,11 @@ class _Read(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert "WARNING" not in done.stderr
     return out
 
 
@@ -66,9 +66,7 @@ def test_every_figure_has_an_entry_in_the_atlas_and_in_the_gallery(site: Path, p
         assert f"{system}.html#{short}" in gallery, experiment.name
 
 
-def test_every_claim_is_on_the_page_of_all_claims_and_leads_to_its_figure(
-    site: Path, pages: dict[Path, _Read]
-) -> None:
+def test_every_claim_is_on_the_page_of_all_claims_and_leads_to_its_figure(site: Path, pages: dict[Path, _Read]) -> None:
     links = pages[site / "claims.html"].links
     for experiment in registry.experiments():
         system, short = experiment.name.split("/")

@@ -50,7 +50,9 @@ def _imports(stub: Path) -> Iterator[tuple[str, Path]]:
 def _defined(name: str, place: Path) -> str | None:
     """Return the path of a function or class that `place` defines or passes on; None for a module or a constant."""
     if (place / "__init__.pyi").is_file():
-        return next((_defined(other, inner) for other, inner in _imports(place / "__init__.pyi") if other == name), None)
+        return next(
+            (_defined(other, inner) for other, inner in _imports(place / "__init__.pyi") if other == name), None
+        )
     file = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
     if not file.is_file():
         return None

@@ -45,7 +45,10 @@ def entries(system: str) -> list[dict[str, Any]]:
 
 def pages() -> dict[str, str]:
     """Return the Markdown of the atlas and of the page of all claims; `html` fills their comments."""
-    written = {"atlas/index.md": f"{WIDE}# Atlas\n\n<!-- gallery  -->\n", "claims.md": f"{WIDE}# All claims\n\n<!-- claims  -->\n"}
+    written = {
+        "atlas/index.md": f"{WIDE}# Atlas\n\n<!-- gallery  -->\n",
+        "claims.md": f"{WIDE}# All claims\n\n<!-- claims  -->\n",
+    }
     for system in registry.systems():
         lines = [f"# {title(system)}", "", f"{paper(system)} [How it was replicated](../{system}.md).", ""]
         for entry in entries(system):
@@ -67,7 +70,7 @@ def html(kind: str, name: str, url: str) -> str:
 
 
 def downloads() -> dict[str, str]:
-    """Return the verdicts on all claims as CSV and JSON, together and of each experiment, by their place in the site."""
+    """Return the verdicts as CSV and JSON, of all claims and of each experiment, by their place in the site."""
     rows = {experiment.name: _records(experiment) for experiment in registry.experiments()}
     every = [row for of_one in rows.values() for row in of_one]
     written = {"data/claims.csv": as_csv(every), "data/claims.json": as_json(every)}
@@ -103,12 +106,14 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
         "figure": experiment.figure,
         "heading": f"{experiment.figure}{published}. {experiment.title}",
         "title": experiment.title,
-        "caption": " ".join(filter(None, [experiment.caption, experiment.stand_in and f"Laptop preset: {experiment.stand_in}."])),
+        "caption": " ".join(
+            filter(None, [experiment.caption, experiment.stand_in and f"Laptop preset: {experiment.stand_in}."])
+        ),
         "reduced": experiment.reduced,
         "picture": _image(f"figures/{experiment.name.replace('/', '.')}.png"),
         "maps": [f"images/maps/{file.name}" for file in _maps(experiment)],
         "source": source,
-        "copy": links.copied(source),
+        "source_copy": links.copied(source),
         "address": papers.address(experiment),
         "scales": {scale: experiment.minutes_at(scale) for scale in experiment.scales},
         "controls": experiment.named_controls,
@@ -119,7 +124,7 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
 
 
 def _records(experiment: Experiment) -> list[dict[str, Any]]:
-    """Return what is on record of each claim at laptop scale, and where it was measured on real data at desktop scale."""
+    """Return what is on record of each claim at laptop scale, and at desktop scale where it was measured."""
     records = []
     for claim in experiment.claims:
         known = claim.recorded()

@@ -1,4 +1,4 @@
-"""Links that leave docs/ on GitHub lead to copies in the site: pages of the root become pages, other files are copied."""
+"""Links that leave docs/ on GitHub stay in the site: pages of the root become pages, and other files are copied."""
 
 import posixpath
 import re

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import nbformat
-from nbconvert import MarkdownExporter
-
 from generator import links
+from nbconvert import MarkdownExporter
 
 FOLDER = Path(__file__).parents[2] / "examples"
 

@@ -32,12 +32,12 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     Beside it, `out/files` has the verdicts on each experiment as CSV and JSON, and its figure as PDF, to download.
 
     Each entry is one experiment: `name`, `system`, `figure`, `title`, `scale`, `sweep_run_id`, `trial_run_ids`,
-    `seconds`, `trials`, `config`, `command`, `png` and `pdf` (bytes or None), `caption`, `source` (the paper), `source_url`,
-    `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A claim has
-    `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
-    `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and `measured` by
-    name), `named_controls`, `specific`, `unspecific`, and a
-    `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
+    `seconds`, `trials`, `config`, `command`, `png` and `pdf` (bytes or None), `caption`, `source` (the paper),
+    `source_url`, `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A
+    claim has `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`,
+    `paper`, `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and
+    `measured` by name), `named_controls`, `specific`, `unspecific`, and a `history` (`status`, `date`, `sweep_run_id`,
+    newest first). Its values are numbers, texts or dicts of named parts.
     An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
     the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
 
