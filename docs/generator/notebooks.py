@@ -25,7 +25,9 @@ def pages() -> dict[str, str | bytes]:
         resources = {"unique_key": name, "output_files_dir": f"{name}_files"}
         text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
         heading, _, rest = text.lstrip().partition("\n")
-        download = f"[The notebook](../source/examples/{name}.ipynb) runs in a few seconds."
+        download = (
+            f"Download [the notebook](../source/examples/{name}.ipynb) and run it in the environment of featurelab."
+        )
         written[f"notebooks/{name}.md"] = f"{heading}\n\n{download}\n{rest}"
         written[f"source/examples/{name}.ipynb"] = (FOLDER / f"{name}.ipynb").read_bytes()
         written |= {f"notebooks/{path}": content for path, content in resources["outputs"].items()}
