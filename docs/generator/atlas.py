@@ -18,7 +18,9 @@ from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding
-from featurelab.tracking.report import as_csv, as_json, shown, templates
+from featurelab.tracking.report.claims import shown
+from featurelab.tracking.report.downloads import as_csv, as_json
+from featurelab.tracking.report.page import templates
 
 DOCS = Path(__file__).parents[1]
 WIDE = "---\nhide: [navigation, toc]\n---\n\n"  # a page without columns beside it

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from featurelab.tracking.report import render
+from featurelab.tracking.report.page import render
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ALONE = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=9000"]

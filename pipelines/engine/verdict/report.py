@@ -18,7 +18,7 @@ from featurelab.pipelines.engine.verdict import links
 from featurelab.pipelines.engine.verdict.map_entries import PNG, map_entries
 from featurelab.tracking.errors import BadArtifact, StoreError
 from featurelab.tracking.lines import line
-from featurelab.tracking.report import render
+from featurelab.tracking.report.page import render
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
