@@ -13,6 +13,8 @@ from featurelab.pipelines.engine.experiment import registry
 
 ROOT = Path(__file__).parent
 ASSETS = ROOT / "generator" / "assets"
+# GitHub lets a table follow a line of text, and Markdown in Python does not
+TABLE = re.compile(r"^((?!\|).+)\n(?=\|.*\|\n\|[ :|-]+\|\n)", re.MULTILINE)
 GENERATED = re.compile(r"<!-- (atlas|gallery|claims|differences) ?([\w/]*) -->")
 # tables that GitHub shows, and that the site shows as plots instead
 REPLACED = {
@@ -63,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         r"<!-- differences_(\w+): begin -->\n(?:\|.*\n)+<!-- \w+: end -->", r"<!-- differences \1 -->", markdown
     )
     markdown = re.sub(r"<!-- (\w+): (begin|end) -->\n", "\n", markdown)
-    return links.rewritten(markdown, f"docs/{path}")
+    return links.rewritten(TABLE.sub(r"\1\n\n", markdown), f"docs/{path}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
