@@ -9,13 +9,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
-.PHONY: help check reproduce reproduce-all test test-heavy lint bench chaos demo-cluster clean
+.PHONY: help check reproduce reproduce-all test test-heavy lint site bench chaos demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
 	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
+	@echo "make site           the documentation as a site, in site/: open site/index.html"
 	@echo "make bench          benchmarks against alternatives: 15 minutes, of some with BENCHMARKS=\"store sweep\""
 	@echo "make chaos          200 faults during sweeps, and whether anything is lost: 30 minutes, SEED=1"
 	@echo "make demo-cluster   a sweep on three nodes that loses its server and a node, next to an undisturbed one"
@@ -26,7 +27,7 @@ $(READY): pyproject.toml setup.py $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,server,dev]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,server,dev,site]'
 	@touch $(READY)
 
 # If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.
@@ -54,6 +55,10 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+site: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "site/index.html"
+
 # peers that PyPI has are installed; the others are skipped with a line
 bench: $(READY)
 	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[bench]'
@@ -68,4 +73,4 @@ demo-cluster: $(READY)
 	@$(BIN)/python examples/cluster_demo.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build site *.egg-info

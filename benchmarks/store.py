@@ -99,7 +99,7 @@ def commands(uri: str, sweep: str, ids: Sequence[str], folder: Path) -> dict[str
     from featurelab.pipelines.engine.verdict.compare import compare as compare_runs
     from featurelab.pipelines.engine.verdict.judge import judge
     from featurelab.pipelines.engine.verdict.report import report_entries
-    from featurelab.tracking.report import render
+    from featurelab.tracking.report.page import render
     from featurelab.tracking.store.connect import attach
 
     store = attach(uri)

@@ -85,6 +85,27 @@ def failing(system: str) -> str:
     return table(["claim", "figure", "why"], rows)
 
 
+def differences(system: str) -> str:
+    """The claims of a paper that fail: what it says, what was measured here, and why."""
+    rows = []
+    for experiment, claim, finding in _findings(system):
+        if finding.status == "fails" and claim.origin != "ours":
+            values, intervals = measurement(finding.measured, finding.ci, claim.expected)
+            here = f"{named(values)} ({named(intervals)})" if intervals else named(values)
+            says = claim.says + ORIGINS[claim.origin]
+            rows.append(
+                (
+                    claim.where or experiment.figure,
+                    says,
+                    number(claim.paper),
+                    number(claim.expected),
+                    here,
+                    finding.reason,
+                )
+            )
+    return table(["where", "the paper says", "published", "required", "measured here (95% interval)", "why"], rows)
+
+
 def verdicts() -> str:
     """Every claim in a row: what the mean alone would say of it, its verdict, and its verdicts under controls."""
     rows = []
@@ -146,9 +167,9 @@ def by_number() -> str:
                 entries.setdefault(entry, []).append(experiment)
         for entry in sorted(entries, key=numbers.order):
             for experiment in entries[entry]:
-                source = f"[{_source(experiment)}](../{_source(experiment)})"
+                file = source(experiment)
                 cell = f"{entry} (published: {', '.join(experiment.published)})" if experiment.published else entry
-                rows.append((system, cell, f"`{experiment.name}`", source, _picture(experiment)))
+                rows.append((system, cell, f"`{experiment.name}`", f"[{file}](../{file})", _picture(experiment)))
     return table(["system", "number", "experiment", "file", "picture"], rows)
 
 
@@ -202,7 +223,7 @@ def _by_mean(claim: Claim, finding: Finding) -> str:
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"  # type: ignore[arg-type]
 
 
-def _source(experiment: Experiment) -> str:
+def source(experiment: Experiment) -> str:
     """The file that declares an experiment, from the root: the one that writes its name."""
     system, _, name = experiment.name.partition("/")
     folder = ROOT / "pipelines" / system
@@ -236,6 +257,7 @@ def pages() -> dict[Path, dict[str, str]]:
     written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts(), "two_scales": two_scales()}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
     written[ROOT / "README.md"] = {"totals": totals()}
+    written[FOLDER / "differences.md"] = {f"differences_{system}": differences(system) for system in registry.systems()}
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
     places = re.findall("<!-- benchmark_(.*?): begin -->", (FOLDER / "scaling.md").read_text(encoding="utf-8"))
     pending = dict.fromkeys(set(places) - results.keys(), PENDING)

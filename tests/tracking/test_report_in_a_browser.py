@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from featurelab.tracking.report import render
+from featurelab.tracking.report.page import render
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ALONE = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=9000"]
@@ -15,7 +15,7 @@ HARNESS = """<iframe src="index.html" width="1000" height="800"></iframe><pre></
 const frame = document.querySelector("iframe");
 frame.onload = () => {
   const page = frame.contentDocument, results = {};
-  const controls = page.querySelector(".controls"), table = page.querySelector("table.verdicts");
+  const controls = page.querySelector(".filters"), table = page.querySelector("table.verdicts");
   const [text, output] = [controls.querySelector("input"), controls.querySelector("output")];
   const rows = () => Array.from(table.tBodies[0].rows).filter((row) => !row.hidden);
   const shown = () => rows().map((row) => row.cells[1].textContent.trim());
@@ -64,7 +64,7 @@ def test_the_page_in_a_browser_links_to_no_local_address(tmp_path):
     assert "first" in page
     links = re.findall(r'href="([^"]*)"', page)
     assert links
-    assert [link for link in links if not link.startswith("#")] == []
+    assert [link for link in links if not link.startswith(("#", "files/"))] == []
     assert not re.search("127\\.0\\.0\\.1|localhost", page)
     assert "Left out: verdicts.json of run 0 is not JSON" in page
     assert "No drawing: figure.png is a link" in page

@@ -83,8 +83,8 @@ def write_table(root: Path, path: str, table: pd.DataFrame) -> None:
 
 
 def write_figure(root: Path, stem: str, figure: Figure) -> None:
-    """Draw a matplotlib figure as `<stem>.png` (for pages) and `<stem>.svg` (for papers)."""
-    for suffix in ("png", "svg"):
+    """Draw a matplotlib figure as `<stem>.png` (for pages), `<stem>.svg` and `<stem>.pdf` (for papers)."""
+    for suffix in ("png", "svg", "pdf"):
         figure.savefig(place(root, f"{stem}.{suffix}"), dpi=150, bbox_inches="tight")
 
 

@@ -200,7 +200,7 @@ class Store(Connection):
             self.patiently(self.client.log_artifacts, run_id, str(root))
 
     def log_figure(self, run_id: str, figure: Figure, stem: str) -> None:
-        """Store a matplotlib figure as `<stem>.png` and `<stem>.svg`."""
+        """Store a matplotlib figure as `<stem>.png`, `<stem>.svg` and `<stem>.pdf`."""
         with self._staging(run_id) as root:
             artifacts.write_figure(root, stem, figure)
 

@@ -195,7 +195,7 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
-    """Draw the figure, store it as PNG and SVG, and return the path of the PNG among the run's artifacts."""
+    """Draw the figure, store it as PNG, SVG and PDF, and return the path of the PNG among the run's artifacts."""
     from featurelab.pipelines.engine.experiment.drawing import style
 
     with style():

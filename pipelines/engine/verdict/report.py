@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from featurelab.pipelines.engine.verdict import links
 from featurelab.pipelines.engine.verdict.map_entries import PNG, map_entries
 from featurelab.tracking.errors import BadArtifact, StoreError
 from featurelab.tracking.lines import line
-from featurelab.tracking.report import render
+from featurelab.tracking.report.page import render
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
 
@@ -111,13 +112,15 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
 
 
 def _drawing(store: Store, sweep_run_id: str) -> dict[str, Any]:
-    """Return the picture of a figure, or why it cannot be shown."""
+    """Return the picture of a figure, with its PDF where one is stored, or why it cannot be shown."""
     try:
         png = store.read_bytes(sweep_run_id, "figure.png")
         if not png.startswith(PNG):
             raise BadArtifact(f"artifact 'figure.png' of run {sweep_run_id} is not a PNG picture")
     except BadArtifact as error:
         return {"not_drawn": line(str(error))}
+    with suppress(BadArtifact):  # sweeps of an earlier version have none
+        return {"png": png, "pdf": store.read_bytes(sweep_run_id, "figure.pdf")}
     return {"png": png}
 
 

@@ -70,6 +70,7 @@ def test_the_verdicts_run_holds_the_figure_and_the_verdicts(lab: CommandLine, re
         "results.csv",
         "figure.png",
         "figure.svg",
+        "figure.pdf",
         "verdicts.json",
         "verdicts_table.json",
     }

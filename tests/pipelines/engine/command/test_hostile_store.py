@@ -20,11 +20,11 @@ from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.reports import Reports
 from featurelab.pipelines.engine.sweep.settle import settle
 from featurelab.pipelines.engine.trial import run as trial
-from featurelab.tracking import report
+from featurelab.tracking.report import page
 from featurelab.tracking.store.connect import Store, attach, connect
 
 SCRIPT = "<script>alert(1)</script>\"onload=alert(1) x='javascript:alert(1)"
-REPORT_SCRIPT = Path(report.__file__).with_name("templates").joinpath("report.js").read_text().strip()
+REPORT_SCRIPT = Path(page.__file__).with_name("templates").joinpath(page.SCRIPT).read_text().strip()
 TERMINAL = "\x1b[2J\x1b]0;mine\x07\u202egpj.exe"
 EVIL = [
     *(
@@ -233,7 +233,9 @@ def check_tag(swept: Swept, key: str, values: list[str]) -> None:
         assert all(answer.accepted or answer.code in (0, 1, 2) for answer in answers.values()), answers
         assert not page.exists() or scripts(page) == [REPORT_SCRIPT]
     new = {path for path, _ in written(swept.commands.home.parent)} - before
-    assert {Path(path).name for path in new} <= {"page", "index.html"}
+    inside = {Path(path) for path in new}
+    beside = {path for path in inside if path.parent.name == "files" and path.suffix in (".csv", ".json", ".pdf")}
+    assert {path.name for path in inside - beside} <= {"page", "index.html", "files"}
 
 
 @pytest.mark.parametrize("key", TAGS)

@@ -17,7 +17,7 @@ from featurelab.pipelines.engine.verdict.judge import judge
 from featurelab.pipelines.engine.verdict.map_entries import map_entries
 from featurelab.pipelines.engine.verdict.mapping import judge_map, plan_map
 from featurelab.pipelines.engine.verdict.report import report_entries
-from featurelab.tracking.report import render
+from featurelab.tracking.report.page import render
 from featurelab.tracking.store.connect import connect
 
 

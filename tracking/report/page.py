@@ -16,23 +16,28 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from featurelab.tracking.lines import escaped
-from featurelab.tracking.numbers import measurement, number
+from featurelab.tracking.numbers import number
+from featurelab.tracking.report.claims import STATUSES, shown
+from featurelab.tracking.report.downloads import as_csv, as_json
 
-STATUSES = ("holds", "fails", "undecided", "untested")
-STATES = {"broken": "breaks", "survives": "survives", "undecided": "is undecided"}
-MOST_EARLIER = 8  # earlier verdicts shown beside the newest
+STYLES = ("look.css", "report.css")
+SCRIPT = "claims.js"
+FILES = "files"  # the folder of what can be downloaded
+ALL = "--claims"  # the file of all claims there, named like no experiment
 
 
 def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write `out/index.html` and return its path. The page is self-contained: style, script and figures are inside it.
 
+    Beside it, `out/files` has the verdicts on each experiment as CSV and JSON, and its figure as PDF, to download.
+
     Each entry is one experiment: `name`, `system`, `figure`, `title`, `scale`, `sweep_run_id`, `trial_run_ids`,
-    `seconds`, `trials`, `config`, `command`, `png` (bytes or None), `caption`, `source` (the paper), `source_url`,
-    `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A claim has
-    `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`, `paper`,
-    `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and `measured` by
-    name), `named_controls`, `specific`, `unspecific`, and a
-    `history` (`status`, `date`, `sweep_run_id`, newest first). Its values are numbers, texts or dicts of named parts.
+    `seconds`, `trials`, `config`, `command`, `png` and `pdf` (bytes or None), `caption`, `source` (the paper),
+    `source_url`, `claims`, and optionally the `url` of the run with its verdicts and the `charts_url` of its trials. A
+    claim has `id`, `statement`, `origin`, `kind`, `status`, `documented`, `reason`, `measured`, `ci`, `expected`,
+    `paper`, `where`, `seeds`, `about`, `decided` (`level` and `ci`), `worst`, `controls` (`state`, `status` and
+    `measured` by name), `named_controls`, `specific`, `unspecific`, and a `history` (`status`, `date`, `sweep_run_id`,
+    newest first). Its values are numbers, texts or dicts of named parts.
     An entry with a damaged record has only its name and `left_out`, the reason. An entry without a drawing may give
     the reason in `not_drawn`. Missing values are shown as missing. Raises KeyError for an entry without a name.
 
@@ -40,17 +45,17 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     axes), `cells` (their number), `sweep_run_id`, `verdict` (counts) and `pictures`, pairs of a statement and a PNG; or
     only `name` and `left_out`.
     """
-    anchors = {"--summary", "--contents", "--verdicts", "--maps"}
+    anchors = {"--summary", "--contents", "--verdicts", "--maps", ALL}
     sections = [_section(entry, anchors) for entry in entries]
     systems: dict[str, list[dict[str, Any]]] = {}
     for section in sections:
         systems.setdefault(section["system"], []).append(section)
     page = (
-        _templates()
+        templates()
         .get_template("report.html")
         .render(
-            style_hash=_digest("report.css"),
-            script_hash=_digest("report.js"),
+            style_hash=_digest(*STYLES),
+            script_hash=_digest(SCRIPT),
             sections=sections,
             maps=[_map(entry) for entry in maps],
             systems=[
@@ -59,6 +64,8 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
             ],
             total=summary(sections),
             statuses=STATUSES,
+            files=FILES,
+            all_claims=ALL,
             left_out=sum(bool(section["left_out"]) for section in sections),
             trials=sum(section["trials"] or 0 for section in sections),
             seconds=sum(section["seconds"] or 0 for section in sections),
@@ -68,7 +75,28 @@ def render(entries: Sequence[Mapping[str, Any]], out: Path, maps: Sequence[Mappi
     out.mkdir(parents=True, exist_ok=True)
     path = out / "index.html"
     path.write_text(page, encoding="utf-8")
+    _write_files(entries, sections, out / FILES)
     return path
+
+
+def _write_files(entries: Sequence[Mapping[str, Any]], sections: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write what the page offers to download; the files are named by the addresses of the sections."""
+    folder.mkdir(exist_ok=True)
+    records = []
+    for entry, section in zip(entries, sections, strict=True):
+        facts = {"experiment": entry["name"], "figure": entry.get("figure"), "scale": entry.get("scale")}
+        own = [facts | dict(claim) for claim in entry.get("claims") or []]
+        if own:
+            _write_records(own, folder / section["anchor"])
+        if entry.get("pdf"):
+            (folder / f"{section['anchor']}.pdf").write_bytes(entry["pdf"])
+        records += own
+    _write_records(records, folder / ALL)
+
+
+def _write_records(records: Sequence[Mapping[str, Any]], stem: Path) -> None:
+    stem.with_name(f"{stem.name}.csv").write_text(as_csv(records), encoding="utf-8")
+    stem.with_name(f"{stem.name}.json").write_text(as_json(records), encoding="utf-8")
 
 
 def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -94,13 +122,6 @@ def summary(sections: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def parts(value: Any) -> list[tuple[str, str]]:
-    """Return a value as (name, text) pairs. A value without named parts gives one pair with an empty name."""
-    if isinstance(value, Mapping):
-        return [(str(name), number(part)) for name, part in value.items()]
-    return [("", "" if value is None else number(value))]
-
-
 def duration(seconds: float | None) -> str:
     """Return a duration such as 4.2 s, 3 min 20 s or 2 h 5 min; an empty text for None, nan and inf."""
     if seconds is None or not math.isfinite(seconds):
@@ -112,8 +133,9 @@ def duration(seconds: float | None) -> str:
 
 
 @functools.cache
-def _templates() -> Environment:
-    templates = Environment(
+def templates() -> Environment:
+    """Return the templates of the report, whose `claims.html`, `look.css` and `claims.js` the site uses too."""
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -121,14 +143,14 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    templates.filters |= {"duration": duration, "number": number}
-    return templates
+    environment.filters |= {"duration": duration, "number": number}
+    return environment
 
 
 @functools.cache
-def _digest(name: str) -> str:
+def _digest(*names: str) -> str:
     """Return the digest of the style or script, by which the page's security policy allows this one and no other."""
-    text = _templates().get_template(name).render()
+    text = "".join(templates().get_template(name).render() for name in names)
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -137,11 +159,9 @@ def _visible(value: Any) -> Any:
     return escaped(value, keep="\n\t") if type(value) is str else value
 
 
-def _anchor(name: str, taken: set[str], suffix: str = "") -> str:
-    """Return an unused address in the page for a name, and add it to `taken`. A duplicate gets `suffix` or a number."""
+def _anchor(name: str, taken: set[str]) -> str:
+    """Return an unused address in the page for a name, and add it to `taken`. A duplicate gets a number."""
     anchor = base = re.sub(r"[^\w-]+", "-", name)
-    if anchor in taken and suffix:
-        anchor = base = re.sub(r"[^\w-]+", "-", f"{name}-{suffix}")
     count = 1
     while anchor in taken:
         count += 1
@@ -153,8 +173,9 @@ def _anchor(name: str, taken: set[str], suffix: str = "") -> str:
 def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
     fields = ["figure", "title", "scale", "sweep_run_id", "seconds", "trials", "command", "caption", "source"]
     fields += ["left_out", "not_drawn"]
-    anchor, png = _anchor(entry["name"], anchors, entry.get("scale") or ""), entry.get("png")
-    claims = [_claim(claim) for claim in entry.get("claims") or []]
+    scale, png = entry.get("scale") or "laptop", entry.get("png")
+    anchor = _anchor(entry["name"] if scale == "laptop" else f"{entry['name']}-{scale}", anchors)
+    claims = [shown(claim) for claim in entry.get("claims") or []]
     for claim in claims:
         claim["anchor"] = _anchor(f"{anchor}--{claim['id'] or 'claim'}", anchors)
     return {
@@ -166,6 +187,7 @@ def _section(entry: Mapping[str, Any], anchors: set[str]) -> dict[str, Any]:
         "trial_run_ids": list(entry.get("trial_run_ids") or []),
         "config": dict(entry.get("config") or {}),
         "image": _image(png),
+        "pdf": bool(entry.get("pdf")),
         **{field: _address(entry.get(field)) for field in ("url", "charts_url", "source_url")},
         "claims": claims,
     }
@@ -189,63 +211,3 @@ def _pieces(name: str) -> tuple[str, str]:
 
 def _address(url: str | None) -> str | None:
     return url if url and url.startswith(("http://", "https://")) else None
-
-
-def _claim(claim: Mapping[str, Any]) -> dict[str, Any]:
-    fields = ("id", "statement", "origin", "status", "documented", "reason", "where", "seeds", "unspecific")
-    shown = {field: claim.get(field) for field in fields}
-    status, documented = _status(shown["status"]), shown["documented"]
-    shown["status"] = status
-    kind = shown["kind"] = "identity" if claim.get("kind") == "identity" else "claim"
-    shown["surprising"] = documented is not None and status != documented and "undecided" not in (status, documented)
-    measured, expected, paper = claim.get("measured"), claim.get("expected"), claim.get("paper")
-    values, intervals = measurement(measured, claim.get("ci"), expected)
-    shown |= {"measured": list(values.items()), "ci": list(intervals.items())}
-    shown |= {"expected": parts(expected), "paper": parts(paper), "keys": (_key(measured), _key(paper))}
-    decided, about = claim.get("decided") or {}, claim.get("about")
-    shown["deciding"] = list(measurement(measured, decided.get("ci"), expected)[1].items())
-    differs = shown["deciding"] and shown["deciding"] != shown["ci"]
-    shown["level"] = f"{100 * decided.get('level', 0):.4g}%" if differs else ""
-    shown["worst"] = list(measurement(claim.get("worst"), None, expected)[0].items())
-    shown["about"] = about if about in ("median", "share", "equivalence") else ""
-    controls = dict(claim.get("controls") or {})
-    shown["controls"] = [
-        (name, _became(control), list(measurement(control.get("measured"), None, expected)[0].items()))
-        for name, control in controls.items()
-    ]
-    shown["specific"] = _specific(kind, claim.get("specific"), controls, claim.get("named_controls"))
-    shown["history"] = [
-        {"status": _status(old.get("status")), "date": old.get("date"), "sweep_run_id": old.get("sweep_run_id")}
-        for old in list(claim.get("history") or [])[:MOST_EARLIER]
-    ]
-    return shown
-
-
-def _specific(kind: str, specific: Any, controls: Mapping[str, Any], named: Sequence[str] | None) -> str:
-    """Return "specific" if every control broke the claim, "unspecific" if one did not, or why neither is known."""
-    if specific is True or specific is False:
-        return "specific" if specific else "unspecific"
-    if any(_status(control.get("status")) != "untested" for control in controls.values()):
-        return "undecided under controls"
-    if controls:
-        return "not measured under controls"
-    return "no controls" if kind == "identity" or (named is not None and not named) else "controls not run"
-
-
-def _became(control: Mapping[str, Any]) -> str:
-    """Return what became of a claim under a control; of a record without that, its status there."""
-    status, state = _status(control.get("status")), control.get("state")
-    if status != "untested" and state in STATES:
-        return STATES[state]
-    return {"holds": "holds", "fails": "fails"}.get(status, f"is {status}")
-
-
-def _status(status: Any) -> str:
-    return status if status in STATUSES else "untested"
-
-
-def _key(value: Any) -> str:
-    """Return the number by which a value is sorted, that of its first part; an empty text if it has none."""
-    if isinstance(value, Mapping):
-        value = next(iter(value.values()), None)
-    return repr(float(value)) if isinstance(value, int | float) and math.isfinite(value) else ""

@@ -2,7 +2,7 @@
 // Sorts and filters the table of all verdicts. Without scripts the table is complete, in the order of the papers.
 (() => {
   const table = document.querySelector("table.verdicts");
-  const controls = document.querySelector(".controls");
+  const controls = document.querySelector(".filters");
   if (!table || !controls) return;
   const body = table.tBodies[0];
   const rows = Array.from(body.rows);

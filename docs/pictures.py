@@ -1,0 +1,46 @@
+"""Put the newest drawings and maps of the store into docs/images, where the atlas of the site shows them.
+
+    python docs/pictures.py [EXPERIMENT|SYSTEM ...]
+
+Reads the laptop scale. A picture has at most 1,200 pixels in width and 64 colours, which keeps it at some 30 kB.
+"""
+
+import io
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.verdict.map_entries import map_entries
+from featurelab.pipelines.engine.verdict.report import report_entries
+from featurelab.tracking.store.connect import connect
+
+IMAGES = Path(__file__).parent / "images"
+WIDEST = 1200
+COLOURS = 64
+
+
+def write(png: bytes, file: Path) -> None:
+    """Write a picture, smaller and with few colours."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    picture.thumbnail((WIDEST, 10 * WIDEST))
+    file.parent.mkdir(exist_ok=True)
+    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    print(file.relative_to(IMAGES.parent), file.stat().st_size)
+
+
+def main(asked: list[str]) -> None:
+    names = {experiment.name for experiment in registry.select(asked)}
+    store = connect(create=False)
+    for entry in report_entries(store, "laptop"):
+        if entry["name"] in names and entry.get("png"):
+            write(entry["png"], IMAGES / "figures" / f"{entry['name'].replace('/', '.')}.png")
+    for entry in map_entries(store):
+        if entry["name"] in names and entry.get("scale") == "laptop":
+            for index, (_, png) in enumerate(entry.get("pictures", [])):
+                write(png, IMAGES / "maps" / f"{entry['name'].replace('/', '.')}.{index}.png")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
