@@ -44,7 +44,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     added |= {page: links.of_root(name) for name, page in links.PAGES.items()}
     added |= {f"assets/{file.name}": file.read_bytes() for file in ASSETS.iterdir()}
     added |= {f"assets/{name}": atlas.shared(name) for name in ("look.css", "claims.js")}
-    added |= links.sources()
+    added |= links.sources(atlas.sources())
     for path, content in added.items():
         files.append(File.generated(config, path, content=content))
     return files

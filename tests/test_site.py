@@ -109,4 +109,4 @@ def test_every_link_within_the_site_resolves(site: Path, pages: dict[Path, _Read
             if not file.exists() or (fragment and fragment not in anchors(file)):
                 wrong.append(f"{page.relative_to(site)}: {address}")
     assert followed > 1000
-    assert wrong == []
+    assert wrong == [], wrong[:5]

@@ -81,6 +81,11 @@ def downloads() -> dict[str, str]:
     return written
 
 
+def sources() -> set[str]:
+    """Return the files that declare experiments, from the root of the repository."""
+    return {entry["source"] for system in registry.systems() for entry in entries(system)}
+
+
 @cache
 def paper(system: str) -> str:
     """Return the paper of a system in one line of Markdown."""

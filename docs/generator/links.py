@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -40,10 +40,9 @@ def copied(path: str) -> str:
     return f"source/{path}.txt"
 
 
-@cache
-def sources() -> dict[str, bytes]:
-    """Return the copies of all files of the repository that pages link to, by their place in the site."""
-    linked = {"LICENSE"}
+def sources(also: Iterable[str] = ()) -> dict[str, bytes]:
+    """Return the copies of the files of the repository that pages link to, and of others, by place."""
+    linked = {"LICENSE", *also}
     for page in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in PAGES)]:
         place = page.relative_to(ROOT).as_posix()
         for _, link, _, _ in LINK.findall(page.read_text(encoding="utf-8")):
