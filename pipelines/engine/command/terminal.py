@@ -144,8 +144,8 @@ def _deciding(verdict: "Verdict") -> str | None:
     return f"{named(ends)} ({100 * verdict.decided.level:.4g}%)"
 
 
-def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
-    """The best trials of a sweep, at most `most`, best first."""
+def sweep_table(ranked: "Ranked", others: Sequence[str] = (), most: int = 30) -> Table:
+    """The best trials of a sweep, at most `most`, best first, with the metric that ranks them and `others`."""
     trials, metric = ranked.trials, ranked.metric
     title = f"{len(trials)} trials" + (f", the best {most}" if len(trials) > most else "")
     at = "" if ranked.step is None else f" at step {ranked.step}"
@@ -153,11 +153,12 @@ def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
         [
             _cell(trial.status),
             _cell(ranked.values.get(trial.run_id, trial.metrics.get(metric) if not at else None)),
+            *(_cell(trial.metrics.get(other)) for other in others),
             f"{_plain(trial.name)}\n[dim]{_plain(trial.run_id)}[/dim]",
         ]
         for trial in trials[:most]
     ]
-    return _table(title, ["status", f"{metric}{at}", "trial"], rows, unbroken=["status", "trial"])
+    return _table(title, ["status", f"{metric}{at}", *others, "trial"], rows, unbroken=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:

@@ -115,8 +115,9 @@ class ExperimentPage:
         *,
         over: Mapping[str, Domain] | None = None,
         samples: int | None = None,
-        metric: str = "",
-        mode: Literal["min", "max"] | None = None,
+        search: Literal["random", "optuna"] = "random",
+        metric: str | Sequence[str] = "",
+        mode: str | Sequence[str] | None = None,
         scheduler: Literal["fifo", "asha"] = "fifo",
         cpus_per_trial: float | None = None,
         gpus_per_trial: float = 0,
@@ -132,21 +133,27 @@ class ExperimentPage:
         Args:
             over: axes by setting: a list of values, or a law such as "loguniform(1e-4,1e-1)". By default the axes that
                 the experiment declares.
-            samples: random draws for each listed point: 1, or without `over` 16.
-            metric, mode: what ranks the trials; by default the experiment's own.
+            samples: random draws for each listed point: 1, or without `over` 16. With optuna the number of trials: 16.
+            search: "optuna" draws trials one by one, and learns from those before; it needs the extra `search`.
+            metric, mode: what ranks the trials; by default the experiment's own. With optuna also several metrics, and
+                a mode ("min" or "max") for each or for all.
             settings: values that all trials have instead of the preset's.
 
         Ray stops at the end, unless it was running before. Raises `RequestError` for a wrong request, before anything
         is written; `RunError` if Ray fails; `StoreError` if the store cannot be used.
         """
+        from featurelab.pipelines.engine.sweep.goals import parse_goals
         from featurelab.pipelines.engine.sweep.plan import plan_over
         from featurelab.pipelines.engine.sweep.ray.cluster import connected
         from featurelab.pipelines.engine.sweep.resources import Resources
 
         declared, outbox = self.declared, outbox_folder()
         resources = Resources.of_trial(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
-        metric, mode = metric or declared.metric, mode or declared.mode
-        details: dict[str, Any] = {"name": name, "scheduler": scheduler, "metric": metric, "mode": mode}
+        metrics, modes = parse_goals(metric, mode)
+        names = metrics or [declared.metric]
+        (first, first_mode), *others = zip(names, modes or [declared.mode] * len(names), strict=True)
+        details: dict[str, Any] = {"name": name, "scheduler": scheduler, "search": search}
+        details |= {"metric": first, "mode": first_mode, "other_goals": dict(others)}
         plan = plan_over(
             declared, self._axes(over or {}), settings, samples, scale=scale, resources=resources, **details
         )
@@ -159,7 +166,8 @@ class ExperimentPage:
             store = connect()
             finished = begin.run_sweep(plan, store, outbox=outbox, address=address)
             judge(finished.sweep_run_id, store)
-        return Sweep(finished.sweep_run_id, finished.name, self.name, finished.trials, metric, mode, store)
+        of = (finished.sweep_run_id, finished.name, self.name, finished.trials)
+        return Sweep(*of, first, first_mode, store, other_goals=dict(others))
 
     def reproduce(
         self,
@@ -194,7 +202,7 @@ class ExperimentPage:
             judged = reproduce([declared], scale, store, outbox=outbox, address=address, **options)[-1]
         ranking = (declared.metric, declared.mode)
         of = (judged.sweep_run_id, judged.sweep, self.name, judged.trials)
-        return Reproduction(*of, *ranking, store, judged.verdicts)
+        return Reproduction(*of, *ranking, store, verdicts=judged.verdicts)
 
     def map(
         self,

@@ -26,11 +26,11 @@ class SweepProgress(TrialProgressCallback):
     def __init__(
         self,
         title: str,
-        trials: Sequence[tuple[int, int]],
+        trials: Sequence[tuple[int, int | None]],
         listener: Listener,
         warning: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`trials` are (number of the sweep, index); `warning` is asked again and again for a line to print."""
+        """`trials` are (number of the sweep, index if it is known); `warning` is asked again and again for a line."""
         self.title, self.total = title, len(trials)
         self.running: set[str] = set()
         self.ended = 0
@@ -93,7 +93,7 @@ class SweepProgress(TrialProgressCallback):
         self._show()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        number, index = trial.config["trial"]
+        number, index = trial.config["trial"][:2]
         result = trial.last_result or {}
         status = result.get("status", "stopped")  # only the last result has one
         if status == "stopped":
@@ -101,11 +101,13 @@ class SweepProgress(TrialProgressCallback):
         elif status != "finished":
             self._listener.reports[number].reasons[index] = result["reason"]
         self._sweeps_to_tell.add(number)
+        self._listener.on_end(number, index, result)
         self._count_end(trial, went_well=status in ("finished", "stopped"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        number, index = trial.config["trial"][:2]
+        self._listener.on_end(number, index, {"status": "failed"})
         if trial.error_file:
-            number, index = trial.config["trial"]
             self._listener.reports[number].errors[index] = Path(trial.error_file).read_text(errors="replace")
         self._count_end(trial, went_well=False)
 
