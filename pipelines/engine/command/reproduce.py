@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featurelab.pipelines.engine.command.arguments import Address, AtScale, GPUs, Json, NamesAndSettings, SweepId
+from featurelab.pipelines.engine.command.arguments import (
+    Address,
+    AtScale,
+    GPUs,
+    Json,
+    NamesAndSettings,
+    SaveWeights,
+    SweepId,
+)
 from featurelab.pipelines.engine.command.map import show_map
 from featurelab.pipelines.engine.command.shared import (
     connect,
@@ -20,6 +28,7 @@ from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
 from featurelab.pipelines.engine.experiment.config import Scale, parse_overrides
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.trial.record import told_weights
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.lines import quoted
 
@@ -41,6 +50,7 @@ def reproduce(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, do not resume.")] = False,
     gpus_per_trial: GPUs = 0,
+    save: SaveWeights = None,
     scale: AtScale = "laptop",
     address: Address = None,
     as_json: Json = False,
@@ -89,9 +99,11 @@ def reproduce(
         tell(f"[{shown}/{len(experiments)}] {experiment.name} ({experiment.figure}): {judged.seconds:.0f} s")
         if not as_json:
             print_verdicts(judged, store)
+            if save and (sizes := [trial.weights for trial in judged.trials if trial.weights]):
+                tell(told_weights(save, sizes))
 
     options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
-    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings}
+    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings, "save": save or ""}
     finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
 
 

@@ -9,6 +9,7 @@ from featurelab.pipelines.engine.command.arguments import (
     Address,
     Json,
     MaybeName,
+    SaveWeights,
     Settings,
     SettingsFile,
 )
@@ -73,6 +74,7 @@ def sweep(
         int | None, typer.Option(help="Data-parallel processes. Default: one for each GPU.")
     ] = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial is ended.")] = None,
+    save: SaveWeights = None,
     address: Address = None,
     name: Annotated[str, typer.Option(help="Name of the sweep. Default: experiment, date and time.")] = "",
     resume: Annotated[str, typer.Option(help="Run what is missing of the sweep with this name.")] = "",
@@ -100,6 +102,7 @@ def sweep(
         scale=scale,
         samples=samples,
         search=search,
+        save=save,
         scheduler=scheduler,
         metric={"name": "".join(metrics[:1]), "goal": "".join(f"{goal}imize" for goal in modes[:1])},
         other_metrics=[Metric(name=name, goal=f"{goal}imize" if goal else None) for name, goal in others.items()],
@@ -119,7 +122,7 @@ def sweep(
     resources = _resources(request)
     if resume:
         planning: dict[str, Any] = {"KEY=VALUE": settings, "--over": over, "--samples": samples, "--search": search}
-        planning |= {"--config": config_file}
+        planning |= {"--config": config_file, "--save": save}
         _require_none(planning | {"--name": name, "--print-file": print_file}, resume)
     else:
         plan = _plan(experiment, request, settings or [], over or [], config_file, resources)
@@ -214,7 +217,7 @@ def _plan(
         raise RequestError("method: grid runs every point, and --search optuna chooses among them: leave out one")
     samples = default_samples(axes, request.search) if request.samples is None else request.samples
     details: dict[str, Any] = {"name": request.name, "scheduler": request.scheduler, "scale": request.scale}
-    details |= {"search": request.search, "metric": request.metric.name or experiment.metric}
+    details |= {"search": request.search, "save": request.save, "metric": request.metric.name or experiment.metric}
     details |= {"mode": request.metric.mode or experiment.mode}
     details |= {"other_goals": {other.name: other.mode or experiment.mode for other in request.other_metrics}}
     return plan_search(experiment, axes, samples, base, fixed=fixed, resources=resources, **details)
@@ -233,6 +236,7 @@ def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store",
     from featurelab.pipelines.engine.command import terminal
     from featurelab.pipelines.engine.sweep.best import rank
     from featurelab.pipelines.engine.sweep.goals import front, front_line
+    from featurelab.pipelines.engine.trial.record import told_weights
     from featurelab.pipelines.engine.verdict.judge import judge
 
     ranking = (finished.metric, finished.mode) if finished.metric else (experiment.metric, experiment.mode)
@@ -248,4 +252,6 @@ def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store",
     else:
         terminal.console().print(terminal.sweep_table(ranked, list(finished.other_goals)))
         tell(front_line(best, finished.goals) if finished.other_goals else ranked.line())
+        if sizes := [trial.weights for trial in finished.trials if trial.weights]:
+            tell(told_weights(finished.save, sizes))
         print_links(store, experiment, finished.name, finished.sweep_run_id, finished.trials)

@@ -260,7 +260,7 @@ class RunningSweeps:
         seconds = time.monotonic() - began + (sweep.seconds or 0.0)
         _record_end(sweep, trials, self.store, seconds, killed=bool(failure))
         plan = sweep.plan
-        return Finished(sweep.run_id, sweep.name, trials, seconds, plan.metric, plan.mode, plan.other_goals)
+        return Finished(sweep.run_id, sweep.name, trials, seconds, plan.metric, plan.mode, plan.other_goals, plan.save)
 
     def _finished_sweeps(self) -> list[Finished]:
         try:

@@ -22,6 +22,7 @@ from featurelab.pipelines.engine.errors import RequestError, nearest, unknown
 from featurelab.pipelines.engine.experiment.axes import Axis, Drawn, Listed, choice, loguniform, randint, uniform
 from featurelab.pipelines.engine.experiment.config import Config, Scale, read_mapping
 from featurelab.pipelines.engine.sweep.goals import Mode
+from featurelab.pipelines.engine.trial.record import Save
 from featurelab.tracking.lines import quoted
 
 LAWS = {"uniform": "uniform", "log_uniform_values": "loguniform", "int_uniform": "randint", "categorical": "choice"}
@@ -100,6 +101,7 @@ class SweepFile(_Part):
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     scheduler: Literal["fifo", "asha"] = "fifo"
     resources: OfTrial = OfTrial()
+    save: Save = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:

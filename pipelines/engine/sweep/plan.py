@@ -17,7 +17,7 @@ from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.goals import Mode
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.study import SEARCHES, Study
-from featurelab.pipelines.engine.trial.record import TrialRecord
+from featurelab.pipelines.engine.trial.record import Save, TrialRecord
 from featurelab.tracking.lines import quoted
 
 MOST_THREADS = 1024  # that a config accepts
@@ -45,6 +45,7 @@ class Plan(BaseModel):
     other_goals: dict[str, Mode] = Field(default_factory=dict)  # further metrics, for a study of several
     study: Study | None = None  # draws trials while the sweep runs: `configs` are those drawn so far
     resources: Resources = Resources()
+    save: Save = ""
     # `reproduce` is a figure's own grid, `at_settings` this grid at other `settings`, and `map` this grid in every cell
     # that the axes `over` span. Only `reproduce` is compared with what is documented.
     kind: Literal["sweep", "reproduce", "rerun", "at_settings", "map"] = "sweep"
@@ -162,6 +163,7 @@ class Finished:
     metric: str = ""  # ranks the trials; empty for the experiment's own
     mode: Mode = "min"
     other_goals: Mapping[str, Mode] = field(default_factory=dict)
+    save: Save = ""
 
     @property
     def goals(self) -> dict[str, Mode]:

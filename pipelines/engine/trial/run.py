@@ -15,8 +15,9 @@ from featurelab.pipelines.engine.trial.ending import MLFLOW, Outcome, ending, ti
 from featurelab.pipelines.engine.trial.environment import record_environment
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.process import deterministic
-from featurelab.pipelines.engine.trial.record import open_run, params_of, reopen_run
+from featurelab.pipelines.engine.trial.record import Save, open_run, params_of, reopen_run
 from featurelab.pipelines.engine.trial.signals import Terminated, held_back, last_line, raised
+from featurelab.pipelines.engine.trial.weights import Saving, saving_with
 from featurelab.tracking.errors import disk_full
 from featurelab.tracking.lines import escaped, line, masked
 from featurelab.tracking.outbox.journal import TRAINING
@@ -42,6 +43,7 @@ def run_trial(
     listeners: Sequence[Listener] = (),
     attempt: int = 1,
     timeout: float | None = None,
+    save: Save = "",
 ) -> Outcome:
     """Run one trial and record it in the store, in the run `run_id` if that is open already.
 
@@ -51,6 +53,7 @@ def run_trial(
             recorded is not stored again. Raises StoreError, and leaves the run as it was, where the store does not
             answer, and Busy where another process still records the run.
         timeout: seconds after which the run is marked as failed and this process ends.
+        save: which weights of each fit to store, `last` or `best` by the experiment's metric.
 
     However the trial ends, the record and the outcome say so. Ctrl-C, SIGTERM and SIGHUP are recorded (`killed`) and
     raised again, as KeyboardInterrupt or Terminated; everything else becomes an `Outcome`.
@@ -70,7 +73,9 @@ def run_trial(
         limits.enter_context(time_limit(timeout, run_id, store))
         checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
         try:
-            recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+            saving = Saving(save, experiment.metric, experiment.mode) if save else None
+            hearing = [*listeners, *([saving.on_metrics] if saving else [])]
+            recorder = Recorder(store, run_id, outbox=outbox, listeners=hearing, attempt=attempt)
         except OSError as failure:
             return _end_unrecorded(store, run_id, failure)
         if checkpoint and "damaged" in store.get_run(run_id).data.tags:
@@ -80,7 +85,7 @@ def run_trial(
         began = time.monotonic() - seconds_before
         error: BaseException | None = None
         try:
-            with signals.let_through(), keeping_with(keeper):
+            with signals.let_through(), keeping_with(keeper), saving_with(saving):
                 recorder.params(params)
                 recorder.json("config", config.model_dump(mode="json"))
                 record_environment(store, recorder, experiment, config, attempt)

@@ -40,11 +40,14 @@ def test_a_search_learns_from_trials_that_asha_stops(lab: CommandLine) -> None:
     assert len(set(draws(said.document))) == 13
 
 
-def test_a_search_by_several_metrics_ends_with_their_front(lab: CommandLine) -> None:
+def test_a_search_by_several_metrics_ends_with_their_front_and_each_trial_keeps_its_best_weights(
+    lab: CommandLine,
+) -> None:
     here = lab.desk("several")
     over = ["--over", "lr=loguniform(1e-3,1e-1)", "--search", "optuna", "--samples", "4"]
     goals = ["--metric", "loss/test", "--metric", "nfa/0", "--mode", "min,max"]
-    document = here("sweep", NAME, *TINY, *over, *goals, "--json").document
+    document = here("sweep", NAME, *TINY, *over, *goals, "--save", "best", "--json").document
+    assert all(run.data.tags["weights/1"].startswith("best at step ") for run in here.runs(NAME))
     points = {
         trial["run_id"]: (trial["metrics"]["loss/test"], -trial["metrics"]["nfa/0"]) for trial in document["trials"]
     }

@@ -89,6 +89,7 @@ def _run(
             place={"index": index, "workers": plan.resources.workers, "gpus": gpus},
             listeners=[_reporter(plan.metric, report)] if report and plan.scheduler == "asha" else [],
             timeout=plan.resources.timeout,
+            save=plan.save,
         )
     return {"run_id": outcome.run_id, "status": outcome.status, "reason": outcome.reason}
 
