@@ -78,7 +78,9 @@ class TrialRecord(BaseModel):
 def told_weights(save: Save, sizes: Sequence[int]) -> str:
     """Return in a line how large the stored weights of these trials are."""
     of = f" of {len(sizes)} trials" if len(sizes) > 1 else ""
-    return f"weights: {save}{of}, {sum(sizes) / 1e6:.3g} MB, in the runs' weights/"
+    size = sum(sizes)
+    amount = f"{size / 1e6:.3g} MB" if size >= 1e6 else f"{size / 1e3:.3g} kB"
+    return f"weights: {save}{of}, {amount}"
 
 
 def _text(value: Any) -> str:
