@@ -7,7 +7,7 @@ import typer
 
 from featurelab.pipelines.engine.command.arguments import AtScale, Json, Name, SaveWeights, Settings, SettingsFile
 from featurelab.pipelines.engine.command.shared import connect, outbox_folder, runs_trials
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
 from featurelab.pipelines.engine.experiment.experiment import Experiment
@@ -74,7 +74,7 @@ def _run_trial(experiment: Experiment, config: Config, scale: Scale, save: Save,
     else:
         terminal.console().print(terminal.pairs_table("", ["metric", "last value"], list(metrics.items())))
         if size:
-            tell(told_weights(save, [size]))
+            inform(told_weights(save, [size]))
         tell(f"{outcome.status}{': ' + outcome.reason if outcome.reason else ''}, run {outcome.run_id}")
     if problem:
         tell(f"featurelab: {problem}; what was recorded is kept until featurelab sync")

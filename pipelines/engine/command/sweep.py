@@ -21,7 +21,7 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
-from featurelab.pipelines.engine.errors import RequestError, tell
+from featurelab.pipelines.engine.errors import RequestError, inform, is_quiet, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Axis, parse_axes
 from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
@@ -253,5 +253,7 @@ def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store",
         terminal.console().print(terminal.sweep_table(ranked, list(finished.other_goals)))
         tell(front_line(best, finished.goals) if finished.other_goals else ranked.line())
         if sizes := [trial.weights for trial in finished.trials if trial.weights]:
-            tell(told_weights(finished.save, sizes))
+            inform(told_weights(finished.save, sizes))
+        if is_quiet():
+            tell(f"sweep {finished.name}, run {finished.sweep_run_id}")
         print_links(store, experiment, finished.name, finished.sweep_run_id, finished.trials)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from featurelab.pipelines.engine.errors import is_quiet
 from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, named, number
 
@@ -73,8 +74,9 @@ def finite(value: Any) -> Any:
 
 def console() -> Console:
     """Return standard output as a console, which is 160 characters wide unless it is a terminal."""
-    out = Console(file=_stdout or sys.stdout)
-    return out if out.is_terminal else Console(file=out.file, width=160)
+    quiet = is_quiet() and _stdout is not None  # of a command that runs trials, the tables are left out
+    out = Console(file=_stdout or sys.stdout, quiet=quiet)
+    return out if out.is_terminal else Console(file=out.file, width=160, quiet=quiet)
 
 
 def list_experiments(experiments: "Sequence[Experiment]") -> None:

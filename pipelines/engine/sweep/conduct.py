@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from mlflow.exceptions import MlflowException
 
-from featurelab.pipelines.engine.errors import RequestError, RunError, tell
+from featurelab.pipelines.engine.errors import RequestError, RunError, inform, tell
 from featurelab.pipelines.engine.sweep.draws import Draws
 from featurelab.pipelines.engine.sweep.ownership import driver_tags, heartbeat
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
@@ -201,7 +201,7 @@ class RunningSweeps:
             self._machines = alive()
             remaining = {number: self._remaining(number) for number in failed}
             trials = sum(len(sweep.indices) for sweep in remaining.values())
-            tell(f"{trials} trial{'s' * (trials > 1)} died as a machine was lost: resuming elsewhere")
+            inform(f"{trials} trial{'s' * (trials > 1)} died as a machine was lost: resuming elsewhere")
             run_trials(remaining, self.store, self.outbox, self.title, self)
 
     def _remaining(self, number: int) -> Opened:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from featurelab.pipelines.engine.errors import is_verbose
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.libraries import pl, torch
 from featurelab.pipelines.engine.trial.fitted import fitted, fitting
@@ -33,8 +34,9 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
     )
 
     # Lightning would list the accelerators, which the environment's record does, and give advice that is not for users
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    if not is_verbose():
+        logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", module="pytorch_lightning")
     torch.set_deterministic_debug_mode("error")  # Trainer(deterministic=True) would import torch.compile: 1 s
     _read_entry_points_once()
     place = current()

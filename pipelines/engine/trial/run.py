@@ -1,5 +1,6 @@
 """One run: the same path for a trial alone, in a Ray worker, and when it is repeated."""
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from featurelab.pipelines.engine.errors import is_verbose
 from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, keeping_with, newest
@@ -96,8 +98,11 @@ def run_trial(
         status, reason = ending(error, experiment.run_trial)
         cannot_record = error is not None and error is recorder.broken
         if error is not None and status == "failed" and not cannot_record:
+            trace = escaped(masked("".join(traceback.format_exception(error))), keep="\n\t")
+            if is_verbose():
+                print(trace, file=sys.stderr, end="")
             with suppress(OSError):
-                recorder.text("traceback", escaped(masked("".join(traceback.format_exception(error))), keep="\n\t"))
+                recorder.text("traceback", trace)
         if keeper.saved and status != "killed" and not cannot_record:
             with suppress(OSError):
                 recorder.discard(TRAINING)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform
 from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
@@ -61,7 +61,7 @@ def reproduce(
     while judging.further:
         extended_sweeps = judging.extend_sweeps()
         trials = sum(len(sweep.indices) for sweep in extended_sweeps)
-        tell(f"{trials} trials with further seeds for undecided claims")
+        inform(f"{trials} trials with further seeds for undecided claims")
         run_sweeps([], store, resumed=extended_sweeps, **options)
     order = [experiment.name for experiment in experiments]
     return sorted(judging.judged.values(), key=lambda judged: order.index(judged.experiment.name))

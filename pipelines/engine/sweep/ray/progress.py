@@ -10,7 +10,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform, is_quiet, tell
 from featurelab.pipelines.engine.sweep.reports import Listener
 from featurelab.pipelines.engine.sweep.times import Elapsed, Left
 
@@ -49,7 +49,7 @@ class SweepProgress(TrialProgressCallback):
             Elapsed(),
             Left(),
             console=console,
-            disable=not console.is_terminal,
+            disable=is_quiet() or not console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=len(trials), counts="")
 
@@ -69,7 +69,7 @@ class SweepProgress(TrialProgressCallback):
             tell(f"featurelab: {warning}")
         if self._bar.disable and time.monotonic() - self._printed >= EVERY:
             self._printed = time.monotonic()
-            tell(self.line())
+            inform(self.line())
         while self._sweeps_to_tell:
             self._listener.on_trial_end(self._sweeps_to_tell.pop())
 
