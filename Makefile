@@ -27,7 +27,7 @@ $(READY): pyproject.toml setup.py $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,server,dev,site]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,search,server,dev,site]'
 	@touch $(READY)
 
 # If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.

@@ -115,7 +115,8 @@ def pins(file: str) -> dict[str, str]:
 
 
 def test_lower_bounds_are_the_versions_that_were_tried() -> None:
-    users: list[str] = PROJECT["dependencies"] + EXTRAS["lab"] + EXTRAS["public"] + EXTRAS["lm"] + EXTRAS["server"]
+    extras = ("lab", "public", "lm", "search", "server")
+    users: list[str] = PROJECT["dependencies"] + [requirement for extra in extras for requirement in EXTRAS[extra]]
     bounds = {}
     for requirement in map(Requirement, users):
         (bound,) = requirement.specifier

@@ -110,7 +110,7 @@ def test_every_node_gets_the_checkout_and_what_is_installed_is_pinned(cluster: d
         first = next(command for command in cluster[kind] if "pip install" in command)
         assert first.startswith("cd ~/featurelab && ")
         assert "pip install --quiet --constraint constraints.txt" in first
-        assert "--editable '.[lab,public,lm,server]'" in first
+        assert "--editable '.[lab,public,lm,search,server]'" in first
     for command in commands(cluster, *LISTS):
         for asked in re.findall(r"pip install (.*)", command):
             words = [word.strip("'") for word in asked.split() if not word.startswith("-")]

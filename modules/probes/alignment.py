@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from torch import nn
 
@@ -67,7 +66,7 @@ class AlignmentProbe(FeatureProbe, ReferenceProbe):
         self.similarity = similarity
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         (layer,) = layers = self.chosen(module, inputs)
         found = self.gathered([module, self.reference], layers, inputs, targets)
         labels = self.labelled(found)
@@ -127,7 +126,7 @@ class CKAProbe(FeatureProbe, ReferenceProbe):
         self.compare_with(reference)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         moments = {layer: CrossMoments() for layer in layers}
         for found in self.passes([module, self.reference], layers, inputs, targets):

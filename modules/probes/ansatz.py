@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
@@ -99,7 +98,7 @@ class AnsatzProbe(ReferenceProbe):
         reference = self.reference if _NEED_KBAR & set(self.quantities) else None
         return wanted_by(self.layers, reference, self.n_outputs, self.draws, self.seed)
 
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         initial = layer_names(self.reference)
         found = tangents(self, module, self.stream(inputs, targets), self.tangents_wanted())
         if self.layers is None:
@@ -198,7 +197,7 @@ class SpectrumProbe(Probe):
             return None
         return wanted_by(self.layers, None, self.n_outputs, self.draws, self.seed)
 
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         K: dict[str, TangentCovariance] = {}
         wanted = self.tangents_wanted()
         if wanted is not None:

@@ -81,7 +81,7 @@ class CollapseProbe(FeatureProbe):
         self.quantities = frozenset(quantities)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         passes = self.passes([module], layers, inputs, targets)
         gathered = {layer: ClassMoments.empty() for layer in layers}
@@ -201,7 +201,7 @@ class DistanceProbe(FeatureProbe):
             self.matrices = {}
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         (layer,) = layers = self.chosen(module, inputs)
         everything = ClassMoments.empty(len(self.groups))
         for found in self.passes([module], layers, inputs, targets):
@@ -229,7 +229,7 @@ class GramProbe(FeatureProbe):
     """
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         layers = self.chosen(module, inputs)
         found = self.gathered([module], layers, inputs, targets)
         labels = self.labelled(found)
@@ -292,7 +292,7 @@ class AttributionProbe(FeatureProbe):
         return called[:-1]
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         known, layers = layer_names(module), self.chosen(module, inputs)
         if not layers:
             return {}

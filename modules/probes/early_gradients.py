@@ -34,7 +34,7 @@ class EarlyGradients(pl.Callback):
     def gradients(self) -> dict[str, Float[Tensor, "_steps _rows _dim"]]:
         return {name: torch.stack(kept) for name, kept in self._kept.items() if kept}
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer | None, pl_module: pl.LightningModule | None) -> None:
         def keep(name: str, gradient: Tensor) -> None:
             if len(self._kept[name]) < self.steps:
                 self._kept[name].append(gradient.detach().flatten(1).cpu().clone())
@@ -49,6 +49,14 @@ class EarlyGradients(pl.Callback):
             self._let_go()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._let_go()
+
+    def __enter__(self) -> EarlyGradients:
+        """Keep the gradients of a training loop without Lightning, until the end of the block."""
+        self.on_train_start(None, None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._let_go()
 
     def state_dict(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
@@ -95,7 +94,7 @@ class InstrumentsProbe(ReferenceProbe):
         """No layers: which one is known only with the batch, and it is among those of a probe that measures all."""
         return wanted_by([], None, self.n_outputs, self.draws, self.seed) if _OF_WEIGHTS & self.quantities else None
 
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         samples = self.samples(self.view(inputs) if self.view else inputs)
         values: dict[str, float] = {}
         readout, hidden = self._places(module, samples)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from featurelab.modules.learners import Forward, Loss, Supervised, accuracy, balanced_accuracy
 from featurelab.modules.learners import loss as loss_called
@@ -13,6 +13,7 @@ from featurelab.modules.measures.core.effort import part, progress
 from featurelab.modules.measures.core.samples import Outputs, described, moved
 
 from .batches import Data, Names, Stream, by_token, is_batch, set_up, shifts_targets, tokens
+from .plain import device_of
 from .precision import widened
 from .probe import Probe
 
@@ -73,14 +74,14 @@ class LossProbe(Probe):
                 self.loss = pl_module.loss
             elif all(isinstance(given, list | tuple) and is_batch(given) for given in self.datasets.values()):
                 raise ValueError(f"LossProbe does not know the loss of {type(pl_module).__name__}: pass loss=")
-        device = pl_module.device
+        device = device_of(pl_module)
         self.datasets = {
             name: moved(given, device) if is_batch(given) else given for name, given in self.datasets.items()
         }
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
-        device = module.device
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
+        device = device_of(module)
         values: dict[str, float] = {}
         for index, (name, given) in enumerate(self.datasets.items()):
             batches = Stream(given.loader() if isinstance(given, _Split) else given, device, self._where, self._targets)
@@ -94,7 +95,7 @@ class LossProbe(Probe):
             values |= {f"{what}/{name}": _mean([one[what] for one in found]) for what in found[0]} if found else {}
         return values
 
-    def _of_batch(self, module: pl.LightningModule, inputs: Any, y: Any) -> dict[str, tuple[float, int]]:
+    def _of_batch(self, module: nn.Module, inputs: Any, y: Any) -> dict[str, tuple[float, int]]:
         """Means over a batch, and their number of samples."""
         samples = self.samples(inputs)
         own = self.loss is None

@@ -4,7 +4,7 @@ import math
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
@@ -19,6 +19,7 @@ from featurelab.modules.measures.core.samples import Inputs, Outputs, Samples, d
 
 from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
+from .plain import Logs, PlainLoop, device_of
 from .precision import in_float32, undisturbed, widened
 
 # what a network raises on inputs that do not fit; other exceptions, such as signals to stop, pass through
@@ -76,11 +77,13 @@ class Probe(pl.Callback, ABC):
     is empty otherwise. The first measurement of a fit that leaves out weights also warns (UserWarning). A measurement
     that will take longer than ten training steps announces this once in a fit, and shows a progress bar on a terminal.
 
-    Subclasses define `measure`. Raises ValueError for every < 1 or an unknown `on`, TypeError for given inputs without
+    `measure` measures a network in a training loop without Lightning.
+
+    Subclasses define `values`. Raises ValueError for every < 1 or an unknown `on`, TypeError for given inputs without
     a tensor, and at the first measurement ValueError for unknown layers.
     """
 
-    streams = False  # whether `measure` iterates over `data` itself
+    streams = False  # whether `values` iterates over `data` itself
     layers: Sequence[str] | None = None
     n_outputs: int | None = None
     draws: int | None = None
@@ -115,10 +118,48 @@ class Probe(pl.Callback, ABC):
         self._batch: tuple[Inputs, Any] | None = self._given
         self._step, self._clock = 0, StepClock()
         self._said: set[str] = set()
+        self._loop: PlainLoop | None = None
 
     @abstractmethod
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> Mapping[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> Mapping[str, float]:
         """The values to log, by name. Inputs are a tensor or a mapping; `targets` is None if the batch has none."""
+
+    @as_written
+    def measure(
+        self, net: nn.Module, batch: Any = None, step: int = 0, *, recorder: "Logs | None" = None
+    ) -> dict[str, float]:
+        """Measure a network in a training loop without Lightning, and return the values by name.
+
+        The values are those that the probe measures in a Lightning fit, at the same weights and on the same batch. They
+        are appended to `history`, and given to `recorder.log(values, step=step)`. Every call measures: `every` and `at`
+        are for Lightning. The first call begins a fit: probes that compare the network with its start keep a copy, so
+        call it before training.
+
+        Args:
+            net: the network, or a LightningModule.
+            batch: what to measure on, as a training batch; not used if the probe was given `inputs` or `data`.
+            step: the number of optimiser steps so far.
+            recorder: anything with a method `log(values, step=...)`.
+
+        Raises ValueError without a batch where one is needed, and CannotMeasure with `strict=True`.
+        """
+        if self._loop is None:
+            self._loop = PlainLoop(device_of(net))
+            self.on_fit_start(self._loop, net)  # type: ignore[arg-type]
+            self.on_train_start(self._loop, net)  # type: ignore[arg-type]
+        if self._source is None:
+            if batch is None:
+                raise ValueError(f"{type(self).__name__} needs a batch to measure on")
+            self._batch = split(batch, self._where, self._targets)
+        self._loop.global_step = step
+        self.skipped, self.moment = {}, Moment(self._loop, "step")  # type: ignore[arg-type]
+        try:
+            self._take(self._loop, net)  # type: ignore[arg-type]
+        finally:
+            self.moment = None
+        if recorder is not None and self.latest():
+            recorder.log(self.latest(), step=step)
+        return dict(self.latest())
 
     def latest(self) -> dict[str, float]:
         """The latest values; empty before the first measurement."""
@@ -191,13 +232,17 @@ class Probe(pl.Callback, ABC):
 
     def due(self, kind: Kind, trainer: pl.Trainer) -> bool:
         """Whether the probe measures at this moment of a fit."""
-        step, last = trainer.global_step, self.history[-1][0] if self.history else None
-        if last == step or not trainer.is_global_zero:
+        return trainer.is_global_zero and self.due_at(kind, trainer.global_step, trainer.current_epoch)
+
+    def due_at(self, kind: Kind, step: int, epoch: int) -> bool:
+        """Whether the probe measures at this step, in this epoch, counted from 0."""
+        last = self.history[-1][0] if self.history else None
+        if last == step:
             return False
         if kind == "end":
             return self._batch is not None or self._source is not None
         if kind == "epoch":
-            return self.on == "epoch" and (trainer.current_epoch + 1) % self.every == 0
+            return self.on == "epoch" and (epoch + 1) % self.every == 0
         if last is None or kind == "start":
             return last is None and kind == "start"
         return self.on == "step" and (
@@ -255,11 +300,11 @@ class Probe(pl.Callback, ABC):
         StepClock.measuring += time.perf_counter() - begun
 
     def _measured(self, trainer: pl.Trainer, module: pl.LightningModule) -> Mapping[str, float]:
-        networks = self.networks(module)
+        networks, device = self.networks(module), device_of(module)
         with undisturbed(*networks), in_float32(trainer, networks, self.not_in_float32):
             if self._batch is None:
-                self._batch = self._gathered(module.device)
-            self._batch = moved(self._batch, module.device)
+                self._batch = self._gathered(device)
+            self._batch = moved(self._batch, device)
             inputs, targets = (widened(part) for part in self._batch)
             samples = self.samples(inputs)
             hint = "; draws= estimates it from random combinations of the outputs" if self._can_draw() else ""
@@ -271,7 +316,7 @@ class Probe(pl.Callback, ABC):
             )
             with listening(cost):
                 try:
-                    return self.measure(module, inputs, targets)
+                    return self.values(module, inputs, targets)
                 finally:
                     cost.close()
 
@@ -307,53 +352,6 @@ class Probe(pl.Callback, ABC):
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(line, stacklevel=2)
-
-
-class Measure(Probe):
-    """Any function of (module, inputs) as a probe: `Measure(lambda module, x: module(x).std(), every=10)`.
-
-    The function returns a number, logged as `name` (default: the name of the function), or numbers by name. Its inputs
-    are as in the batch: a tensor, or a mapping for `module(**inputs)`. Further options are those of `Probe`.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[pl.LightningModule, Any], Mapping[str, float] | float | Tensor],
-        every: int = 1,
-        *,
-        name: str | None = None,
-        on: Literal["step", "epoch"] = "step",
-        at: Collection[int] = (),
-        inputs: Data | Names | None = None,
-        targets: Names | None = None,
-        outputs: Outputs | None = None,
-        data: Data | None = None,
-        prefix: str = "",
-        strict: bool | None = None,
-    ) -> None:
-        super().__init__(
-            every=every,
-            on=on,
-            at=at,
-            inputs=inputs,
-            targets=targets,
-            outputs=outputs,
-            data=data,
-            prefix=prefix,
-            strict=strict,
-        )
-        self.function = function
-        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
-
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> Mapping[str, float]:
-        value = self.function(module, inputs)
-        if isinstance(value, Tensor):
-            value = value.item()
-        return value if isinstance(value, Mapping) else {self.name: value}
-
-    @property
-    def state_key(self) -> str:
-        return self._generate_state_key(every=self.every, on=self.on, prefix=self.prefix, name=self.name)
 
 
 def begins(trainer: pl.Trainer) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Float64, Real
-from torch import Tensor
+from torch import Tensor, nn
 
 from featurelab.modules.measures.features.alignment_scores import (
     alignment_by_class,
@@ -19,6 +19,7 @@ from featurelab.modules.measures.gradients.ansatz import pearson
 from featurelab.modules.measures.statistics.concordance import pearson_p_value, spearman
 
 from .batches import Data, Stream, batches_of, is_batch, joined, split
+from .plain import device_of
 from .probe import Probe, begins
 
 
@@ -72,7 +73,7 @@ class UnseenClassProbe(Probe):
         self.initial: dict[str, Tensor] = {}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        device = pl_module.device
+        device = device_of(pl_module)
         self.evaluation = {name: (x.to(device), labels.to(device)) for name, (x, labels) in self.evaluation.items()}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -81,7 +82,7 @@ class UnseenClassProbe(Probe):
         super().on_train_start(trainer, pl_module)
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         net: Any = getattr(module, "net", module)
         h = net.representation(inputs)
         F = net.transform(h)
@@ -185,9 +186,10 @@ class RetrievalProbe(Probe):
         self.by_class: dict[str, Tensor] = {}
 
     @torch.no_grad()
-    def measure(self, module: pl.LightningModule, inputs: Any, targets: Any) -> dict[str, float]:
+    def values(self, module: nn.Module, inputs: Any, targets: Any) -> dict[str, float]:
         net: Any = getattr(module, "net", module)
-        found = [(net.features(x.to(module.device)).float(), labels.to(module.device)) for x, labels in self._batches()]
+        device = device_of(module)
+        found = [(net.features(x.to(device)).float(), labels.to(device)) for x, labels in self._batches()]
         features, labels = torch.cat([f for f, _ in found]), torch.cat([y for _, y in found])
         C = int(labels.max()) + 1
         recall = {k: recall_by_class(features, labels, k, classes=C) for k in self.ks}

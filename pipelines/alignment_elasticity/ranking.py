@@ -134,11 +134,11 @@ def without_updates(config: RankingConfig, task):
         net, (_, y) = copy.deepcopy(module.net), task.train
         evaluation = {name: (z.to(x.device), labels.to(x.device)) for name, (z, labels) in task.evaluation.items()}
         watching = probes.UnseenClassProbe(task.train, evaluation, permutations=1, seed=config.streams.order)
-        by_epoch = [watching.measure(net.eval(), x, y.to(x.device))]
+        by_epoch = [watching.values(net.eval(), x, y.to(x.device))]
         for _ in range(config.epochs):
             with torch.no_grad():
                 net.train()(x)
-            by_epoch.append(watching.measure(net.eval(), x, y.to(x.device)))
+            by_epoch.append(watching.values(net.eval(), x, y.to(x.device)))
         chosen = [values for epoch, values in enumerate(by_epoch) if in_the_middle(epoch, config.epochs)]
         names = [name for name in evaluation if all(f"kendalls_w/{name}" in values for values in chosen)]
         return {f"kendalls_w_untrained/{n}": float(np.mean([v[f"kendalls_w/{n}"] for v in chosen])) for n in names}

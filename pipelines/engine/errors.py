@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import IntEnum
 
 from featurelab.tracking.lines import escaped, masked, quoted
 
@@ -42,6 +43,37 @@ def tell(line: str) -> None:
     Secrets in the line are masked, and characters that would control the terminal are escaped.
     """
     print(escaped(masked(line)), file=sys.stderr, flush=True)
+
+
+class Verbosity(IntEnum):
+    """How much a command prints."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+_verbosity = Verbosity.NORMAL
+
+
+def set_verbosity(level: Verbosity) -> None:
+    """Set how much this process prints."""
+    global _verbosity
+    _verbosity = level
+
+
+def is_quiet() -> bool:
+    return _verbosity == Verbosity.QUIET
+
+
+def is_verbose() -> bool:
+    return _verbosity == Verbosity.VERBOSE
+
+
+def inform(line: str) -> None:
+    """Print a line on standard error, as `tell` does, unless the command is quiet."""
+    if not is_quiet():
+        tell(line)
 
 
 class Missing(Exception):

@@ -1,7 +1,7 @@
 """The arguments and options that several commands share, and how a shell completes them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -63,6 +63,10 @@ Address = Annotated[
     str | None, typer.Option(help="Ray cluster: HOST:PORT, ray://HOST:PORT or auto. Default: this machine.")
 ]
 GPUs = Annotated[float, typer.Option(help="GPUs of each trial: a fraction shares one, several train data-parallel.")]
+SaveWeights = Annotated[
+    Literal["last", "best"] | None,
+    typer.Option("--save", help="Store the weights of each fit: the last ones, or the best by the figure's metric."),
+]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run id, or an unambiguous prefix.")]
 SweepId = Annotated[str, typer.Argument(metavar="SWEEP_RUN_ID", help="A sweep's run id, or an unambiguous prefix.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on standard output.")]

@@ -22,6 +22,7 @@ from featurelab.pipelines.engine.command import (
     stored,
     sweep,
 )
+from featurelab.pipelines.engine.command.verbosity import Quiet, Verbose, set_level, with_verbosity
 
 app = typer.Typer(
     name="featurelab",
@@ -52,7 +53,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "known": known.known,
 }
 for name, command in COMMANDS.items():
-    app.command(name)(command)
+    app.command(name)(with_verbosity(command))
+for registered in data.app.registered_commands:
+    registered.callback = with_verbosity(registered.callback) if registered.callback else None
 app.add_typer(data.app, name="data")
 
 
@@ -68,7 +71,10 @@ def show_help(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
+    set_level(verbose, quiet)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 

@@ -13,9 +13,11 @@ import typer
 
 from featurelab import namesake
 from featurelab.pipelines.engine.command.arguments import Json
+from featurelab.pipelines.engine.command.settings import SETTINGS, Setting
 from featurelab.pipelines.engine.command.shared import outbox_folder
 from featurelab.pipelines.engine.errors import tell
 from featurelab.tracking.errors import StoreError
+from featurelab.tracking.lines import line, masked
 
 LEAST_FREE = 2 * 2**30  # bytes of disk
 
@@ -45,7 +47,9 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _compute(),
         _extra("public data", "datasets", "paper presets on real data", "public"),
         _extra("language models", "transformers", "published language models", "lm"),
+        _extra("search that learns", "optuna", "sweeps with --search optuna", "search"),
         _unsent(outbox),
+        *map(_setting, SETTINGS),
     ]
 
 
@@ -65,10 +69,10 @@ def _pins() -> dict[str, Any]:
     pins = Path(__file__).resolve().parents[3] / "constraints.txt"
     if not pins.exists():
         return _check("tested versions", True, "not checked: there is no constraints.txt beside the package")
-    installed = dict(line.split("==") for line in environment()["packages"])
+    installed = dict(pinned.split("==") for pinned in environment()["packages"])
     other = []
-    for line in pins.read_text().splitlines():
-        name, pin, pinned = line.partition("==")
+    for entry in pins.read_text().splitlines():
+        name, pin, pinned = entry.partition("==")
         here = installed.get(name.strip().lower().replace("_", "-"))
         if pin and here is not None and here.split("+")[0] != pinned.strip():
             other.append(f"{name} {here} instead of {pinned.strip()}")
@@ -106,6 +110,11 @@ def _extra(name: str, package: str, needed_by: str, extra: str) -> dict[str, Any
     """Say whether an optional package is installed, and otherwise who needs it; lacking it is not a fault."""
     missing = f"not installed: {needed_by} need pip install 'feature-learning-lab[{extra}]'"
     return _check(name, True, "installed" if importlib.util.find_spec(package) else missing)
+
+
+def _setting(setting: Setting) -> dict[str, Any]:
+    given = "not set" if setting.value is None else line(masked(setting.value), 80)
+    return _check(setting.name, True, f"{given} (default: {setting.default}): {setting.meaning}")
 
 
 def _unsent(outbox: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import atexit
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 
 from typer.exceptions import Abort, TyperException
 
-from featurelab.pipelines.engine.errors import RequestError, RunError, tell
+from featurelab.pipelines.engine.errors import RequestError, RunError, Verbosity, is_verbose, set_verbosity, tell
 from featurelab.pipelines.engine.trial.signals import Terminated, at_once, kill_descendants, last_line
 from featurelab.tracking.errors import StoreError, disk_full
 from featurelab.tracking.lines import escaped, line, masked
@@ -24,13 +25,16 @@ def status_of(command: Callable[[], Any]) -> Any:
 
     An error that a user can act on becomes one line on standard error; any other one is raised.
     """
+    set_verbosity(Verbosity.NORMAL)
     warnings.filterwarnings("ignore")
     try:
         status = command()
     except (RequestError, StoreError) as error:
+        _show_traceback(error)
         tell(f"featurelab: {line(str(error))}")
         status = 2
     except RunError as error:
+        _show_traceback(error)
         tell(f"featurelab: {line(str(error))}")
         status = 1
     except TyperException as error:
@@ -56,6 +60,11 @@ def status_of(command: Callable[[], Any]) -> Any:
         last_line.printed = True
         tell(f"featurelab: {last_line.text(status - 128)}")
     return status or 0
+
+
+def _show_traceback(error: Exception) -> None:
+    if is_verbose():
+        tell(escaped("".join(traceback.format_exception(error)).rstrip(), keep="\n"))
 
 
 def end_process_after(main: Callable[[], None]) -> NoReturn:

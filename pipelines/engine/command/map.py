@@ -6,7 +6,7 @@ import typer
 
 from featurelab.pipelines.engine.command.arguments import Address, AtScale, Json, Name
 from featurelab.pipelines.engine.command.shared import connect, outbox_folder, runs_trials, start_ray, typed_command
-from featurelab.pipelines.engine.errors import RequestError, tell
+from featurelab.pipelines.engine.errors import RequestError, inform, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
 from featurelab.pipelines.engine.experiment.claims import STATUSES
@@ -49,7 +49,7 @@ def map_(
     else:
         plan = mapping.plan_map(experiment, axes, scale, name=name)
         cells, trials = len(mapping.cells_of(plan)), len(plan.configs)
-        tell(
+        inform(
             f"a map of {cells} cell{'s' * (cells != 1)} with {trials // cells} trials each,"
             f" {mapping.estimated_time(plan)}"
         )
@@ -80,4 +80,4 @@ def show_map(mapped: "Mapped", store: "Store", as_json: bool) -> None:
     title = f"{mapped.experiment.name}: map {mapped.name}, sweep {mapped.sweep_run_id}"
     terminal.console().print(terminal.pairs_table(title, [*mapped.over, *claims], rows))
     tell(", ".join(f"{mapped.counts[status]} {status}" for status in STATUSES))
-    tell(f"pictures and table: {of_all_verdicts(store, mapped.sweep_run_id)}")
+    inform(f"pictures and table: {of_all_verdicts(store, mapped.sweep_run_id)}")

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featurelab.pipelines.engine.command.arguments import Address, AtScale, GPUs, Json, NamesAndSettings, SweepId
+from featurelab.pipelines.engine.command.arguments import (
+    Address,
+    AtScale,
+    GPUs,
+    Json,
+    NamesAndSettings,
+    SaveWeights,
+    SweepId,
+)
 from featurelab.pipelines.engine.command.map import show_map
 from featurelab.pipelines.engine.command.shared import (
     connect,
@@ -15,11 +23,12 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
-from featurelab.pipelines.engine.errors import RequestError, tell
+from featurelab.pipelines.engine.errors import RequestError, inform, is_quiet, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
 from featurelab.pipelines.engine.experiment.config import Scale, parse_overrides
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.trial.record import told_weights
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.lines import quoted
 
@@ -41,6 +50,7 @@ def reproduce(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, do not resume.")] = False,
     gpus_per_trial: GPUs = 0,
+    save: SaveWeights = None,
     scale: AtScale = "laptop",
     address: Address = None,
     as_json: Json = False,
@@ -79,19 +89,21 @@ def reproduce(
         minutes = sum(experiment.minutes_at(scale) or 0 for experiment in experiments)
         if settings:
             minutes = experiments[0].minutes_of(experiments[0].configs(scale, settings), scale)
-        tell(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
+        inform(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
     shown = 0
 
     def show(judged: "Judged") -> None:
         nonlocal shown
         shown += 1
         experiment = judged.experiment
-        tell(f"[{shown}/{len(experiments)}] {experiment.name} ({experiment.figure}): {judged.seconds:.0f} s")
+        inform(f"[{shown}/{len(experiments)}] {experiment.name} ({experiment.figure}): {judged.seconds:.0f} s")
         if not as_json:
             print_verdicts(judged, store)
+            if save and (sizes := [trial.weights for trial in judged.trials if trial.weights]):
+                inform(told_weights(save, sizes))
 
     options: dict[str, Any] = {"outbox": outbox, "address": address, "resources": resources, "show": show}
-    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings}
+    options |= {"fresh": fresh, "most_seeds": limit, "controls": controls, "settings": settings, "save": save or ""}
     finish(engine.reproduce(experiments, scale, store, **options), store, as_json)
 
 
@@ -110,7 +122,7 @@ def at_scale(experiments: list[Experiment], names: Sequence[str], scale: Scale) 
         raise RequestError(f"none of these figures has a {scale} preset: choose from {', '.join(have) or 'none'}")
     if skipped := [experiment.name for experiment in experiments if scale not in experiment.scales]:
         named = ", ".join(skipped[:NAMED]) + (f" and {len(skipped) - NAMED} more" if len(skipped) > NAMED else "")
-        tell(f"skipped, without a {scale} preset: {named}")
+        inform(f"skipped, without a {scale} preset: {named}")
     return kept
 
 
@@ -142,10 +154,12 @@ def print_verdicts(judged: "Judged", store: "Store") -> None:
     if judged.is_the_figure:
         table = terminal.verdict_table(f"{title}, sweep {judged.sweep_run_id}", judged.verdicts)
         terminal.console().print(table)
+        if is_quiet():
+            tell(f"{experiment.name}{at}, sweep {judged.sweep_run_id}")
     else:
         tell(f"{title}: not the figure's grid, which its claims are about, so drawn against its axes and not judged")
     if judged.trials_of and experiment.reads:
-        tell(f"its trials are those of {experiment.reads.name}, sweep {judged.trials_of}")
+        inform(f"its trials are those of {experiment.reads.name}, sweep {judged.trials_of}")
     else:
         print_links(store, experiment, judged.sweep, judged.sweep_run_id, judged.trials)
 
@@ -162,7 +176,7 @@ def finish(judged: "list[Judged]", store: "Store", as_json: bool) -> None:
     if figures:
         tell(", ".join(f"{statuses.count(status)} {status}" for status in STATUSES))
     if figures and not as_json:
-        tell(f"all verdicts: {of_all_verdicts(store, figures[0].sweep_run_id)}")
+        inform(f"all verdicts: {of_all_verdicts(store, figures[0].sweep_run_id)}")
     for one in judged:
         for verdict in one.verdicts:
             if verdict.surprising:

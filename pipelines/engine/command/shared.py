@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.home import connect as connect
 from featurelab.pipelines.engine.trial.home import folder as folder
@@ -56,4 +56,4 @@ def print_links(
     from featurelab.pipelines.engine.verdict.links import of_sweep
 
     for name, link in of_sweep(store, experiment, sweep, sweep_run_id, trials):
-        tell(f"{name}: {link}")
+        inform(f"{name}: {link}")

@@ -9,6 +9,7 @@ from featurelab.pipelines.engine.command.arguments import (
     Address,
     Json,
     MaybeName,
+    SaveWeights,
     Settings,
     SettingsFile,
 )
@@ -20,7 +21,7 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
-from featurelab.pipelines.engine.errors import RequestError, tell
+from featurelab.pipelines.engine.errors import RequestError, inform, is_quiet, tell
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Axis, parse_axes
 from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
@@ -47,8 +48,18 @@ def sweep(
         int | None,
         typer.Option(help="Random draws for each listed point. Default: 1, or 16 without --over."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="The metric that ranks trials. Default: the experiment's own.")] = "",
-    mode: Annotated[Literal["max", "min"] | None, typer.Option(help="Whether larger or smaller is better.")] = None,
+    search: Annotated[
+        Literal["random", "optuna"] | None,
+        typer.Option(help="optuna draws trials one by one, and learns from those before. Default: random."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="The metric that ranks trials. Default: the experiment's own. With optuna also several."),
+    ] = None,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="max or min: whether larger or smaller is better, of all metrics or of each."),
+    ] = None,
     config_file: SettingsFile = None,
     scheduler: Annotated[
         Literal["fifo", "asha"] | None, typer.Option(help="asha stops poor trials early. Default: fifo.")
@@ -63,6 +74,7 @@ def sweep(
         int | None, typer.Option(help="Data-parallel processes. Default: one for each GPU.")
     ] = None,
     trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial is ended.")] = None,
+    save: SaveWeights = None,
     address: Address = None,
     name: Annotated[str, typer.Option(help="Name of the sweep. Default: experiment, date and time.")] = "",
     resume: Annotated[str, typer.Option(help="Run what is missing of the sweep with this name.")] = "",
@@ -78,14 +90,22 @@ def sweep(
     """Sweep an experiment over settings. KEY=VALUE sets one for all trials."""
     if file and experiment_name and "=" in experiment_name:  # the experiment is the file's
         settings, experiment_name = [experiment_name, *(settings or [])], None
+    from featurelab.pipelines.engine.sweep.file import Metric
+    from featurelab.pipelines.engine.sweep.goals import parse_goals
+
+    metrics, modes = parse_goals(metric or (), mode)
+    others = {name: modes[place] if modes else "" for place, name in enumerate(metrics) if place}
     request = _request(
         file,
         experiment=experiment_name,
         name=name,
         scale=scale,
         samples=samples,
+        search=search,
+        save=save,
         scheduler=scheduler,
-        metric={"name": metric, "goal": mode and f"{mode}imize"},
+        metric={"name": "".join(metrics[:1]), "goal": "".join(f"{goal}imize" for goal in modes[:1])},
+        other_metrics=[Metric(name=name, goal=f"{goal}imize" if goal else None) for name, goal in others.items()],
         resources={
             "cpus": cpus_per_trial,
             "gpus": gpus_per_trial,
@@ -101,7 +121,8 @@ def sweep(
     outbox = outbox_folder()
     resources = _resources(request)
     if resume:
-        planning = {"KEY=VALUE": settings, "--over": over, "--samples": samples, "--config": config_file}
+        planning: dict[str, Any] = {"KEY=VALUE": settings, "--over": over, "--samples": samples, "--search": search}
+        planning |= {"--config": config_file, "--save": save}
         _require_none(planning | {"--name": name, "--print-file": print_file}, resume)
     else:
         plan = _plan(experiment, request, settings or [], over or [], config_file, resources)
@@ -115,7 +136,9 @@ def sweep(
     if resume:
         store = connect(create=False)
         last_line.resume_command = typed_command()
-        options: dict[str, Any] = {"outbox": outbox, "address": address, "metric": metric, "mode": mode}
+        options: dict[str, Any] = {"outbox": outbox, "address": address}
+        options |= {"metric": "".join(metrics[:1]), "mode": "".join(modes[:1])}
+        options |= {"other_goals": {name: goal or experiment.mode for name, goal in others.items()}} if metrics else {}
         finished = begin.resume_sweep(experiment, resume, store, **options)
     else:
         begin.prepare(resources, resolve(), address)
@@ -143,7 +166,7 @@ def _request(file: Path | None, **options: Any) -> "SweepFile":
         if isinstance(value, dict):
             given = {key: part for key, part in value.items() if part not in (None, "")}
             changes[name] = getattr(request, name).model_copy(update=given)
-        elif value not in (None, ""):
+        elif value not in (None, "", []):
             changes[name] = value
     return request.model_copy(update=changes)
 
@@ -187,18 +210,17 @@ def _plan(
 
     Raises `RequestError` for settings that the experiment does not have or take, and for data that are not here.
     """
-    from featurelab.pipelines.engine.sweep.file import GOALS
-    from featurelab.pipelines.engine.sweep.plan import SAMPLES, plan_search
+    from featurelab.pipelines.engine.sweep.plan import default_samples, plan_search
 
     axes, fixed, base = _settings(experiment, request, settings, over, config_file)
-    samples = (1 if axes else SAMPLES) if request.samples is None else request.samples
+    if request.search != "random" and request.method == "grid":
+        raise RequestError("method: grid runs every point, and --search optuna chooses among them: leave out one")
+    samples = default_samples(axes, request.search) if request.samples is None else request.samples
     details: dict[str, Any] = {"name": request.name, "scheduler": request.scheduler, "scale": request.scale}
-    goal = request.metric.goal
-    ranking = {
-        "metric": request.metric.name or experiment.metric,
-        "mode": GOALS[goal] if goal else experiment.mode,
-    }
-    return plan_search(experiment, axes, samples, base, fixed=fixed, resources=resources, **details, **ranking)
+    details |= {"search": request.search, "save": request.save, "metric": request.metric.name or experiment.metric}
+    details |= {"mode": request.metric.mode or experiment.mode}
+    details |= {"other_goals": {other.name: other.mode or experiment.mode for other in request.other_metrics}}
+    return plan_search(experiment, axes, samples, base, fixed=fixed, resources=resources, **details)
 
 
 def _print_file(request: "SweepFile", axes: dict[str, Axis], fixed: dict[str, Any], base: Config) -> None:
@@ -213,17 +235,25 @@ def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store",
     """Draw the sweep, and print its trials, best first, or all of it as JSON."""
     from featurelab.pipelines.engine.command import terminal
     from featurelab.pipelines.engine.sweep.best import rank
+    from featurelab.pipelines.engine.sweep.goals import front, front_line
+    from featurelab.pipelines.engine.trial.record import told_weights
     from featurelab.pipelines.engine.verdict.judge import judge
 
     ranking = (finished.metric, finished.mode) if finished.metric else (experiment.metric, experiment.mode)
     ranked = rank(finished.trials, *ranking, store)
+    best = front(finished.trials, finished.goals) if finished.other_goals else []
     try:
         judge(finished.sweep_run_id, store)
     except StoreError as error:  # the trials are useful without the drawing
         tell(f"featurelab: the sweep is not drawn: {error}")
     if as_json:
-        terminal.emit(finished.as_dict() | {"best": ranked.as_dict()})
+        several = {"front": [trial.as_dict() for trial in best]} if finished.other_goals else {}
+        terminal.emit(finished.as_dict() | {"best": ranked.as_dict()} | several)
     else:
-        terminal.console().print(terminal.sweep_table(ranked))
-        tell(ranked.line())
+        terminal.console().print(terminal.sweep_table(ranked, list(finished.other_goals)))
+        tell(front_line(best, finished.goals) if finished.other_goals else ranked.line())
+        if sizes := [trial.weights for trial in finished.trials if trial.weights]:
+            inform(told_weights(finished.save, sizes))
+        if is_quiet():
+            tell(f"sweep {finished.name}, run {finished.sweep_run_id}")
         print_links(store, experiment, finished.name, finished.sweep_run_id, finished.trials)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from featurelab.pipelines.engine.errors import is_quiet
 from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, named, number
 
@@ -73,8 +74,9 @@ def finite(value: Any) -> Any:
 
 def console() -> Console:
     """Return standard output as a console, which is 160 characters wide unless it is a terminal."""
-    out = Console(file=_stdout or sys.stdout)
-    return out if out.is_terminal else Console(file=out.file, width=160)
+    quiet = is_quiet() and _stdout is not None  # of a command that runs trials, the tables are left out
+    out = Console(file=_stdout or sys.stdout, quiet=quiet)
+    return out if out.is_terminal else Console(file=out.file, width=160, quiet=quiet)
 
 
 def list_experiments(experiments: "Sequence[Experiment]") -> None:
@@ -144,8 +146,8 @@ def _deciding(verdict: "Verdict") -> str | None:
     return f"{named(ends)} ({100 * verdict.decided.level:.4g}%)"
 
 
-def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
-    """The best trials of a sweep, at most `most`, best first."""
+def sweep_table(ranked: "Ranked", others: Sequence[str] = (), most: int = 30) -> Table:
+    """The best trials of a sweep, at most `most`, best first, with the metric that ranks them and `others`."""
     trials, metric = ranked.trials, ranked.metric
     title = f"{len(trials)} trials" + (f", the best {most}" if len(trials) > most else "")
     at = "" if ranked.step is None else f" at step {ranked.step}"
@@ -153,11 +155,12 @@ def sweep_table(ranked: "Ranked", most: int = 30) -> Table:
         [
             _cell(trial.status),
             _cell(ranked.values.get(trial.run_id, trial.metrics.get(metric) if not at else None)),
+            *(_cell(trial.metrics.get(other)) for other in others),
             f"{_plain(trial.name)}\n[dim]{_plain(trial.run_id)}[/dim]",
         ]
         for trial in trials[:most]
     ]
-    return _table(title, ["status", f"{metric}{at}", "trial"], rows, unbroken=["status", "trial"])
+    return _table(title, ["status", f"{metric}{at}", *others, "trial"], rows, unbroken=["status", "trial"])
 
 
 def plan_table(needs: Mapping[str, Any]) -> Table:

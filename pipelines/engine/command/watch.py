@@ -6,6 +6,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from featurelab.pipelines.engine.errors import is_quiet
 from featurelab.pipelines.engine.sweep.times import Elapsed, Left
 from featurelab.tracking.lines import shortened
 
@@ -29,7 +30,7 @@ class TrialBar:
             Elapsed(),
             Left(),
             console=console,
-            disable=not console.is_terminal,
+            disable=is_quiet() or not console.is_terminal,
         )
         short = shortened(title, max(10, min(24, console.width - 66)))  # the whole bar fits into 80 columns
         self._task = self._bar.add_task(short, total=None, at="starting", loss="", of="")

@@ -13,6 +13,7 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.config import Config, by_setting, parse_value
 from featurelab.tracking.lines import quoted, shortened
 
+LAWS = ("choice", "loguniform", "randint", "uniform")
 MOST_TRIALS = 100_000  # of one sweep: a mistyped axis shall not fill the memory
 
 # A grid's key is a field, or several fields that vary together; its values are listed in order.
@@ -39,6 +40,13 @@ class Drawn:
 
     law: str
     arguments: tuple[Any, ...]
+
+    def checked(self) -> "Drawn":
+        """This axis; raises `RequestError` for an unknown law, and for arguments that its law does not take."""
+        numbers = all(isinstance(argument, int | float) for argument in self.arguments)
+        if self.law not in LAWS or not (self.law == "choice" or numbers):
+            raise RequestError(f"{quoted(str(self))} is no axis")
+        return _law(self.law, self.arguments)
 
     def sample(self, rng: random.Random) -> Any:
         if self.law == "choice":
@@ -119,8 +127,8 @@ def parse_axis(text: str) -> Axis:
             )
         return Listed(tuple(map(parse_value, values)))
     law, inside = call.groups()
-    if law not in ("choice", "loguniform", "uniform", "randint"):
-        raise RequestError(f"unknown domain {quoted(law)}: there is choice, loguniform, randint, uniform")
+    if law not in LAWS:
+        raise RequestError(f"unknown domain {quoted(law)}: there is {', '.join(LAWS)}")
     parts = [part.strip() for part in _split(inside)]
     if law == "choice":
         if not all(parts):

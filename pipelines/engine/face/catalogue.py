@@ -19,6 +19,7 @@ from featurelab.pipelines.engine.face.show import page
 from featurelab.pipelines.engine.face.sweeps import Reproduction, Sweep
 from featurelab.pipelines.engine.libraries import pd
 from featurelab.pipelines.engine.trial.home import connect, outbox_folder
+from featurelab.pipelines.engine.trial.record import Save
 
 Domain = str | Drawn | Listed | Sequence[Any]  # of an axis: "loguniform(1e-4,1e-1)", or a list of values
 ENGINE = "featurelab.pipelines.engine"
@@ -90,8 +91,10 @@ class ExperimentPage:
             raise TypeError(f"{self.name} declares no trial")
         return Path(inspect.getfile(inspect.unwrap(self.declared.run_trial)))
 
-    def run(self, *, scale: Scale = "laptop", **settings: Any) -> Run:
+    def run(self, *, scale: Scale = "laptop", save: Save = "", **settings: Any) -> Run:
         """Run one trial in this process, record it, and return it; `settings` differ from the preset of `scale`.
+
+        With `save`, the run stores the weights of each fit: "last", or "best" by the experiment's metric.
 
         A trial that diverges has the status `diverged`. Raises `RequestError` for an unknown setting, a value that it
         does not accept and missing data; `RunError` if the trial fails; `StoreError` if the store cannot be used.
@@ -105,7 +108,7 @@ class ExperimentPage:
         from featurelab.pipelines.engine.trial.run import run_trial
 
         describe(store, self.declared)
-        outcome = run_trial(self.declared, config, store, scale=scale, outbox=outbox)
+        outcome = run_trial(self.declared, config, store, scale=scale, outbox=outbox, save=save)
         if outcome.status == "failed":
             raise RunError(f"failed: {outcome.reason}, run {outcome.run_id}")
         return read_run(outcome.run_id, store)
@@ -115,13 +118,15 @@ class ExperimentPage:
         *,
         over: Mapping[str, Domain] | None = None,
         samples: int | None = None,
-        metric: str = "",
-        mode: Literal["min", "max"] | None = None,
+        search: Literal["random", "optuna"] = "random",
+        metric: str | Sequence[str] = "",
+        mode: str | Sequence[str] | None = None,
         scheduler: Literal["fifo", "asha"] = "fifo",
         cpus_per_trial: float | None = None,
         gpus_per_trial: float = 0,
         workers_per_trial: int | None = None,
         trial_timeout: float | None = None,
+        save: Save = "",
         address: str | None = None,
         name: str = "",
         scale: Scale = "laptop",
@@ -132,21 +137,27 @@ class ExperimentPage:
         Args:
             over: axes by setting: a list of values, or a law such as "loguniform(1e-4,1e-1)". By default the axes that
                 the experiment declares.
-            samples: random draws for each listed point: 1, or without `over` 16.
-            metric, mode: what ranks the trials; by default the experiment's own.
+            samples: random draws for each listed point: 1, or without `over` 16. With optuna the number of trials: 16.
+            search: "optuna" draws trials one by one, and learns from those before; it needs the extra `search`.
+            metric, mode: what ranks the trials; by default the experiment's own. With optuna also several metrics, and
+                a mode ("min" or "max") for each or for all.
             settings: values that all trials have instead of the preset's.
 
         Ray stops at the end, unless it was running before. Raises `RequestError` for a wrong request, before anything
         is written; `RunError` if Ray fails; `StoreError` if the store cannot be used.
         """
+        from featurelab.pipelines.engine.sweep.goals import parse_goals
         from featurelab.pipelines.engine.sweep.plan import plan_over
         from featurelab.pipelines.engine.sweep.ray.cluster import connected
         from featurelab.pipelines.engine.sweep.resources import Resources
 
         declared, outbox = self.declared, outbox_folder()
         resources = Resources.of_trial(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
-        metric, mode = metric or declared.metric, mode or declared.mode
-        details: dict[str, Any] = {"name": name, "scheduler": scheduler, "metric": metric, "mode": mode}
+        metrics, modes = parse_goals(metric, mode)
+        names = metrics or [declared.metric]
+        (first, first_mode), *others = zip(names, modes or [declared.mode] * len(names), strict=True)
+        details: dict[str, Any] = {"name": name, "scheduler": scheduler, "search": search, "save": save}
+        details |= {"metric": first, "mode": first_mode, "other_goals": dict(others)}
         plan = plan_over(
             declared, self._axes(over or {}), settings, samples, scale=scale, resources=resources, **details
         )
@@ -159,7 +170,8 @@ class ExperimentPage:
             store = connect()
             finished = begin.run_sweep(plan, store, outbox=outbox, address=address)
             judge(finished.sweep_run_id, store)
-        return Sweep(finished.sweep_run_id, finished.name, self.name, finished.trials, metric, mode, store)
+        of = (finished.sweep_run_id, finished.name, self.name, finished.trials)
+        return Sweep(*of, first, first_mode, store, other_goals=dict(others))
 
     def reproduce(
         self,
@@ -169,6 +181,7 @@ class ExperimentPage:
         most_seeds: int | None = None,
         controls: bool = False,
         fresh: bool = False,
+        save: Save = "",
         gpus_per_trial: float = 0,
         address: str | None = None,
     ) -> Reproduction:
@@ -183,7 +196,8 @@ class ExperimentPage:
         declared, limit, outbox = self.declared, seed_limit(decide, most_seeds), outbox_folder()
         resources = Resources.of_trial(gpus=gpus_per_trial)
         require_data(declared, declared.configs(scale))
-        options: dict[str, Any] = {"fresh": fresh, "most_seeds": limit, "controls": controls, "resources": resources}
+        options: dict[str, Any] = {"fresh": fresh, "most_seeds": limit, "controls": controls, "save": save}
+        options["resources"] = resources
         with connected(address, MEANWHILE):
             from featurelab.pipelines.engine.sweep.begin import prepare
             from featurelab.pipelines.engine.verdict.reproduce import reproduce
@@ -194,7 +208,7 @@ class ExperimentPage:
             judged = reproduce([declared], scale, store, outbox=outbox, address=address, **options)[-1]
         ranking = (declared.metric, declared.mode)
         of = (judged.sweep_run_id, judged.sweep, self.name, judged.trials)
-        return Reproduction(*of, *ranking, store, judged.verdicts)
+        return Reproduction(*of, *ranking, store, verdicts=judged.verdicts)
 
     def map(
         self,

@@ -1,7 +1,7 @@
 """Many stored runs: those of a sweep, and those of a figure with the verdicts on its claims."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from featurelab.pipelines.engine.errors import RequestError, nearest
@@ -28,6 +28,7 @@ class Sweep:
     metric: str
     mode: Literal["min", "max"]
     store: "Store"
+    other_goals: "Mapping[str, Literal['min', 'max']]" = field(default_factory=dict)
 
     def runs(self) -> pd.DataFrame:
         """Return a row for each trial: run_id, name, status, then its settings and the last value of each metric."""
@@ -52,6 +53,14 @@ class Sweep:
         if ranked.best is None:
             raise RequestError(ranked.line())
         return read_run(ranked.best.run_id, self.store)
+
+    def front(self) -> pd.DataFrame:
+        """Return the rows of `runs` that no other finished trial beats: the Pareto front of the sweep's metrics."""
+        from featurelab.pipelines.engine.sweep.goals import front
+
+        best = {trial.run_id for trial in front(self.trials, {self.metric: self.mode, **self.other_goals})}
+        table = self.runs()
+        return table[table["run_id"].isin(best)].reset_index(drop=True)
 
     def history(self, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Return all recorded points: run_id, metric, step, value. Raises `RequestError` for an unknown metric."""

@@ -30,6 +30,7 @@ from featurelab.pipelines.engine.sweep.records import (
 )
 from featurelab.pipelines.engine.sweep.resources import Resources
 from featurelab.pipelines.engine.sweep.settle import LEAVING
+from featurelab.pipelines.engine.sweep.study import require_optuna
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source
@@ -131,7 +132,7 @@ def resume_sweep(
     """Run what is missing of the sweep called `name`.
 
     Interrupted trials resume in their own runs, from the last checkpoint of their training. Trials that failed, or that
-    never began, run from their beginning. A `metric` or `mode` replaces the plan's.
+    never began, run from their beginning. A `metric`, `mode` or `other_goals` replaces the plan's.
     Raises `RequestError` for an unknown sweep, a sweep of another experiment, one that is still running, and a map
     unless `is_map`.
     """
@@ -143,7 +144,9 @@ def resume_sweep(
     if (plan.kind == "map") != is_map:
         what, command = ("a map", "map") if plan.kind == "map" else ("no map", "sweep")
         raise RequestError(f"{name} is {what}: featurelab {command} {experiment.name} --resume {name}")
-    plan = plan.but(**{key: value for key, value in ranking.items() if value})
+    plan = plan.but(**{key: value for key, value in ranking.items() if value not in ("", None)})
+    if plan.study:
+        require_optuna()
     if where := where_run(sweep_run_id, store.get_run(sweep_run_id).data.tags, store, outbox):
         raise RequestError(f"the sweep {name} is still being run {where}")
     prepare(plan.resources, store.uri, address)
@@ -203,7 +206,7 @@ def open_sweep(plan: Plan, name: str, store: Store) -> str:
     sweep_run_id = store.start_run(
         VERDICTS,
         _run_name(plan, name),
-        params={"trials": str(len(plan.configs)), "scale": plan.scale},
+        params={"trials": str(len(plan.configs) + plan.undrawn), "scale": plan.scale},
         tags={
             "system": experiment.system,
             "experiment": experiment.name,

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 from mlflow.exceptions import MlflowException
 
-from featurelab.pipelines.engine.errors import RequestError, RunError, tell
+from featurelab.pipelines.engine.errors import RequestError, RunError, inform, tell
+from featurelab.pipelines.engine.sweep.draws import Draws
 from featurelab.pipelines.engine.sweep.ownership import driver_tags, heartbeat
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened
 from featurelab.pipelines.engine.sweep.ranking import Ranking
@@ -102,7 +103,8 @@ class RunningSweeps:
         on_sweep_end: OnSweepEnd,
         signals: HeldSignals,
     ) -> None:
-        self.sweeps, self.store, self.outbox = sweeps, store, outbox
+        self.sweeps, self.store, self.outbox = list(sweeps), store, outbox
+        self._draws = {number: Draws(sweep, store) for number, sweep in enumerate(sweeps) if sweep.plan.study}
         self.title = title or sweeps[0].plan.experiment.partition("/")[2]
         self.reports = [Reports() for _ in sweeps]
         self._on_sweep_end, self._signals = on_sweep_end, signals
@@ -118,7 +120,7 @@ class RunningSweeps:
         """Run all trials, close all sweeps, and return them."""
         error: BaseException | None = None
         try:
-            if any(sweep.indices for sweep in self.sweeps):
+            if any(sweep.indices or sweep.plan.undrawn for sweep in self.sweeps):
                 with self._signals.let_through():
                     self._run_trials()
         except BaseException as raised_by_trials:
@@ -143,6 +145,23 @@ class RunningSweeps:
         if error is not None:
             raise error
         return finished
+
+    def draw(self, number: int) -> tuple[int, dict[str, Any]]:
+        """Draw the next trial of a sweep that learns; end all sweeps if the store does not take it."""
+        sweep = self.sweeps[number]
+        try:
+            plan = self._draws[number].next(sweep)
+        except (StoreError, MlflowException, RequestError) as error:
+            self._failure = f"the next trial cannot be drawn: {line(str(error), 300)}"
+            raise KeyboardInterrupt from None
+        index = len(sweep.plan.configs)
+        self.sweeps[number] = replace(sweep, plan=plan, indices=[*sweep.indices, index])
+        return index, plan.configs[index]
+
+    def on_end(self, number: int, index: int, result: Mapping[str, Any]) -> None:
+        """Let a sweep that learns read how a trial has ended."""
+        if number in self._draws:
+            self._draws[number].on_end(self.sweeps[number].plan, index, result)
 
     def on_step(self) -> None:
         """End all sweeps if processes of Ray have died, since Ray would end this process too."""
@@ -182,7 +201,7 @@ class RunningSweeps:
             self._machines = alive()
             remaining = {number: self._remaining(number) for number in failed}
             trials = sum(len(sweep.indices) for sweep in remaining.values())
-            tell(f"{trials} trial{'s' * (trials > 1)} died as a machine was lost: resuming elsewhere")
+            inform(f"{trials} trial{'s' * (trials > 1)} died as a machine was lost: resuming elsewhere")
             run_trials(remaining, self.store, self.outbox, self.title, self)
 
     def _remaining(self, number: int) -> Opened:
@@ -240,7 +259,8 @@ class RunningSweeps:
         trials = settle(sweep.plan, sweep.run_id, self.store, self.outbox, reports, ended_early=failure)
         seconds = time.monotonic() - began + (sweep.seconds or 0.0)
         _record_end(sweep, trials, self.store, seconds, killed=bool(failure))
-        return Finished(sweep.run_id, sweep.name, trials, seconds, sweep.plan.metric, sweep.plan.mode)
+        plan = sweep.plan
+        return Finished(sweep.run_id, sweep.name, trials, seconds, plan.metric, plan.mode, plan.other_goals, plan.save)
 
     def _finished_sweeps(self) -> list[Finished]:
         try:

@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from featurelab.pipelines.engine.errors import RequestError, nearest, unknown
 from featurelab.pipelines.engine.experiment.axes import Axis, Drawn, Listed, choice, loguniform, randint, uniform
 from featurelab.pipelines.engine.experiment.config import Config, Scale, read_mapping
-from featurelab.pipelines.engine.sweep.plan import Mode
+from featurelab.pipelines.engine.sweep.goals import Mode
+from featurelab.pipelines.engine.trial.record import Save
 from featurelab.tracking.lines import quoted
 
 LAWS = {"uniform": "uniform", "log_uniform_values": "loguniform", "int_uniform": "randint", "categorical": "choice"}
@@ -72,6 +73,10 @@ class Metric(_Part):
     name: str = ""
     goal: Literal["minimize", "maximize"] | None = None
 
+    @property
+    def mode(self) -> Mode | None:
+        return GOALS[self.goal] if self.goal else None
+
 
 class OfTrial(_Part):
     """The resources of a whole trial, as the options `--cpus-per-trial` and so on give them."""
@@ -89,11 +94,14 @@ class SweepFile(_Part):
     name: str = ""
     scale: Scale = "laptop"
     method: Literal["grid", "random"] = "random"
+    search: Literal["random", "optuna"] = "random"
     metric: Metric = Metric()
+    other_metrics: list[Metric] = Field(default_factory=list)
     samples: int | None = None
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     scheduler: Literal["fifo", "asha"] = "fifo"
     resources: OfTrial = OfTrial()
+    save: Save = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -176,7 +184,12 @@ def _explained(error: ValidationError) -> str:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
-        parts: dict[str, type[_Part]] = {"metric": Metric, "resources": OfTrial, "parameters": Parameter}
+        parts: dict[str, type[_Part]] = {
+            "metric": Metric,
+            "other_metrics": Metric,
+            "resources": OfTrial,
+            "parameters": Parameter,
+        }
         known = parts[where[0]] if len(where) > 1 else SweepFile
         place = f" of {'.'.join(where[:-1])}" if len(where) > 1 else ""
         return f"unknown key {quoted(where[-1])}{place}: {nearest(where[-1], known.model_fields)}"

@@ -1,24 +1,24 @@
 """A sweep before it runs, while it is open, and after it has ended."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.errors import RequestError, unknown
 from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS, Axis, lay_out
 from featurelab.pipelines.engine.experiment.config import Config, Scale, label, tupled
 from featurelab.pipelines.engine.experiment.evidence import LOOKS
 from featurelab.pipelines.engine.experiment.experiment import Experiment
+from featurelab.pipelines.engine.sweep.goals import Mode
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.trial.record import TrialRecord
+from featurelab.pipelines.engine.sweep.study import SEARCHES, Study
+from featurelab.pipelines.engine.trial.record import Save, TrialRecord
 from featurelab.tracking.lines import quoted
-
-Mode = Literal["min", "max"]
 
 MOST_THREADS = 1024  # that a config accepts
 SAMPLES = 16  # trials of a sweep over the axes that an experiment declares
@@ -42,7 +42,10 @@ class Plan(BaseModel):
     scheduler: Literal["fifo", "asha"] = "fifo"
     metric: str = ""
     mode: Mode = "min"
+    other_goals: dict[str, Mode] = Field(default_factory=dict)  # further metrics, for a study of several
+    study: Study | None = None  # draws trials while the sweep runs: `configs` are those drawn so far
     resources: Resources = Resources()
+    save: Save = ""
     # `reproduce` is a figure's own grid, `at_settings` this grid at other `settings`, and `map` this grid in every cell
     # that the axes `over` span. Only `reproduce` is compared with what is documented.
     kind: Literal["sweep", "reproduce", "rerun", "at_settings", "map"] = "sweep"
@@ -71,6 +74,27 @@ class Plan(BaseModel):
         """The config of a trial; raises `RequestError` if the experiment does not accept its values."""
         preset: Config = self.declared.preset(self.scale)
         return preset.read(self.configs[index])
+
+    @property
+    def goals(self) -> dict[str, Mode]:
+        """The metrics that rank the trials, and whether small or large values are better."""
+        return {self.metric: self.mode} | self.other_goals
+
+    @property
+    def undrawn(self) -> int:
+        """How many trials are still to be drawn."""
+        return max(0, self.study.samples - len(self.configs)) if self.study else 0
+
+    def with_drawn(self, drawn: Iterable[Mapping[str, Any]]) -> "Plan":
+        """The plan with a further trial for each of these settings; raises `RequestError` for a value that is refused.
+
+        Raises TypeError for a plan without a study.
+        """
+        if self.study is None:
+            raise TypeError("a plan without a study draws no trials")
+        preset: Config = self.declared.preset(self.scale)
+        configs = [preset.read(self.study.base | dict(settings)).model_dump(mode="json") for settings in drawn]
+        return self.but(configs=[*self.configs, *configs])
 
     def but(self, **changes: Any) -> "Plan":
         """This plan with some fields changed."""
@@ -103,6 +127,8 @@ class Plan(BaseModel):
 
     @cached_property
     def _varied(self) -> list[str]:
+        if self.study:  # not all trials are known
+            return self.axes
         return [axis for axis in self.axes if len({str(config.get(axis)) for config in self.configs}) > 1] or self.axes
 
     def gpus_of(self, index: int) -> float:
@@ -136,6 +162,13 @@ class Finished:
     seconds: float
     metric: str = ""  # ranks the trials; empty for the experiment's own
     mode: Mode = "min"
+    other_goals: Mapping[str, Mode] = field(default_factory=dict)
+    save: Save = ""
+
+    @property
+    def goals(self) -> dict[str, Mode]:
+        """The metrics that rank the trials."""
+        return {self.metric: self.mode, **self.other_goals}
 
     def as_dict(self) -> dict[str, Any]:
         """The sweep as `featurelab sweep --json` prints it, without its best trial."""
@@ -153,9 +186,12 @@ def plan_search(
     base: Config,
     *,
     fixed: Collection[str] = (),
+    search: str = "random",
     **details: Any,
 ) -> Plan:
     """Return the plan of a sweep over `axes`, whose values are all checked.
+
+    With the search `optuna`, trials are drawn while the sweep runs: `samples` in all, also where values are listed.
 
     Without axes, the sweep is over those that the experiment declares, except for settings that are `fixed` in `base`.
     Raises `RequestError` for data that are not on this machine.
@@ -169,10 +205,23 @@ def plan_search(
         raise RequestError(f"{experiment.name} declares no sweep axes: give some with --over key=DOMAIN")
     if details.get("name"):
         check_name(details["name"])
-    configs = lay_out(base, axes, samples, seed=base.streams.order)
-    require_data(experiment, configs)
     details = {"metric": experiment.metric, "mode": experiment.mode} | details
-    return Plan.of(experiment, configs, list(axes), **details)
+    _check_goals(search, details)
+    study = None if search == "random" else Study.of(base, axes, samples, seed=base.streams.order)
+    # of a study, these are random draws that show whether the experiment accepts what may be drawn
+    configs = lay_out(base, study.axes if study else axes, samples, seed=base.streams.order)
+    require_data(experiment, configs)
+    return Plan.of(experiment, [] if study else configs, list(axes), study=study, **details)
+
+
+def _check_goals(search: str, details: Mapping[str, Any]) -> None:
+    """Raise `RequestError` for an unknown search, and for several metrics where only one can be used."""
+    if search not in SEARCHES:
+        raise unknown("search", search, SEARCHES)
+    if details.get("other_goals") and search == "random":
+        raise RequestError("several metrics need --search optuna: random search is ranked by one --metric")
+    if details.get("other_goals") and details.get("scheduler") == "asha":
+        raise RequestError("--scheduler asha stops trials by one --metric: leave out the others, or use fifo")
 
 
 def plan_over(
@@ -195,8 +244,13 @@ def plan_over(
         raise RequestError(f"{both[0]} is given both as {both[0]}=... and with --over: leave out one")
     threads = {"threads": min(max(1, int(resources.cpus)), MOST_THREADS)}
     base = experiment.preset(scale).but(**threads | dict(others or {}) | dict(fixed))
-    samples = samples if samples is not None else 1 if axes else SAMPLES
+    samples = default_samples(axes, details.get("search", "random")) if samples is None else samples
     return plan_search(experiment, axes, samples, base, fixed=fixed, scale=scale, resources=resources, **details)
+
+
+def default_samples(axes: Mapping[str, Axis], search: str) -> int:
+    """Return how many draws a sweep makes unless told otherwise."""
+    return 1 if axes and search == "random" else SAMPLES
 
 
 def check_name(name: str) -> None:

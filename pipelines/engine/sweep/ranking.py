@@ -17,10 +17,10 @@ class Ranking:
         self._checked: set[str] = set()
 
     def check(self, sweep: Opened) -> None:
-        """Raise `StopSweep` if a finished trial has not recorded the metric that the user has asked for.
+        """Raise `StopSweep` if a finished trial has not recorded the metrics that the user has asked for.
 
-        If the experiment's own metric is missing, and no scheduler needs it, only warn. If the store does not answer,
-        the next call checks again.
+        If the experiment's own metric is missing, and no scheduler or study needs it, only warn. If the store does not
+        answer, the next call checks again.
         """
         plan = sweep.plan
         if plan.kind != "sweep" or sweep.run_id in self._checked:
@@ -34,11 +34,12 @@ class Ranking:
             return
         self._checked.add(sweep.run_id)
         recorded = {metric for trial in finished for metric in trial.metrics}
-        if plan.metric in recorded:
+        missing = next((metric for metric in plan.goals if metric not in recorded), None)
+        if missing is None:
             return
-        instead = nearest(plan.metric, recorded, most=3)
-        if plan.metric == plan.declared.metric and plan.scheduler == "fifo":
-            tell(f"featurelab: trials do not record {plan.metric}: {instead}")
+        instead = nearest(missing, recorded, most=3)
+        if missing == plan.declared.metric and plan.scheduler == "fifo" and not plan.study:
+            tell(f"featurelab: trials do not record {missing}: {instead}")
         else:
             again = f"--resume {sweep.name} --metric NAME runs the rest"
-            raise StopSweep(f"trials do not record {plan.metric}", f"{instead} (the sweep is stopped; {again})")
+            raise StopSweep(f"trials do not record {missing}", f"{instead} (the sweep is stopped; {again})")

@@ -1,5 +1,6 @@
 """Trials and sweeps as the store holds them."""
 
+import itertools
 import json
 import re
 import time
@@ -11,6 +12,7 @@ from mlflow.entities import Metric
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
@@ -18,20 +20,26 @@ from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.record import ALONE, OF_THE_RUN, TrialRecord
 from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.store import query
+from featurelab.tracking.store.bookkeeping import PREFIX
 from featurelab.tracking.store.connect import Store
 from featurelab.tracking.values import DERIVED
 
 VERDICTS = "verdicts"
 JUDGING = "judging"  # the status of a reproduction between the end of its trials and the storing of its verdicts
 TRIALS_OF = "trials_of"  # the tag of a sweep without trials of its own: the id of the sweep whose trials it reads
+DRAWN = f"{PREFIX}drawn."  # tags of a sweep that learns, each with the index of a trial
 TAGS = [field.alias or name for name, field in TrialRecord.model_fields.items() if name not in OF_THE_RUN]
 SOME_ID = re.compile("[0-9a-f]{4,32}")  # what may be the beginning of a run id
 ENDS = {"finished": "FINISHED", "incomplete": "FAILED", "killed": "KILLED"}
 
 
-def read_trials(store: Store, experiment: str, sweep_run_id: str) -> list[TrialRecord]:
-    """The trials of a sweep in the order of its plan; raises `RequestError` for a run that we have not recorded so."""
-    rows = query.rows(store, experiment, tags={"sweep_run_id": sweep_run_id})
+def read_trials(store: Store, experiment: str, sweep_run_id: str, index: int | None = None) -> list[TrialRecord]:
+    """The trials of a sweep in the order of its plan, or the one at `index`.
+
+    Raises `RequestError` for a run that we have not recorded so.
+    """
+    tags = {"sweep_run_id": sweep_run_id} | ({} if index is None else {"trial": index})
+    rows = query.rows(store, experiment, tags=tags)
     find = cache(registry.find)  # not called without trials, since the experiment may not be installed here
     records = [_record(row, find(experiment)) for row in rows]
     for record in records:
@@ -109,7 +117,20 @@ def read_stored_plan(store: Store, sweep_run_id: str, experiment: Experiment) ->
         raise RequestError(f"{what} is of {plan.experiment}, not of {experiment.name}")
     for config in plan.configs:
         schemas.require_settings(experiment, config, plan.axes, what)
-    return plan.but(name="", tags={})
+    plan = plan.but(name="", tags={})
+    return plan.with_drawn(_drawn(store, sweep_run_id, len(plan.configs), what)) if plan.study else plan
+
+
+def drawn_tag(index: int, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The tag of a sweep that holds the settings of a trial drawn while the sweep runs."""
+    return {f"{DRAWN}{index}": json.dumps(settings)}
+
+
+def _drawn(store: Store, sweep_run_id: str, first: int, what: str) -> list[dict[str, Any]]:
+    """The settings that were drawn, from trial `first` on."""
+    tags = store.get_run(sweep_run_id).data.tags
+    names = itertools.takewhile(tags.__contains__, (f"{DRAWN}{index}" for index in range(first, MOST_TRIALS)))
+    return [schemas.parsed(tags[name], what) for name in names]
 
 
 def log_values(store: Store, run_id: str, values: Mapping[str, float]) -> None:

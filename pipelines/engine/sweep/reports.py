@@ -1,8 +1,8 @@
 """What Ray Tune reports of trials, and who listens to its reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass
@@ -19,6 +19,12 @@ class Listener(Protocol):
 
     @property
     def reports(self) -> Sequence[Reports]: ...
+
+    def draw(self, number: int) -> tuple[int, dict[str, Any]]:
+        """Return the index and the config of the next trial of a sweep whose trials are drawn while it runs."""
+
+    def on_end(self, number: int, index: int, result: Mapping[str, Any]) -> None:
+        """Called at once when a trial has ended, with its last report or nothing."""
 
     def on_step(self) -> None:
         """Called again and again while trials run."""

@@ -1,6 +1,7 @@
-"""The Lightning callback that saves checkpoints of a fit, if the fit can resume from them: see `checkpoint.py`."""
+"""The Lightning callbacks that keep weights of a fit: checkpoints to resume from, see `checkpoint.py`, and the best."""
 
 import json
+import math
 import random
 import re
 import time
@@ -125,6 +126,25 @@ class Checkpointing(pl.Callback):
             self._pause = max(self._pause, LEAST_SHARE * (self._last - began))
             while now() <= saved_at:  # so that whatever is recorded from here on is later than the checkpoint
                 time.sleep(0.001)
+
+
+class BestWeights(pl.Callback):
+    """Holds a copy of the best weights so far; it is part of checkpoints, so that a resumed fit has them."""
+
+    def __init__(self, learner: pl.LightningModule) -> None:
+        self.value, self.step = math.inf, -1
+        self.weights: dict[str, Any] = {}
+        self._learner = learner
+
+    def keep(self, value: float, step: int) -> None:
+        self.value, self.step = value, step
+        self.weights = {name: weight.detach().clone() for name, weight in self._learner.state_dict().items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value, "step": self.step, "weights": self.weights}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.value, self.step, self.weights = (state_dict[name] for name in ("value", "step", "weights"))
 
 
 def unsaved_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from featurelab.pipelines.engine.errors import is_verbose
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.libraries import pl, torch
-from featurelab.pipelines.engine.trial.fitted import fitted
+from featurelab.pipelines.engine.trial.fitted import fitted, fitting
 from featurelab.pipelines.engine.trial.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
@@ -33,8 +34,9 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
     )
 
     # Lightning would list the accelerators, which the environment's record does, and give advice that is not for users
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="pytorch_lightning")
+    if not is_verbose():
+        logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+        warnings.filterwarnings("ignore", module="pytorch_lightning")
     torch.set_deterministic_debug_mode("error")  # Trainer(deterministic=True) would import torch.compile: 1 s
     _read_entry_points_once()
     place = current()
@@ -77,6 +79,8 @@ def fit(
 ) -> "pl.Trainer":
     """Train for `steps` optimiser steps or `epochs` passes; record the data before and the weights after.
 
+    Whoever runs the trial may also store its weights: see `weights.py`.
+
     `data` is one of `featurelab.data`, a torch `DataLoader`, any LightningDataModule, or a pair (x, y) of tensors or
     arrays, which is one full batch; `((x, y), (x_test, y_test))` adds a test set. A loader's order is drawn from the
     config's stream `order`. Floating-point tensors of a loader or a pair are cast to the type of the weights.
@@ -88,7 +92,9 @@ def fit(
     from featurelab.pipelines.engine.trial.checkpoint import current_keeper
     from featurelab.pipelines.engine.trial.checkpoint_callback import begin
     from featurelab.pipelines.engine.trial.fit_data import RecordData, as_data, explained, identity, name_data
+    from featurelab.pipelines.engine.trial.weights import current_saving
 
+    fitting(learner)
     datamodule = as_data(data, learner, config)
     digest = name_data(datamodule, recorder) or identity(datamodule)
     recording = [RecordData(recorder)] if not hasattr(datamodule, "digest") else []
@@ -98,7 +104,9 @@ def fit(
         keeper.note(resumable=f"no: {inexact}")
     elif keeper:
         saving, resumed = begin(keeper, f"{digest} {steps} {epochs}")
-    callbacks = [*([saving] if saving else []), *probes, *further(), *recording]
+    weights = current_saving()
+    keeping = weights.begin(learner) if weights else []
+    callbacks = [*([saving] if saving else []), *probes, *further(), *recording, *keeping]
     if on_step := current().on_step:
         from featurelab.pipelines.engine.trial.progress import ReportProgress
 
@@ -125,6 +133,8 @@ def fit(
         trainer.save_checkpoint(checkpoint, weights_only=True)  # in every process, since each waits for the others
         if current().rank == 0:
             recorder.file(checkpoint, "checkpoints")
+    if weights:
+        weights.store(learner, recorder)
     fitted(learner)
     return trainer
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # plans and resources need the record alone, and no MLflow
 MOST_WORKERS = 100_000
 STOPPED = "stopped early by the scheduler"  # the reason of a trial with that status
 ALONE = -1  # the index of a trial that is in no sweep
+
+Save = Literal["", "last", "best"]  # which weights of each fit a run stores
 
 Parsed = BeforeValidator(lambda value: from_json(value) if isinstance(value, str) else value)
 Flag = BeforeValidator(lambda value: value in (True, "true"))
@@ -46,6 +48,7 @@ class TrialRecord(BaseModel):
     index: int = Field(ALONE, ge=ALONE, lt=MOST_TRIALS, alias="trial")
     status: str = Field(pattern="^[a-z]{1,20}$")
     reason: str = ""
+    weights: int = Field(0, ge=0, alias="weights_bytes")  # bytes of the weights that are stored with the run
     died: Annotated[bool, Flag] = Field(False, alias="cut_short")
     # read from the run itself, not from its tags
     run_id: str = ""
@@ -70,6 +73,14 @@ class TrialRecord(BaseModel):
     def as_dict(self) -> dict[str, Any]:
         """The trial as `--json` prints it; `run_id` is None if it never opened a run."""
         return {"run_id": self.run_id or None, "config": self.config, "status": self.status, "metrics": self.metrics}
+
+
+def told_weights(save: Save, sizes: Sequence[int]) -> str:
+    """Return in a line how large the stored weights of these trials are."""
+    of = f" of {len(sizes)} trials" if len(sizes) > 1 else ""
+    size = sum(sizes)
+    amount = f"{size / 1e6:.3g} MB" if size >= 1e6 else f"{size / 1e3:.3g} kB"
+    return f"weights: {save}{of}, {amount}"
 
 
 def _text(value: Any) -> str:

@@ -1,5 +1,6 @@
 """One run: the same path for a trial alone, in a Ray worker, and when it is repeated."""
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from featurelab.pipelines.engine.errors import is_verbose
 from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.checkpoint import Keeper, keeping_with, newest
@@ -15,8 +17,9 @@ from featurelab.pipelines.engine.trial.ending import MLFLOW, Outcome, ending, ti
 from featurelab.pipelines.engine.trial.environment import record_environment
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.pipelines.engine.trial.process import deterministic
-from featurelab.pipelines.engine.trial.record import open_run, params_of, reopen_run
+from featurelab.pipelines.engine.trial.record import Save, open_run, params_of, reopen_run
 from featurelab.pipelines.engine.trial.signals import Terminated, held_back, last_line, raised
+from featurelab.pipelines.engine.trial.weights import Saving, saving_with
 from featurelab.tracking.errors import disk_full
 from featurelab.tracking.lines import escaped, line, masked
 from featurelab.tracking.outbox.journal import TRAINING
@@ -42,6 +45,7 @@ def run_trial(
     listeners: Sequence[Listener] = (),
     attempt: int = 1,
     timeout: float | None = None,
+    save: Save = "",
 ) -> Outcome:
     """Run one trial and record it in the store, in the run `run_id` if that is open already.
 
@@ -51,6 +55,7 @@ def run_trial(
             recorded is not stored again. Raises StoreError, and leaves the run as it was, where the store does not
             answer, and Busy where another process still records the run.
         timeout: seconds after which the run is marked as failed and this process ends.
+        save: which weights of each fit to store, `last` or `best` by the experiment's metric.
 
     However the trial ends, the record and the outcome say so. Ctrl-C, SIGTERM and SIGHUP are recorded (`killed`) and
     raised again, as KeyboardInterrupt or Terminated; everything else becomes an `Outcome`.
@@ -70,7 +75,9 @@ def run_trial(
         limits.enter_context(time_limit(timeout, run_id, store))
         checkpoint = newest(store, run_id, outbox) if attempt > 1 else None
         try:
-            recorder = Recorder(store, run_id, outbox=outbox, listeners=listeners, attempt=attempt)
+            saving = Saving(save, experiment.metric, experiment.mode) if save else None
+            hearing = [*listeners, *([saving.on_metrics] if saving else [])]
+            recorder = Recorder(store, run_id, outbox=outbox, listeners=hearing, attempt=attempt)
         except OSError as failure:
             return _end_unrecorded(store, run_id, failure)
         if checkpoint and "damaged" in store.get_run(run_id).data.tags:
@@ -80,7 +87,7 @@ def run_trial(
         began = time.monotonic() - seconds_before
         error: BaseException | None = None
         try:
-            with signals.let_through(), keeping_with(keeper):
+            with signals.let_through(), keeping_with(keeper), saving_with(saving):
                 recorder.params(params)
                 recorder.json("config", config.model_dump(mode="json"))
                 record_environment(store, recorder, experiment, config, attempt)
@@ -91,8 +98,11 @@ def run_trial(
         status, reason = ending(error, experiment.run_trial)
         cannot_record = error is not None and error is recorder.broken
         if error is not None and status == "failed" and not cannot_record:
+            trace = escaped(masked("".join(traceback.format_exception(error))), keep="\n\t")
+            if is_verbose():
+                print(trace, file=sys.stderr, end="")
             with suppress(OSError):
-                recorder.text("traceback", escaped(masked("".join(traceback.format_exception(error))), keep="\n\t"))
+                recorder.text("traceback", trace)
         if keeper.saved and status != "killed" and not cannot_record:
             with suppress(OSError):
                 recorder.discard(TRAINING)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform
 from featurelab.pipelines.engine.sweep.begin import reopened
 from featurelab.pipelines.engine.sweep.ownership import where_run
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan
@@ -102,20 +102,22 @@ def _is_running(row: Mapping[Any, Any], store: Store, outbox: Path) -> bool:
     """Whether a process runs this sweep now; if so, print where."""
     tags = {name: row.get(f"tags.{name}") for name in ("driver", "status")}
     if where := where_run(row["run_id"], tags, store, outbox):
-        tell(f"{row['tags.experiment']} is being run {where}: this command runs it too")
+        inform(f"{row['tags.experiment']} is being run {where}: this command runs it too")
     return bool(where)
 
 
 def _tell(resumed: Sequence[Opened], complete: Sequence[str]) -> None:
     if not resumed:
         plural = "s" * (len(complete) > 1)
-        tell(f"the trials of {len(complete)} figure{plural} are there: judging without training (--fresh begins anew)")
+        inform(
+            f"the trials of {len(complete)} figure{plural} are there: judging without training (--fresh begins anew)"
+        )
         return
     trials = sum(len(sweep.plan.configs) for sweep in resumed)
     done = trials - sum(len(sweep.indices) for sweep in resumed)
     cut_short = sum(len(sweep.resumed) for sweep in resumed)
     others = f", {len(complete)} more figure{'s' * (len(complete) > 1)} complete" if complete else ""
-    tell(
+    inform(
         f"resuming an interrupted reproduction: {done} of {trials} trials done, {cut_short} cut short{others}"
         " (--fresh begins anew)"
     )

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform
 from featurelab.pipelines.engine.experiment.config import Config, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.sweep.begin import extended, open_reading, run_sweeps
 from featurelab.pipelines.engine.sweep.plan import Finished, Opened, Plan
 from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.trial.record import Save
 from featurelab.pipelines.engine.verdict.interrupted import Earlier, digest, find_interrupted
 from featurelab.pipelines.engine.verdict.judge import Judged, judge
 from featurelab.tracking.store.connect import Store
@@ -30,6 +31,7 @@ def reproduce(
     most_seeds: int | None = None,
     controls: bool = False,
     settings: Mapping[str, Any] | None = None,
+    save: Save = "",
 ) -> list[Judged]:
     """Run the grids of these figures; judge, draw and `show` each as soon as its trials have ended.
 
@@ -37,10 +39,13 @@ def reproduce(
     one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
     undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
     under the controls that claims name. With `settings`, the grids run at them: such sweeps are of
-    another kind than the figures' own, and their verdicts are not compared with what is documented.
+    another kind than the figures' own, and their verdicts are not compared with what is documented. With `save`, trials
+    store the weights of each fit.
     """
     settings = settings or {}
-    plans = [_plan(experiment, scale, resources, most_seeds, controls, settings) for experiment in experiments]
+    plans = [
+        _plan(experiment, scale, resources, most_seeds, controls, settings).but(save=save) for experiment in experiments
+    ]
     earlier = Earlier([], [], plans) if fresh else find_interrupted(plans, store, outbox)
     command = earlier.command or uuid4().hex
     plans = [plan.but(tags={"command": command, "plan_digest": digest(plan)}) for plan in earlier.missing]
@@ -56,7 +61,7 @@ def reproduce(
     while judging.further:
         extended_sweeps = judging.extend_sweeps()
         trials = sum(len(sweep.indices) for sweep in extended_sweeps)
-        tell(f"{trials} trials with further seeds for undecided claims")
+        inform(f"{trials} trials with further seeds for undecided claims")
         run_sweeps([], store, resumed=extended_sweeps, **options)
     order = [experiment.name for experiment in experiments]
     return sorted(judging.judged.values(), key=lambda judged: order.index(judged.experiment.name))

@@ -56,7 +56,7 @@ def _rerun_trial(run_id: str, tags: dict[str, str], store: Store, outbox: Path, 
 
 def _rerun_sweep(run_id: str, store: Store, outbox: Path, address: str | None) -> Repetition:
     experiment, stored, tags = read_sweep(store, run_id)
-    plan = stored.completed().but(scheduler="fifo", kind="rerun", tags={"rerun_of": run_id})
+    plan = stored.completed().but(scheduler="fifo", kind="rerun", study=None, tags={"rerun_of": run_id})
     old = {trial.index: trial for trial in read_trials_of(store, experiment, run_id, stored, tags)}
     finished = run_sweep(plan, store, outbox=outbox, address=address)
     new = {trial.index: trial for trial in finished.trials}

@@ -149,7 +149,7 @@ def test_streaming_holds_one_batch_at_a_time():
     seen = []
 
     class Look(FeatureProbe):
-        def measure(self, module, inputs, targets):
+        def values(self, module, inputs, targets):
             held.clear()  # the first batch was looked at for its shapes
             seen.extend((len(held), len(found.labels)) for found in self.passes([module], ["head"], inputs, targets))
             return {}

@@ -67,8 +67,8 @@ def test_a_language_model_is_told_of_before_its_measurement(monkeypatch):
     told = []
 
     class Watched(probes.AnsatzProbe):
-        def measure(self, module, inputs, targets):
-            found = super().measure(module, inputs, targets)
+        def values(self, module, inputs, targets):
+            found = super().values(module, inputs, targets)
             told.append(len(record))
             return found
 

@@ -238,7 +238,7 @@ def test_measuring_is_in_evaluation_mode_and_everything_is_put_back():
     seen = {}
 
     class Look(Probe):
-        def measure(self, module, inputs, targets):
+        def values(self, module, inputs, targets):
             seen["training"] = [part.training for part in module.modules()]
             seen["gradients"] = [p.grad for p in module.parameters()]
             return {"bad": math.nan, "worse": math.inf, "good": 1.0}

@@ -139,7 +139,7 @@ def test_the_initial_features_travel_in_checkpoints(fitted):
     task, learner, _, probe = fitted
     other = probes.UnseenClassProbe(task.train, task.evaluation, permutations=3, seed=1)
     other.load_state_dict(probe.state_dict())
-    found = other.measure(learner.eval(), *task.train)
+    found = other.values(learner.eval(), *task.train)
     assert found["elasticity/digits/0"] == pytest.approx(probe.latest()["elasticity/digits/0"], rel=1e-5)
 
 
@@ -160,7 +160,7 @@ def test_retrieval_is_measured_class_by_class_by_hand():
     net = nets.MetricNet(nn.Linear(8, 16), 16, 5, seed=0)
     module = learners.Supervised(net, loss="cross_entropy", optimizer=learners.sgd(0.1))
     probe = probes.RetrievalProbe((x, labels), chunk=25)
-    found = probe.measure(module, x, labels)
+    found = probe.values(module, x, labels)
     with torch.no_grad():
         F = net.features(x)
     unit = F / F.norm(dim=1, keepdim=True)
@@ -190,7 +190,7 @@ def test_batches_of_unseen_samples_give_what_all_at_once_give():
     module = learners.Supervised(net, loss="cross_entropy", optimizer=learners.sgd(0.1))
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     batches = list(zip(x[order].split(10), labels[order].split(10), strict=True))
-    whole, streamed = (probes.RetrievalProbe(u).measure(module, x, labels) for u in ((x, labels), batches))
+    whole, streamed = (probes.RetrievalProbe(u).values(module, x, labels) for u in ((x, labels), batches))
     assert whole == pytest.approx(streamed, rel=1e-4)
 
 
@@ -198,7 +198,7 @@ def test_where_all_classes_are_retrieved_alike_there_is_no_correlation():
     x, labels = clouds(noise=0.0)
     net = nets.MetricNet(nn.Linear(8, 16), 16, 5, seed=0)
     module = learners.Supervised(net, loss="cross_entropy", optimizer=learners.sgd(0.1))
-    found = probes.RetrievalProbe((x, labels)).measure(module, x, labels)
+    found = probes.RetrievalProbe((x, labels)).values(module, x, labels)
     assert found["recall_at_1/unseen"] == pytest.approx(1)
     assert np.isnan(found["pearson/recall_alignment"])
     assert "pearson_p/recall_alignment" not in found

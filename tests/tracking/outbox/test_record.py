@@ -141,6 +141,7 @@ def test_artifacts_datasets_and_tags_arrive_and_later_ones_replace_earlier_ones(
     assert store.read_json(run_id, "config.json") == {"lr": 0.1}
     assert store.download(run_id, "extra/given/x.txt").read_text() == "kept"
     assert {f.path for f in store.client.list_artifacts(run_id, "figures")} == {
+        "figures/panel.pdf",
         "figures/panel.png",
         "figures/panel.svg",
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from featurelab.pipelines.engine.errors import RequestError, RunError
+from featurelab.pipelines.engine.errors import RequestError, RunError, is_verbose
 from featurelab.pipelines.engine.sweep.ray import workarounds
 from featurelab.pipelines.engine.sweep.ray.reasons import cause
 from featurelab.pipelines.engine.sweep.ray.session import session_folder
@@ -43,7 +43,11 @@ def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
     if ray.is_initialized():
         return
     workarounds.quieten()
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    quiet: dict[str, Any] = {
+        "log_to_driver": False,
+        "logging_level": "INFO" if is_verbose() else "ERROR",
+        "configure_logging": True,
+    }
     if target == "local":
         folder = session_folder()
         try:

@@ -10,7 +10,7 @@ from ray.tune.progress_reporter import TrialProgressCallback
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from featurelab.pipelines.engine.errors import tell
+from featurelab.pipelines.engine.errors import inform, is_quiet, tell
 from featurelab.pipelines.engine.sweep.reports import Listener
 from featurelab.pipelines.engine.sweep.times import Elapsed, Left
 
@@ -26,11 +26,11 @@ class SweepProgress(TrialProgressCallback):
     def __init__(
         self,
         title: str,
-        trials: Sequence[tuple[int, int]],
+        trials: Sequence[tuple[int, int | None]],
         listener: Listener,
         warning: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`trials` are (number of the sweep, index); `warning` is asked again and again for a line to print."""
+        """`trials` are (number of the sweep, index if it is known); `warning` is asked again and again for a line."""
         self.title, self.total = title, len(trials)
         self.running: set[str] = set()
         self.ended = 0
@@ -49,7 +49,7 @@ class SweepProgress(TrialProgressCallback):
             Elapsed(),
             Left(),
             console=console,
-            disable=not console.is_terminal,
+            disable=is_quiet() or not console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=len(trials), counts="")
 
@@ -69,7 +69,7 @@ class SweepProgress(TrialProgressCallback):
             tell(f"featurelab: {warning}")
         if self._bar.disable and time.monotonic() - self._printed >= EVERY:
             self._printed = time.monotonic()
-            tell(self.line())
+            inform(self.line())
         while self._sweeps_to_tell:
             self._listener.on_trial_end(self._sweeps_to_tell.pop())
 
@@ -93,7 +93,7 @@ class SweepProgress(TrialProgressCallback):
         self._show()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        number, index = trial.config["trial"]
+        number, index = trial.config["trial"][:2]
         result = trial.last_result or {}
         status = result.get("status", "stopped")  # only the last result has one
         if status == "stopped":
@@ -101,11 +101,13 @@ class SweepProgress(TrialProgressCallback):
         elif status != "finished":
             self._listener.reports[number].reasons[index] = result["reason"]
         self._sweeps_to_tell.add(number)
+        self._listener.on_end(number, index, result)
         self._count_end(trial, went_well=status in ("finished", "stopped"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        number, index = trial.config["trial"][:2]
+        self._listener.on_end(number, index, {"status": "failed"})
         if trial.error_file:
-            number, index = trial.config["trial"]
             self._listener.reports[number].errors[index] = Path(trial.error_file).read_text(errors="replace")
         self._count_end(trial, went_well=False)
 

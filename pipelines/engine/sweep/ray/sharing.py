@@ -37,22 +37,23 @@ def requests(plans: Mapping[int, Plan]) -> Callable[[Mapping[str, Any]], Any]:
     }
 
     def request(assignment: Mapping[str, Any]) -> Any:
-        workers, cpus, gpus = shares[assignment["trial"][0]]
+        number, index, drawn = assignment["trial"]
+        workers, cpus, gpus = shares[number]
         if workers > 1:
             # it waits for its workers, which have their own requests; but Ray needs some request, if only a byte
             return tune.PlacementGroupFactory([{"CPU": 0, "memory": 1}])
-        on_gpu = gpus and tuple(assignment["trial"]) not in on_cpu
+        on_gpu = gpus and (drawn["device"] != "cpu" if drawn else (number, index) not in on_cpu)
         return tune.PlacementGroupFactory([{"CPU": cpus, **({"GPU": gpus} if on_gpu else {})}])
 
     return request
 
 
-def at_once(resources: Resources) -> int | None:
-    """Return how many trials may run at once, None for any number.
+def at_once(resources: Resources, *, as_many_as_fit: bool = False) -> int | None:
+    """Return how many trials may run at once, None for any number unless `as_many_as_fit`.
 
     Data-parallel trials request their workers one by one: if not all of them fit, they would wait for each other.
     """
-    if resources.workers == 1:
+    if resources.workers == 1 and not as_many_as_fit:
         return None
     available = capacity()
     needed = {"CPU": resources.cpus * resources.workers, "GPU": resources.gpus * resources.workers}

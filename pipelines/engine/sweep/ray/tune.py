@@ -3,8 +3,9 @@
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from featurelab.pipelines.engine.sweep.plan import Opened
 from featurelab.pipelines.engine.sweep.ray.sharing import at_once, requests
@@ -32,8 +33,10 @@ def run_trials(sweeps: Mapping[int, Opened], store: Store, outbox: Path, title: 
     plan, resources = first.plan, first.plan.resources
     settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     jobs = Jobs(sweeps, store.uri, str(outbox), settings, store.file)
-    trials = [(number, index) for number, sweep in sweeps.items() for index in sweep.indices]
-    assignments = iter(trials)
+    trials: list[tuple[int, int | None]] = []
+    for number, sweep in sweeps.items():
+        trials += [(number, index) for index in sweep.indices] + [(number, None)] * sweep.plan.undrawn
+    assignments = _assignments(trials, listener)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # we report what becomes of each trial ourselves
     survive_lack_of_memory()
     watching = SweepProgress(title, trials, listener, Bound(outbox).trouble)
@@ -49,7 +52,8 @@ def run_trials(sweeps: Mapping[int, Opened], store: Store, outbox: Path, title: 
                 num_samples=len(trials),
                 reuse_actors=resources.workers == 1,
                 scheduler=Asha(plan.metric, plan.mode) if plan.scheduler == "asha" else Fifo(),
-                max_concurrent_trials=at_once(resources),
+                # a trial is drawn when there is room for it, so that it learns from all that have ended
+                max_concurrent_trials=at_once(resources, as_many_as_fit=plan.study is not None),
             ),
             run_config=tune.RunConfig(
                 name=first.name,
@@ -59,3 +63,18 @@ def run_trials(sweeps: Mapping[int, Opened], store: Store, outbox: Path, title: 
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             ),
         ).fit()
+
+
+def _assignments(
+    trials: Iterable[tuple[int, int | None]], listener: Listener
+) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
+    """Yield for each trial the number of its sweep, its index, and its config if it is drawn only now.
+
+    Ray's `OptunaSearch` is of no use here: it learns only what trials report to Tune, where ours have reached the
+    store, and it resumes from a pickle, not from records.
+    """
+    for number, index in trials:
+        if index is None:
+            yield number, *listener.draw(number)
+        else:
+            yield number, index, None

@@ -26,15 +26,17 @@ class Jobs:
 def work(
     assignment: dict[str, Any], jobs: Sequence[Any], report: Callable[[Mapping[str, Any]], None]
 ) -> dict[str, Any]:
-    """Run the trial `assignment["trial"]`, (number of its sweep, index), and return how it ended.
+    """Run the trial `assignment["trial"]`, (number of its sweep, index, config or None), and return how it ended.
 
     `jobs` is a list with the reference to `Jobs`: Ray would fetch a bare reference for every trial, and we fetch it
     once a worker. If a scheduler compares trials, `report` gets each value of the metric, and ends the trial by raising
     SystemExit.
     """
-    number, index = assignment["trial"]
+    number, index, drawn = assignment["trial"]
     fetched = _fetch(jobs[0])
     sweep = fetched.sweeps[number]
+    if drawn:  # after the plan was sent
+        sweep = replace(sweep, plan=sweep.plan.but(configs=[drawn] * (index + 1)))
     if sweep.plan.resources.workers > 1:
         return _run_data_parallel(index, sweep, fetched)
     return _run(index, sweep, fetched, report)
@@ -87,6 +89,7 @@ def _run(
             place={"index": index, "workers": plan.resources.workers, "gpus": gpus},
             listeners=[_reporter(plan.metric, report)] if report and plan.scheduler == "asha" else [],
             timeout=plan.resources.timeout,
+            save=plan.save,
         )
     return {"run_id": outcome.run_id, "status": outcome.status, "reason": outcome.reason}
 

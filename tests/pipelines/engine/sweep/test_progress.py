@@ -26,6 +26,7 @@ def listener():
         reports=[Reports()],
         calls=calls,
         on_step=lambda: None,
+        on_end=lambda number, index, result: None,
         on_sweep_start=lambda number: calls.append(("sweep starts", number)),
         on_trial_end=lambda number: calls.append(("trial ends", number)),
         on_last_trial_end=lambda number: calls.append(("last trial ends", number)),

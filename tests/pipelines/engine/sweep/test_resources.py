@@ -61,7 +61,9 @@ def test_a_trial_that_computes_on_the_cpu_leaves_the_gpu_to_others():
     resources = Resources(cpus=2, gpus=0.5)
     plan = Plan(experiment="s/e", configs=configs, axes=[], scale="laptop", resources=resources)
     request = requests({7: plan})
-    assert [request({"trial": (7, index)}).required_resources for index in range(4)] == [
+    drawn = [request({"trial": (7, 4, {"device": device})}).required_resources for device in ("cpu", "auto")]
+    assert drawn == [{"CPU": 2}, {"CPU": 2, "GPU": 0.5}]
+    assert [request({"trial": (7, index, None)}).required_resources for index in range(4)] == [
         {"CPU": 2, "GPU": 0.5},
         {"CPU": 2},
         {"CPU": 2, "GPU": 0.5},
