@@ -10,6 +10,7 @@ from .pipelines.engine.errors import RequestError as RequestError
 from .pipelines.engine.errors import RunError as RunError
 from .pipelines.engine.face.catalogue import experiment as experiment
 from .pipelines.engine.face.catalogue import experiments as experiments
+from .pipelines.engine.face.catalogue import map as map
 from .pipelines.engine.face.stored import history as history
 from .pipelines.engine.face.stored import load as load
 from .pipelines.engine.face.stored import report as report
