@@ -58,12 +58,12 @@ def experiment(name: str) -> "ExperimentPage":
     return ExperimentPage(registry.find(name))
 
 
-def map(name: str, **options: Any) -> Map:
+def map(experiment_name: str, /, **options: Any) -> Map:
     """Map where the claims of the experiment of this name hold; the options are those of `ExperimentPage.map`.
 
     Raises `RequestError` for a name that does not exist, and as `ExperimentPage.map`.
     """
-    return experiment(name).map(**options)
+    return experiment(experiment_name).map(**options)
 
 
 @dataclass(frozen=True, eq=False)
