@@ -44,10 +44,15 @@ class Comparison:
 
     @property
     def replaces(self) -> bool:
-        """Whether the stored verdict would be written: it rests on as many seeds as the record, and differs."""
+        """Whether the stored verdict would be written: it differs, and rests on no weaker evidence than the record.
+
+        That is, on as many seeds, or on a level of its own where the record has none: fewer seeds then decided.
+        """
         if self.stored is None or self.stored == self.recorded:
             return False
-        return self.recorded is None or (self.stored.seeds or 0) >= (self.recorded.seeds or 0)
+        if self.recorded is None or (self.stored.level is not None and self.recorded.level is None):
+            return True
+        return (self.stored.seeds or 0) >= (self.recorded.seeds or 0)
 
     def as_dict(self) -> dict[str, Any]:
         return {

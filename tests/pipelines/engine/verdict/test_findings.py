@@ -8,7 +8,7 @@ import pytest
 
 from featurelab.pipelines.engine.experiment import known, registry
 from featurelab.pipelines.engine.experiment.bounds import above
-from featurelab.pipelines.engine.experiment.claims import Verdict
+from featurelab.pipelines.engine.experiment.claims import Decided, Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding, Known
@@ -51,12 +51,12 @@ def store(tmp_path_factory):
     return connect(f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}")
 
 
-def judged(store, figure, **statuses):
+def judged(store, figure, decided=None, **statuses):
     """Store the verdicts of a reproduction: measured 0.123456 on six seeds."""
     plan = Plan.of(figure, figure.configs("laptop"), ["seed"], "laptop", kind="reproduce", metric="loss/test")
     sweep = open_sweep(plan, "mine", store)
     facts = {"statement": "s", "origin": "paper", "documented": "holds", "reason": "", "seeds": 6, "where": "Fig. 1"}
-    values = {"measured": 0.123456, "ci": [0.1, 0.2], "expected": "> 0", "paper": None}
+    values = {"measured": 0.123456, "ci": [0.1, 0.2], "expected": "> 0", "paper": None, "decided": decided}
     verdicts = [Verdict(id=claim, status=status, **facts, **values) for claim, status in statuses.items()]
     store.log_json(sweep, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
     store.set_tags(sweep, {"verdict": "judged"})
@@ -81,6 +81,15 @@ def test_a_verdict_on_fewer_seeds_replaces_nothing(store, figure, tmp_path):
     judged(store, figure, rises="undecided")
     (comparison,) = findings.compare([figure], store)
     assert (comparison.replaces, comparison.contradicts) == (False, False)
+
+
+@pytest.mark.parametrize(("level", "replaces"), [(None, True), (0.99, False)])
+def test_a_verdict_that_few_seeds_decided_replaces_one_of_no_level(store, figure, tmp_path, level, replaces):
+    record = Finding(status="holds", measured=0.5, deciding=level and [0.4, 0.6], level=level, seeds=16)
+    known.write(tmp_path, {"lines": {"rises": Known(laptop=record)}})
+    judged(store, figure, decided=Decided(level=0.98, seeds=6, ci=[0.05, 0.25]), rises="holds")
+    (comparison,) = findings.compare([figure], store)
+    assert comparison.replaces is replaces
 
 
 @pytest.mark.parametrize(
