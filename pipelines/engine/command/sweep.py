@@ -1,5 +1,6 @@
 """`featurelab sweep`: many trials of one experiment over settings that vary, ranked by a metric."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -195,7 +196,14 @@ def _settings(
     axes = {name: axis for name, axis in request.axes(model).items() if name not in typed} | typed_axes
     fixed = {name: value for name, value in from_files.items() if name not in typed_axes} | typed
     threads = {"threads": min(max(1, int(_resources(request).cpus)), MOST_THREADS)}
-    return axes, fixed, experiment.preset(request.scale).but(**threads | fixed)
+    try:
+        return axes, fixed, experiment.preset(request.scale).but(**threads | fixed)
+    except RequestError as error:
+        for name, value in typed.items():
+            if str(error).startswith(f"{name} = ") and isinstance(value, str) and re.search("[,(]", value):
+                axis = line(f"{name}={value}", 80)
+                raise RequestError(f"{error}. To sweep over it, write --over '{axis}'") from None
+        raise
 
 
 def _plan(

@@ -31,6 +31,7 @@ def test_a_sweep_refuses_settings_that_contradict_each_other(lab: CommandLine) -
     here = lab.elsewhere(lab.home / "contradiction")
     for arguments, names in {
         ("steps=5", "--over", "steps=1,2"): "steps is given both as steps=... and with --over",
+        ("lr=loguniform(1e-3,1)",): "To sweep over it, write --over 'lr=loguniform(1e-3,1)'",
         ("stpes=5",): "unknown setting 'stpes': did you mean steps?",
         ("--resume", "x", "steps=5"): "--resume x runs what was planned: leave out KEY=VALUE",
         ("--resume", "x", "--over", "seed=0", "--samples", "2"): "leave out --over, --samples",
