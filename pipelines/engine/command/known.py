@@ -18,9 +18,9 @@ def known(
 ) -> None:
     """Compare known.toml, the record of what was found, with the newest stored verdicts, or write it from them.
 
-    A stored verdict replaces the record if it rests on as many seeds, or if it was decided at a level on fewer seeds and
-    the record names no level. Exits with 1 where a decided verdict contradicts
-    the record, where a claim is recorded not to hold without a reason, and where an entry names no claim.
+    A stored verdict replaces the record if it rests on as many seeds, or was decided at a level on fewer seeds while
+    the record names no level. Exits with 1 where a decided verdict contradicts the record, where a claim is recorded
+    not to hold without a reason, and where an entry names no claim.
     """
     from featurelab.pipelines.engine.command import terminal
     from featurelab.pipelines.engine.verdict import findings
