@@ -241,8 +241,9 @@ def gain_over_permuted(runs):
 
 
 @figure.claim("c26_both_heads_learn",
-    says="both heads classify the training set by the last epoch (lower training accuracy of the two)",
-    paper="curves, no number", where="Fig. N.1", within=(0, 1), expect={"A": at_least(0.98), "B": at_least(0.98)})
+    says="both heads classify the training set by the last epoch in at least three of four runs (lower training "
+    "accuracy of the two)", paper="curves, no number", where="Fig. N.1", about="share", least=0.75, within=(0, 1),
+    expect={"A": at_least(0.98), "B": at_least(0.98)})
 def heads(runs):
     def lower(name):
         return min(runs.final(f"accuracy/head_{head}", train_set=name) for head in (1, 2))

@@ -45,8 +45,8 @@ def cost(config: one_step.ShareConfig):
 
 @figure.claim("c05_similarity_is_linear",
     says="beta^T mu is linear in e (least Pearson correlation and slope over Data 1-3)",
-    paper="positive, linear relationship", where="Fig. K.6", expect={"Pearson": above(1 - 1e-9), "slope": above(0)},
-    controls=["permuted_labels"])
+    paper="positive, linear relationship", where="Fig. K.6", kind="identity", controls=["permuted_labels"],
+    expect={"Pearson": above(1 - 1e-9), "slope": above(0)})
 def linear(runs):
     shares = shares_of(runs)
     curves = [runs.curve("similarity/unseen", mean_growth="constant", distribution=name) for name in DATA]
