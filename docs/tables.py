@@ -218,7 +218,9 @@ def _by_mean(claim: Claim, finding: Finding) -> str:
         return "untested"
     values = finding.measured if isinstance(finding.measured, dict) else {"": finding.measured}
     bounds = claim.expect if isinstance(claim.expect, Mapping) else {"": claim.expect}
-    if claim.least is not None:
+    if isinstance(claim.least, Mapping):
+        bounds = {**bounds, **{part: at_least(share) for part, share in claim.least.items()}}
+    elif claim.least is not None:
         bounds = {"": at_least(claim.least)}
     return "holds" if all(bound.holds(float(values[part])) for part, bound in bounds.items()) else "fails"  # type: ignore[arg-type]
 

@@ -36,7 +36,8 @@ class Claim:
     - `mean`: the mean over seeds, of every part.
     - `median`: their median. It takes outliers well, and needs six seeds.
     - `share`: the share of seeds on which every part is within its bound, which is to be at `least` so high. It is
-      for what happens in some runs and not in others, and for what is said of every run.
+      for what happens in some runs and not in others, and for what is said of every run. Where some parts only are of
+      this kind, as that training fits the labels, `least` names these, and the others are about something else.
     - `equivalence`: the mean again, where the claim is that there is no effect; the bounds are the margin.
 
     The claim holds if the interval that decides lies within the bounds, of every part; it fails if the interval of one
@@ -61,7 +62,7 @@ class Claim:
     controls: tuple[str, ...] = ()
     within: tuple[float, float] = (-math.inf, math.inf)
     about: About = "mean"
-    least: float | None = None
+    least: float | Mapping[str, float] | None = None
     recorded: Callable[[], Known] = Known
     folder: Path = Path()  # whose `known.toml` it is
 
@@ -69,20 +70,27 @@ class Claim:
         ends = [end for bound in self._bounds.values() for end in (bound.low, bound.high)]
         if self.about not in ABOUT:
             raise ValueError(f"{self.id}: a claim is about one of {', '.join(ABOUT)}, not {self.about!r}")
-        if (self.about == "share") != (self.least is not None and 0 < self.least < 1):
+        parts = self.least if isinstance(self.least, Mapping) else {}
+        shares = [self.least] if isinstance(self.least, float) else list(parts.values())
+        if not all(0 < share < 1 for share in shares) or (self.about == "share") != isinstance(self.least, float):
             raise ValueError(f"{self.id}: `least` is the share of seeds, between 0 and 1, that a share asks for")
+        if unknown := [part for part in parts if part not in self._bounds]:
+            raise ValueError(f"{self.id}: `least` names {unknown[0]!r}, for which there is no bound")
         if self.about == "equivalence" and not all(map(math.isfinite, ends)):
             raise ValueError(f"{self.id}: equivalence needs a margin with two ends")
-        if self.about != "mean" and self.kind == "identity":
+        if self.kind == "identity" and (self.about != "mean" or self.least is not None):
             raise ValueError(f"{self.id}: an identity is judged seed by seed, not by a {self.about}")
 
     @property
     def expected(self) -> str | dict[str, str]:
         """The bounds as text, and for a share how many seeds are to meet them."""
-        if self.least is not None:
+        if isinstance(self.least, float):
             met = " and ".join(f"{part} {bound}".strip() for part, bound in self._bounds.items())
             return f"{met} in at least {self.least:.0%} of seeds"
-        return str(self.expect) if isinstance(self.expect, Bound) else {p: str(b) for p, b in self.expect.items()}
+        if isinstance(self.expect, Bound):
+            return str(self.expect)
+        often = {part: f" in at least {share:.0%} of seeds" for part, share in (self.least or {}).items()}
+        return {part: f"{bound}{often.get(part, '')}" for part, bound in self.expect.items()}
 
     def documented(self, scale: Scale = "laptop") -> Status:
         """The status that is on record for this scale; `holds` where there is none."""

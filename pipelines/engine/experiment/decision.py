@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from featurelab.pipelines.engine.experiment.bounds import Bound, at_least
 from featurelab.pipelines.engine.experiment.evidence import (
@@ -40,13 +40,14 @@ class Rule:
     """How a claim is decided: what it is `about`, the `bounds` of each part, and the range of the quantity.
 
     A claim about a share is one value a seed: 1 where every part is within its bound, else 0; it asks for `least`.
+    Where `least` names parts, this is so for each of these by itself, and the others are judged as `about` says.
     """
 
     about: About
     bounds: Mapping[str, Bound]
     within: Within
     exact: bool
-    least: float | None = None
+    least: float | Mapping[str, float] | None = None
 
     def decide(self, values: Values, most_seeds: int | None = None) -> Decision:
         """Hold the intervals against the bounds.
@@ -81,30 +82,37 @@ class Rule:
             return "survives" if there == "holds" else "broken"
         if there == "fails":
             return "broken"
-        if self.about == "share":
-            return self._by_discordant_seeds(plain, controlled)
+        (plain, rule), (controlled, _) = self._seen(plain), self._seen(controlled)
+        return rule._compare_seen(plain, controlled)
+
+    def _compare_seen(self, plain: Values, controlled: Values) -> State:
         error = 2 * allowed(len(plain))  # each answer needs one end of the interval alone
-        kept = {part: self._kept(part, plain, controlled, error) for part in self.bounds}
-        if all(ends is not None and ends[0] > 0 for ends in kept.values()):
-            return "survives"
-        lost = {part: self._kept(part, plain, controlled, error / len(self.bounds)) for part in self.bounds}
         surely = self._intervals(controlled, error / 2)
-        for part, bound in self.bounds.items():
-            held, ends = surely[part], lost[part]
-            if ends is not None and ends[1] < 0 and not (held is not None and bound.holds_on(*held)):
-                return "broken"
+        held = {part: (ends := surely[part]) is not None and b.holds_on(*ends) for part, b in self.bounds.items()}
+        whole = [part for part in self.bounds if self._about(part) != "share"]
+        kept = {part: self._kept(part, plain, controlled, error) for part in whole}
+        if whole and all(held[p] if p not in kept else (e := kept[p]) is not None and e[0] > 0 for p in self.bounds):
+            return "survives"
+        for part in self.bounds:
+            if part not in whole:
+                if self._fewer_seeds(part, plain, controlled):
+                    return "broken"
+            elif not held[part]:
+                lost = self._kept(part, plain, controlled, error / len(self.bounds))
+                if lost is not None and lost[1] < 0:
+                    return "broken"
         return "undecided"
 
     def centres(self, values: Values) -> dict[str, float]:
         """The mean over seeds of each part, or the median."""
         values, rule = self._seen(values)
         columns = {part: [seed[part] for seed in values] for part in (values[0] if values else {})}
-        return {part: _median(column) if rule.about == "median" else _mean(column) for part, column in columns.items()}
+        return {p: _median(column) if rule._about(p) == "median" else _mean(column) for p, column in columns.items()}
 
     def plain(self, values: Values) -> Intervals:
         """The usual 95% interval of each part."""
         return {
-            part: plain_interval(self.about, [seed[part] for seed in values], self.within)
+            part: plain_interval(self._about(part), [seed[part] for seed in values], self._within(part))
             for part in (values[0] if values else {})
         }
 
@@ -117,11 +125,21 @@ class Rule:
         }
 
     def _seen(self, values: Values) -> tuple[Values, "Rule"]:
-        """The values as they are judged, and the rule for these."""
-        if self.about != "share" or self.least is None:
+        """The values as they are judged, and the rule for these, which sees them as they are."""
+        if self.least is None:
             return values, self
+        if isinstance(self.least, Mapping):
+            bounds = {**self.bounds, **{part: at_least(share) for part, share in self.least.items()}}
+            met = [{**seed, **{p: float(self.bounds[p].holds(seed[p])) for p in self.least}} for seed in values]
+            return met, replace(self, bounds=bounds)
         met = [{"": float(all(bound.holds(seed[p]) for p, bound in self.bounds.items()))} for seed in values]
         return met, Rule("share", {"": at_least(self.least)}, (0.0, 1.0), exact=False)
+
+    def _about(self, part: str) -> About:
+        return "share" if isinstance(self.least, Mapping) and part in self.least else self.about
+
+    def _within(self, part: str) -> Within:
+        return (0.0, 1.0) if self._about(part) == "share" else self.within
 
     def _status(self, values: Values, error: float) -> Status:
         if not all(math.isfinite(seed[part]) for seed in values for part in self.bounds):
@@ -134,7 +152,7 @@ class Rule:
 
     def _intervals(self, values: Values, error: float) -> Intervals:
         return {
-            part: interval(self.about, [seed[part] for seed in values], error, self.within)
+            part: interval(self._about(part), [seed[part] for seed in values], error, self._within(part))
             for part in (values[0] if values else {})
         }
 
@@ -145,17 +163,17 @@ class Rule:
         over = [bound.margin(under[part]) - KEPT * bound.margin(seed[part]) for seed, under in pairs]
         return interval(self.about, over, error, (-math.inf, math.inf))
 
-    def _by_discordant_seeds(self, plain: Values, controlled: Values) -> State:
-        """Broken if seeds on which only the control undoes it are surely more than those where only it does not."""
+    def _fewer_seeds(self, part: str, plain: Values, controlled: Values) -> bool:
+        """Whether seeds that meet it without the control alone are surely more than those that do under it alone."""
         from scipy.stats import binomtest
 
-        (without, _), (under, _) = self._seen(plain), self._seen(controlled)
-        undone = sum(one[""] > other[""] for one, other in zip(without, under, strict=True))
-        made = sum(one[""] < other[""] for one, other in zip(without, under, strict=True))
-        if undone + made == 0 or binomtest(undone, undone + made, alternative="greater").pvalue > allowed(len(plain)):
-            return "undecided"
-        shares = [sum(seed[""] for seed in values) for values in (under, without)]
-        return "broken" if shares[0] < KEPT * shares[1] else "undecided"
+        undone = sum(one[part] > other[part] for one, other in zip(plain, controlled, strict=True))
+        made = sum(one[part] < other[part] for one, other in zip(plain, controlled, strict=True))
+        error = allowed(len(plain)) / len(self.bounds)
+        if undone + made == 0 or binomtest(undone, undone + made, alternative="greater").pvalue > error:
+            return False
+        under, without = (sum(seed[part] for seed in values) for values in (controlled, plain))
+        return under < KEPT * without
 
 
 def _order(bound: Bound, value: float) -> float:

@@ -234,7 +234,7 @@ class Experiment(Generic[C]):
         controls: Sequence[str] | None = None,
         within: tuple[float, float] = (-math.inf, math.inf),
         about: About = "mean",
-        least: float | None = None,
+        least: float | Mapping[str, float] | None = None,
         also: "Sequence[Experiment]" = (),
     ) -> Callable[[Measure], Measure]:
         """Decorator: `function(results of one seed)` measures this claim, here and of the figures in `also`.

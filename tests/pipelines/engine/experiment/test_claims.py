@@ -1,12 +1,14 @@
 """Verdicts: bounds, means over seeds and their intervals, and what happens when something was not measured."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from madeup import results
+from scipy.stats import binomtest
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.bounds import above, at_least, at_most, below, between
@@ -181,9 +183,39 @@ def test_a_claim_about_a_share_says_how_many_seeds_are_to_meet_its_bound():
     assert share.judge(seeds(*[0.95] * 4, *[0.2] * 12)).status == "fails"
 
 
+def test_one_part_of_a_claim_may_be_about_a_share():
+    """That training fits the labels is reached or not, on 16 seeds of 16; how far classes lie apart has a mean."""
+    declared = claim(
+        {"distance": at_least(2), "accuracy": at_least(0.99)},
+        lambda runs: {"distance": 2.5 + 0.1 * runs.final("loss"), "accuracy": float(runs.final("loss") > -9)},
+        least={"accuracy": 0.75},
+    )
+    values = np.random.default_rng(0).normal(size=16)
+    verdict = declared.judge(seeds(*values))
+    assert (verdict.status, verdict.measured["accuracy"]) == ("holds", 1.0)
+    assert verdict.expected == {"distance": "≥ 2", "accuracy": "≥ 0.99 in at least 75% of seeds"}
+    assert verdict.ci["accuracy"] == pytest.approx(binomtest(16, 16).proportion_ci(0.95))
+    assert declared.judge(seeds(*values[:6])).status == "undecided", "six seeds of six may be 54% of all"
+    assert declared.judge(seeds(*values[:4], *[-10.0] * 12)).status == "fails"
+    distance = replace(declared, expect={"distance": at_least(2)}, least=None, measure=lambda r: r.final("loss"))
+    assert distance.about == declared.about == "mean"
+
+
+def test_a_control_breaks_a_part_about_a_share_if_few_seeds_reach_it_there():
+    rule = claim({"distance": at_least(2), "accuracy": at_least(0.99)}, lambda runs: {}, least={"accuracy": 0.75}).rule
+    values = np.random.default_rng(0).normal(3, 0.1, size=16)
+    plain = [{"distance": value, "accuracy": 1.0} for value in values]
+    assert rule.compare(plain, plain) == "survives"
+    assert rule.compare(plain, [{"distance": value, "accuracy": 0.5} for value in values]) == "broken"
+    assert rule.compare(plain, [{"distance": value - 2, "accuracy": 1.0} for value in values]) == "broken"
+
+
 @pytest.mark.parametrize(
     ("details", "says"),
     [
+        ({"least": {"accuracy": 0.75}}, "`least` names 'accuracy', for which there is no bound"),
+        ({"least": {"": 1.5}}, "`least` is the share of seeds"),
+        ({"least": {"": 0.5}, "kind": "identity"}, "an identity is judged seed by seed"),
         ({"about": "share"}, "`least` is the share of seeds"),
         ({"about": "share", "least": 1.0}, "`least` is the share of seeds"),
         ({"least": 0.5}, "`least` is the share of seeds"),
