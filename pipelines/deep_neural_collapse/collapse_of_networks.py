@@ -144,7 +144,7 @@ for experiment in PRINTED:
         says="the right factor S V' makes at least half of the fall of ln NC1, and more of it than the ReLU in most "
         "layers (share, number of layers)",
         paper="decreases mostly between steps (1) and (2)", where=f"Section 5, {experiment.figure}",
-        expect={"share": at_least(0.5), "layers": at_least(3)},
+        expect={"share": at_least(0.5), "layers": at_least(3)}, least={"layers": 0.75},
     )(right_factor)
 
 
@@ -191,7 +191,7 @@ def agop_contracts(runs):
 @mlp.claim("c18_classes_collapse", also=[resnet, vgg],
     says="training lowers NC1 of the last hidden layer to at most a tenth, and NC1 of the trained network falls from "
     "layer to layer (final over initial, Spearman)", paper="curves, no number",
-    expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)})
+    expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)}, least={"order of layers": 0.75})
 def collapse(runs):
     networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)
     profiles = [[one.final(f"nc1/{layer}") for layer in layers] for one in networks]

@@ -76,7 +76,7 @@ def gain(runs, than, score="clp/head"):
 
 @mixture.claim("c01_collapse", where="Fig. 3", paper="NC1 tends to 0", also=[digits],
     says="the network fits the coarse labels, and NC1 falls to at most a tenth of its initial value",
-    expect={"train accuracy": at_least(0.999), "NC1, end / start": at_most(0.1)})
+    expect={"train accuracy": at_least(0.999), "NC1, end / start": at_most(0.1)}, least={"train accuracy": 0.75})
 def collapse(runs):
     nc1 = coarse(runs).curve("nc1_pinv/head")
     return {"train accuracy": coarse(runs).final("accuracy/train"), "NC1, end / start": nc1.iloc[-1] / nc1.iloc[0]}
@@ -105,7 +105,8 @@ def etf_nearer(runs):
 @mixture.claim("c03_fine_structure_remains", where="Fig. 5", paper="the diagonal is darker than the twins",
     also=[digits],
     says="after training, a class is nearer to itself than to its twin, and nearer to its twin than to other labels (a "
-    "< b < 1, MSDR)", expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
+    "< b < 1, MSDR)", least={"train accuracy": 0.75},
+    expect={"a/b": below(1), "b": below(1), "MSDR": at_least(1.2), "train accuracy": at_least(0.999)})
 def fine_structure(runs):
     return pictures.structure(coarse(runs))
 
@@ -168,8 +169,8 @@ def over_start(runs):
 
 
 @mixture.claim("c06c_renamed_by_training_set", where="Section 5", origin="ours", also=[digits],
-    says="naming the clusters by the training set's labels instead of the test set's costs little accuracy (loss of "
-    "CLP)", expect=between(0, 0.02))
+    says="naming the clusters by the training set's labels instead of the test set's costs little accuracy in at least "
+    "three of four runs (loss of CLP)", about="share", least=0.75, expect=between(0, 0.02))
 def renamed_by_training(runs):
     return gain(runs, "clp_train_mapped/head")
 

@@ -152,7 +152,7 @@ def ratio(some):
     return size.layers / size.filter_layer
 
 
-@figure.claim("c10b_counted_speed_up", paper="m/r", origin="corrected",
+@figure.claim("c10b_counted_speed_up", paper="m/r", origin="corrected", kind="identity",
     says="by counted operations GemFilter's speed-up of reading is at least 0.6 m/r and at most m/(r-1), since queries "
     "and keys of the filter layer suffice (least in units of m/r, greatest in units of m/(r-1))",
     expect={"least": at_least(0.6), "greatest": between(0.6, 1.0)})
@@ -200,7 +200,8 @@ def longest(runs):
     ]
 
 
-@figure.claim("c11c_less_memory_as_in_the_figure", paper="30% less than SnapKV, 70% less than full attention",
+@figure.claim("c11c_less_memory_as_in_the_figure", kind="identity",
+    paper="30% less than SnapKV, 70% less than full attention",
     says="on the longest prompts GemFilter's peak of memory is about 30% below that of SnapKV as the authors ran it, "
     "with keys and values repeated to all query heads, and 70% below full attention's (share that is saved, least over "
     "models)", within=(-np.inf, 1),
@@ -214,7 +215,7 @@ def less_memory(runs):
     return {name: float(min(values)) for name, values in saved.items()}
 
 
-@figure.claim("c11d_memory_in_order", origin="ours",
+@figure.claim("c11d_memory_in_order", origin="ours", kind="identity",
     says="GemFilter's peak of memory is below SnapKV's whose heads share what they keep, that below SnapKV's as the "
     "authors ran it, and that below full attention's (share that is saved on the longest prompts, least over models)",
     expect={"gemfilter": above(0), "snapkv": above(0), "snapkv_repeated": above(0)}, within=(-np.inf, 1))
