@@ -19,7 +19,7 @@ RUN case $DEVICE in cpu) from=https://download.pytorch.org/whl/cpu ;; cuda) from
     *) echo "DEVICE is cpu or cuda, not $DEVICE" >&2; exit 2 ;; esac; \
     pip install --no-cache-dir --constraint constraints.txt --extra-index-url $from torch
 COPY . .
-RUN pip install --no-cache-dir --constraint constraints.txt --editable '.[lab,public,lm,server]' \
+RUN pip install --no-cache-dir --constraint constraints.txt --editable '.[lab,public,lm,search,server]' \
     && git config --system --add safe.directory /opt/featurelab && featurelab list > /dev/null
 
 USER ray

@@ -58,7 +58,7 @@ def test_the_image_installs_the_tested_versions_on_a_supported_python() -> None:
     installs = [rest for name, rest in instructions() if name == "RUN" and "pip install" in rest]
     assert len(installs) == 2
     assert all("--constraint constraints.txt" in rest for rest in installs)
-    assert "'.[lab,public,lm,server]'" in installs[-1]
+    assert "'.[lab,public,lm,search,server]'" in installs[-1]
 
 
 def test_shells_accept_every_step_of_the_image() -> None:
