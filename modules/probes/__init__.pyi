@@ -9,11 +9,11 @@ from .collapse import GramProbe as GramProbe
 from .early_gradients import EarlyGradients as EarlyGradients
 from .features import FeatureProbe as FeatureProbe
 from .instruments import InstrumentsProbe as InstrumentsProbe
+from .instruments import Measure as Measure
 from .loss import LossProbe as LossProbe
-from .measure import Measure as Measure
 from .probe import CannotMeasure as CannotMeasure
 from .probe import Probe as Probe
 from .reference import ReferenceProbe as ReferenceProbe
-from .trainer_callback import trainer_callback as trainer_callback
+from .transformers_trainer import trainer_callback as trainer_callback
 from .unseen_classes import RetrievalProbe as RetrievalProbe
 from .unseen_classes import UnseenClassProbe as UnseenClassProbe

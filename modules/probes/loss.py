@@ -13,8 +13,7 @@ from featurelab.modules.measures.core.effort import part, progress
 from featurelab.modules.measures.core.samples import Outputs, described, moved
 
 from .batches import Data, Names, Stream, by_token, is_batch, set_up, shifts_targets, tokens
-from .plain import device_of
-from .precision import widened
+from .precision import device_of, widened
 from .probe import Probe
 
 

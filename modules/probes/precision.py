@@ -1,8 +1,9 @@
-"""The state of networks while they are measured: in float32, and undisturbed."""
+"""The state of networks while they are measured: in float32, undisturbed, and in loops without Lightning."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import pytorch_lightning as pl
 import torch
@@ -91,3 +92,28 @@ class _Telling:
     def __call__(self, layer: nn.Module, _: Any, outputs: Any) -> None:
         if isinstance(outputs, Tensor) and outputs.dtype in HALF:
             self.tell(f"the network computes in {str(outputs.dtype).removeprefix('torch.')} by itself, not in float32")
+
+
+class Logs(Protocol):
+    """Records values at a step, as featurelab's recorders do."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> Any: ...
+
+
+class PlainLoop:
+    """What a probe asks of Lightning, in a loop without it: one process, in the precision of the weights."""
+
+    current_epoch = 0
+    is_global_zero = True
+    precision = "32-true"
+
+    def __init__(self, device: torch.device) -> None:
+        self.global_step, self.root_device = 0, device
+        self.loggers: list[Any] = []
+        self.precision_plugin = self.strategy = self
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """The device of the first weight or buffer of a network; the CPU if it has none."""
+    tensor = next(itertools.chain(module.parameters(), module.buffers()), None)
+    return torch.device("cpu") if tensor is None else tensor.device

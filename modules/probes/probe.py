@@ -19,8 +19,7 @@ from featurelab.modules.measures.core.samples import Inputs, Outputs, Samples, d
 
 from .batches import Data, Names, Stream, is_batch, is_names, joined, split
 from .cost import Cost, StepClock
-from .plain import Logs, PlainLoop, device_of
-from .precision import in_float32, undisturbed, widened
+from .precision import Logs, PlainLoop, device_of, in_float32, undisturbed, widened
 
 # what a network raises on inputs that do not fit; other exceptions, such as signals to stop, pass through
 MISFITS = (ValueError, TypeError, RuntimeError, LookupError, AttributeError, ArithmeticError)

@@ -19,7 +19,7 @@ from featurelab.modules.measures.gradients.ansatz import pearson
 from featurelab.modules.measures.statistics.concordance import pearson_p_value, spearman
 
 from .batches import Data, Stream, batches_of, is_batch, joined, split
-from .plain import device_of
+from .precision import device_of
 from .probe import Probe, begins
 
 

@@ -66,7 +66,7 @@ WRONG: dict[str, tuple[list[str], list[str]]] = {
     "axis twice": ([*over("lr=1,2"), "--over", "lr=3"], ["lr", "twice"]),
     "no samples": ([*over("lr=1,2"), "--samples", "0"], ["--samples 0"]),
     "text for samples": ([*over("lr=1,2"), "--samples", "many"], ["--samples"]),
-    "mode": ([*over("lr=1,2"), "--mode", "maximum"], ["maximum", "max", "min"]),
+    "mode": ([*over("lr=1,2"), "--mode", "maximum"], ["maximum", "did you mean max?"]),
     "scheduler": ([*over("lr=1,2"), "--scheduler", "pbt"], ["pbt", "asha"]),
     "no cpus": ([*over("lr=1,2"), "--cpus-per-trial", "0"], ["--cpus-per-trial"]),
     "nan cpus": ([*over("lr=1,2"), "--cpus-per-trial", "nan"], ["--cpus-per-trial"]),

@@ -144,5 +144,5 @@ def test_a_map_over_what_the_grid_sets_or_a_law_is_refused_before_anything_is_wr
         with pytest.raises(fl.RequestError, match=word):
             experiment.map(over=over)
         with pytest.raises(fl.RequestError, match=word):
-            fl.map(NAME, over=over, name="a map")
+            fl.map(NAME, over=over, name="a-map")
     assert fl.runs(experiment=NAME).empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .plain import Logs
+from .precision import Logs
 
 if TYPE_CHECKING:
     import transformers
