@@ -88,8 +88,8 @@ def _empty(config: dict[str, Any]) -> dict[str, Any]:
 
 def featurelab(trials: int, folder: Path) -> tuple[float, float]:
     """Sweep the trial in `benchmarks._nothing`, and return what `tasks` returns."""
-    from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed
+    from featurelab.pipelines.engine.experiment.catalogue import registry
     from featurelab.pipelines.engine.sweep.begin import run_sweep
     from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.tracking.store.connect import connect

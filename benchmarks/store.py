@@ -27,8 +27,8 @@ PEER = "MLflow client, curve by curve"
 
 def fill(uri: str, number: int) -> tuple[str, list[str]]:
     """Create a sweep with this many trials, and return the id of its run and those of the trials."""
-    from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
+    from featurelab.pipelines.engine.experiment.catalogue import registry
     from featurelab.pipelines.engine.sweep.begin import open_sweep
     from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.pipelines.engine.trial.record import open_run
@@ -155,8 +155,8 @@ def measured(number: int, through_server: bool, sampled: int, repeats: int) -> l
 
 def planned(number: int, repeats: int) -> list[Row]:
     """Rows of a sweep of this many trials that is planned and labelled."""
-    from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed, loguniform
+    from featurelab.pipelines.engine.experiment.catalogue import registry
     from featurelab.pipelines.engine.sweep.plan import plan_search
 
     experiment = registry.find("neural_feature_ansatz/init_scale")

@@ -122,8 +122,8 @@ def _stored(folder: Path) -> dict[str, Any]:
 
 def featurelab(folder: Path, space: Space) -> float:
     """Sweep with featurelab, and return the seconds from the start of the Tuner to the last stored result."""
-    from featurelab.pipelines.engine.experiment import registry
     from featurelab.pipelines.engine.experiment.axes import Listed
+    from featurelab.pipelines.engine.experiment.catalogue import registry
     from featurelab.pipelines.engine.sweep.plan import plan_search
     from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray, shut_down
 

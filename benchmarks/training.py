@@ -17,7 +17,7 @@ import torch
 from benchmarks._rows import Row, Size, alternate, compare
 from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.fitting.fit import fit
 from featurelab.tracking.outbox.null import NullRecorder
 
 LR = 0.01

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from featurelab.pipelines.engine.experiment import registry
-from featurelab.pipelines.engine.verdict.map_entries import map_entries
+from featurelab.pipelines.engine.experiment.catalogue import registry
+from featurelab.pipelines.engine.verdict.maps.entries import map_entries
 from featurelab.pipelines.engine.verdict.report import report_entries
 from featurelab.tracking.store.connect import connect
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from featurelab.pipelines.engine.experiment import numbers, registry
+from featurelab.pipelines.engine.experiment import numbers
 from featurelab.pipelines.engine.experiment.bounds import at_least
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding

@@ -44,6 +44,6 @@ from .engine.libraries import probes as probes
 from .engine.libraries import stats as stats
 from .engine.libraries import theory as theory
 from .engine.libraries import torch as torch
-from .engine.trial.fit import evaluate as evaluate
-from .engine.trial.fit import fit as fit
-from .engine.trial.observed import Observed as Observed
+from .engine.trial.fitting.fit import evaluate as evaluate
+from .engine.trial.fitting.fit import fit as fit
+from .engine.trial.fitting.observed import Observed as Observed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from featurelab import namesake
-from featurelab.pipelines.engine.command import authors, doctor
+from featurelab.pipelines.engine.command.verbs import authors, doctor
 
 ROOT = Path(__file__).parents[1]
 FEATURELAB = Path(sys.executable).parent / "featurelab"

@@ -11,8 +11,8 @@ import typer
 from typer.exceptions import TyperException
 
 from featurelab.pipelines.engine.command.cli import app
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import lay_out, parse_axis
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import parse_overrides
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.begin import open_sweep

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 ROOT = Path(__file__).parents[1]
 MISSING = [name for name in ("material", "mkdocstrings", "nbconvert") if importlib.util.find_spec(name) is None]

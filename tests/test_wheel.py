@@ -19,7 +19,7 @@ import modules
 from featurelab import data, learners, measures, nets, probes
 from featurelab.modules import nets as same
 from featurelab.pipelines import Experiment, np, torch
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 assert modules.MINE == "a stranger's"
 assert nets is same is sys.modules["featurelab.modules.nets"]

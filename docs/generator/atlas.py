@@ -14,7 +14,7 @@ import tables
 from generator import links
 from jinja2 import ChoiceLoader, FileSystemLoader
 
-from featurelab.pipelines.engine.experiment import papers, registry
+from featurelab.pipelines.engine.experiment.catalogue import papers, registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding

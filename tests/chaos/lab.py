@@ -93,7 +93,7 @@ def _train(config: ChaosConfig, recorder: Any) -> None:
     import pytorch_lightning as pl
 
     from featurelab.modules import data, learners, nets, probes
-    from featurelab.pipelines.engine.trial.fit import fit
+    from featurelab.pipelines.engine.trial.fitting.fit import fit
 
     task = data.ChainMonomials(
         30, 10, 8, 3, seed=config.streams.data, dtype=config.dtype, batch_size=10, order_seed=config.streams.order

@@ -14,7 +14,7 @@ import typer
 from hypothesis import strategies as st
 
 from featurelab.pipelines.engine.command import cli
-from featurelab.pipelines.engine.experiment import strangers
+from featurelab.pipelines.engine.experiment.catalogue import strangers
 
 LONG = 100_000
 TRICKS = [

@@ -5,7 +5,7 @@ import pytorch_lightning as pl
 
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.fitting.fit import fit
 from featurelab.pipelines.engine.trial.run import run_trial
 from featurelab.tracking.store import query
 

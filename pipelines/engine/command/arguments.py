@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Scale
 
 

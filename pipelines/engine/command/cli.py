@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from featurelab.pipelines.engine.command import (
+from featurelab.pipelines.engine.command import exits
+from featurelab.pipelines.engine.command.verbosity import Quiet, Verbose, set_level, with_verbosity
+from featurelab.pipelines.engine.command.verbs import (
     authors,
     catalogue,
     data,
     doctor,
-    exits,
     export,
     known,
     map,
@@ -22,7 +23,6 @@ from featurelab.pipelines.engine.command import (
     stored,
     sweep,
 )
-from featurelab.pipelines.engine.command.verbosity import Quiet, Verbose, set_level, with_verbosity
 
 app = typer.Typer(
     name="featurelab",

@@ -20,7 +20,9 @@ from featurelab.tracking.numbers import measurement, named, number
 if TYPE_CHECKING:
     from featurelab.pipelines.engine.experiment.claims import Verdict
     from featurelab.pipelines.engine.experiment.experiment import Experiment
-    from featurelab.pipelines.engine.sweep.best import Ranked  # imports pandas, for which a listing should not wait
+    from featurelab.pipelines.engine.sweep.search.best import (
+        Ranked,  # imports pandas, for which a listing should not wait
+    )
 
 COLOURS = {
     "holds": "green",

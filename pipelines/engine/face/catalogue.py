@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from featurelab.pipelines.engine.errors import RunError, unknown
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Axis, Drawn, Listed, parse_axis
+from featurelab.pipelines.engine.experiment.catalogue import registry
+from featurelab.pipelines.engine.experiment.catalogue.papers import paper
 from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.needs import require_data
-from featurelab.pipelines.engine.experiment.papers import paper
 from featurelab.pipelines.engine.face.maps import Map
 from featurelab.pipelines.engine.face.run import Run, read_run
 from featurelab.pipelines.engine.face.show import page
@@ -154,10 +154,10 @@ class ExperimentPage:
         Ray stops at the end, unless it was running before. Raises `RequestError` for a wrong request, before anything
         is written; `RunError` if Ray fails; `StoreError` if the store cannot be used.
         """
-        from featurelab.pipelines.engine.sweep.goals import parse_goals
         from featurelab.pipelines.engine.sweep.plan import plan_over
         from featurelab.pipelines.engine.sweep.ray.cluster import connected
         from featurelab.pipelines.engine.sweep.resources import Resources
+        from featurelab.pipelines.engine.sweep.search.goals import parse_goals
 
         declared, outbox = self.declared, outbox_folder()
         resources = Resources.of_trial(cpus_per_trial, gpus_per_trial, workers_per_trial, trial_timeout)
@@ -237,7 +237,7 @@ class ExperimentPage:
         Raises `RequestError` for settings that are not listed or that the figure's grid sets, and as `sweep`.
         """
         from featurelab.pipelines.engine.sweep.ray.cluster import connected
-        from featurelab.pipelines.engine.verdict import mapping
+        from featurelab.pipelines.engine.verdict.maps import mapping
 
         declared, outbox = self.declared, outbox_folder()
         plan = None if resume else mapping.plan_map(declared, self._axes(over), scale, name=name)

@@ -7,7 +7,7 @@ from featurelab.pipelines.engine.face.show import Picture, page
 from featurelab.pipelines.engine.libraries import pd
 
 if TYPE_CHECKING:
-    from featurelab.pipelines.engine.verdict.mapping import Mapped
+    from featurelab.pipelines.engine.verdict.maps.mapping import Mapped
 
 VERDICT = ("id", "status", "measured", "ci", "seeds", "reason")
 
@@ -39,7 +39,7 @@ class Map:
 
     def figure(self, claim: str) -> Picture:
         """Return the picture of one claim: a square for each cell. Raises `RequestError` for an unknown claim."""
-        from featurelab.pipelines.engine.verdict.mapping import drawn
+        from featurelab.pipelines.engine.verdict.maps.mapping import drawn
 
         return Picture(drawn(self.mapped, claim))
 

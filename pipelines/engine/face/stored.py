@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.face.run import Run, histories
 from featurelab.pipelines.engine.face.sweeps import CLAIM, Sweep, table_of
 from featurelab.pipelines.engine.libraries import pd

@@ -43,7 +43,7 @@ class Sweep:
 
         Raises `RequestError` if no trial can be ranked by it.
         """
-        from featurelab.pipelines.engine.sweep.best import rank
+        from featurelab.pipelines.engine.sweep.search.best import rank
 
         metric = metric or self.metric
         recorded = {name for trial in self.trials for name in trial.metrics}
@@ -56,7 +56,7 @@ class Sweep:
 
     def front(self) -> pd.DataFrame:
         """Return the rows of `runs` that no other finished trial beats: the Pareto front of the sweep's metrics."""
-        from featurelab.pipelines.engine.sweep.goals import front
+        from featurelab.pipelines.engine.sweep.search.goals import front
 
         best = {trial.run_id for trial in front(self.trials, {self.metric: self.mode, **self.other_goals})}
         table = self.runs()

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pandas as pd
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.conduct import OnSweepEnd, conduct
@@ -29,8 +29,8 @@ from featurelab.pipelines.engine.sweep.records import (
     read_trials,
 )
 from featurelab.pipelines.engine.sweep.resources import Resources
+from featurelab.pipelines.engine.sweep.search.study import require_optuna
 from featurelab.pipelines.engine.sweep.settle import LEAVING
-from featurelab.pipelines.engine.sweep.study import require_optuna
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.outbox.locks import in_use
 from featurelab.tracking.pages import source

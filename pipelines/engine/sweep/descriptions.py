@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from featurelab.pipelines.engine.experiment import papers
+from featurelab.pipelines.engine.experiment.catalogue import papers
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Verdict
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.records import VERDICTS

@@ -7,7 +7,7 @@ from typing import Any
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan
 from featurelab.pipelines.engine.sweep.records import drawn_tag, read_trials
-from featurelab.pipelines.engine.sweep.study import Study, Told
+from featurelab.pipelines.engine.sweep.search.study import Study, Told
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store, StoreError

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from featurelab.pipelines.engine.errors import RequestError, nearest, unknown
 from featurelab.pipelines.engine.experiment.axes import Axis, Drawn, Listed, choice, loguniform, randint, uniform
 from featurelab.pipelines.engine.experiment.config import Config, Scale, read_mapping
-from featurelab.pipelines.engine.sweep.goals import Mode
+from featurelab.pipelines.engine.sweep.search.goals import Mode
 from featurelab.pipelines.engine.trial.record import Save
 from featurelab.tracking.lines import quoted
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from featurelab.pipelines.engine.errors import RequestError, unknown
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS, Axis, lay_out
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config, Scale, label, tupled
 from featurelab.pipelines.engine.experiment.evidence import LOOKS
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.sweep.goals import Mode
 from featurelab.pipelines.engine.sweep.resources import Resources
-from featurelab.pipelines.engine.sweep.study import SEARCHES, Study
+from featurelab.pipelines.engine.sweep.search.goals import Mode
+from featurelab.pipelines.engine.sweep.search.study import SEARCHES, Study
 from featurelab.pipelines.engine.trial.record import Save, TrialRecord
 from featurelab.tracking.lines import quoted
 

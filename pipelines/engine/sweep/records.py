@@ -11,8 +11,8 @@ from typing import Any
 from mlflow.entities import Metric
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import MOST_TRIALS
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas

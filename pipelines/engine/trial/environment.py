@@ -11,9 +11,9 @@ import torch
 from threadpoolctl import threadpool_info
 
 from featurelab.modules import data, language
+from featurelab.pipelines.engine.experiment.catalogue.strangers import entry_of
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.experiment.strangers import entry_of
 from featurelab.tracking import code
 from featurelab.tracking.errors import StoreError
 from featurelab.tracking.lines import line

@@ -6,7 +6,7 @@ import torch
 
 from featurelab.pipelines.engine.errors import RequestError, RunError
 from featurelab.pipelines.engine.sweep.records import read_trial
-from featurelab.pipelines.engine.trial.fitted import listening
+from featurelab.pipelines.engine.trial.fitting.fitted import listening
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.trial.signals import raised
 from featurelab.pipelines.engine.trial.weights import read_weights, stored_weights

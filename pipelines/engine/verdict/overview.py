@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from featurelab.pipelines.engine.sweep.best import finished_values
+from featurelab.pipelines.engine.sweep.search.best import finished_values
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 if TYPE_CHECKING:

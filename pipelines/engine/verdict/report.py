@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import papers, registry
+from featurelab.pipelines.engine.experiment.catalogue import papers, registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import TRIALS_OF, VERDICTS, read_stored_plan, read_trials_of
 from featurelab.pipelines.engine.verdict import links
-from featurelab.pipelines.engine.verdict.map_entries import PNG, map_entries
+from featurelab.pipelines.engine.verdict.maps.entries import PNG, map_entries
 from featurelab.tracking.errors import BadArtifact, StoreError
 from featurelab.tracking.lines import line
 from featurelab.tracking.report.page import render

@@ -7,7 +7,7 @@ import pytest
 from commandline import TINY, CommandLine, Said, ended
 from warm import Warm
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.tracking.store.connect import connect
 
 SCALE = "neural_feature_ansatz/init_scale"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from commandline import CommandLine, Said, ended
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 NAME = "stranger/curves"
 VERDICT = {

@@ -148,7 +148,7 @@ def test_a_layer_that_does_not_exist_is_refused_before_training():
 
 def test_a_figure_never_loses_a_measurement_without_a_word(monkeypatch):
     """Our own experiments are strict, unless they say otherwise."""
-    import featurelab.pipelines.engine.trial.fit as engine
+    import featurelab.pipelines.engine.trial.fitting.fit as engine
     from featurelab.pipelines.engine.experiment.config import Config
     from featurelab.tracking.outbox.null import NullRecorder
 

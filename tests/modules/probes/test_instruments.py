@@ -17,7 +17,7 @@ from featurelab.modules.measures import (
 from featurelab.modules.nets import mlp
 from featurelab.modules.probes import InstrumentsProbe
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.trial.fit import trainer_for
+from featurelab.pipelines.engine.trial.fitting.fit import trainer_for
 
 X = torch.randn(60, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Y = torch.arange(60) % 3

@@ -4,7 +4,7 @@ import pytest
 
 from featurelab.pipelines.alignment_elasticity.one_step import SMALL
 from featurelab.pipelines.alignment_elasticity.recall import LOGARITHMIC
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
 ELSEWHERE = ("ranking", "metric_learning", "tables")

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from featurelab.pipelines.cross.along_training import CrossConfig, datasets, halfway, together
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import performed
 
 FIGURES = [experiment for experiment in registry.experiments("cross") if isinstance(experiment.laptop, CrossConfig)]

@@ -3,7 +3,7 @@
 import pytest
 
 from featurelab.pipelines.cross.every_system import GIVEN, NETWORKS, figure, observed
-from featurelab.pipelines.engine.experiment.registry import find
+from featurelab.pipelines.engine.experiment.catalogue.registry import find
 
 
 @pytest.mark.parametrize("network", list(NETWORKS))

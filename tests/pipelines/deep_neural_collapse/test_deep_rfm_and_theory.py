@@ -8,7 +8,7 @@ from publicfiles import public_images  # noqa: F401
 from featurelab.pipelines.deep_neural_collapse.deep_rfm import before_the_floor, line
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build, task, trusted
 from featurelab.pipelines.engine.errors import Missing
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import Table, performed, recorded
 
 

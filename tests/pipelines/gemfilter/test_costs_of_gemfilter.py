@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.gemfilter import geometry, time_and_memory
 

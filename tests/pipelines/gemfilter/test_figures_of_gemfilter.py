@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import missing
 
 

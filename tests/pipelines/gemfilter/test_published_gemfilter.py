@@ -10,7 +10,7 @@ from tinyllama import save_llama
 
 from featurelab.modules import data, language
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed, recorded

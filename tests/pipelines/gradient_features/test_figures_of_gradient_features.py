@@ -2,7 +2,7 @@
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import missing
 
 FIGURES = registry.experiments("gradient_features")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from featurelab.modules import data, nets, theory
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 from featurelab.pipelines.icl_scale import parity_noise, regression
 

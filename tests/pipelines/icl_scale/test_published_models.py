@@ -7,7 +7,7 @@ import pytest
 from tinyllama import save_llama
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.needs import dry_run, require_data
 from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed

@@ -8,7 +8,7 @@ import functools
 import numpy as np
 from madeup import results
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.neural_feature_ansatz.identities import DYNAMICS, EXACT, PROJECTOR
 from featurelab.pipelines.neural_feature_ansatz.street_numbers import RUNS

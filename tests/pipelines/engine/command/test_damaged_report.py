@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hostile import Commands, check_line
 
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment

@@ -12,7 +12,8 @@ from hostile import LONG, Commands, accept, commands, texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from featurelab.pipelines.engine.experiment import numbers, registry
+from featurelab.pipelines.engine.experiment import numbers
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray
 from featurelab.tracking.lines import quoted
 from featurelab.tracking.store.connect import connect

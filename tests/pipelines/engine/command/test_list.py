@@ -7,7 +7,7 @@ import pytest
 
 from featurelab.pipelines.engine.command import terminal
 from featurelab.pipelines.engine.command.cli import app
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 
 def test_a_piped_list_is_one_line_of_five_columns_for_each_figure(capsys):

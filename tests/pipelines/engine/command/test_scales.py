@@ -4,9 +4,9 @@ import pytest
 
 from featurelab.pipelines import Config, Experiment, Field, above
 from featurelab.pipelines.engine.command.cli import app
-from featurelab.pipelines.engine.command.reproduce import at_scale
+from featurelab.pipelines.engine.command.verbs.reproduce import at_scale
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.known import Finding, Known
 
 

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from featurelab.pipelines.engine.command import terminal
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
-from featurelab.pipelines.engine.sweep.best import Ranked
+from featurelab.pipelines.engine.sweep.search.best import Ranked
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 EXPERIMENTS = registry.experiments()

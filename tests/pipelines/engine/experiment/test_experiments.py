@@ -4,9 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, lay_out, parse_axis
 from featurelab.pipelines.engine.experiment.bounds import Bound
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 
 EXPERIMENTS = registry.experiments()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import numbers, registry
+from featurelab.pipelines.engine.experiment import numbers
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 kinds = st.sampled_from([*numbers.KINDS])
 values = st.one_of(

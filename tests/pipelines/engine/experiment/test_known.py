@@ -3,7 +3,8 @@
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import known, registry
+from featurelab.pipelines.engine.experiment import known
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.known import Finding, Known
 from featurelab.pipelines.engine.verdict import findings
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import featurelab as fl
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.run import run_trial

@@ -1,6 +1,6 @@
 """What MLflow's pages are told of figures."""
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.descriptions import sweep_note
 
 

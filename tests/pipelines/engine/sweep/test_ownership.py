@@ -9,7 +9,7 @@ import pytest
 from mlflow_server import Server
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep import ownership
 from featurelab.pipelines.engine.sweep.begin import open_sweep, resume_sweep
 from featurelab.pipelines.engine.sweep.ownership import driver_tags, heartbeat, where_run

@@ -3,7 +3,7 @@
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.resources import Resources

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.conduct import conduct
 from featurelab.pipelines.engine.sweep.plan import Opened, Plan

@@ -15,7 +15,7 @@ from featurelab.modules import data, learners, nets, probes
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.trial import checkpoint_callback
 from featurelab.pipelines.engine.trial.checkpoint import newest
-from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.fitting.fit import fit
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
 from featurelab.tracking.outbox.journal import TRAINING
 from featurelab.tracking.store.connect import attach

@@ -11,7 +11,7 @@ from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.experiment.config import Config, TrainedConfig
 from featurelab.pipelines.engine.trial import checkpoint_callback
 from featurelab.pipelines.engine.trial.controls import controlled
-from featurelab.pipelines.engine.trial.fit import evaluate, fit
+from featurelab.pipelines.engine.trial.fitting.fit import evaluate, fit
 from featurelab.pipelines.engine.trial.process import deterministic
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
 

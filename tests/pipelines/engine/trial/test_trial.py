@@ -16,11 +16,11 @@ from mlflow import MlflowClient
 from pytorch_lightning import Callback
 
 from featurelab.modules import data, learners, nets
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.ending import Outcome
-from featurelab.pipelines.engine.trial.fit import fit
+from featurelab.pipelines.engine.trial.fitting.fit import fit
 from featurelab.pipelines.engine.trial.place import Runtime, running_in
 from featurelab.pipelines.engine.trial.run import perform, run_trial
 from featurelab.pipelines.engine.trial.signals import Terminated

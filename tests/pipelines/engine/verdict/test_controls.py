@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import controls_of
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder

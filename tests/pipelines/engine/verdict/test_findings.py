@@ -6,8 +6,9 @@ from itertools import count
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import known, registry
+from featurelab.pipelines.engine.experiment import known
 from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import Decided, Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment

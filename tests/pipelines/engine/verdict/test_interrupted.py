@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.record import open_run

@@ -7,8 +7,8 @@ from datetime import datetime
 import pytest
 from madeup import results
 
-from featurelab.pipelines.engine.experiment import papers, registry
 from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.catalogue import papers, registry
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment

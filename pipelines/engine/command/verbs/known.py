@@ -8,7 +8,7 @@ import typer
 from featurelab.pipelines.engine.command.arguments import Json, Names
 from featurelab.pipelines.engine.command.shared import connect
 from featurelab.pipelines.engine.errors import RequestError, tell
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 
 def known(

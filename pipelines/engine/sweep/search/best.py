@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from featurelab.pipelines.engine.sweep.goals import Mode
+from featurelab.pipelines.engine.sweep.search.goals import Mode
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store

@@ -6,8 +6,8 @@ import torch
 from featurelab.modules.probes import Measure
 from featurelab.pipelines import Observed
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.registry import find
-from featurelab.pipelines.engine.trial.observed import further
+from featurelab.pipelines.engine.experiment.catalogue.registry import find
+from featurelab.pipelines.engine.trial.fitting.observed import further
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 
 NAME, BRIEF = "nuclear_norm_dg/synthetic", {"steps": 20, "measure_every": 10, "n_train": 40, "n_test": 100}

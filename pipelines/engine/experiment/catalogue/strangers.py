@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from featurelab.pipelines.engine.errors import RequestError
+from featurelab.pipelines.engine.experiment.catalogue.installing import GROUP
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.experiment.installing import GROUP
 
 LIMIT = "FEATURELAB_IMPORT_SECONDS"
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from featurelab.pipelines.engine.experiment.catalogue.registry import find
 from featurelab.pipelines.engine.experiment.cost import Cost
-from featurelab.pipelines.engine.experiment.registry import find
 
 if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback

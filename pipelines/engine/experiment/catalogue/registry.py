@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError, nearest, tell, unknown
-from featurelab.pipelines.engine.experiment import numbers, strangers
+from featurelab.pipelines.engine.experiment import numbers
+from featurelab.pipelines.engine.experiment.catalogue import strangers
+from featurelab.pipelines.engine.experiment.catalogue.installing import not_installed
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.experiment.installing import not_installed
 from featurelab.tracking.lines import line, quoted
 
 _told: set[str] = set()
@@ -103,7 +104,7 @@ def _place(experiment: Experiment) -> tuple[bool, list[Any], str]:
 
 
 def _our_systems() -> list[str]:
-    folder = Path(__file__).parents[2]
+    folder = Path(__file__).parents[3]
     return [module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg and module.name != "engine"]
 
 

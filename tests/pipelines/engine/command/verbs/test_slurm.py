@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from hostile import Commands, check_line
 
-from featurelab.pipelines.engine.command.slurm import seconds_of
+from featurelab.pipelines.engine.command.verbs.slurm import seconds_of
 from featurelab.pipelines.engine.errors import RequestError
 
 NAME = "neural_feature_ansatz/init_scale"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.records import VERDICTS, read_sweep
-from featurelab.pipelines.engine.verdict.mapping import cells_of, picture_name
+from featurelab.pipelines.engine.verdict.maps.mapping import cells_of, picture_name
 from featurelab.tracking.errors import BadArtifact
 from featurelab.tracking.lines import line
 from featurelab.tracking.store import query

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from hostile import Commands, check_line
 
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.sweep.records import log_values

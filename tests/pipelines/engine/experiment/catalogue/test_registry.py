@@ -14,7 +14,7 @@ import pytest
 
 from featurelab.pipelines import neural_feature_ansatz
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import installing, registry
+from featurelab.pipelines.engine.experiment.catalogue import installing, registry
 
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 MINE = """

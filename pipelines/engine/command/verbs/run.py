@@ -8,7 +8,7 @@ import typer
 from featurelab.pipelines.engine.command.arguments import AtScale, Json, Name, SaveWeights, Settings, SettingsFile
 from featurelab.pipelines.engine.command.shared import connect, outbox_folder, runs_trials
 from featurelab.pipelines.engine.errors import inform, tell
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.place import Runtime, running_in

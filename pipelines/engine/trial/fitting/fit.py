@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from featurelab.pipelines.engine.errors import is_verbose
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.libraries import pl, torch
-from featurelab.pipelines.engine.trial.fitted import fitted, fitting
-from featurelab.pipelines.engine.trial.observed import further
+from featurelab.pipelines.engine.trial.fitting.fitted import fitted, fitting
+from featurelab.pipelines.engine.trial.fitting.observed import further
 from featurelab.pipelines.engine.trial.place import current
 from featurelab.tracking.lines import line
 
 if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback
 
-    from featurelab.pipelines.engine.trial.fit_data import FitData
+    from featurelab.pipelines.engine.trial.fitting.fit_data import FitData
     from featurelab.tracking import Recorder
 
 
@@ -91,7 +91,7 @@ def fit(
     limits = {"max_steps": steps if steps is not None else -1, "max_epochs": epochs if epochs is not None else -1}
     from featurelab.pipelines.engine.trial.checkpoint import current_keeper
     from featurelab.pipelines.engine.trial.checkpoint_callback import begin
-    from featurelab.pipelines.engine.trial.fit_data import RecordData, as_data, explained, identity, name_data
+    from featurelab.pipelines.engine.trial.fitting.fit_data import RecordData, as_data, explained, identity, name_data
     from featurelab.pipelines.engine.trial.weights import current_saving
 
     fitting(learner)
@@ -148,7 +148,7 @@ def evaluate(
     step: int = 0,
 ) -> None:
     """Run the learner's test step on the training data, and record what it logs at `step`; `data` as for `fit`."""
-    from featurelab.pipelines.engine.trial.fit_data import as_data, explained, name_data, name_loader
+    from featurelab.pipelines.engine.trial.fitting.fit_data import as_data, explained, name_data, name_loader
 
     datamodule = as_data(data, learner, config)
     named = name_data(datamodule, recorder)

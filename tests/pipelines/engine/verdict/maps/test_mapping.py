@@ -12,8 +12,8 @@ from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.cost import CPU_FLOPS, Cost
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.sweep.plan import Plan
-from featurelab.pipelines.engine.verdict.map_picture import COLOURS, MARKS, picture
-from featurelab.pipelines.engine.verdict.mapping import cells_of, plan_map
+from featurelab.pipelines.engine.verdict.maps.mapping import cells_of, plan_map
+from featurelab.pipelines.engine.verdict.maps.picture import COLOURS, MARKS, picture
 
 
 class Line(Config):

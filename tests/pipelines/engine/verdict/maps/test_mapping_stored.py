@@ -3,9 +3,9 @@
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
 from featurelab.pipelines.engine.experiment.bounds import above
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.face.maps import Map
@@ -14,8 +14,8 @@ from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.run import run_trial
 from featurelab.pipelines.engine.verdict import findings
 from featurelab.pipelines.engine.verdict.judge import judge
-from featurelab.pipelines.engine.verdict.map_entries import map_entries
-from featurelab.pipelines.engine.verdict.mapping import judge_map, plan_map
+from featurelab.pipelines.engine.verdict.maps.entries import map_entries
+from featurelab.pipelines.engine.verdict.maps.mapping import judge_map, plan_map
 from featurelab.pipelines.engine.verdict.report import report_entries
 from featurelab.tracking.report.page import render
 from featurelab.tracking.store.connect import connect

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from featurelab.pipelines.engine.command import batch_script
+from featurelab.pipelines.engine.command.verbs import batch_script
 from featurelab.pipelines.engine.errors import RequestError, RunError
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.tracking.lines import line, quoted, without_credentials
 
 if TYPE_CHECKING:

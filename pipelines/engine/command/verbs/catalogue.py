@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from featurelab.pipelines.engine.command.arguments import AtScale, Json, Name
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 
 def list_(

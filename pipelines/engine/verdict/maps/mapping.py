@@ -21,7 +21,7 @@ from featurelab.pipelines.engine.sweep.plan import Plan, check_name
 from featurelab.pipelines.engine.sweep.records import as_text, log_values, read_sweep, read_trials
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.judge import collect, judge_elsewhere
-from featurelab.pipelines.engine.verdict.map_picture import picture
+from featurelab.pipelines.engine.verdict.maps.picture import picture
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store.connect import Store
 

@@ -23,8 +23,8 @@ from featurelab.pipelines.engine.command.shared import (
     typed_command,
 )
 from featurelab.pipelines.engine.errors import RequestError, inform, is_quiet, tell
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Axis, parse_axes
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config, Scale, parse_overrides, read_settings
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.trial.signals import last_line
@@ -92,7 +92,7 @@ def sweep(
     if file and experiment_name and "=" in experiment_name:  # the experiment is the file's
         settings, experiment_name = [experiment_name, *(settings or [])], None
     from featurelab.pipelines.engine.sweep.file import Metric
-    from featurelab.pipelines.engine.sweep.goals import parse_goals
+    from featurelab.pipelines.engine.sweep.search.goals import parse_goals
 
     metrics, modes = parse_goals(metric or (), mode)
     others = {name: modes[place] if modes else "" for place, name in enumerate(metrics) if place}
@@ -242,8 +242,8 @@ def _print_file(request: "SweepFile", axes: dict[str, Axis], fixed: dict[str, An
 def _print_ranking(experiment: Experiment, finished: "Finished", store: "Store", as_json: bool) -> None:
     """Draw the sweep, and print its trials, best first, or all of it as JSON."""
     from featurelab.pipelines.engine.command import terminal
-    from featurelab.pipelines.engine.sweep.best import rank
-    from featurelab.pipelines.engine.sweep.goals import front, front_line
+    from featurelab.pipelines.engine.sweep.search.best import rank
+    from featurelab.pipelines.engine.sweep.search.goals import front, front_line
     from featurelab.pipelines.engine.trial.record import told_weights
     from featurelab.pipelines.engine.verdict.judge import judge
 

@@ -11,7 +11,7 @@ import typer
 from featurelab.pipelines.engine.command.arguments import complete_experiments
 from featurelab.pipelines.engine.command.shared import connect
 from featurelab.pipelines.engine.errors import RequestError, unknown
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 
 if TYPE_CHECKING:
     from featurelab.tracking.store.store import Store

@@ -7,14 +7,14 @@ import typer
 from featurelab.pipelines.engine.command.arguments import Address, AtScale, Json, Name
 from featurelab.pipelines.engine.command.shared import connect, outbox_folder, runs_trials, start_ray, typed_command
 from featurelab.pipelines.engine.errors import RequestError, inform, tell
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import parse_axes
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
 from featurelab.pipelines.engine.trial.signals import last_line
 from featurelab.tracking.lines import line
 
 if TYPE_CHECKING:
-    from featurelab.pipelines.engine.verdict.mapping import Mapped
+    from featurelab.pipelines.engine.verdict.maps.mapping import Mapped
     from featurelab.tracking.store.store import Store
 
 
@@ -39,7 +39,7 @@ def map_(
 
     # imports MLflow and pandas
     from featurelab.pipelines.engine.sweep import begin
-    from featurelab.pipelines.engine.verdict import mapping
+    from featurelab.pipelines.engine.verdict.maps import mapping
     from featurelab.tracking.store.connect import resolve
 
     if resume:

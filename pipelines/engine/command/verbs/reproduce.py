@@ -14,7 +14,6 @@ from featurelab.pipelines.engine.command.arguments import (
     SaveWeights,
     SweepId,
 )
-from featurelab.pipelines.engine.command.map import show_map
 from featurelab.pipelines.engine.command.shared import (
     connect,
     outbox_folder,
@@ -23,8 +22,9 @@ from featurelab.pipelines.engine.command.shared import (
     start_ray,
     typed_command,
 )
+from featurelab.pipelines.engine.command.verbs.map import show_map
 from featurelab.pipelines.engine.errors import RequestError, inform, is_quiet, tell
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES
 from featurelab.pipelines.engine.experiment.config import Scale, parse_overrides
 from featurelab.pipelines.engine.experiment.experiment import Experiment
@@ -130,7 +130,7 @@ def judge(sweep_run_id: SweepId, as_json: Json = False) -> None:
     """Judge and draw a sweep or a map again from what is stored."""
     from featurelab.pipelines.engine.sweep.records import read_sweep
     from featurelab.pipelines.engine.verdict import judge as engine
-    from featurelab.pipelines.engine.verdict.mapping import judge_map
+    from featurelab.pipelines.engine.verdict.maps.mapping import judge_map
     from featurelab.tracking.store.query import whole_id
 
     store = connect(create=False)

@@ -6,13 +6,13 @@ import random
 import pytest
 
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment import registry
 from featurelab.pipelines.engine.experiment.axes import Listed, choice, loguniform, randint, uniform
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.config import Config
-from featurelab.pipelines.engine.sweep import study as studies
-from featurelab.pipelines.engine.sweep.goals import front, parse_goals
 from featurelab.pipelines.engine.sweep.plan import Plan, plan_search
-from featurelab.pipelines.engine.sweep.study import Study, Told
+from featurelab.pipelines.engine.sweep.search import study as studies
+from featurelab.pipelines.engine.sweep.search.goals import front, parse_goals
+from featurelab.pipelines.engine.sweep.search.study import Study, Told
 from featurelab.pipelines.engine.trial.record import TrialRecord
 
 NAME = "neural_feature_ansatz/init_scale"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from mlflow.entities import Metric
 
-from featurelab.pipelines.engine.sweep.best import rank
+from featurelab.pipelines.engine.sweep.search.best import rank
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.tracking.store.connect import attach
 

@@ -66,7 +66,7 @@ def _pins() -> dict[str, Any]:
     """Check that the installed versions are those that were tested."""
     from featurelab.tracking.provenance import environment
 
-    pins = Path(__file__).resolve().parents[3] / "constraints.txt"
+    pins = Path(__file__).resolve().parents[4] / "constraints.txt"
     if not pins.exists():
         return _check("tested versions", True, "not checked: there is no constraints.txt beside the package")
     installed = dict(pinned.split("==") for pinned in environment()["packages"])

@@ -9,7 +9,7 @@ import typer
 from featurelab.pipelines.engine.command.arguments import Name
 from featurelab.pipelines.engine.command.shared import folder
 from featurelab.pipelines.engine.errors import RequestError, RunError, tell
-from featurelab.pipelines.engine.experiment import registry
+from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.tracking.lines import escaped, masked, quoted
 
 TEMPLATE = Path(__file__).with_name("template.py")

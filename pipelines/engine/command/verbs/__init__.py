@@ -1,0 +1,1 @@
+"""The subcommands: a file for each, or for a few that belong together."""

@@ -1,0 +1,1 @@
+"""Where experiments are found: our systems, packages of other people, the papers behind them."""

@@ -1,0 +1,1 @@
+"""Where the claims of a figure hold: its grid judged at many settings, one picture a claim."""
