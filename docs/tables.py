@@ -231,7 +231,7 @@ def source(experiment: Experiment) -> str:
     system, _, name = experiment.name.partition("/")
     folder = ROOT / "pipelines" / system
     declares = re.compile(rf'(?:name=|variant\(\s*)"(?:{system}/)?{name}"')
-    for file in sorted(folder.glob("*.py"), key=lambda file: file.stem != name):
+    for file in sorted(folder.rglob("*.py"), key=lambda file: file.stem != name):
         if declares.search(file.read_text(encoding="utf-8")):
             return str(file.relative_to(ROOT))
     function = experiment.drawing.draw if experiment.drawing else experiment.run_trial

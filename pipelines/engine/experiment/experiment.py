@@ -244,7 +244,7 @@ class Experiment(Generic[C]):
         """
 
         def add(function: Measure) -> Measure:
-            folder = _folder(function)
+            folder = _folder(function, self.system)
             for figure in (self, *also):
                 if any(claim.id == id for claim in figure.claims):
                     raise ValueError(f"{figure.name} has two claims called {id}")
@@ -382,8 +382,9 @@ class Experiment(Generic[C]):
         return float(f"{sum(self.estimate(config).gpu_hours for config in self.configs(scale)):.3g}")
 
 
-def _folder(function: "Callable[[Results], Measured]") -> Path:
-    """The folder of the file in which a function was written."""
+def _folder(function: "Callable[[Results], Measured]", system: str) -> Path:
+    """The folder of the system in which a function was written; outside one, the folder of its file."""
     while isinstance(function, partial):
         function = function.func
-    return Path(inspect.getfile(function)).parent
+    folders = Path(inspect.getfile(function)).parents
+    return next((folder for folder in folders if folder.name == system), folders[0])

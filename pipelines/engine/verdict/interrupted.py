@@ -84,7 +84,8 @@ def _sources(trial: Any) -> set[Path]:
     name = str(getattr(trial, "__module__", ""))
     module = sys.modules.get(name)
     ours = __package__.rpartition(".engine.")[0]
-    top = sys.modules.get(name.rpartition(".")[0] if name.startswith(f"{ours}.") else name.partition(".")[0])
+    system = ".".join(name.split(".")[: ours.count(".") + 2])
+    top = sys.modules.get(system if name.startswith(f"{ours}.") else name.partition(".")[0])
     if top is not None and hasattr(top, "__path__"):
         for folder in top.__path__:
             files |= set(Path(folder).rglob("*.py"))

@@ -11,8 +11,14 @@ ABSTRACTS = "https://arxiv.org/abs/"
 
 def paper(experiment: Experiment) -> str:
     """What the package of the experiment's trial says of itself; empty where it says nothing."""
-    package = sys.modules.get(str(getattr(experiment.run_trial, "__module__", "")).rpartition(".")[0])
+    package = sys.modules.get(_package(str(getattr(experiment.run_trial, "__module__", "")), experiment.system))
     return ((package and package.__doc__) or "").strip()
+
+
+def _package(module: str, system: str) -> str:
+    """The package of the system above a module, or else the package that the module is in."""
+    outer, found, _ = f".{module}.".partition(f".{system}.")
+    return f"{outer}.{system}"[1:] if found and not module.endswith(f".{system}") else module.rpartition(".")[0]
 
 
 def address(experiment: Experiment) -> str:

@@ -112,8 +112,8 @@ def _ours(system: str) -> Iterator[Experiment]:
     if system not in _our_systems():
         return
     package = importlib.import_module(f"featurelab.pipelines.{system}")
-    for module in pkgutil.iter_modules(package.__path__):
-        yield from strangers.declared_in(importlib.import_module(f"{package.__name__}.{module.name}"))
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield from strangers.declared_in(importlib.import_module(module.name))
 
 
 def _load(systems: list[str]) -> tuple[list[Experiment], dict[str, str]]:
