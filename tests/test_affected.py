@@ -39,7 +39,7 @@ TRIAL = ["tests/pipelines/engine/trial/test_fit.py", "tests/pipelines/engine/tri
         ("modules/measures/new_room/new.py", [*GRADIENTS, "tests/modules/measures/test_names.py"]),
         ("pipelines/cross/agop.py", CROSS),
         ("pipelines/cross/known.toml", CROSS),
-        ("pipelines/engine/trial/fitting/fit.py", TRIAL[:1]),
+        ("pipelines/engine/trial/fit.py", TRIAL[:1]),
         ("pipelines/engine/trial/run.py", TRIAL),
         ("docs/cross.md", ["tests/test_documentation.py"]),
         ("pyproject.toml", ["tests/test_architecture.py"]),

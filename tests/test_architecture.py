@@ -69,8 +69,16 @@ def test_only_one_room_of_sweeps_imports_ray(graph):
     assert not {module for module in importers if not module.startswith(f"{ENGINE}.sweep.ray.")}
 
 
+@pytest.mark.parametrize("top", ["modules", "pipelines", "tracking"])
+def test_every_room_is_small(top):
+    rooms = [folder.parent for folder in (ROOT / top).rglob("__init__.py")]
+    sizes = {str(room): len({path.stem for path in room.glob("*.py")} - {"__init__"}) for room in rooms}
+    assert len(sizes) > 3
+    assert {room: size for room, size in sizes.items() if size > 15} == {}
+
+
 DECLARE = (
-    "from featurelab.pipelines.engine.experiment import registry; "
+    "from featurelab.pipelines.engine.experiment.catalogue import registry; "
     "[(e.describe('paper'), e.configs('laptop')) for e in registry.experiments()]"
 )
 ASK = "from featurelab.pipelines.engine.command.cli import app; app(sys.argv[1:], standalone_mode=False)"

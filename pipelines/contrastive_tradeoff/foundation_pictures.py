@@ -34,7 +34,6 @@ from featurelab.pipelines import (
     stream_seed,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff import pretraining
 from featurelab.pipelines.contrastive_tradeoff.foundation import (
     ORDER,
     FoundationConfig,
@@ -47,8 +46,9 @@ from featurelab.pipelines.contrastive_tradeoff.foundation import (
     percent,
     published_on,
 )
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS
-from featurelab.pipelines.contrastive_tradeoff.transfer import accuracy, fine_tuned
+from featurelab.pipelines.contrastive_tradeoff.pretrained import pretraining
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import CONTROLS
+from featurelab.pipelines.contrastive_tradeoff.pretrained.transfer import accuracy, fine_tuned
 
 CLIP, MOCO = "openai/clip-vit-large-patch14", "nyu-visionx/moco-v3-vit-b"
 

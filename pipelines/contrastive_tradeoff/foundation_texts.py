@@ -41,8 +41,8 @@ from featurelab.pipelines.contrastive_tradeoff.foundation import (
     percent,
     published_on,
 )
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS
-from featurelab.pipelines.contrastive_tradeoff.transfer import accuracy, fine_tuned
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import CONTROLS
+from featurelab.pipelines.contrastive_tradeoff.pretrained.transfer import accuracy, fine_tuned
 
 SIMCSE = "princeton-nlp/unsup-simcse-bert-base-uncased"
 PARAMETERS = 110e6  # of BERT

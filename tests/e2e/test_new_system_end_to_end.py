@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 SYSTEM = "newcomer"
 NAME = f"{SYSTEM}/first_figure"
 PAGE = "# Newcomer\n\n| experiment | figure | what it shows | minutes |\n| --- | --- | --- | --- |\n"
-TEST = f"""from featurelab.pipelines.engine.experiment import registry
+TEST = f"""from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import missing
 
 

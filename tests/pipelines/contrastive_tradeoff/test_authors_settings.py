@@ -7,7 +7,8 @@ import torch
 from test_unions_and_transfer import TINY, made_up
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import methods, pretraining, similarity, subsets, unicl, unions
+from featurelab.pipelines.contrastive_tradeoff import unicl
+from featurelab.pipelines.contrastive_tradeoff.pretrained import methods, pretraining, similarity, subsets, unions
 from featurelab.pipelines.engine.errors import Missing, RequestError
 
 

@@ -11,7 +11,8 @@ from publicfiles import write_public
 from test_unions_and_transfer import made_up
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts, transfer
+from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts
+from featurelab.pipelines.contrastive_tradeoff.pretrained import transfer
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.printed import printed_table

@@ -6,9 +6,7 @@ from matplotlib.figure import Figure
 from publicfiles import write_public
 
 from featurelab.modules import data
-from featurelab.pipelines.contrastive_tradeoff import (
-    real_pictures,
-)
+from featurelab.pipelines.contrastive_tradeoff.pretrained import real_pictures
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
 

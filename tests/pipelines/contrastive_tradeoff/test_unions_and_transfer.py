@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from featurelab.modules import data, learners, nets
-from featurelab.pipelines.contrastive_tradeoff import (
+from featurelab.pipelines.contrastive_tradeoff.pretrained import (
     diversity,
     methods,
     pretraining,
@@ -18,7 +18,7 @@ from featurelab.pipelines.contrastive_tradeoff import (
     transfer,
     unions,
 )
-from featurelab.pipelines.contrastive_tradeoff.unions import NETWORKS, Unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import NETWORKS, Unions
 from featurelab.pipelines.engine.errors import Missing, RequestError
 from featurelab.pipelines.engine.experiment.printed import printed_table
 from featurelab.pipelines.engine.experiment.results import Results

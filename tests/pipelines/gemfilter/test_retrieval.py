@@ -7,8 +7,9 @@ import torch
 pytest.importorskip("transformers")
 
 from featurelab.modules import data, decoding
-from featurelab.pipelines.gemfilter import haystack, retrieval
-from featurelab.pipelines.gemfilter.measuring import Chooser, HaystackConfig, answered_with, at_depths
+from featurelab.pipelines.gemfilter import retrieval
+from featurelab.pipelines.gemfilter.needles import haystack
+from featurelab.pipelines.gemfilter.needles.measuring import Chooser, HaystackConfig, answered_with, at_depths
 
 CONFIG = HaystackConfig(**haystack.TINY | {"filter_layer": 1, "few": (8, 10), "keep": 16})
 

@@ -6,8 +6,9 @@ import torch
 pytest.importorskip("transformers")
 
 from featurelab.modules import decoding, language
-from featurelab.pipelines.gemfilter import haystack, index_maps, layers, rows, runs, texts
-from featurelab.pipelines.gemfilter.measuring import HaystackConfig
+from featurelab.pipelines.gemfilter import texts
+from featurelab.pipelines.gemfilter.needles import haystack, index_maps, layers, rows, runs
+from featurelab.pipelines.gemfilter.needles.measuring import HaystackConfig
 from featurelab.tracking.outbox.null import NullRecorder
 
 FILLER = "A good film number one. The answer is positive. Another dull film follows it now. " * 60

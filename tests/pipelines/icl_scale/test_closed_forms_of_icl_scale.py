@@ -6,7 +6,8 @@ import torch
 from featurelab.modules import data, nets, theory
 from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder
-from featurelab.pipelines.icl_scale import parity_noise, regression
+from featurelab.pipelines.icl_scale.parity import parity_noise
+from featurelab.pipelines.icl_scale.regression import prompts
 
 
 def recorded(name, **changes):
@@ -17,8 +18,8 @@ def recorded(name, **changes):
 
 def test_errors_of_ranks_are_those_of_the_network_on_whole_prompts():
     config = registry.find("icl_scale/scale_gap").laptop.but(prompts=10_000, dim=5, strong=2, shown=6, length=20)
-    values, w = regression.spectrum(config), regression.strong_task(config)
-    found = regression.drawn_errors(config, w, 6, 0.5, "prompts").mean(0)
+    values, w = prompts.spectrum(config), prompts.strong_task(config)
+    found = prompts.drawn_errors(config, w, 6, 0.5, "prompts").mean(0)
     chance = data.stream(7, "whole")
     X = torch.from_numpy(chance.standard_normal((10_000, 7, 5))) * values.sqrt()
     y = X @ w + 0.5**0.5 * torch.from_numpy(chance.standard_normal((10_000, 7)))

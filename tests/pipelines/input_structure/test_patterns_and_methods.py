@@ -5,7 +5,7 @@ import torch
 
 from featurelab.modules import theory
 from featurelab.pipelines.engine.verdict.check import performed
-from featurelab.pipelines.input_structure import (
+from featurelab.pipelines.input_structure.patterns import (
     comparison,
     interval,
     methods,

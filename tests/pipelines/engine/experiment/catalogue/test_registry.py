@@ -14,7 +14,7 @@ import pytest
 
 from featurelab.pipelines import neural_feature_ansatz
 from featurelab.pipelines.engine.errors import RequestError
-from featurelab.pipelines.engine.experiment.catalogue import installing, registry
+from featurelab.pipelines.engine.experiment.catalogue import installing, papers, registry
 
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 MINE = """
@@ -64,8 +64,15 @@ def test_every_experiment_is_found_by_its_name():
 
 def test_every_file_of_a_system_that_declares_experiments_is_in_the_registry():
     folder = Path(neural_feature_ansatz.__file__).parent
-    declared = sum(len(re.findall(r"= (Experiment|\w+\.variant)\(", path.read_text())) for path in folder.glob("*.py"))
+    declared = sum(len(re.findall(r"= (Experiment|\w+\.variant)\(", path.read_text())) for path in folder.rglob("*.py"))
     assert declared == len(registry.experiments("neural_feature_ansatz"))
+
+
+def test_a_figure_in_a_room_of_a_system_belongs_to_the_paper_and_the_record_of_the_system():
+    inside = registry.find("icl_scale/parity_noise")
+    assert ".icl_scale.parity." in inside.run_trial.__module__
+    assert papers.paper(inside) == papers.paper(registry.find("icl_scale/sentiment")) != ""
+    assert inside.claims[0].folder.name == "icl_scale"
 
 
 @pytest.mark.parametrize(

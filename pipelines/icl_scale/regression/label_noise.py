@@ -26,7 +26,7 @@ from featurelab.pipelines import (
     theory,
     torch,
 )
-from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, mean_and_error, spectrum
+from featurelab.pipelines.icl_scale.regression.prompts import PromptConfig, cost, mean_and_error, spectrum
 
 RANKS, NOISES, LENGTHS = [4, 16], [0.0, 1.0, 4.0], [(512, 16), (512, 64), (32, 16)]
 WRONG = ("lower_power", "swapped_lengths")

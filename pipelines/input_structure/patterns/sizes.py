@@ -6,7 +6,7 @@ and A.10.
 """
 
 from featurelab.pipelines import at_least, at_most, below, between, theory
-from featurelab.pipelines.input_structure.comparison import (
+from featurelab.pipelines.input_structure.patterns.comparison import (
     AXIS,
     RATES,
     SEEDS,
@@ -18,7 +18,7 @@ from featurelab.pipelines.input_structure.comparison import (
     rows,
     tuned,
 )
-from featurelab.pipelines.input_structure.six_methods import figure as parity
+from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
 DIMS = [100, 500]
 FEW = {"n_train": 10_000, "width": 50}

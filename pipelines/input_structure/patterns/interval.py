@@ -10,7 +10,7 @@ the biases of step 2 follow the larger class, half of the neurons are dead, and 
 """
 
 from featurelab.pipelines import above, at_least, at_most, between, data, null_level
-from featurelab.pipelines.input_structure.comparison import (
+from featurelab.pipelines.input_structure.patterns.comparison import (
     AXIS,
     SEEDS,
     SMALL,
@@ -22,7 +22,7 @@ from featurelab.pipelines.input_structure.comparison import (
     rows,
     tuned,
 )
-from featurelab.pipelines.input_structure.six_methods import figure as parity
+from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
 RATES = (2e-3, 5e-3, 0.02, 0.1)
 ROWS = [(*row, True) for row in rows(0.02, RATES, ("network", "ntk"))]

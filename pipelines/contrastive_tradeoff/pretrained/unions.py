@@ -36,8 +36,8 @@ from featurelab.pipelines import (
     printed_table,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS, Length, UnionConfig, cost
-from featurelab.pipelines.contrastive_tradeoff.transfer import train
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import CONTROLS, Length, UnionConfig, cost
+from featurelab.pipelines.contrastive_tradeoff.pretrained.transfer import train
 
 SEEDS = [0, 1, 2]
 PRINTED = "88.5 to 76.4% and 18.3 to 20.1%"  # Figure 7.1: the target, and the average

@@ -10,9 +10,9 @@ authors' program.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, legend_below, np
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.pretraining import METHODS, UnionConfig
-from featurelab.pipelines.contrastive_tradeoff.unions import UNIONS, Unions, grid_of, trade_off_of
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import METHODS, UnionConfig
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import UNIONS, Unions, grid_of, trade_off_of
 
 NAMES = {method: METHODS[method] for method in ("moco", "simsiam", "nnclr")}
 # method, learning rate, epochs of warm-up, temperature and the probe's rate in the authors' program

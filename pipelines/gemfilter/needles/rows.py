@@ -4,8 +4,8 @@ GemFilter chooses by the last row of Q K^T, by the middle row, and by the row of
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_most, np
-from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import settings
+from featurelab.pipelines.gemfilter.needles import haystack
+from featurelab.pipelines.gemfilter.needles.haystack import settings
 
 PAPER = {"last": 0.838, "middle": 0.198, "largest_norm": 0.125}
 

@@ -21,9 +21,16 @@ from featurelab.pipelines import (
     null_level,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.similarity import draw_matrix
-from featurelab.pipelines.contrastive_tradeoff.unions import PAPER_UNIONS, SEEDS, UNIONS, Unions, grid_of, trade_off_of
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.similarity import draw_matrix
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
+    PAPER_UNIONS,
+    SEEDS,
+    UNIONS,
+    Unions,
+    grid_of,
+    trade_off_of,
+)
 
 CLASSES, PAPER_CLASSES = (1, 2, 4, 8), (50, 100, 200, 500, 1000)
 

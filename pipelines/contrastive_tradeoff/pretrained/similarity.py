@@ -7,8 +7,8 @@ weights with none of them. The trials are those of `unions`.
 """
 
 from featurelab.pipelines import Missing, above, at_least, measures, np, torch
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import NAMES, NETWORKS, PAPER_NETWORKS
 
 SINGLE = ["S", "G", "N"]
 TRAINED = [*NAMES, "noise", *SINGLE, "again", "untrained"]

@@ -6,7 +6,7 @@ draws Figure A.8.
 """
 
 from featurelab.pipelines import above, at_least, at_most, null_level
-from featurelab.pipelines.input_structure.comparison import (
+from featurelab.pipelines.input_structure.patterns.comparison import (
     AXIS,
     SEEDS,
     SMALL,
@@ -17,7 +17,7 @@ from featurelab.pipelines.input_structure.comparison import (
     rows,
     tuned,
 )
-from featurelab.pipelines.input_structure.six_methods import figure as parity
+from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
 SHARES = [0.8, 0.9]
 GRID = {"negative_share": SHARES, AXIS: rows(0.02, (1e-3, 0.02), ("network",)), "seed": SEEDS}

@@ -22,7 +22,7 @@ from featurelab.pipelines import (
     np,
     torch,
 )
-from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, drawn_errors, spectrum
+from featurelab.pipelines.icl_scale.regression.prompts import PromptConfig, cost, drawn_errors, spectrum
 
 LENGTHS, NOISES = [4, 8, 16, 32, 64, 128, 256], [0.0, 1.0, 4.0, 16.0]
 

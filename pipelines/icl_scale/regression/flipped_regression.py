@@ -26,7 +26,7 @@ from featurelab.pipelines import (
     theory,
     torch,
 )
-from featurelab.pipelines.icl_scale.regression import PromptConfig, cost, spectrum, strong_task
+from featurelab.pipelines.icl_scale.regression.prompts import PromptConfig, cost, spectrum, strong_task
 
 SHARES, RANKS = [0.0, 0.25, 0.5, 0.75, 1.0], [4, 16]
 

@@ -13,7 +13,7 @@ The figures on layers, rows, runs, index maps and pooling read these trials.
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, above, at_least, at_most, choice, loguniform, np
-from featurelab.pipelines.gemfilter.measuring import CONTROLS, HaystackConfig, cost, run
+from featurelab.pipelines.gemfilter.needles.measuring import CONTROLS, HaystackConfig, cost, run
 from featurelab.pipelines.gemfilter.retrieval import MARKS
 
 TINY = {"width": 16, "heads": 2, "layers": 2, "lengths": (12, 18), "batch_sizes": (4, 2), "steps": 1, "most_steps": 3,

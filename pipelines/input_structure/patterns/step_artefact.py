@@ -25,9 +25,9 @@ from featurelab.pipelines import (
     np,
     null_level,
 )
-from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP, TABLES
-from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
-from featurelab.pipelines.input_structure.six_methods import THRESHOLD
+from featurelab.pipelines.input_structure.patterns.comparison import SMALL, SWEEP, TABLES
+from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, cost, train
+from featurelab.pipelines.input_structure.patterns.six_methods import THRESHOLD
 
 ROWS = {("32-true", None, 100): "float32", ("32-true", None, 50): "float32, m = 50", ("64-true", None, 100): "float64",
     ("64-true", 0.1, 100): "float64, η = 0.1", ("64-true", 1.0, 100): "float64, η = 1"}

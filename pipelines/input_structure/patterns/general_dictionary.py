@@ -5,8 +5,8 @@ of sqrt(d)/D. Columns drawn at random and scaled to length 1 have products of up
 """
 
 from featurelab.pipelines import CATEGORIES, at_least, bars, bound_level
-from featurelab.pipelines.input_structure.comparison import SMALL
-from featurelab.pipelines.input_structure.six_methods import figure as parity
+from featurelab.pipelines.input_structure.patterns.comparison import SMALL
+from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
 NOISES = [0.0, 0.1, 0.2, 0.4]
 KINDS = {"orthonormal": "orthonormal", "unit": "random unit columns"}

@@ -7,8 +7,8 @@ expectation: 1/sqrt(1 + v^2), v = sqrt(D/n)/(2 gamma sqrt(k)). The paper says ">
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, bars, below, between, np, theory
-from featurelab.pipelines.input_structure.comparison import SWEEP
-from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
+from featurelab.pipelines.input_structure.patterns.comparison import SWEEP
+from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, cost, train
 
 SEEDS = list(range(12))
 SAMPLES = [1000, 5000, 20_000]

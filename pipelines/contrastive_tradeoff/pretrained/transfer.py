@@ -8,7 +8,7 @@ import math
 from typing import Any, Literal, NamedTuple
 
 from featurelab.pipelines import data, fit, learners, measures, nets, np, stream_seed, torch
-from featurelab.pipelines.contrastive_tradeoff.pretraining import (
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import (
     UnionConfig,
     classes_of,
     contrast,

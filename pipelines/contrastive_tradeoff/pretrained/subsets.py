@@ -15,10 +15,10 @@ A network of all classes also takes more updates, so that one in as few updates 
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, above, at_most, band, choice, legend_below, loguniform, np
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.pretraining import CONTROLS, UnionConfig, classes_in, cost
-from featurelab.pipelines.contrastive_tradeoff.transfer import train
-from featurelab.pipelines.contrastive_tradeoff.unions import growing
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import CONTROLS, UnionConfig, classes_in, cost
+from featurelab.pipelines.contrastive_tradeoff.pretrained.transfer import train
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import growing
 
 ALL_DIGITS = ["digits:0-3", "digits:4-5", "digits:6-7", "digits:8-9"]
 BIRDS = "imagenet32:7-24,80-100,127-146"

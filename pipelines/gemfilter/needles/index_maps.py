@@ -7,7 +7,7 @@ a set: the mean distance of its tokens, relative to random tokens.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, between, np
-from featurelab.pipelines.gemfilter import haystack
+from featurelab.pipelines.gemfilter.needles import haystack
 
 figure = haystack.figure.variant(
     "index_maps", figures=("Fig. G.5", "Fig. G.6", "Fig. G.7"), title="Which tokens are kept",

@@ -26,8 +26,15 @@ from featurelab.pipelines import (
     printed_table,
     torch,
 )
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.unions import NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, grid_of
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
+    NAMES,
+    NETWORKS,
+    PAPER_NETWORKS,
+    SETTINGS,
+    Unions,
+    grid_of,
+)
 
 WAYS = {"ft": "FT, clean", "cr": "CR, clean", "cr_others": "CR on others", "ft_view": "FT, one view",
     "cr_view": "CR, one view", "ft_views": "FT, all three", "cr_views": "CR, all three"}

@@ -8,8 +8,8 @@ samples, and hidden words.
 from typing import Any
 
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, fit, measures, probes
-from featurelab.pipelines.input_structure.comparison import SWEEP
-from featurelab.pipelines.input_structure.methods import PatternConfig, build, cost, direction, mapper, network
+from featurelab.pipelines.input_structure.patterns.comparison import SWEEP
+from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, build, cost, direction, mapper, network
 
 AXIS = ("problem", "size", "patterns", "dim", "negative_share", "n_train", "width")
 ROWS = {("parity", 5, 100, 128, None, 20_000, 100): "parity", ("interval", 30, 100, 128, None, 20_000, 100): "interval",

@@ -5,8 +5,8 @@ average on LongBench by the filter layer r (Llama 3.1 8B, k = 1024). Figure 9.2 
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, np
-from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import settings
+from featurelab.pipelines.gemfilter.needles import haystack
+from featurelab.pipelines.gemfilter.needles.haystack import settings
 from featurelab.pipelines.gemfilter.printed import LAYERS, TABLE_9_2
 
 figure = haystack.figure.variant(

@@ -25,7 +25,7 @@ from featurelab.pipelines import (
     shades,
     theory,
 )
-from featurelab.pipelines.icl_scale.regression import (
+from featurelab.pipelines.icl_scale.regression.prompts import (
     PromptConfig,
     cost,
     drawn_errors,

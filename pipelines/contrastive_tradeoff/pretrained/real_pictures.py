@@ -10,9 +10,9 @@ of the order of accuracies, not of their size.
 """
 
 from featurelab.pipelines import CATEGORIES, Missing, above
-from featurelab.pipelines.contrastive_tradeoff import unions
-from featurelab.pipelines.contrastive_tradeoff.pretraining import UnionConfig
-from featurelab.pipelines.contrastive_tradeoff.unions import (
+from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
+from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import UnionConfig
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
     LENGTHS,
     PAPER,
     UNIONS,

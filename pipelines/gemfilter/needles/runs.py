@@ -5,8 +5,8 @@ old positions. GemFilter reads the chosen tokens again.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, band, between, bound_level, legend_below, np, paper_level
-from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import longest, settings, usual
+from featurelab.pipelines.gemfilter.needles import haystack
+from featurelab.pipelines.gemfilter.needles.haystack import longest, settings, usual
 
 PAPER = {"gemfilter": 0.838, "one_run": 0.827}
 

@@ -9,7 +9,7 @@ them. With structure, a threshold on the number of patterns is right on 84.4% of
 """
 
 from featurelab.pipelines import Experiment, Recorder, above, at_least, at_most, below, between, null_level, theory
-from featurelab.pipelines.input_structure.comparison import (
+from featurelab.pipelines.input_structure.patterns.comparison import (
     AXIS,
     SEEDS,
     SMALL,
@@ -21,7 +21,7 @@ from featurelab.pipelines.input_structure.comparison import (
     rows,
     tuned,
 )
-from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
+from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, cost, train
 
 THRESHOLD = 1 - 0.5 * 10 / 32  # accuracy of the best threshold on the number of patterns
 LAPTOP = PatternConfig(measure_every=60)

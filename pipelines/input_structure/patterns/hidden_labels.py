@@ -6,8 +6,8 @@ labels of the samples does not change it. The maps place neurons so that distanc
 """
 
 from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_most, band, curves, legend_below
-from featurelab.pipelines.input_structure.comparison import SMALL, SWEEP
-from featurelab.pipelines.input_structure.methods import PatternConfig, cost, train
+from featurelab.pipelines.input_structure.patterns.comparison import SMALL, SWEEP
+from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, cost, train
 
 PRESET = PatternConfig(problem="words", patterns=250, dim=250, size=50, steps=300, measure_every=30)
 

@@ -6,8 +6,8 @@ a small one need not.
 """
 
 from featurelab.pipelines import CATEGORIES, above, at_least, band, legend_below
-from featurelab.pipelines.gemfilter import haystack
-from featurelab.pipelines.gemfilter.haystack import settings, usual
+from featurelab.pipelines.gemfilter.needles import haystack
+from featurelab.pipelines.gemfilter.needles.haystack import settings, usual
 
 LABELS = {"raw_avg": "q·k, average (listing)", "raw_max": "q·k, maximum (text)", "raw_none": "q·k, not pooled",
     "softmax_avg": "attention, average"}

@@ -1,0 +1,1 @@
+"""Figures on parities in context."""

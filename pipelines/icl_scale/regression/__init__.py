@@ -1,0 +1,1 @@
+"""Figures on linear regression in context."""

@@ -1,0 +1,1 @@
+"""Figures on inputs made of patterns: sums of columns of a dictionary, labelled by which are present."""
