@@ -14,6 +14,8 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
+# even tiny, they start several processes or time whole models: three minutes of the suite's twenty
+LONG = {"answering", "commands", "language_model", "scheduling", "sweep", "tangent_features"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +32,9 @@ def runner() -> Any:
     return importlib.import_module("benchmarks.__main__")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.heavy if name in LONG else ()) for name in NAMES]
+)
 def test_a_benchmark_returns_rows_that_can_be_read_alone(name: str) -> None:
     benchmark = importlib.import_module(f"benchmarks.{name}")
     assert (benchmark.__doc__ or "").strip()

@@ -87,6 +87,7 @@ def test_contracts_cover_a_new_system(newcomer: CommandLine) -> None:
     path.write_text(whole)
 
 
+@pytest.mark.heavy
 def test_the_page_and_the_tests_of_a_new_system_are_found(newcomer: CommandLine) -> None:
     tests = [f"tests/pipelines/{SYSTEM}", "tests/test_documentation.py"]
     said = in_the_copy(newcomer, BIN / "pytest", "-v", "-p", "no:cacheprovider", "-k", SYSTEM, *tests)

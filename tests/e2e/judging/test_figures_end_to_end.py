@@ -279,6 +279,7 @@ def test_public_data_are_listed_and_checked(lab: CommandLine) -> None:
     assert f"featurelab data fetch {absent}" in checked.err
 
 
+@pytest.mark.heavy
 def test_commands_that_start_cold_do_what_those_with_their_imports_made_do(lab: CommandLine, reproduced: Said) -> None:
     (figure,) = reproduced.document["experiments"]
     sweep = figure["sweep_run_id"]

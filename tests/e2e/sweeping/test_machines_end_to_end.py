@@ -69,6 +69,7 @@ def check_whole(here: CommandLine, server: Server, said: Said, undisturbed: Poin
     assert (number > 1000, twice) == (True, 0)
 
 
+@pytest.mark.heavy
 def test_a_machine_that_dies_with_its_disk_while_the_server_is_away_costs_no_point(
     here: CommandLine, machines: Machines, server: Server, undisturbed: Points
 ) -> None:

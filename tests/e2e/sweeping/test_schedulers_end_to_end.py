@@ -84,6 +84,7 @@ def test_two_workers_train_as_one_on_the_same_global_batch(lab: CommandLine) -> 
     assert len(lab.runs("neural_feature_ansatz/init_scale")) == 2
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "asked",
     [
