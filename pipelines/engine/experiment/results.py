@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,39 @@ from featurelab.pipelines.engine.errors import Missing, nearest
 from featurelab.pipelines.engine.libraries import pd
 
 Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What all trials recorded of one metric, with the rows of each trial at hand."""
+
+    read: Callable[[str], pd.DataFrame]
+    metric: str
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        return self.read(self.metric)
+
+    @cached_property
+    def rows(self) -> Mapping[str, np.ndarray]:
+        """By run id, the positions of its rows."""
+        return self.points.groupby("run_id", sort=False).indices
+
+    @cached_property
+    def _last(self) -> dict[str, tuple[Any, int]]:
+        """By run id, the last step and the position of its row."""
+        steps = self.points.step.to_numpy()
+        found = {run_id: rows[np.argsort(steps[rows], kind="stable")[-1]] for run_id, rows in self.rows.items()}
+        return {run_id: (steps[row], int(row)) for run_id, row in found.items()}
+
+    def of(self, run_ids: Collection[str]) -> pd.DataFrame:
+        """The rows of these trials, in the order of the table."""
+        return self.points.iloc[np.sort(np.concatenate([self.rows[run_id] for run_id in run_ids]))]
+
+    def last(self, run_ids: Collection[str]) -> np.ndarray:
+        """The last value of each of these trials, the one that ended first at the front."""
+        rows = [row for _, row in sorted(self._last[run_id] for run_id in run_ids)]
+        return self.points.value.to_numpy(dtype=float)[rows]
 
 
 @dataclass(frozen=True)
@@ -31,13 +65,12 @@ class Results:
     load: Callable[[str, str], Arrays]
     looked_at: set[str] | None = None
     names: Callable[[], Collection[str]] | None = None
+    # by metric; shared by all views of these results, of which a figure asks thousands of questions
+    _recorded: dict[str, Recorded] = field(default_factory=dict, repr=False, compare=False)
 
     def where(self, **config: Any) -> Results:
         """The trials with these config values."""
-        keep = np.ones(len(self.trials), dtype=bool)
-        for name, value in config.items():
-            keep &= np.array([v == value for v in self._column(name)], dtype=bool)
-        return replace(self, trials=self.trials[keep])
+        return replace(self, trials=self.trials[self._matching(config)])
 
     def under(self, control: str) -> Results:
         """The trials under this control, `none` for those without."""
@@ -56,13 +89,13 @@ class Results:
 
     def has(self, metric: str, **where: Any) -> bool:
         """Whether any of the matching trials recorded this metric."""
-        return bool(self.read(metric).run_id.isin(self._looked(where).trials.run_id).any())
+        rows = self._of(metric).rows
+        return any(run_id in rows for run_id in self._looked(where).run_id)
 
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
-        points = self._points(metric, where)
-        last = points.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last")
-        return float(last.value.mean(skipna=False))  # a value that is not finite shall not hide behind others
+        recorded, run_ids = self._chosen(metric, where)
+        return float(recorded.last(run_ids).mean())  # a value that is not finite shall not hide behind others
 
     def at(self, metric: str, step: int, **where: Any) -> float:
         """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""
@@ -86,33 +119,52 @@ class Results:
 
     def arrays(self, name: str, **where: Any) -> list[Arrays]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
-        chosen = self._looked(where).trials
-        finished = chosen[chosen.status == "finished"]
+        chosen = self._looked(where)
+        finished = chosen.run_id[chosen.status == "finished"]
         if finished.empty:
             raise Missing(f"no finished trial{_written(where)}")
-        return [self.load(run_id, name) for run_id in finished.run_id]
+        return [self.load(run_id, name) for run_id in finished]
 
     def _column(self, name: str) -> pd.Series:
         if name not in self.trials:
             raise Missing(f"no setting {name} was recorded")
         return self.trials[name]
 
-    def _looked(self, where: Mapping[str, Any]) -> Results:
-        chosen = self.where(**where)
+    def _matching(self, where: Mapping[str, Any]) -> np.ndarray:
+        """Which trials have these config values."""
+        keep = np.ones(len(self.trials), dtype=bool)
+        for name, value in where.items():
+            keep &= np.array([v == value for v in self._column(name)], dtype=bool)
+        return keep
+
+    def _looked(self, where: Mapping[str, Any]) -> pd.DataFrame:
+        """The run ids and states of the matching trials. A row has a hundred settings: they are left behind."""
+        chosen = self.trials[["run_id", "status"]][self._matching(where)]
         if self.looked_at is not None:
-            self.looked_at.update(chosen.trials.run_id)
+            self.looked_at.update(chosen.run_id)
         return chosen
 
+    def _of(self, metric: str) -> Recorded:
+        recorded = self._recorded.get(metric)
+        if recorded is None or recorded.read is not self.read:
+            recorded = self._recorded[metric] = Recorded(self.read, metric)
+        return recorded
+
     def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        recorded, run_ids = self._chosen(metric, where)
+        return recorded.of(run_ids)
+
+    def _chosen(self, metric: str, where: Mapping[str, Any]) -> tuple[Recorded, list[str]]:
+        """What was recorded of a metric, and which of the matching trials recorded it: at least one, all finished."""
         chosen = self._looked(where)
-        ended = chosen.trials[chosen.trials.status != "finished"]
+        ended = chosen.status[chosen.status != "finished"]
         if len(ended):
-            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")
-        points = self.read(metric)
-        points = points[points.run_id.isin(chosen.trials.run_id)]
-        if points.empty:
+            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.iloc[0]}{_written(where)}")
+        recorded = self._of(metric)
+        run_ids = [run_id for run_id in chosen.run_id if run_id in recorded.rows]
+        if not run_ids:
             raise Missing(f"no {metric}{_written(where)}{self._instead_of(metric)}")
-        return points
+        return recorded, run_ids
 
     def _instead_of(self, metric: str) -> str:
         known = self.names() if self.names is not None else ()
