@@ -47,7 +47,14 @@ print(torchmetrics.__version__, metric.compute().item(), type(metric.plot()[0]).
     assert rest == ["0.5", "Figure", "module"]
 
 
-@pytest.mark.parametrize("first", ["import torch._dynamo.config", "torch._dynamo.list_backends()", ""])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("import torch._dynamo.config", marks=pytest.mark.heavy),
+        pytest.param("torch._dynamo.list_backends()", marks=pytest.mark.heavy),
+        "",
+    ],
+)
 def test_compiled_networks_are_recognised_and_optimizers_stay_out_of_what_is_compiled(first, tmp_path):
     code = f"""
 net = torch.nn.Linear(3, 1)
