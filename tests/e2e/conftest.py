@@ -64,6 +64,7 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
     folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
     command = ["start", "--head", "--block", "--num-cpus=1", "--num-gpus=2", "--include-dashboard=false"]
+    command += ["--include-log-monitor=false", "--no-monitor"]  # they take a tenth of the time of the tests
     command += [f"--temp-dir={folder}", "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
     head = warm().start(command, Path(folder), environment, script=Path(__file__).with_name("warm_workers.py"))
     for _ in range(600):

@@ -45,6 +45,7 @@ class Machines:
         self.disk.mkdir(parents=True, exist_ok=True)
         self.log = (self.folder / "ray.log").open("ab")
         head = ["--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder}"]
+        head += ["--include-log-monitor=false", "--no-monitor"]
         head += ["--node-ip-address=127.0.0.1", f"--port={self.port}"]
         # a machine whose processes are gone is missed after seconds, one that is only busy is not
         noticing = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
@@ -61,6 +62,7 @@ class Machines:
             self.made += 1
             command: list[Any] = [RAY, "start", f"--address={self.address}", "--num-cpus=1", "--block"]
             command += [f"--node-ip-address=127.0.0.{self.made}", "--object-store-memory=100000000"]
+            command += ["--include-log-monitor=false"]
             if self.apart:
                 mount = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
                 command = ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, self.disk, *command]
