@@ -167,6 +167,13 @@ def expand(grid: Grid) -> list[dict[str, Any]]:
     return [{k: v for part in point for k, v in part.items()} for point in itertools.product(*axes)]
 
 
+def along(grid: Grid) -> list[dict[str, Any]]:
+    """The first point of a grid, and those that differ from it in one axis: every value, without every crossing."""
+    first = {key: values[:1] for key, values in grid.items()}
+    rest = [expand(first | {key: values[1:]}) for key, values in grid.items()]
+    return [*expand(first), *itertools.chain.from_iterable(rest)]
+
+
 def lay_out(base: Config, axes: Mapping[str, Axis], samples: int, seed: int) -> list[Config]:
     """The configs of a sweep: the listed axes crossed, and for each crossing `samples` draws of the others.
 

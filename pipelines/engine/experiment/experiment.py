@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import known, numbers
-from featurelab.pipelines.engine.experiment.axes import Axis, Grid, expand
+from featurelab.pipelines.engine.experiment.axes import Axis, Grid, along, expand
 from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.claims import Claim, Kind, Measured, Origin
 from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
@@ -126,12 +126,13 @@ class Experiment(Generic[C]):
         if (self.desktop is None) != (self.desktop_minutes is None):
             raise ValueError(f"{self.name}: a desktop preset and desktop_minutes belong together")
         for scale in self.scales:
-            mine = self.configs(scale)
+            # crossings are checked where trials are asked for: all grids together have tens of thousands
+            self.preset(scale).each(along(self.grid_of(scale)))
             if self.reads and scale not in self.reads.scales:
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, has no {scale} preset")
-            if self.reads and not set(mine) <= set(self.reads.configs(scale)):
+            if self.reads and not set(self.configs(scale)) <= set(self.reads.configs(scale)):
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
-        self.small_configs()
+        self.laptop.each(along(self._small_grid()))
 
     @property
     def system(self) -> str:
@@ -177,11 +178,14 @@ class Experiment(Generic[C]):
 
     def small_configs(self) -> list[C]:
         """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""
+        return self.laptop.each(expand(self._small_grid()))
+
+    def _small_grid(self) -> Grid:
         needed = max([SEEDS, *(claim.seeds for claim in self.claims)])
         grid = {axis: values[:needed] if axis == "seed" else values for axis, values in self.grid.items()}
         grid |= {axis: self.small[axis] for axis in grid if axis in self.small}
-        sizes = {name: value for name, value in self.small.items() if isinstance(name, str) and name not in grid}
-        return self.laptop.each(sizes | point for point in expand(grid))
+        sizes = {name: [value] for name, value in self.small.items() if isinstance(name, str) and name not in grid}
+        return sizes | grid
 
     def varied(self, scale: Scale) -> list[str]:
         """The fields that the figure's grid varies."""

@@ -150,6 +150,9 @@ def missing(experiment: Experiment) -> Iterator[str]:
         yield "no trial is declared: @figure.trial"
         return
     yield from _undeclared(experiment)
+    for scale in experiment.scales:
+        with _running(f"the {scale} grid", None):
+            experiment.configs(scale)
     configs = experiment.small_configs()
     with _running("the cost", experiment.estimate):
         if experiment.estimate is not None:

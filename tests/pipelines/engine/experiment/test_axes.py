@@ -13,6 +13,7 @@ from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.axes import (
     Drawn,
     Listed,
+    along,
     choice,
     expand,
     lay_out,
@@ -41,6 +42,16 @@ def test_a_grid_expands_to_the_product_of_its_axes_the_last_fastest(grid):
     points = expand(grid)
     assert [tuple(point.values()) for point in points] == list(itertools.product(*grid.values()))
     assert all(list(point) == list(grid) for point in points)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.lists(st.integers(), min_size=1, max_size=4, unique=True), max_size=3)
+)
+def test_along_a_grid_every_value_comes_once_beside_the_first_of_the_other_axes(grid):
+    first, *rest = along(grid)
+    assert first == {name: values[0] for name, values in grid.items()}
+    moved = [[(name, value) for name, value in point.items() if value != first[name]] for point in rest]
+    assert moved == [[(name, value)] for name, values in grid.items() for value in values[1:]]
 
 
 def test_fields_that_vary_together_are_not_crossed():
