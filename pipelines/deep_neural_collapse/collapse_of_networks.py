@@ -41,7 +41,7 @@ CONV = NetworkConfig(n_train=600, width=64, init_scale=1.0, epochs=160, measure_
 SEEDS = range(6)
 OF_PAPER = ("mnist", "cifar10", "svhn")
 # enough for each network to fit a few digits, without which most claims are untested
-SMALL: dict[Any, Any] = {"n_train": 20, "width": 32, "lr": 0.1, "batch_size": 5, "epochs": 60, "measure_every": 60}
+SMALL: dict[Any, Any] = {"n_train": 20, "width": 64, "lr": 0.1, "batch_size": 5, "epochs": 40, "measure_every": 40}
 STAND_IN = "8x8 digits in place of MNIST, CIFAR-10 and SVHN (same code path, other numbers)"
 
 mlp = Experiment(
@@ -61,7 +61,7 @@ mlp = Experiment(
         "seed": SEEDS},
     sweep_axes={"lr": loguniform(1e-2, 2e-1), "width": choice(64, 128, 256, 512), "init_scale": loguniform(0.2, 1.5),
         "weight_decay": loguniform(1e-6, 1e-2)}, minutes=2.4,
-    small={("init_scale", "epochs"): [(1.0, 60), (LARGE, 60)], **SMALL}, needs=OF_PAPER, stand_in=STAND_IN,
+    small={("init_scale", "epochs"): [(1.0, 30), (LARGE, 30)], **SMALL, "measure_every": 30}, needs=OF_PAPER, stand_in=STAND_IN,
 )
 resnet = mlp.variant(
     "resnet", figures=("Fig. 2b", "Fig. 8", "Fig. 11"),
@@ -75,7 +75,7 @@ vgg = resnet.variant(
     laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
     paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
-    small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 100, "measure_every": 100},
+    small=SMALL | {"init_scale": 1.4, "momentum": 0.0, "epochs": 80, "measure_every": 80},
     stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
 )
 PRINTED = {mlp: "0.74 +- 0.13 (MNIST)", resnet: "0.74 +- 0.17 (CIFAR-10)", vgg: "curves, no number"}

@@ -68,7 +68,7 @@ figure = Experiment(
     paper=LAPTOP.but(classes=10, n_train=300, dim=400),
     grid={("ridge", "feature_ridge", "kappa", "depth"): POINTS, "seed": range(6)},
     sweep_axes={"ridge": loguniform(1e-3, 1.0), "feature_ridge": loguniform(0.2, 5.0), "dim": choice(80, 160, 400)},
-    metric="gram_error", minutes=0.1, small={"n_train": 16, "dim": 32},
+    metric="gram_error", minutes=0.1, small={"n_train": 8, "dim": 8},
 )
 
 

@@ -38,7 +38,7 @@ mixture = Experiment(
     controls=training.MIXTURE_CONTROLS,
     stand_in="a Gaussian mixture and a perceptron with one hidden layer in place of CIFAR-10 and ResNet-18",
     headline=True,
-    small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 60, "measure_every": 20, "cluster": "none",
+    small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 20, "measure_every": 10, "cluster": "none",
         "seed": SEEDS},
 )
 digits = mixture.variant(

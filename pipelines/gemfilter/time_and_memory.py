@@ -64,7 +64,7 @@ figure = Experiment(
     ), paper_grid={"model": list(SHOWN)[1:], "n_prompt": [16384, 32768, 65536, 120_000], "seed": [0, 1, 2]},
     sweep_axes={"width": choice(64, 128, 256), "filter_layer": choice(1, 2, 4, 8), "keep": choice(32, 64, 256),
         "n_prompt": choice(512, 1024, 2048, 4096)}, metric="speedup/reading/gemfilter", mode="max", minutes=2,
-    small={"n_prompt": [64, 128, 256, 512], "layers": 3, "width": 16, "hidden": 16, "keep": 8, "window": 4, "n_new": 3,
+    small={"n_prompt": [64, 256], "layers": 3, "width": 16, "hidden": 16, "keep": 8, "window": 4, "n_new": 3,
         "repeats": 1},
 )
 figure.cost(cost)

@@ -46,7 +46,7 @@ figure = Experiment(
     sweep_axes={"lr": loguniform(2e-3, 1e-1), "width": choice(40, 100, 200, 400), "dim": choice(50, 100, 200),
         "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/test", mode="max", minutes=2.5,
-    small={"dim": [32, 48], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 100},
+    small={"dim": [32, 48], "n_train": [4, 400], "n_test": 200, "width": 80, "batch_size": 100, "steps": 40},
 )
 
 

@@ -112,7 +112,17 @@ class Claim:
 
         Without a `scale`, the results are of other settings than a preset's, of which nothing is documented.
         """
-        measured, gaps = self.measured(results)
+        return self.decided(*self.measured(results), scale, most_seeds=most_seeds)
+
+    def decided(
+        self,
+        measured: Mapping[int, Mapping[str, float]],
+        gaps: Mapping[int, str],
+        scale: Scale | None = "laptop",
+        *,
+        most_seeds: int | None = None,
+    ) -> "Verdict":
+        """What `judge` makes of that which was `measured`."""
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         values = list(measured.values())
         decision = self.rule.decide(values, most_seeds)

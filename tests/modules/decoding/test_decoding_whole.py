@@ -6,7 +6,7 @@ from tiny_families import FAMILIES, PLAIN, padded, prompts, tiny
 
 from featurelab.modules import decoding
 
-NEW = 6
+NEW = 4
 ALL = {
     "full": lambda model: decoding.full(model),
     "gemfilter": lambda model: decoding.gemfilter(model, 2, keep=64),

@@ -134,6 +134,14 @@ class Tuple(FineTuned):
         return {"first": self.model(**named).logits, "second": torch.zeros(1)}
 
 
+@pytest.fixture(scope="module")
+def by_the_batch():
+    """What two probes find where training calls the model, and the module has no forward of its own."""
+    found = fit(network("sentences"), batch("sentences"), one := probes.AnsatzProbe(), two := probes.CollapseProbe())
+    assert type(found) is FineTuned
+    return one.history, two.history
+
+
 @pytest.mark.parametrize(
     ("module", "options"),
     [
@@ -152,19 +160,16 @@ class Tuple(FineTuned):
         ),
     ],
 )
-def test_the_way_a_network_is_called_makes_no_difference(module, options):
-    named = batch("sentences")
-    expected = fit(network("sentences"), named, one := probes.AnsatzProbe(), two := probes.CollapseProbe())
-    found = fit(
+def test_the_way_a_network_is_called_makes_no_difference(module, options, by_the_batch):
+    fit(
         network("sentences"),
-        named,
+        batch("sentences"),
         ansatz := probes.AnsatzProbe(**options),
         collapse := probes.CollapseProbe(**options),
         module=module,
     )
-    assert type(found) is not type(expected)
-    for probe, other in ((ansatz, one), (collapse, two)):
-        assert probe.history == other.history
+    for probe, expected in zip((ansatz, collapse), by_the_batch, strict=True):
+        assert probe.history == expected
         assert probe.latest()
 
 
@@ -219,15 +224,15 @@ class Numbers(pl.LightningDataModule):
 
     def setup(self, stage):
         self.ready += 1
-        self.rows = batch(self.kind)
+        self.rows = batch(self.kind, n=4)
 
     def train_dataloader(self):
         return loader(self.rows, 2)
 
 
-@pytest.mark.parametrize("kind", ["sentences", "llama"])
-def test_data_may_be_a_batch_a_loader_or_a_data_module_for_every_probe(kind):
-    named = batch(kind)
+@pytest.mark.parametrize(("kind", "whole"), [("sentences", True), ("llama", False)])
+def test_data_may_be_a_batch_a_loader_or_a_data_module_for_every_probe(kind, whole):
+    named = batch(kind, n=4)
     other = {name: value.flip(0) for name, value in named.items()}
 
     def measured(data):
@@ -247,11 +252,10 @@ def test_data_may_be_a_batch_a_loader_or_a_data_module_for_every_probe(kind):
         fit(network(kind), other, *watching, steps=1)
         return [probe.latest() for probe in watching]
 
-    expected = measured(named)
-    for data in (loader(named, 2), Numbers(kind)):
-        for found, values in zip(measured(data), expected, strict=True):
-            assert values
-            assert found == pytest.approx(values, rel=2e-3, abs=1e-4)
+    data = Numbers(kind) if whole else loader(named, 2)  # a data module is asked for its loader
+    for found, values in zip(measured(data), measured(named), strict=True):
+        assert values
+        assert found == pytest.approx(values, rel=2e-3, abs=1e-4)
 
 
 def test_a_loader_shared_with_training_draws_the_same_order_with_and_without_probes():

@@ -1,8 +1,6 @@
 """Tables on frozen encoders: published ones from disk, tiny, through whole trials; and what is measured of them."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from test_unions_and_transfer import made_up
 from featurelab.modules import data
 from featurelab.pipelines.contrastive_tradeoff import foundation, foundation_pictures, foundation_texts
 from featurelab.pipelines.contrastive_tradeoff.pretrained import transfer
+from featurelab.pipelines.engine.command.cli import main
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.printed import printed_table
@@ -92,7 +91,7 @@ def _values(measured):
     return measured.values() if isinstance(measured, dict) else [measured]
 
 
-def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path):
+def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path, monkeypatch, capsys):
     small = [
         "n_train=30",
         "n_test=12",
@@ -105,16 +104,13 @@ def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_han
         "tasks=svhn",
         "others=gtsrb",
     ]
-    command = "from featurelab.pipelines.engine.command.cli import script; script()"
-    done = subprocess.run(
-        [sys.executable, "-c", command, "run", PICTURES.name, "--scale", "paper", "--json", *small],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["featurelab", "run", PICTURES.name, "--scale", "paper", "--json", *small])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert not ended.value.code, err
+    said = json.loads(out)
     assert said["status"] == "finished"
     assert {"svhn/lp", "svhn/ft_2", "svhn/cr_2"} <= set(said["metrics"])
 

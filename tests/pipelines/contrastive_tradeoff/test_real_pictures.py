@@ -10,7 +10,7 @@ from featurelab.pipelines.contrastive_tradeoff.pretrained import real_pictures
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
 
-@pytest.mark.parametrize("figure", [real_pictures.real, real_pictures.mnist])
+@pytest.mark.parametrize("figure", [real_pictures.real, pytest.param(real_pictures.mnist, marks=pytest.mark.heavy)])
 def test_real_pictures_are_trained_on_and_judged(figure, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))

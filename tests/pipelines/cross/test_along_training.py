@@ -11,7 +11,11 @@ FIGURES = [experiment for experiment in registry.experiments("cross") if isinsta
 each = pytest.mark.parametrize("experiment", FIGURES, ids=lambda experiment: experiment.name)
 
 
-@each
+@pytest.mark.parametrize(
+    "experiment",  # the sides of the boundary have the two-layer network, and its sizes
+    [pytest.param(e, marks=[pytest.mark.heavy] * e.name.endswith("/sides_of_the_boundary")) for e in FIGURES],
+    ids=lambda experiment: experiment.name,
+)
 def test_one_step_at_the_larger_size(experiment):
     results = performed(experiment, [experiment.paper.but(steps=1, measurements=1, n_train=64)])
     assert set(results.trials.status) == {"finished"}

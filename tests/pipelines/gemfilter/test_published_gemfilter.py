@@ -95,7 +95,9 @@ def test_needles_are_counted_among_what_is_kept(monkeypatch):
     np.testing.assert_allclose(other, np.array([0, 1, 1])[:, None] * np.ones(2), err_msg="of depths 2, 0 and 1")
 
 
-def test_tasks_are_scored_on_rows_of_their_own_and_templates_come_by_demand():
+def test_tasks_are_scored_on_rows_of_their_own_and_templates_come_by_demand(monkeypatch):
+    answer = language.decoded_answer  # an untrained model would go on to the end
+    monkeypatch.setattr(language, "decoded_answer", lambda *parts, tokens: answer(*parts, tokens=min(tokens, 4)))
     results = performed(LONG, [SOME, SOME.but(seed=1, chat=True, filter_layers=[1, 2])])
     plain, chat = results.where(seed=0), results.where(seed=1)
     assert set(plain.curve("average/gemfilter").index) == {24, 48}

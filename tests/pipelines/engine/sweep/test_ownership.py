@@ -103,7 +103,7 @@ def test_signs_of_life_come_until_the_end(sweep, store, monkeypatch):
 
 
 def test_signs_of_life_come_again_once_a_server_that_was_killed_is_back(template, tmp_path, monkeypatch):
-    monkeypatch.setattr(ownership, "BEAT", 0.05)
+    monkeypatch.setattr(ownership, "BEAT", 0.3)
     shutil.copy(template, tmp_path / "mlflow.db")
     server = Server(tmp_path)
     server.start()
