@@ -61,8 +61,10 @@ class Results:
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
         points = self._points(metric, where)
-        last = points.sort_values("step", kind="stable").drop_duplicates("run_id", keep="last")
-        return float(last.value.mean(skipna=False))  # a value that is not finite shall not hide behind others
+        latest_first = np.argsort(points.step.to_numpy(), kind="stable")[::-1]
+        _, firsts = np.unique(points.run_id.to_numpy(object)[latest_first], return_index=True)
+        last = points.value.to_numpy(float)[latest_first[np.sort(firsts)[::-1]]]
+        return float(last.mean())  # a value that is not finite shall not hide behind others
 
     def at(self, metric: str, step: int, **where: Any) -> float:
         """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""
@@ -115,9 +117,9 @@ class Results:
 
     def _points(self, metric: str, where: Mapping[str, Any]) -> pd.DataFrame:
         chosen = self._looked(where)
-        ended = chosen.trials[chosen.trials.status != "finished"]
-        if len(ended):
-            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.status.iloc[0]}{_written(where)}")
+        ended = [status for status in chosen.trials.status if status != "finished"]
+        if ended:
+            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended[0]}{_written(where)}")
         points = self.read(metric)
         points = points[points.run_id.isin(chosen.trials.run_id)]
         if points.empty:
