@@ -22,7 +22,7 @@ matched = ansatz.variant(
     noise=1.0, steps=1000, measurements=25, minutes=2,
     grid={"lr": [0.3, 0.8], "width": [32, 64], "init_scale": [0.3, 1.0], "unseen_digits": PAIRS,
         "seed": [0, 1, 2, 3, 4, 5]},
-    small={"steps": 100, "measurements": 10, "n_train": 32, "width": [16], "lr": [0.8, 1.0], "unseen_digits": [(3, 5)],
+    small={"steps": 80, "measurements": 8, "n_train": 32, "width": [16], "lr": [0.8, 1.0], "unseen_digits": [(3, 5)],
         "dim": 64, "seed": [0, 1, 2]},
 )
 sides = two_layer.variant(

@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 import uuid
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 
 from mlflow.version import VERSION
@@ -21,6 +22,7 @@ from featurelab.tracking.files import open_own, require_own_folder
 UNUSABLE = (OSError, RuntimeError, sqlite3.Error)  # RuntimeError: the user has no home
 
 
+@cache
 def latest_revision() -> str:
     """Return the revision of the schema that the installed MLflow makes."""
     from mlflow.store.db.utils import _get_latest_schema_revision

@@ -167,9 +167,9 @@ class Results:
     def _chosen(self, metric: str, where: Mapping[str, Any]) -> tuple[Recorded, list[str]]:
         """What was recorded of a metric, and which of the matching trials recorded it: at least one, all finished."""
         chosen = self._looked(where)
-        ended = chosen.status[chosen.status != "finished"]
-        if len(ended):
-            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended.iloc[0]}{_written(where)}")
+        ended = [status for status in chosen.status if status != "finished"]
+        if ended:
+            raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended[0]}{_written(where)}")
         recorded = self._of(metric)
         run_ids = [run_id for run_id in chosen.run_id if run_id in recorded.rows]
         if not run_ids:

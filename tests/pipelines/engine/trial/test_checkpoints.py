@@ -30,6 +30,12 @@ def store(template, tmp_path_factory):
     return attach(f"sqlite:///{shutil.copy(template, tmp_path_factory.mktemp('store') / 'mlflow.db')}")
 
 
+@pytest.fixture(scope="module")
+def whole(store, tmp_path_factory):
+    """The run of a trial on minibatches that nothing has disturbed."""
+    return Watched(minibatches, cut_in=None).run(store, tmp_path_factory.mktemp("whole")).run_id
+
+
 @pytest.fixture(autouse=True)
 def saving_every_epoch(monkeypatch):
     monkeypatch.setenv("FEATURELAB_CHECKPOINT_SECONDS", "0")
@@ -142,9 +148,8 @@ def test_what_a_probe_kept_is_there_again(store, outbox):
     assert len(disturbed.state["history"]) == EPOCHS + 1
 
 
-def test_a_trial_interrupted_twice_goes_on_twice(store, outbox):
-    undisturbed, disturbed = Watched(minibatches, cut_in=None), Watched(minibatches, cut_in=2)
-    whole = undisturbed.run(store, outbox).run_id
+def test_a_trial_interrupted_twice_goes_on_twice(store, outbox, whole):
+    disturbed = Watched(minibatches, cut_in=2)
     run_id = cut_short(store, outbox, disturbed)
     disturbed.cut.epoch = 5
     with pytest.raises(KeyboardInterrupt):
@@ -184,9 +189,8 @@ def damaged(path, how):
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
-def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(store, outbox, how):
-    undisturbed, disturbed = Watched(minibatches, cut_in=None), Watched(minibatches)
-    whole = undisturbed.run(store, outbox).run_id
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(store, outbox, how, whole):
+    disturbed = Watched(minibatches)
     run_id = cut_short(store, outbox, disturbed)
     damaged(stored_checkpoints(store, run_id)["0.ckpt"], how)
     began = len(disturbed.epochs)
@@ -195,9 +199,8 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_is_used(store, outbo
     assert points(store, run_id) == points(store, whole)
 
 
-def test_without_a_whole_checkpoint_a_trial_starts_over_in_the_same_run(store, outbox):
-    undisturbed, disturbed = Watched(minibatches, cut_in=None), Watched(minibatches)
-    whole = undisturbed.run(store, outbox).run_id
+def test_without_a_whole_checkpoint_a_trial_starts_over_in_the_same_run(store, outbox, whole):
+    disturbed = Watched(minibatches)
     run_id = cut_short(store, outbox, disturbed)
     kept = stored_checkpoints(store, run_id)
     damaged(kept["0.ckpt"], "cut")
@@ -209,12 +212,11 @@ def test_without_a_whole_checkpoint_a_trial_starts_over_in_the_same_run(store, o
     assert "resumed" not in store.get_run(run_id).data.tags
 
 
-def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, outbox, monkeypatch):
+def test_a_checkpoint_that_the_store_has_not_got_is_found_in_the_outbox(store, outbox, monkeypatch, whole):
     def full(*args, **kwargs):
         raise OSError("no space left")
 
-    undisturbed, disturbed = Watched(minibatches, cut_in=None), Watched(minibatches)
-    whole = undisturbed.run(store, outbox).run_id
+    disturbed = Watched(minibatches)
     with monkeypatch.context() as patched:
         patched.setattr(Store, "log_tree", full)
         patched.setattr("featurelab.tracking.outbox.sender.LONGEST_PAUSE", 0.2)
