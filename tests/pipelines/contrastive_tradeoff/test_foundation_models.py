@@ -91,7 +91,7 @@ def _values(measured):
     return measured.values() if isinstance(measured, dict) else [measured]
 
 
-def test_the_whole_command_runs_a_published_encoder_and_names_its_digests(at_hand, tmp_path, monkeypatch, capsys):
+def test_the_whole_command_runs_a_published_encoder_with_each_method(at_hand, tmp_path, monkeypatch, capsys):
     small = [
         "n_train=30",
         "n_test=12",
