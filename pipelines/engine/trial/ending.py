@@ -92,7 +92,7 @@ def _package(file: Path, module: str) -> Path:
     parts = module.split(".")
     if len(parts) == 1:
         return file
-    return file.parents[0 if parts[0] == "featurelab" else len(parts) - 2]
+    return file.parents[max(len(parts) - (4 if parts[0] == "featurelab" else 2), 0)]
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def new(
     if system in registry.systems() and name in [known.name for known in registry.experiments(system)]:
         raise RequestError(f"there is an experiment {name} already: choose another name")
     here = Path.cwd()
-    in_repository = (here / "pipelines" / "engine" / "command" / TEMPLATE.name).is_file()
+    in_repository = (here / "pipelines" / "engine" / "command" / "verbs" / TEMPLATE.name).is_file()
     path = here / ("pipelines" if in_repository else "") / system / f"{experiment}.py"
     if path.exists():
         raise RequestError(f"{quoted(str(path))} exists already: choose another name, or move the file")
