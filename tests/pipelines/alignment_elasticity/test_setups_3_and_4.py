@@ -33,7 +33,8 @@ def stand_ins():
 
 
 def test_a_ranking_follows_the_scores_of_both_evaluation_sets():
-    results = performed(ranking.figure, ranking.figure.small_configs()[:1])
+    # among three classes, three rankings may disagree as much as is possible, which is W = 0
+    results = performed(ranking.figure, [ranking.figure.small_configs()[0].but(unseen=4)])
     for name in ("digits", "fields"):
         curve = results.curve(f"kendalls_w/{name}")
         assert list(curve.index) == [1, 2, 3, 4]
