@@ -29,7 +29,8 @@ class Recorded:
     @cached_property
     def rows(self) -> Mapping[str, np.ndarray]:
         """By run id, the positions of its rows."""
-        return self.points.groupby("run_id", sort=False).indices
+        positions: dict[str, np.ndarray] = self.points.groupby("run_id", sort=False).indices
+        return positions
 
     @cached_property
     def _last(self) -> dict[str, tuple[Any, int]]:
@@ -45,7 +46,8 @@ class Recorded:
     def last(self, run_ids: Collection[str]) -> np.ndarray:
         """The last value of each of these trials, the one that ended first at the front."""
         rows = [row for _, row in sorted(self._last[run_id] for run_id in run_ids)]
-        return self.points.value.to_numpy(dtype=float)[rows]
+        values: np.ndarray = self.points.value.to_numpy(dtype=float)[rows]
+        return values
 
 
 @dataclass(frozen=True)
