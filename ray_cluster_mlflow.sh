@@ -9,6 +9,10 @@
 set -euo pipefail
 umask 077
 
+taken() {
+    (: < "/dev/tcp/$address/$port") 2> /dev/null
+}
+
 refuse() {
     echo "ray_cluster_mlflow.sh: $1" >&2
     exit 2
@@ -35,8 +39,12 @@ exec 9>> mlflow.lock # the server keeps it open and locked as long as it lives: 
 if ! flock --nonblock 9; then
     kill -- "-$(< mlflow.pid)"
     flock --timeout 30 9 || refuse "the MLflow server that runs does not end"
+    for _ in {1..30}; do # the system may give the lock back before the port
+        taken || break
+        sleep 1
+    done
 fi
-! (: < "/dev/tcp/$address/$port") 2> /dev/null || refuse "port $port of $address is taken"
+! taken || refuse "port $port of $address is taken"
 MLFLOW_BACKEND_STORE_URI=$uri MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false setsid --fork \
     bash -c 'echo $$ > mlflow.pid; exec mlflow server "$@"' mlflow --host "$address" --port "$port" \
     --allowed-hosts "$address:$port,localhost:$port,127.0.0.1:$port" --artifacts-destination "$PWD/artifacts" \

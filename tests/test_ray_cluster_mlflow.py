@@ -18,7 +18,12 @@ from mlflow_server import free_port
 SCRIPT = Path(__file__).parents[1] / "ray_cluster_mlflow.sh"
 DATABASE = "postgresql://lab:very-secret-word@10.0.0.9/results"
 SERVER = f"""#!{sys.executable}
-import http.server, json, os, sys
+import http.server, json, os, signal, sys, time
+def end_late(*_):
+    os.close(9)  # the lock, some time before the port
+    time.sleep(0.5)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end_late)
 arguments = dict(zip(sys.argv[2::2], sys.argv[3::2]))
 class Said(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
