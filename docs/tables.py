@@ -119,17 +119,55 @@ def verdicts() -> str:
     return table(header, rows)
 
 
+def on_real_data(system: str) -> str:
+    """What was measured on real data, beside the laptop's verdicts."""
+    rows = []
+    for experiment, claim, small, real in _at_both_scales(system):
+        values, intervals = measurement(real.measured, real.ci, claim.expected)
+        states = _state(claim, small), _state(claim, real)
+        cells = named(values), named(intervals), number(claim.expected), real.seeds or 0, *states, real.reason or "-"
+        rows.append((experiment.figure, claim.says + ORIGINS[claim.origin], *cells))
+    header = ["figure", "claim", "measured", "95% interval", "expected", "seeds", "laptop", "real data", "why"]
+    return table(header, rows)
+
+
 def two_scales() -> str:
     """The verdicts on laptop and on real data, of every claim that has both."""
     rows = []
-    for experiment in (one for system in registry.systems() for one in registry.experiments(system)):
-        for claim in experiment.claims:
-            small, real = claim.recorded().laptop, claim.recorded().desktop
-            if small and real and real.seeds is not None:
-                interval = named(measurement(real.measured, real.ci, claim.expected)[1])
-                shown = (_verdict(claim, small), _verdict(claim, real), interval, real.seeds, real.reason or "-")
-                rows.append((experiment.name, f"`{claim.id}`", *shown))
+    for experiment, claim, small, real in _at_both_scales():
+        interval = named(measurement(real.measured, real.ci, claim.expected)[1])
+        shown = (_state(claim, small), _state(claim, real), interval, real.seeds or 0, real.reason or "-")
+        rows.append((experiment.name, f"`{claim.id}`", *shown))
     return table(["experiment", "claim", "laptop", "desktop", "95% interval, desktop", "seeds", "why"], rows)
+
+
+def agreement() -> str:
+    """By system: how many claims have a verdict at both scales, and in how many the verdicts are the same."""
+    rows = []
+    for system in registry.systems():
+        pairs = [(small.status, real.status) for _, _, small, real in _at_both_scales(system)]
+        judged = [pair for pair in pairs if "untested" not in pair]
+        if pairs:
+            decided = [pair for pair in judged if "undecided" not in pair]
+            same = sum(small == real for small, real in decided)
+            rows.append((f"[`{system}`]({system}.md)", len(judged), len(decided), same, len(decided) - same))
+    total = ("all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))) if rows else ()
+    header = ["system", "claims measured at both scales", "decided at both", "the same verdict", "opposite verdicts"]
+    return table(header, [*rows, total] if total else rows)
+
+
+def _at_both_scales(system: str | None = None) -> Iterator[tuple[Experiment, Claim, Finding, Finding]]:
+    """Every claim that was recorded on real data, with what was found at laptop scale and there."""
+    for experiment, claim, finding in _findings(system):
+        real = claim.recorded().desktop
+        if real and (real.seeds is not None or real.status == "untested"):
+            yield experiment, claim, finding, real
+
+
+def _state(claim: Claim, finding: Finding) -> str:
+    """A verdict, and whether the controls bear it out."""
+    specific = {None: "", True: ", specific", False: ", not specific"}[finding.specific]
+    return _verdict(claim, finding) + specific
 
 
 def summary() -> str:
@@ -243,6 +281,9 @@ def _picture(experiment: Experiment) -> str:
     return f"[picture](images/figures/{file.name})" if file.exists() else "-"
 
 
+PARTS = (figures, measured, on_real_data, unspecific, failing)  # of a system's page
+
+
 def write(page: Path, parts: Mapping[str, str]) -> None:
     text = page.read_text(encoding="utf-8").replace(f"{PENDING}\n", "")  # no table, so it would stay beside one
     for name, content in parts.items():
@@ -254,10 +295,10 @@ def write(page: Path, parts: Mapping[str, str]) -> None:
 def pages() -> dict[Path, dict[str, str]]:
     """Every page with generated tables, and its tables by name."""
     written = {
-        FOLDER / f"{system}.md": {part.__name__: part(system) for part in (figures, measured, unspecific, failing)}
-        for system in registry.systems()
+        FOLDER / f"{system}.md": {part.__name__: part(system) for part in PARTS} for system in registry.systems()
     }
-    written[FOLDER / "verdicts.md"] = {"summary": summary(), "verdicts": verdicts(), "two_scales": two_scales()}
+    of_all = (summary, verdicts, two_scales, agreement)
+    written[FOLDER / "verdicts.md"] = {part.__name__: part() for part in of_all}
     written[FOLDER / "figures.md"] = {"by_number": by_number()}
     written[ROOT / "README.md"] = {"totals": totals()}
     written[FOLDER / "differences.md"] = {f"differences_{system}": differences(system) for system in registry.systems()}
