@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 100  # seconds for the tests: with lint and types, `make check` takes at most 3 minutes
-PAGES = ("tests/test_documentation.py", "tests/test_generated_pages.py")
+PAGES = ("tests/docs/test_documentation.py", "tests/docs/test_generated_pages.py")
 RULES = "tests/pipelines/engine/experiment/test_experiments.py"  # what every experiment must be
 ROOMS = ("modules", "pipelines", "tracking")
 
@@ -52,7 +52,7 @@ def mirror(path: str, root: Path = ROOT) -> Iterator[Path]:
         if is_figure:
             yield root / RULES
     else:  # the project's own settings
-        yield root / "tests" / "test_architecture.py"
+        yield root / "tests" / "project" / "test_architecture.py"
 
 
 def users(path: Path, root: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ modules/measures/gradients/agop.py tests/modules/measures/gradients/test_agop.py
 tests/modules/measures/gradients/test_ntk.py tests/modules/measures/test_names.py
 tests/pipelines/cross/test_figures.py tests/pipelines/cross/test_agop.py tests/pipelines/engine/trial/test_fit.py
 tests/pipelines/engine/trial/test_signals.py tests/e2e/judging/test_judge.py tests/e2e/commandline.py
-tests/e2e/conftest.py tests/test_architecture.py tests/test_documentation.py tests/madeup.py tests/pipelines/conftest.py
+tests/e2e/conftest.py tests/project/test_architecture.py tests/docs/test_documentation.py tests/madeup.py tests/pipelines/conftest.py
 """
 
 
@@ -41,8 +41,8 @@ TRIAL = ["tests/pipelines/engine/trial/test_fit.py", "tests/pipelines/engine/tri
         ("pipelines/cross/known.toml", CROSS),
         ("pipelines/engine/trial/fit.py", TRIAL[:1]),
         ("pipelines/engine/trial/run.py", TRIAL),
-        ("docs/cross.md", ["tests/test_documentation.py"]),
-        ("pyproject.toml", ["tests/test_architecture.py"]),
+        ("docs/cross.md", ["tests/docs/test_documentation.py"]),
+        ("pyproject.toml", ["tests/project/test_architecture.py"]),
         ("tests/pipelines/engine/trial/test_fit.py", TRIAL[:1]),
         ("tests/pipelines/cross/test_deleted.py", []),
         ("tests/madeup.py", CROSS[1:2]),
@@ -57,7 +57,7 @@ def test_a_changed_file_is_tested_by_what_mirrors_it(tree: Path, changed: str, t
 
 def test_each_test_runs_once_and_those_of_single_files_come_first(tree: Path) -> None:
     found = affected(["pipelines/cross/agop.py", "tests/pipelines/cross/test_figures.py", "docs/x.md"], tree)
-    assert sorted(found) == sorted({*CROSS, "tests/test_documentation.py"})
+    assert sorted(found) == sorted({*CROSS, "tests/docs/test_documentation.py"})
     assert found[-1] == RULES
 
 

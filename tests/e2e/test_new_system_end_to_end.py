@@ -89,7 +89,7 @@ def test_contracts_cover_a_new_system(newcomer: CommandLine) -> None:
 
 @pytest.mark.heavy
 def test_the_page_and_the_tests_of_a_new_system_are_found(newcomer: CommandLine) -> None:
-    tests = [f"tests/pipelines/{SYSTEM}", "tests/test_documentation.py"]
+    tests = [f"tests/pipelines/{SYSTEM}", "tests/docs/test_documentation.py"]
     said = in_the_copy(newcomer, BIN / "pytest", "-v", "-p", "no:cacheprovider", "-k", SYSTEM, *tests)
     for found in ("test_nothing_is_missing_of_a_small_figure", f"names_its_figures_and_what_fails[{SYSTEM}]"):
         assert f"{found} PASSED" in said
@@ -97,6 +97,6 @@ def test_the_page_and_the_tests_of_a_new_system_are_found(newcomer: CommandLine)
 
 @pytest.mark.heavy
 def test_rules_and_lists_of_the_suite_hold_with_a_new_system(newcomer: CommandLine) -> None:
-    rules = ["tests/pipelines/engine/experiment", "tests/pipelines/engine/command", "tests/test_architecture.py"]
+    rules = ["tests/pipelines/engine/experiment", "tests/pipelines/engine/command", "tests/project/test_architecture.py"]
     rules += ["tests/e2e/commands/test_wrong_requests.py", "tests/e2e/judging/test_figures_end_to_end.py"]
     in_the_copy(newcomer, BIN / "pytest", "-q", "-p", "no:cacheprovider", "-m", "not heavy", *rules)

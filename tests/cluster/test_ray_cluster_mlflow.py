@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mlflow_server import free_port
 
-SCRIPT = Path(__file__).parents[1] / "ray_cluster_mlflow.sh"
+SCRIPT = Path(__file__).parents[2] / "ray_cluster_mlflow.sh"
 DATABASE = "postgresql://lab:very-secret-word@10.0.0.9/results"
 SERVER = f"""#!{sys.executable}
 import http.server, json, os, signal, sys, time

@@ -22,7 +22,7 @@ from featurelab.pipelines.engine.verdict.judge import judge
 from featurelab.tracking.outbox.null import NullRecorder
 from featurelab.tracking.store.connect import connect
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 STRANGER = "my_lab/weight_decay"
 THEIRS = "my_lab/"  # experiments of the packages that pages write

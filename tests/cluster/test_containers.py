@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 MANIFEST = list(yaml.safe_load_all((ROOT / "examples" / "kuberay.yaml").read_text()))
 SPEC = {

@@ -9,7 +9,7 @@ import pytest
 
 import featurelab
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FAMILIES = ["data", "decoding", "language", "learners", "measures", "nets", "probes", "theory"]
 
 

@@ -10,7 +10,7 @@ nbformat: Any = pytest.importorskip("nbformat", reason="the extra `site` is not 
 nbclient: Any = pytest.importorskip("nbclient", reason="the extra `site` is not installed: nbclient")
 pytest.importorskip("ipykernel", reason="the extra `site` is not installed: ipykernel")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 LARGEST = 200_000  # bytes
 SWEEPING = ("2_figure_sweep_map",)  # start Ray several times

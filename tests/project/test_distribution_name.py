@@ -12,7 +12,7 @@ import pytest
 from featurelab import namesake
 from featurelab.pipelines.engine.command.verbs import authors, doctor
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLER = r"\b(?:pip|uv|pipx|uvx|poetry|conda)\b[^\n`&|;]*\b(?:install|add|wheel|download)\b"
@@ -28,7 +28,7 @@ THEIRS = "Metadata-Version: 2.4\nName: featurelab\nVersion: 0.1.3\nSummary: Comp
 
 def test_nothing_tells_a_user_to_install_the_other_package() -> None:
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    files = [ROOT / name for name in listed.split("\0") if name and name != f"tests/{Path(__file__).name}"]
+    files = [ROOT / name for name in listed.split("\0") if name and name != str(Path(__file__).relative_to(ROOT))]
     found = []
     for file in files:
         if file.is_file() and not file.is_symlink() and b"\0" not in (content := file.read_bytes())[:1000]:

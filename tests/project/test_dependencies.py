@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from featurelab import _lab
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 IMPORTED_AS = {"pyyaml": "yaml"}

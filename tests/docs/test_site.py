@@ -14,7 +14,7 @@ import pytest
 
 from featurelab.pipelines.engine.experiment.catalogue import registry
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MISSING = [name for name in ("material", "mkdocstrings", "nbconvert") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the extra `site` is not installed: {', '.join(MISSING)}")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src"}

@@ -13,7 +13,7 @@ import yaml
 from jsonschema import ValidationError  # type: ignore[import-untyped]
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LISTS = ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands")
 STARTS = ("head_start_ray_commands", "worker_start_ray_commands")
 
