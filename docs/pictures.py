@@ -2,7 +2,8 @@
 
     python docs/pictures.py [EXPERIMENT|SYSTEM ...]
 
-Reads the laptop scale. A picture has at most 1,200 pixels in width and 256 colours, which keeps it at some 30 kB.
+Drawings at laptop scale go to `figures`, those on real data (desktop scale) to `real_data`. A picture has at most 1,200
+pixels in width and 256 colours, which keeps it at some 30 kB.
 """
 
 import io
@@ -12,11 +13,13 @@ from pathlib import Path
 from PIL import Image
 
 from featurelab.pipelines.engine.experiment.catalogue import registry
+from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.verdict.maps.entries import map_entries
 from featurelab.pipelines.engine.verdict.report import report_entries
 from featurelab.tracking.store.connect import connect
 
 IMAGES = Path(__file__).parent / "images"
+FOLDERS: dict[Scale, str] = {"laptop": "figures", "desktop": "real_data"}
 WIDEST = 1200
 COLOURS = 256
 
@@ -35,9 +38,10 @@ def write(png: bytes, file: Path) -> None:
 def main(asked: list[str]) -> None:
     names = {experiment.name for experiment in registry.select(asked)}
     store = connect(create=False)
-    for entry in report_entries(store, "laptop"):
-        if entry["name"] in names and entry.get("png"):
-            write(entry["png"], IMAGES / "figures" / f"{entry['name'].replace('/', '.')}.png")
+    for scale, folder in FOLDERS.items():
+        for entry in report_entries(store, scale):
+            if entry["name"] in names and entry.get("png"):
+                write(entry["png"], IMAGES / folder / f"{entry['name'].replace('/', '.')}.png")
     for entry in map_entries(store):
         if entry["name"] in names and entry.get("scale") == "laptop":
             for index, (_, png) in enumerate(entry.get("pictures", [])):

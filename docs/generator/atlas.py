@@ -118,6 +118,7 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
         ),
         "reduced": experiment.reduced,
         "picture": _image(f"figures/{experiment.name.replace('/', '.')}.png"),
+        "real_data": _image(f"real_data/{experiment.name.replace('/', '.')}.png"),
         "maps": [f"images/maps/{file.name}" for file in _maps(experiment)],
         "source": source,
         "source_copy": links.copied(source),
