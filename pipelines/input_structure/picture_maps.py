@@ -28,6 +28,7 @@ from featurelab.pipelines import (
     data,
     fit,
     learners,
+    legend_below,
     legend_beside,
     loguniform,
     measures,
@@ -247,5 +248,5 @@ def panels(runs, axes):
     axes[1, 0].set(title="clusters", xlabel="step", ylabel="cosine", ylim=(-1.05, 1.05))
     axes[1, 1].set(title="mean |cos| with the class means' difference", xlabel="step", ylim=(0, 1.02))
     axes[1, 2].set(title="test accuracy", xlabel="step", ylim=(0.4, 1.02))
-    axes[1, 0].legend(loc="center right")
+    legend_below(axes[1, 0], 2)
     axes[1, 1].legend(loc="lower right")
