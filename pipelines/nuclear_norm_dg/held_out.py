@@ -10,8 +10,8 @@ lr 10^U(-5, -3.5) around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, CORAL's stre
 2^U(5, 6) pictures with the nuclear norm, 2^U(3, 5.5) without it. Weight decay is 10^U(-6, -2), and Mixup's parameter
 10^U(-1, 1). All algorithms use the same random numbers of a seed. On a laptop `tuning` has the values that are tried.
 
-A MobileNet is frozen below its last block: what reaches that block is computed once for all trials, so pictures do not
-change in training, and Mixup mixes there. The last block and a new head are trained.
+A MobileNet is frozen below its last convolution: what reaches that is computed once for all trials, so pictures do not
+change in training, and Mixup mixes there. The last convolution and a new head are trained.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -75,8 +75,8 @@ class PicturesConfig(TrainedConfig):
     net: Literal["small", "resnet50", "mobilenet"] = Field(
         "small", description="a residual network of one block a stage, from scratch, or a network of ImageNet"
     )
-    model: str = Field("mobilenet_v1_0.25_128", description="mobilenet: a published model, by its folder or name")
-    frozen: int = Field(13, ge=1, le=18, description="mobilenet: layers that are not trained, from the first one on")
+    model: str = Field("google/mobilenet_v2_1.0_224", description="mobilenet: a published model, by its folder or name")
+    frozen: int = Field(17, ge=1, le=18, description="mobilenet: layers that are not trained, from the first one on")
     width: int = Field(128, ge=4, multiple_of=4, description="small network: features")
     lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
@@ -233,13 +233,14 @@ def features(net, task, most=2000, chunk=256):
 def cost(config: PicturesConfig) -> Cost:
     """Forward and backward passes of training, and forward passes over validation and test pictures.
 
-    Of a MobileNet the frozen layers are left out, since they run once for all trials; a trained block has 256 channels.
+    A MobileNet is taken to be frozen below its last convolution; frozen layers, which run once for all trials, are left
+    out.
     """
     if config.net == "resnet50":
         parameters, products, maps = 25_557_032, 4.1e9 * (config.edge / 224) ** 2, 11e6 * (config.edge / 224) ** 2
     elif config.net == "mobilenet":
-        parameters, places = 68_000 * max(0, 14 - config.frozen) + 256 * 7, (config.edge / 32) ** 2
-        products, maps = parameters * places, 1024 * places
+        parameters, places = 320 * 1280 + 1280 * BENCHMARKS[config.dataset].classes, (config.edge / 32) ** 2
+        products, maps = parameters * places, 1280 * places
     else:
         side = config.edge / (4 if config.edge > 32 else 1)
         parameters, products = 19 * config.width**2, 4.0 * (config.width * side) ** 2

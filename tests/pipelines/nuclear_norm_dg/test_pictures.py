@@ -202,15 +202,17 @@ def narrow_mobilenet(folder):
     (folder / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
 
 
-def test_on_a_desktop_the_last_block_of_a_mobilenet_is_trained_and_absent_files_are_named(tmp_path, monkeypatch):
+def test_on_a_desktop_the_end_of_a_mobilenet_is_trained_and_absent_files_are_named(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    preset = pictures.DESKTOP.but(steps=2, edge=32, batch_size=2, start_step=1, measure_every=1, average_every=1)
+    small = {"steps": 2, "edge": 32, "batch_size": 2, "start_step": 1, "measure_every": 1, "average_every": 1}
+    preset = pictures.DESKTOP.but(frozen=13, **small)
     write_public(tmp_path, "pacs")
-    with pytest.raises(RequestError, match=r"mobilenet_v1_0\.25_128' is not on this machine: put it into"):
+    with pytest.raises(RequestError, match=r"run `hf download google/mobilenet_v2_1\.0_224`"):
         require_data(pictures.pacs, [preset])
-    narrow_mobilenet(tmp_path / "models" / preset.model)
+    folder = tmp_path / "models" / "mobilenet_v2_1.0_224"
+    narrow_mobilenet(folder)
     require_data(pictures.pacs, [preset])
     rows = [("erm", "coral"), ("erm", "coral_nuclear"), ("swad", "nuclear"), ("mixup", "none")]
     found = performed(pictures.pacs, [preset.but(algorithm=a, penalty=p) for a, p in rows])
@@ -218,7 +220,7 @@ def test_on_a_desktop_the_last_block_of_a_mobilenet_is_trained_and_absent_files_
     assert len(set(last)) == len(rows)
     assert len(list((tmp_path / "cache" / "featurelab").iterdir())) == 4, "maps of each domain, for all trials"
     task, net = held_out.pictures(preset), held_out.network(preset)
-    whole = nets.pretrained_mobilenet(tmp_path / "models" / preset.model)
+    whole = nets.pretrained_mobilenet(folder)
     x = data.public_domains("pacs", 32)["sketch"][0].float() / 127.5 - 1
     with torch.no_grad():
         torch.testing.assert_close(
