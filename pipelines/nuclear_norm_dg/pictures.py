@@ -19,6 +19,8 @@ hour on one core. Accuracies are far below those of a pretrained network, so onl
 compared. Its desktop preset takes a quarter of the steps.
 """
 
+from typing import Any
+
 from featurelab.pipelines import Experiment, Missing, above, at_most, choice, loguniform
 from featurelab.pipelines.nuclear_norm_dg.held_out import BENCHMARKS, PicturesConfig, cost, train
 from featurelab.pipelines.nuclear_norm_dg.picture_tables import CORAL, PRINTED, ROWS, chosen, drawn
@@ -51,7 +53,7 @@ def papers(*datasets):
     return {("algorithm", "penalty"): list(ROWS), fields: cells, "draw": [0, 1], "seed": [0, 1, 2]}
 
 
-DRAWS = {"held_out": [0, 1, 2, 3], "draw": [0, 1], "seed": [0, 1, 2]}
+DRAWS: dict[Any, Any] = {"held_out": [0, 1, 2, 3], "draw": [0, 1], "seed": [0, 1, 2]}
 TABLE = [row for row in ROWS | CORAL if row != ("erm", "frobenius")]
 REDUCED = (
     "PACS alone, with a MobileNet of ImageNet at 96 pixels in place of ResNet-50 at 224; only its last convolution and "
@@ -65,7 +67,7 @@ figure = Experiment(
     "error over seeds. Below: the printed cell, if there is one.", laptop=LAPTOP, paper=PAPER,
     grid={FIELDS: tried(ROWS), "held_out": [0, 1, 2, 3], "seed": [0, 1, 2]},
     paper_grid=papers(*PRINTED),
-    desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): list(ROWS | CORAL)} | DRAWS, desktop_minutes=12,
+    desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): list(ROWS | CORAL), **DRAWS}, desktop_minutes=12,
     reduced=REDUCED,
     sweep_axes={"strength": loguniform(1e-3, 10.0), "lr": loguniform(1e-5, 1e-2), "width": choice(32, 64, 128),
         "weight_decay": loguniform(1e-6, 1e-2)}, metric="selected_accuracy/ood", mode="max", minutes=9,
@@ -91,7 +93,7 @@ def table_of(name, title, **parts):
 
 vlcs = table_of("vlcs", "VLCS")
 pacs = table_of(
-    "pacs", "PACS", desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): TABLE} | DRAWS, desktop_minutes=11,
+    "pacs", "PACS", desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): TABLE, **DRAWS}, desktop_minutes=11,
     reduced=REDUCED,
 )
 office_home = table_of("office_home", "OfficeHome")
