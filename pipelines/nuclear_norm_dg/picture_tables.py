@@ -30,7 +30,7 @@ def layout(runs):
     """
     datasets, rows = runs.values("dataset"), {}
     several = len(datasets) > 1
-    for row, name in (ROWS | CORAL).items():
+    for row, name in (WITH_AND_WITHOUT | CORAL | ROWS).items():  # pairs first, which share a colour
         if not len(runs.where(algorithm=row[0], penalty=row[1]).trials):
             continue
         seeds = []
