@@ -24,6 +24,7 @@ from .pictures import PICTURE_KINDS as PICTURE_KINDS
 from .pictures import Blurred as Blurred
 from .pictures import Digits as Digits
 from .pictures import HeldOutDomain as HeldOutDomain
+from .pictures import Maps as Maps
 from .pictures import RepeatedSamples as RepeatedSamples
 from .pictures import SmallChanges as SmallChanges
 from .pictures import StoredRows as StoredRows

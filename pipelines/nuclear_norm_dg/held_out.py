@@ -9,6 +9,9 @@ Draws are multiples of the config's own values, which for the paper's values giv
 lr 10^U(-5, -3.5) around 5e-5, lambda 10^U(-2.5, -1.5) around 0.01, CORAL's strength 10^U(-1, 1), and batches of
 2^U(5, 6) pictures with the nuclear norm, 2^U(3, 5.5) without it. Weight decay is 10^U(-6, -2), and Mixup's parameter
 10^U(-1, 1). All algorithms use the same random numbers of a seed. On a laptop `tuning` has the values that are tried.
+
+A MobileNet is frozen below its last convolution: what reaches that is computed once for all trials, so pictures do not
+change in training, and Mixup mixes there. The last convolution and a new head are trained.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -20,6 +23,7 @@ from featurelab.pipelines import (
     TrainedConfig,
     data,
     fit,
+    language,
     learners,
     measures,
     model_validator,
@@ -58,7 +62,9 @@ class PicturesConfig(TrainedConfig):
     augment: Literal["none", "domainbed"] = Field("none", description="random crops, flips and colours in training")
     share: float = Field(0.2, gt=0, lt=1, description="share of each training domain kept for validation")
     algorithm: Literal["erm", "mixup", "swad"] = Field("erm", description="how the loss is minimised")
-    penalty: Literal["none", "nuclear", "frobenius", "coral"] = Field("none", description="penalty on the features")
+    penalty: Literal["none", "nuclear", "frobenius", "coral", "coral_nuclear"] = Field(
+        "none", description="penalty on the features; coral_nuclear: nuclear, and coral with strength 1 beside it"
+    )
     strength: float | None = Field(
         None, ge=0, description="lambda: factor of the penalty; none: the program's, 0.01, and 1 with CORAL"
     )
@@ -66,9 +72,11 @@ class PicturesConfig(TrainedConfig):
     start_step: int | None = Field(
         None, ge=0, description="steps before the penalty begins; none: the program's, 101, and 0 with CORAL"
     )
-    net: Literal["small", "resnet50"] = Field(
-        "small", description="a residual network of one block a stage, from scratch, or ResNet-50 of ImageNet"
+    net: Literal["small", "resnet50", "mobilenet"] = Field(
+        "small", description="a residual network of one block a stage, from scratch, or a network of ImageNet"
     )
+    model: str = Field("google/mobilenet_v2_1.0_224", description="mobilenet: a published model, by its folder or name")
+    frozen: int = Field(17, ge=1, le=18, description="mobilenet: layers that are not trained, from the first one on")
     width: int = Field(128, ge=4, multiple_of=4, description="small network: features")
     lr: float = Field(1e-3, gt=0, description="learning rate of Adam")
     weight_decay: float = Field(0.0, ge=0, description="weight decay of all weights")
@@ -98,7 +106,7 @@ class PicturesConfig(TrainedConfig):
         lr, (strength, _) = self.lr * 10 ** chance.uniform(-0.699, 0.801), penalised(self)
         wide, decay, place, mixed = chance.uniform(-1, 1), 10 ** chance.uniform(-6, -2), *chance.uniform(0, 1, 2)
         strength *= 10 ** (wide if self.penalty == "coral" else wide / 2)
-        smaller, larger = (0.0, 1.0) if self.penalty == "nuclear" else (-2.0, 0.5)
+        smaller, larger = (0.0, 1.0) if "nuclear" in self.penalty else (-2.0, 0.5)
         batch = max(2, round(self.batch_size * 2 ** (smaller + (larger - smaller) * place)))
         mix = 10 ** (2 * mixed - 1) if self.algorithm == "mixup" else self.mix
         return self.but(draw=0, lr=lr, strength=strength, batch_size=batch, weight_decay=decay, mix=mix)
@@ -109,12 +117,14 @@ def train(config: PicturesConfig, recorder: Recorder) -> None:
     config, classes = config.drawn(), BENCHMARKS[config.dataset].classes
     task = pictures(config)
     net = network(config)
-    penalties = {**learners.PENALTIES, "coral": learners.domain_covariances(max(2, len(task.training)))}
-    penalty, (strength, start) = penalties.get(config.penalty), penalised(config)
+    coral = learners.domain_covariances(max(2, len(task.training)))
+    penalty = {**learners.PENALTIES, "coral": coral}.get(config.penalty, measures.nuclear_norm)
+    strength, start = penalised(config)
     mixed = learners.mixup(config.mix, classes, config.streams.order, domains=max(2, len(task.training)))
     learner = learners.FeaturePenalised(
-        net, head=net.head, penalty=penalty or measures.nuclear_norm, scaling=config.scaling, strength=strength,
-        start_step=start, loss="cross_entropy", optimizer=learners.adam(config.lr, config.weight_decay),
+        net, head=net.head, penalty=penalty, scaling=config.scaling, strength=strength, start_step=start,
+        beside=coral if config.penalty == "coral_nuclear" else None, loss="cross_entropy",
+        optimizer=learners.adam(config.lr, config.weight_decay),
         change=mixed if config.algorithm == "mixup" else None,
     )
     average = learners.DenseAverage(
@@ -152,7 +162,7 @@ def pictures(config: PicturesConfig) -> Any:
         domains = data.painted_digits(agreements, config.edge, seed=config.streams.data)
     else:
         names = data.dataset_source(config.dataset).domains
-        domains = data.public_domains(config.dataset, config.edge)
+        domains = data.public_domains(config.dataset, config.edge, maps=below(config))
     return data.HeldOutDomain(
         domains, names[config.held_out], share=config.share, batch_size=config.batch_size,
         augment=data.crop_and_jitter() if config.augment == "domainbed" else None, seed=config.streams.data,
@@ -160,11 +170,28 @@ def pictures(config: PicturesConfig) -> Any:
     )
 
 
+def below(config: PicturesConfig) -> Any:
+    """The frozen layers of a MobileNet, whose maps take the place of pictures; none of other networks."""
+    if config.net != "mobilenet":
+        return None
+
+    def frozen() -> Any:
+        net: Any = nets.pretrained_mobilenet(language.find_model(config.model))
+        layers = net.trunk[: config.frozen].to(memory_format=torch.channels_last)  # faster on a CPU
+        return lambda x: layers(x / 127.5 - 1)
+
+    return data.Maps(frozen, key=f"{language.model_digests(config.model)['weights']} {config.frozen}")
+
+
 def network(config: PicturesConfig) -> Any:
     classes = BENCHMARKS[config.dataset].classes
     same: dict[str, Any] = {"seed": config.streams.init, "dtype": config.dtype}
     if config.net == "resnet50":
         return nets.freeze_statistics(nets.pretrained_resnet50(classes, **same))
+    if config.net == "mobilenet":
+        whole: Any = nets.pretrained_mobilenet(language.find_model(config.model), classes, **same)
+        whole.trunk = whole.trunk[config.frozen :].requires_grad_()
+        return whole.to(memory_format=torch.channels_last)
     widths = (config.width // 4, config.width // 2, config.width)
     stem: Any = "imagenet" if config.edge > 32 else "small"
     net: Any = nets.resnet(classes, depths=(1, 1, 1), widths=widths, stem=stem, **same)
@@ -204,16 +231,25 @@ def features(net, task, most=2000, chunk=256):
 
 
 def cost(config: PicturesConfig) -> Cost:
-    """Forward and backward passes of training, and forward passes over validation and test pictures."""
+    """Forward and backward passes of training, and forward passes over validation and test pictures.
+
+    A MobileNet is taken to be frozen below its last convolution; frozen layers, which run once for all trials, are left
+    out.
+    """
     if config.net == "resnet50":
         parameters, products, maps = 25_557_032, 4.1e9 * (config.edge / 224) ** 2, 11e6 * (config.edge / 224) ** 2
+    elif config.net == "mobilenet":
+        parameters, places = 320 * 1280 + 1280 * BENCHMARKS[config.dataset].classes, (config.edge / 32) ** 2
+        products, maps = parameters * places, 1280 * places
     else:
         side = config.edge / (4 if config.edge > 32 else 1)
         parameters, products = 19 * config.width**2, 4.0 * (config.width * side) ** 2
         maps = 2.0 * config.width * side**2
+    models = (config.model,) if config.net == "mobilenet" else ()
     known, looks = BENCHMARKS[config.dataset], config.steps // config.measure_every + 2
     batch, seen = config.batch_size * (len(known.domains) - 1), 0.4 * known.pictures
     pixels = 3 * config.edge**2 * known.pictures
     flops = products * (6.0 * batch * config.steps + 2.0 * looks * seen)
     memory = pixels + 16.0 * parameters + 8.0 * maps * max(batch, 256)
-    return Cost(parameters, flops, memory, config.steps, () if config.dataset == "digits" else (config.dataset,))
+    read = () if config.dataset == "digits" else (config.dataset,)
+    return Cost(parameters, flops, memory, config.steps, read, models)

@@ -6,6 +6,7 @@ from featurelab.pipelines.nuclear_norm_dg.printed import TABLES, WITH_AND_WITHOU
 from featurelab.pipelines.nuclear_norm_dg.tuning import selected
 
 ROWS = WITH_AND_WITHOUT | {("erm", "frobenius"): "ERM-Frobenius"}
+CORAL = {("erm", "coral"): "CORAL", ("erm", "coral_nuclear"): "CORAL-NU"}
 PRINTED = {"vlcs": "E.1", "pacs": "E.2", "office_home": "E.3", "terra_incognita": "E.4", "domain_net": "E.5"}
 COLUMNS = {"vlcs": "VLCS", "pacs": "PACS", "office_home": "OfficeHome", "terra_incognita": "TerraInc",
     "domain_net": "DomainNet"}
@@ -29,7 +30,7 @@ def layout(runs):
     """
     datasets, rows = runs.values("dataset"), {}
     several = len(datasets) > 1
-    for row, name in ROWS.items():
+    for row, name in (WITH_AND_WITHOUT | CORAL | ROWS).items():  # pairs first, which share a colour
         if not len(runs.where(algorithm=row[0], penalty=row[1]).trials):
             continue
         seeds = []

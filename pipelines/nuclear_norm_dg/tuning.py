@@ -9,14 +9,15 @@ from typing import Any
 
 from featurelab.pipelines import np
 
-STRENGTHS = {"nuclear": 0.01, "frobenius": 0.01, "coral": 1.0}  # defaults, by penalty
-STARTS = {"nuclear": 101, "frobenius": 101, "coral": 0}  # steps without the penalty: the program's `step > 100`
+STRENGTHS = {"nuclear": 0.01, "frobenius": 0.01, "coral": 1.0, "coral_nuclear": 0.01}  # defaults, by penalty
+STARTS = {"nuclear": 101, "frobenius": 101, "coral": 0, "coral_nuclear": 101}  # the program's `step > 100`
 MIX = 0.2  # Mixup's default
 FIELDS = ("algorithm", "penalty", "strength", "mix", "weight_decay")
 TRIED: dict[str, tuple[float, ...]] = {
     "nuclear": (0.01, 0.1, 1.0),
     "frobenius": (0.01, 0.1, 1.0),
     "coral": (1.0, 0.1, 10.0),
+    "coral_nuclear": (0.01, 0.1, 1.0),
     "mixup": (MIX, 0.1, 1.0),
     "weight_decay": (0.0, 1e-4, 1e-2),
 }

@@ -1,5 +1,6 @@
 from .digits import Digits as Digits
 from .domains import HeldOutDomain as HeldOutDomain
+from .domains import Maps as Maps
 from .domains import painted_digits as painted_digits
 from .domains import public_domains as public_domains
 from .metric_digits import digit_pictures as digit_pictures

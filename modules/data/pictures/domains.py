@@ -5,14 +5,14 @@ from __future__ import annotations
 import colorsys
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Float, Int64, Shaped, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -32,11 +32,22 @@ PARTS: tuple[Part, ...] = ("train", "validation", "test")
 ALL = slice(None)
 
 
+class Maps(NamedTuple):
+    """What a frozen network makes of pictures (n, 3, size, size), bytes; `key` tells it from every other such network.
+
+    `make` returns the network, and is called only if its maps of these pictures are not on this machine yet.
+    """
+
+    make: Callable[[], Callable[[Tensor], Tensor]]
+    key: str
+
+
 class HeldOutDomain(pl.LightningDataModule):
     """Train on pictures of all domains but one, with a share of each set apart for validation, and test on the other.
 
     `domains` maps a name to pictures (n, 3, size, size), uint8, and labels (n,); they stay where they are, in memory or
-    in a file. `pictures` returns those of a part, "train", "validation" or "test", domain by domain; their labels are
+    in a file. In place of pictures they may have maps of any shape, of any float type, which networks see as they are.
+    `pictures` returns those of a part, "train", "validation" or "test", domain by domain; their labels are
     `labels[part]`. Loaders and `inputs` return pictures standardised as for ImageNet. A training batch has `batch_size`
     pictures of each training domain, drawn afresh for every batch and changed by `augment`; an epoch has as many
     batches as all training pictures fill. `seed` draws the split. Within `permuted_labels` the training labels are
@@ -45,7 +56,8 @@ class HeldOutDomain(pl.LightningDataModule):
     I. Gulrajani, D. Lopez-Paz, "In Search of Lost Domain Generalization", arXiv:2007.01434: 20% for validation, whose
     accuracy selects the model. They test on 80% of the held-out domain, we on all of it.
 
-    Raises ValueError for an unknown domain, fewer than two, or a share that leaves a domain without either part.
+    Raises ValueError for an unknown domain, fewer than two, a share that leaves a domain without either part, or maps
+    with `augment`.
     """
 
     def __init__(
@@ -68,6 +80,8 @@ class HeldOutDomain(pl.LightningDataModule):
         self.share, self.batch_size, self.augment = share, batch_size, augment
         self.order_seed, self.name, self.floating = order_seed, name, getattr(torch, dtype_name(dtype))
         self._pools = [x for x, _ in domains.values()]
+        if self._pools[0].is_floating_point() and augment is not None:
+            raise ValueError("only pictures are augmented, and domains has maps in their place: use augment=None")
         rows: dict[Part, list[NDArray[np.int64]]] = {"train": [], "validation": [], "test": []}
         for place, known in enumerate(domains):
             n = len(self._pools[place])
@@ -90,18 +104,18 @@ class HeldOutDomain(pl.LightningDataModule):
         if permuted is not None:
             self.labels["train"] = self.labels["train"][torch.from_numpy(permuted)]
 
-    def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> UInt8[Tensor, "n 3 size size"]:
+    def pictures(self, part: Part, index: slice | NDArray[np.int64] = ALL) -> Shaped[Tensor, "n channels size size"]:
         """The pictures of a part, all or those at `index`."""
         places, rows = self._rows[part][:, index]
-        found = torch.empty(len(rows), *self._pools[0].shape[1:], dtype=torch.uint8)
+        found = torch.empty(len(rows), *self._pools[0].shape[1:], dtype=self._pools[0].dtype)
         for place in np.unique(places):
             own = np.flatnonzero(places == place)
             found[torch.from_numpy(own)] = self._pools[place][torch.from_numpy(rows[own])]
         return found
 
-    def inputs(self, x: UInt8[Tensor, "n 3 *size"]) -> Float[Tensor, "n 3 *size"]:
+    def inputs(self, x: Shaped[Tensor, "n channels *size"]) -> Float[Tensor, "n channels *size"]:
         """Pictures as a network sees them, without augmentation."""
-        return self._standardised(x.to(self.floating) / 255)
+        return x.to(self.floating) if x.is_floating_point() else self._standardised(x.to(self.floating) / 255)
 
     def train_dataloader(self) -> Any:
         trainer = self.trainer
@@ -129,7 +143,7 @@ class HeldOutDomain(pl.LightningDataModule):
         for part in PARTS[::2]:
             y = self.labels[part]
             shape = (len(y), *self._pools[0].shape[1:])
-            total.update(f"{shape}{torch.uint8}".encode())
+            total.update(f"{shape}{self._pools[0].dtype}".encode())
             for start in range(0, len(y), chunk):
                 total.update(self.pictures(part, slice(start, start + chunk)).numpy().tobytes())
             total.update(f"{tuple(y.shape)}{y.dtype}".encode())
@@ -144,7 +158,7 @@ class HeldOutDomain(pl.LightningDataModule):
             "n_test": len(self.labels["test"]),
             "dim": int(np.prod(shape)),
             "outputs": int(self.labels["train"].max()) + 1,
-            "dtype": "uint8",
+            "dtype": str(self._pools[0].dtype).removeprefix("torch."),
             "held_out": self.held_out,
             "n_validation": len(self.labels["validation"]),
             "image_shape": shape,
@@ -178,8 +192,10 @@ class _Shown:
         for keys in self.batches:
             rows = np.array([row for row, _, _ in keys])
             # moved as bytes, which are a quarter of the size
-            shown = self.task.pictures(self.part, rows).to(device).to(self.task.floating) / 255
-            if self.augment is not None:
+            shown = self.task.pictures(self.part, rows).to(device)
+            if self.augment is None:
+                shown = self.task.inputs(shown)
+            else:
                 # for each picture by its place in the epoch: the same on any number of workers
                 drawn = [
                     np.random.default_rng([self.task.order_seed, epoch, place, *b"augment"]).random(
@@ -187,17 +203,19 @@ class _Shown:
                     )
                     for _, epoch, place in keys
                 ]
-                shown = self.augment(shown, torch.from_numpy(np.stack(drawn)).to(device))
-            yield self.task._standardised(shown), y[torch.from_numpy(rows)].to(device)
+                numbers = torch.from_numpy(np.stack(drawn)).to(device)
+                shown = self.task._standardised(self.augment(shown.to(self.task.floating) / 255, numbers))
+            yield shown, y[torch.from_numpy(rows)].to(device)
 
 
 def public_domains(
-    name: str, size: int, *, root: str | Path | None = None, most: int = 4_000_000_000
-) -> dict[str, tuple[UInt8[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]]:
+    name: str, size: int, *, root: str | Path | None = None, maps: Maps | None = None, most: int = 4_000_000_000
+) -> dict[str, tuple[Shaped[Tensor, "n channels side side"], Int64[Tensor, " n"]]]:
     """All pictures of a public dataset by domain, with their labels: decoded and resized once, kept as bytes.
 
     Pictures of more than `most` bytes are kept in files in the cache of `datasets`; these are written once and read
-    page by page, by all trials of a machine together. Raises DatasetMissing; ValueError if the dataset has no domains.
+    page by page, by all trials of a machine together. So are `maps`, which replace the pictures: those of a frozen
+    network, as float16. Raises DatasetMissing; ValueError if the dataset has no domains.
     """
     entry = dataset_source(name)
     if entry.domain is None:
@@ -210,24 +228,24 @@ def public_domains(
     for place, domain in enumerate(entry.domains):
         rows = [np.flatnonzero(own == place) for own in owners]
         parts = [(table, chosen) for table, chosen in zip(tables, rows, strict=True) if len(chosen)]
-        keep = _in_file if in_files else _in_memory
-        kept = keep(f"{name}-{place}", parts, size)
+        filed = parts and (in_files or maps)
+        kept = _in_file(f"{name}-{place}", parts, size, maps) if filed else _in_memory(parts, size)
         found[domain] = kept, torch.from_numpy(np.concatenate([u[chosen] for u, chosen in zip(y, rows, strict=True)]))
     return found
 
 
-def _in_memory(name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int) -> UInt8[Tensor, "n 3 side side"]:
+def _in_memory(parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int) -> UInt8[Tensor, "n 3 side side"]:
     shown = [images(table.select(rows), size) for table, rows in parts]
     return torch.cat(shown) if shown else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
 
 def _in_file(
-    name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int, chunk: int = 5000
-) -> UInt8[Tensor, "n 3 side side"]:
-    """Pictures of these rows, in a file that is written unless it exists."""
+    name: str, parts: Sequence[tuple[Any, NDArray[np.int64]]], size: int, maps: Maps | None = None, chunk: int = 5000
+) -> Shaped[Tensor, "n channels side side"]:
+    """Pictures of these rows, or their maps, in a file that is written unless it exists."""
     import datasets
 
-    told = hashlib.sha256(f"{size}".encode())
+    told = hashlib.sha256(f"{size} {maps.key}".encode() if maps else f"{size}".encode())
     for table, rows in parts:
         told.update(table._fingerprint.encode())
         told.update(rows.tobytes())
@@ -236,17 +254,32 @@ def _in_file(
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         own = path.with_suffix(f".{os.getpid()}.part")  # other processes may write theirs: the last one wins
-        written = np.lib.format.open_memmap(own, mode="w+", dtype=np.uint8, shape=(n, 3, size, size))
+        change = _halved(maps.make()) if maps else None
+        written: Any = None
         start = 0
         for table, rows in parts:
             for begin in range(0, len(rows), chunk):
                 shown = images(table.select(rows[begin : begin + chunk]), size)
-                written[start : start + len(shown)] = shown.numpy()
+                values = (change(shown) if change else shown).numpy()
+                if written is None:
+                    shape = (n, *values.shape[1:])
+                    written = np.lib.format.open_memmap(own, mode="w+", dtype=values.dtype, shape=shape)
+                written[start : start + len(shown)] = values
                 start += len(shown)
         written.flush()
         own.replace(path)
     # copy-on-write: the file does not change
     return torch.from_numpy(np.lib.format.open_memmap(path, mode="c"))
+
+
+def _halved(network: Callable[[Tensor], Tensor], at_once: int = 64) -> Callable[[Tensor], Tensor]:
+    """The network on a few pictures at a time, without gradients, and its outputs as float16."""
+
+    def change(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.cat([network(some).half() for some in x.split(at_once)]).contiguous()
+
+    return change
 
 
 def painted_digits(

@@ -23,9 +23,9 @@ class FeaturePenalised(Supervised):
     """Minimises loss + strength * penalty(F) / B^power, with F the (B, width) input of the layer `head` of `net`.
 
     `scaling` sets the power of the batch size B that divides the penalty: "per_sample" 1, "per_root" 1/2, "sum" 0. The
-    penalty starts after `start_step` optimiser steps. `change(batch, step)` changes a training batch before its step,
-    as `mixup` does. Validation and testing log the loss alone. A penalty and a change see the batch as a whole, so
-    several workers cannot share it.
+    penalty starts after `start_step` optimiser steps; that of `beside`, if given, is added at once and with factor 1.
+    `change(batch, step)` changes a training batch before its step, as `mixup` does. Validation and testing log the loss
+    alone. A penalty and a change see the batch as a whole, so several workers cannot share it.
 
     arXiv:2303.07527, equation (6.3): the printed objective is "sum", its authors' code "per_sample". Raises ValueError
     for a negative strength, an unknown scaling, or more than one worker.
@@ -40,6 +40,7 @@ class FeaturePenalised(Supervised):
         strength: float,
         scaling: Scaling = "per_sample",
         start_step: int = 0,
+        beside: Penalty | None = None,
         change: Callable[[Batch, int], Batch] | None = None,
         **options: Any,
     ) -> None:
@@ -50,13 +51,14 @@ class FeaturePenalised(Supervised):
             raise ValueError(f"scaling must be one of {', '.join(POWERS)}, got {scaling!r}")
         self.penalty, self.strength, self.start_step, self.change = penalty, strength, start_step, change
         self._power = POWERS[scaling]
+        self.beside = beside
         self._head, self._without = [head], self.loss  # in a list, so that its weights are not registered twice
         self.loss = self._with
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
-        if self.trainer.world_size > 1 and (self.strength or self.change):
-            what = "penalty on the features" if self.strength else "change"
+        if self.trainer.world_size > 1 and (self.strength or self.beside or self.change):
+            what = "penalty on the features" if self.strength or self.beside else "change"
             raise ValueError(f"a {what} of a whole batch needs one worker, got {self.trainer.world_size}")
 
     def _with(self, forward: Forward, batch: Batch) -> Float[Tensor, ""]:
@@ -64,7 +66,10 @@ class FeaturePenalised(Supervised):
             return self._without(forward, batch)
         step = self.trainer.global_step
         batch = batch if self.change is None else self.change(batch, step)
-        if not self.strength or step < self.start_step:
+        terms = [(1.0, self.beside)] if self.beside else []
+        if self.strength and step >= self.start_step:
+            terms.append((self.strength, self.penalty))
+        if not terms:
             return self._without(forward, batch)
         seen: list[Tensor] = []
         (head,) = self._head
@@ -74,8 +79,9 @@ class FeaturePenalised(Supervised):
         finally:
             handle.remove()
         features = seen[0].flatten(1)
-        total: Tensor = value + self.strength * self.penalty(features) / len(features) ** self._power
-        return total
+        for factor, penalty in terms:
+            value = value + factor * penalty(features) / len(features) ** self._power
+        return value
 
 
 def mixup(alpha: float, classes: int, seed: int, domains: int | None = None) -> Callable[[Batch, int], Batch]:

@@ -134,7 +134,9 @@ def test_encoders_of_pictures_are_found_without_a_tokenizer(tmp_path, monkeypatc
     file.write_text(file.read_text().replace("0.48", "0.49"))
     changed = model_digests("someone/clip")
     assert [changed[part] == digests[part] for part in ("weights", "pictures")] == [True, False]
-    file.unlink()
+    (tmp_path / "models" / "someone" / "clip").rename(tmp_path / "models" / "clip")
+    assert find_model("someone/clip") == tmp_path / "models" / "clip", "without its owner"
+    (tmp_path / "models" / "clip" / "preprocessor_config.json").unlink()
     with pytest.raises(ModelMissing, match=r"lacks its tokenizer, or of pictures preprocessor_config.json in .*: run"):
         find_model("someone/clip")
 

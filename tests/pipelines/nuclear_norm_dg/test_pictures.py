@@ -1,5 +1,7 @@
 """The figures on pictures: settings drawn as in DomainBed, what is selected, and the tables made of it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from publicfiles import write_public
 
 from featurelab.modules import data, nets
 from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 from featurelab.pipelines.nuclear_norm_dg import algorithms, held_out, picture_tables, pictures, tuning
@@ -183,6 +186,58 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
             source = data.dataset_source(name)
             assert (source.classes, len(source.domains)) == (benchmark.classes, len(benchmark.domains))
             assert sum(source.splits.values()) == benchmark.pictures
+
+
+def narrow_mobilenet(folder):
+    """A published MobileNet with random weights, of an eighth of its width."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MobileNetV1Config(depth_multiplier=0.125, num_labels=3)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = transformers.MobileNetV1ForImageClassification(config)
+        for name, value in net.named_parameters():
+            if "convolution" in name:
+                torch.nn.init.normal_(value, std=1.5 * value[0].numel() ** -0.5)
+        net.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
+
+
+def test_on_a_desktop_the_end_of_a_mobilenet_is_trained_and_absent_files_are_named(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    small = {"steps": 2, "edge": 32, "batch_size": 2, "start_step": 1, "measure_every": 1, "average_every": 1}
+    preset = pictures.DESKTOP.but(frozen=13, **small)
+    write_public(tmp_path, "pacs")
+    with pytest.raises(RequestError, match=r"run `hf download google/mobilenet_v2_1\.0_224`"):
+        require_data(pictures.pacs, [preset])
+    folder = tmp_path / "models" / "mobilenet_v2_1.0_224"
+    narrow_mobilenet(folder)
+    require_data(pictures.pacs, [preset])
+    rows = [("erm", "coral"), ("erm", "coral_nuclear"), ("swad", "nuclear")]
+    found = performed(pictures.pacs, [preset.but(algorithm=a, penalty=p) for a, p in rows])
+    last = recorded(found).query("metric == 'loss/ood' and step == 2").value
+    assert len(set(last)) == len(rows)
+    assert len(list((tmp_path / "cache" / "featurelab").iterdir())) == 4, "maps of each domain, for all trials"
+    task, net = held_out.pictures(preset), held_out.network(preset)
+    whole = nets.pretrained_mobilenet(folder)
+    x = data.public_domains("pacs", 32)["sketch"][0].float() / 127.5 - 1
+    with torch.no_grad():
+        torch.testing.assert_close(
+            net.features(task.inputs(task.pictures("test"))), whole.features(x), rtol=1e-2, atol=1e-3
+        )
+    assert all(parameter.requires_grad for parameter in net.parameters())
+
+
+def test_a_desktop_has_every_row_with_draws_as_in_the_paper():
+    here, paper = pictures.pacs.configs("desktop"), pictures.pacs.configs("paper")
+    cells = {(c.held_out, c.draw, c.seed) for c in here}
+    assert cells == {(c.held_out, c.draw, c.seed) for c in paper}
+    rows = {(c.algorithm, c.penalty) for c in here}
+    assert len(here) == len(cells) * len(rows)
+    assert rows == {*picture_tables.ROWS, *picture_tables.CORAL} - {("erm", "frobenius")}
+    drawn = pictures.DESKTOP.but(penalty="coral_nuclear", draw=1).drawn()
+    assert drawn.strength == pictures.DESKTOP.but(penalty="nuclear", draw=1).drawn().strength
 
 
 def test_a_benchmark_is_fine_tuned_with_its_statistics_fixed(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from featurelab.modules.data import (
     BalancedBatches,
     DatasetMissing,
     HeldOutDomain,
+    Maps,
     PublicImages,
     TensorData,
     check_dataset,
@@ -155,6 +156,37 @@ def test_pictures_too_many_for_memory_are_decoded_once_into_files(tmp_path, monk
     assert len(list((tmp_path / "cache" / "featurelab").iterdir())) == 6
     one, other = (HeldOutDomain(some, "real", batch_size=2, seed=0) for some in (expected, found))
     assert one.digest() == other.digest()
+
+
+def test_maps_of_a_frozen_network_are_computed_once_and_seen_as_they_are(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    write_public(tmp_path, "pacs")
+    made = []
+
+    def mean(factor):
+        def network(x):
+            return factor * x.float().mean((2, 3), keepdim=True)
+
+        return Maps(lambda: made.append(factor) or network, key=f"mean {factor}")
+
+    pictures = public_domains("pacs", 8, root=tmp_path)
+    once, again, other = (public_domains("pacs", 8, root=tmp_path, maps=mean(f)) for f in (1.0, 1.0, 2.0))
+    assert made == [1.0] * 4 + [2.0] * 4, "once for each domain"
+    for domain, (x, y) in pictures.items():
+        assert once[domain][0].dtype == torch.float16
+        torch.testing.assert_close(once[domain][0].float(), x.float().mean((2, 3), keepdim=True), rtol=1e-3, atol=0)
+        assert torch.equal(again[domain][0], once[domain][0])
+        assert torch.equal(other[domain][0], 2 * once[domain][0])
+        assert torch.equal(once[domain][1], y)
+    held = HeldOutDomain(once, "photo", batch_size=2, seed=0)
+    x, _ = next(iter(held.train_dataloader()))
+    assert (x.shape, x.dtype, x.max() > 10) == ((6, 3, 1, 1), torch.float32, True)
+    assert torch.equal(held.inputs(held.pictures("test")), once["photo"][0].float())
+    assert held.describe()["dtype"] == "float16"
+    assert held.digest() != HeldOutDomain(other, "photo", batch_size=2, seed=0).digest()
+    with pytest.raises(ValueError, match="only pictures are augmented"):
+        HeldOutDomain(once, "photo", batch_size=2, seed=0, augment=crop_and_jitter())
 
 
 def test_a_domain_that_is_not_known_is_named(tmp_path):

@@ -56,6 +56,19 @@ def test_training_is_that_of_a_bare_loop_with_the_penalty_added(scaling, divisor
     assert len(list(learner.parameters())) == len(list(net.parameters()))
 
 
+def test_a_penalty_beside_is_added_at_once_with_factor_one():
+    def both(F):
+        return 0.5 * measures.nuclear_norm(F) + learners.frobenius_norm(F)
+
+    together, _ = fitted(beside=learners.frobenius_norm)
+    summed, _ = fitted(penalty=both, strength=1.0)
+    late, _ = fitted(beside=learners.frobenius_norm, start_step=99)
+    alone, _ = fitted(penalty=learners.frobenius_norm, strength=1.0)
+    for one, other in ((together, summed), (late, alone)):
+        for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-12)
+
+
 def test_what_is_logged_in_testing_is_the_loss_alone():
     task, net = problem()
     learner = learners.FeaturePenalised(
