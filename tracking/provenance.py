@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -92,13 +93,20 @@ def packages() -> list[str]:
     Leaves out copies inside other packages: Ray puts its own on the path of its workers.
     """
     site = Path(sysconfig.get_path("purelib"))
-    found = (  # `name` and `version` of a distribution would each read and parse its file
-        dist.metadata
-        for dist in importlib.metadata.distributions()
-        if site not in Path(str(dist.locate_file(""))).parents
-    )
-    versions = {(details["Name"] or "").lower().replace("_", "-"): details["Version"] for details in found if details}
+    found = importlib.metadata.distributions()
+    named = [_named(dist) for dist in found if site not in Path(str(dist.locate_file(""))).parents]
+    versions = {name.lower().replace("_", "-"): version for name, version in named}
     return sorted(f"{name}=={version}" for name, version in versions.items() if name)
+
+
+def _named(dist: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Name and version of a distribution, without parsing all else that its file says: 0.1 s for two hundred."""
+    head = (dist.read_text("METADATA") or "").partition("\n\n")[0]
+    name, version = (re.search(rf"^{key}: *(\S+) *$", head, re.MULTILINE) for key in ("Name", "Version"))
+    if name and version:
+        return name[1], version[1]
+    details = dist.metadata  # of an old distribution, whose file has another name
+    return (details["Name"] or "", details["Version"]) if details else ("", "")
 
 
 def source(directory: Path) -> dict[str, Any] | None:

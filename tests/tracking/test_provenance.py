@@ -120,3 +120,17 @@ def test_copies_inside_another_package_are_not_listed_as_installed(monkeypatch, 
     monkeypatch.setattr("sys.path", [str(site), str(site / "carrier" / "thirdparty"), str(tmp_path / "own")])
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(site))
     assert provenance.packages() == ["mine==1.0", "real==1.0"]
+
+
+def test_packages_are_named_as_their_metadata_names_them(monkeypatch, tmp_path):
+    written = {
+        "a-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: A_b\nVersion: 1\nSummary: Name: c\n\nVersion: 7\n",
+        "old-2.egg-info/PKG-INFO": "Metadata-Version: 1.0\nName: old\nVersion: 2\n",
+        "broken-3.dist-info/METADATA": "",
+    }
+    for path, text in written.items():
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text)
+    found = [importlib.metadata.PathDistribution((tmp_path / path).parent) for path in written]
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: found)
+    assert provenance.packages() == ["a-b==1", "old==2"]

@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from featurelab.tracking.lines import quoted
 
 if TYPE_CHECKING:
@@ -43,6 +41,8 @@ def checked(path: str) -> str:
 
 def plain(value: Any) -> Any:
     """Convert numpy scalars and arrays, sets and paths to what `json` can write. Raises TypeError for other types."""
+    import numpy as np  # which a command that lists experiments has no use for
+
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, set | frozenset):
@@ -65,6 +65,8 @@ def write_json(root: Path, path: str, obj: Any) -> None:
 
 def write_arrays(root: Path, path: str, **arrays: Any) -> None:
     """Write named arrays as one compressed `.npz`. Raises ValueError for arrays of objects, which would need pickle."""
+    import numpy as np
+
     converted = {name: np.asarray(array) for name, array in arrays.items()}
     if objects := [name for name, array in converted.items() if array.dtype == object]:
         raise ValueError(f"array {objects[0]!r} holds Python objects: only numbers and strings can be stored")

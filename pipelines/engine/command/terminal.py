@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
 from featurelab.pipelines.engine.errors import is_quiet
 from featurelab.tracking.lines import escaped
 from featurelab.tracking.numbers import measurement, named, number
 
 if TYPE_CHECKING:
+    from rich.console import Console  # for which a JSON document should not wait
+    from rich.table import Table
+
     from featurelab.pipelines.engine.experiment.claims import Verdict
     from featurelab.pipelines.engine.experiment.experiment import Experiment
     from featurelab.pipelines.engine.sweep.search.best import (
@@ -74,8 +72,10 @@ def finite(value: Any) -> Any:
     return value
 
 
-def console() -> Console:
+def console() -> "Console":
     """Return standard output as a console, which is 160 characters wide unless it is a terminal."""
+    from rich.console import Console
+
     quiet = is_quiet() and _stdout is not None  # of a command that runs trials, the tables are left out
     out = Console(file=_stdout or sys.stdout, quiet=quiet)
     return out if out.is_terminal else Console(file=out.file, width=160, quiet=quiet)
@@ -92,7 +92,7 @@ def list_experiments(experiments: "Sequence[Experiment]") -> None:
         print(*(" ".join(escaped(cell).split()) for cell in cells), sep="\t", file=out.file)
 
 
-def experiment_table(experiments: "Sequence[Experiment]") -> Table:
+def experiment_table(experiments: "Sequence[Experiment]") -> "Table":
     rows = [
         [
             _entry(e.name + (" *" if e.headline else ""), _plain(e.title)),
@@ -107,7 +107,7 @@ def experiment_table(experiments: "Sequence[Experiment]") -> Table:
     )
 
 
-def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+def claim_table(claims: Sequence[Mapping[str, Any]]) -> "Table":
     """The claims of an experiment, as `show` prints them: statement, expected value, documented verdict."""
     rows = [
         [
@@ -119,7 +119,7 @@ def claim_table(claims: Sequence[Mapping[str, Any]]) -> Table:
     return _table("claims", ["documented", "claim"], rows, unbroken=["documented", "claim"])
 
 
-def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> Table:
+def verdict_table(title: str, verdicts: "Sequence[Verdict]") -> "Table":
     """Verdicts with the measured values."""
     rows = []
     for v in verdicts:
@@ -148,7 +148,7 @@ def _deciding(verdict: "Verdict") -> str | None:
     return f"{named(ends)} ({100 * verdict.decided.level:.4g}%)"
 
 
-def sweep_table(ranked: "Ranked", others: Sequence[str] = (), most: int = 30) -> Table:
+def sweep_table(ranked: "Ranked", others: Sequence[str] = (), most: int = 30) -> "Table":
     """The best trials of a sweep, at most `most`, best first, with the metric that ranks them and `others`."""
     trials, metric = ranked.trials, ranked.metric
     title = f"{len(trials)} trials" + (f", the best {most}" if len(trials) > most else "")
@@ -165,7 +165,7 @@ def sweep_table(ranked: "Ranked", others: Sequence[str] = (), most: int = 30) ->
     return _table(title, ["status", f"{metric}{at}", *others, "trial"], rows, unbroken=["status", "trial"])
 
 
-def plan_table(needs: Mapping[str, Any]) -> Table:
+def plan_table(needs: Mapping[str, Any]) -> "Table":
     """The estimate of `run --dry-run`, with units."""
     rows = [["config", ", ".join(f"{name}={number(value)}" for name, value in needs["config"].items())]]
     rows += [[f"data: {name}", state] for name, state in needs["data"].items()] or [["data", "generated"]]
@@ -183,12 +183,15 @@ def plan_table(needs: Mapping[str, Any]) -> Table:
 
 def pairs_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()
-) -> Table:
+) -> "Table":
     """A table of any values; words in the columns `unbroken`, such as ids, are not wrapped."""
     return _table(title, columns, [[_cell(value) for value in row] for row in rows], unbroken)
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], unbroken: Sequence[str] = ()) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=_plain(title), title_justify="left", pad_edge=False)
     for place, column in enumerate(columns):
         words = [word for row in rows for word in Text.from_markup(str(row[place])).plain.split()]
@@ -216,4 +219,6 @@ def _cell(value: Any) -> str:
 
 def _plain(text: str) -> str:
     """Escape a text so that rich finds no markup in it, and a terminal no commands."""
+    from rich.markup import escape
+
     return escape(escaped(text, keep="\n"))

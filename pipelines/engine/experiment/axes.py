@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +173,28 @@ def along(grid: Grid) -> list[dict[str, Any]]:
     first = {key: values[:1] for key, values in grid.items()}
     rest = [expand(first | {key: values[1:]}) for key, values in grid.items()]
     return [*expand(first), *itertools.chain.from_iterable(rest)]
+
+
+def without_seeds(grid: Grid) -> Grid:
+    """The grid at its first seed alone."""
+    return {axis: values[:1] if axis == "seed" else values for axis, values in grid.items()}
+
+
+def among(base: Config, grid: Grid, other: Config, other_grid: Grid) -> bool:
+    """Whether each trial of `grid` around `base` is one of `other_grid` around `other`."""
+    points, others = expand(grid), expand(other_grid)
+    names = {name: None for point in (*points[:1], *others[:1]) for name in point}
+    if base.model_copy(update=names) == other.model_copy(update=names):
+        with suppress(TypeError):  # a list has no hash
+            # the values as written first: figures that read a thousand trials would build each of their configs
+            if _values(base, points, names) <= _values(other, others, names):
+                return True
+    return set(base.each(points)) <= set(other.each(others))
+
+
+def _values(base: Config, points: Iterable[Mapping[str, Any]], names: Iterable[str]) -> set[tuple[Any, ...]]:
+    ours = [(name, getattr(base, name)) for name in names]
+    return {tuple(point.get(name, value) for name, value in ours) for point in points}
 
 
 def lay_out(base: Config, axes: Mapping[str, Axis], samples: int, seed: int) -> list[Config]:

@@ -1,19 +1,17 @@
 """A figure or table of a paper as a sweep: what a trial does, the grid, the claims about it, the drawing."""
 
-import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from typing_extensions import TypeVar
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment import known, numbers
-from featurelab.pipelines.engine.experiment.axes import Axis, Grid, along, expand
+from featurelab.pipelines.engine.experiment.axes import Axis, Grid, along, among, expand, without_seeds
 from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.claims import Claim, Kind, Measured, Origin
 from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
@@ -130,7 +128,7 @@ class Experiment(Generic[C]):
             self.preset(scale).each(along(self.grid_of(scale)))
             if self.reads and scale not in self.reads.scales:
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, has no {scale} preset")
-            if self.reads and not set(self.configs(scale)) <= set(self.reads.configs(scale)):
+            if self.reads and not among(*self._laid_out(scale), *self.reads._laid_out(scale)):
                 raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
         self.laptop.each(along(self._small_grid()))
 
@@ -159,6 +157,9 @@ class Experiment(Generic[C]):
     def grid_of(self, scale: Scale) -> Grid:
         own = {"laptop": None, "desktop": self.desktop_grid, "paper": self.paper_grid}[scale]
         return self.grid if own is None else own
+
+    def _laid_out(self, scale: Scale) -> tuple[C, Grid]:
+        return self.preset(scale), self.grid_of(scale)
 
     def minutes_at(self, scale: Scale) -> float | None:
         """The minutes that the grid takes on two cores, where that was measured."""
@@ -248,7 +249,7 @@ class Experiment(Generic[C]):
         """
 
         def add(function: Measure) -> Measure:
-            folder = _folder(function, self.system)
+            folder = known.folder_of(function, self.system)
             for figure in (self, *also):
                 if any(claim.id == id for claim in figure.claims):
                     raise ValueError(f"{figure.name} has two claims called {id}")
@@ -304,7 +305,7 @@ class Experiment(Generic[C]):
         return keep
 
     def cost(self, function: "Callable[[C], Cost]") -> "Callable[[C], Cost]":
-        """Decorator: `function(config)` estimates what one trial needs."""
+        """Decorator: `function(config)` estimates what one trial needs, whatever its seed."""
         self._hand_down("estimate", function)
         return function
 
@@ -383,12 +384,7 @@ class Experiment(Generic[C]):
         """Estimated GPU-hours of the whole grid, to three digits; None where no estimate is declared."""
         if self.estimate is None:
             return None
-        return float(f"{sum(self.estimate(config).gpu_hours for config in self.configs(scale)):.3g}")
-
-
-def _folder(function: "Callable[[Results], Measured]", system: str) -> Path:
-    """The folder of the system in which a function was written; outside one, the folder of its file."""
-    while isinstance(function, partial):
-        function = function.func
-    folders = Path(inspect.getfile(function)).parents
-    return next((folder for folder in folders if folder.name == system), folders[0])
+        grid = self.grid_of(scale)
+        configs = self.preset(scale).each(expand(without_seeds(grid)))
+        hours = sum(self.estimate(config).gpu_hours for config in configs) * len(grid.get("seed", [None]))
+        return float(f"{hours:.3g}")

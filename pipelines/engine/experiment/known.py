@@ -12,9 +12,10 @@ The outer key is the name of an experiment without its system. Numbers come from
 `featurelab known --write`; reasons are written by hand. A claim that the file does not name is expected to hold.
 """
 
+import inspect
 import tomllib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +65,19 @@ class Known(BaseModel):
 
     def at(self, scale: str) -> Finding | None:
         return {"laptop": self.laptop, "desktop": self.desktop, "paper": self.paper}.get(scale)
+
+
+def folder_of(function: Callable[..., Any], system: str) -> Path:
+    """The folder of the system in which a function was written; outside one, the folder of its file."""
+    while isinstance(function, partial):
+        function = function.func
+    return _above(inspect.getfile(function), system)
+
+
+@cache
+def _above(file: str, system: str) -> Path:
+    folders = Path(file).parents
+    return next((folder for folder in folders if folder.name == system), folders[0])
 
 
 @cache

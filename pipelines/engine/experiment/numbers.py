@@ -22,16 +22,13 @@ KINDS = {
     "Algorithm": ("Algorithms",),
     "Network": ("Networks",),
 }
+WORDS = {word.lower().rstrip("."): kind for kind, others in KINDS.items() for word in (kind, *others)}
 FEW = 2  # this many numbers in a row are written out: "4, 5", but "4-6"
 
 
 def kind_of(word: str) -> str | None:
     """The kind that a word stands for: "Figure", "fig." and "Figs" are "Fig."; None for any other word."""
-    plain = word.lower().rstrip(".")
-    for kind, others in KINDS.items():
-        if plain in {name.lower().rstrip(".") for name in (kind, *others)}:
-            return kind
-    return None
+    return WORDS.get(word.lower().rstrip("."))
 
 
 def parts(entry: str) -> tuple[str, str]:

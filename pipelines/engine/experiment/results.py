@@ -7,12 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from featurelab.pipelines.engine.errors import Missing, nearest
-from featurelab.pipelines.engine.libraries import pd
-
-Arrays = Mapping[str, np.ndarray]
+from featurelab.pipelines.engine.libraries import np, pd
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ class Results:
 
     trials: pd.DataFrame
     read: Callable[[str], pd.DataFrame]
-    load: Callable[[str, str], Arrays]
+    load: Callable[[str, str], Mapping[str, np.ndarray]]
     looked_at: set[str] | None = None
     names: Callable[[], Collection[str]] | None = None
     # by metric; shared by all views of these results, of which a figure asks thousands of questions
@@ -129,7 +125,7 @@ class Results:
         """The last recorded value of each matching trial; raises `Missing` without any."""
         return np.asarray(self.curves(metric, **where).ffill().iloc[-1])
 
-    def arrays(self, name: str, **where: Any) -> list[Arrays]:
+    def arrays(self, name: str, **where: Any) -> list[Mapping[str, np.ndarray]]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
         chosen = self._looked(where)
         finished = chosen.run_id[chosen.status == "finished"]

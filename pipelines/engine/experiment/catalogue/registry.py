@@ -2,7 +2,8 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,19 @@ def _place(experiment: Experiment) -> tuple[bool, list[Any], str]:
     return not experiment.figures, [numbers.order(entry) for entry in experiment.figures], experiment.part
 
 
+@cache
 def _our_systems() -> list[str]:
     folder = Path(__file__).parents[3]
     return [module.name for module in pkgutil.iter_modules([str(folder)]) if module.ispkg and module.name != "engine"]
 
 
-def _ours(system: str) -> Iterator[Experiment]:
+@cache
+def _ours(system: str) -> list[Experiment]:
     if system not in _our_systems():
-        return
+        return []
     package = importlib.import_module(f"featurelab.pipelines.{system}")
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        yield from strangers.declared_in(importlib.import_module(module.name))
+    modules = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    return [one for module in modules for one in strangers.declared_in(importlib.import_module(module.name))]
 
 
 def _load(systems: list[str]) -> tuple[list[Experiment], dict[str, str]]:

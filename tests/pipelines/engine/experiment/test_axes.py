@@ -14,6 +14,7 @@ from featurelab.pipelines.engine.experiment.axes import (
     Drawn,
     Listed,
     along,
+    among,
     choice,
     expand,
     lay_out,
@@ -52,6 +53,27 @@ def test_along_a_grid_every_value_comes_once_beside_the_first_of_the_other_axes(
     assert first == {name: values[0] for name, values in grid.items()}
     moved = [[(name, value) for name, value in point.items() if value != first[name]] for point in rest]
     assert moved == [[(name, value)] for name, values in grid.items() for value in values[1:]]
+
+
+VALUES = {"lr": [0.1, 1, 1.0, 2], "width": [64, 65], "speeds": [(1.0,), [1.0], [2]]}
+SOME = st.fixed_dictionaries(
+    {}, optional={name: st.lists(st.sampled_from(VALUES[name]), min_size=1) for name in VALUES}
+)
+
+
+@given(SOME, SOME, st.sampled_from([0, 1]))
+def test_the_trials_of_a_grid_are_among_others_if_their_configs_are(grid, other, seed):
+    bases = Fit(), Fit(seed=seed)
+    trials, others = (set(base.each(expand(points))) for base, points in zip(bases, (grid, other), strict=True))
+    assert among(bases[0], grid, bases[1], other) is (trials <= others)
+
+
+def test_trials_of_another_type_are_not_among_others_of_equal_values():
+    class Copy(Fit):
+        pass
+
+    assert among(Fit(), {"seed": [0]}, Fit(), {"seed": [1, 0]})
+    assert not among(Copy(), {"seed": [0]}, Fit(), {"seed": [1, 0]})
 
 
 def test_fields_that_vary_together_are_not_crossed():
