@@ -90,6 +90,7 @@ class UnionConfig(TrainedConfig):
     method: Method = Field("nt_xent", description="pre-training method")
     net: Literal["mlp", "small", "resnet18"] = Field("mlp", description="the encoder")
     width: int = Field(16, ge=4, multiple_of=4, description="features; the ResNet-18 of the paper has 512")
+    fold: int = Field(1, ge=1, description="side of the squares of pixels that a residual network takes as channels")
     hidden: tuple[int, ...] = Field((256, 128), description="mlp: units of its hidden layers")
     normalised: bool = Field(False, description="mlp: whether its hidden layers and MoCo's have batch normalisation")
     temperature: float = Field(0.2, gt=0, description="of NT-Xent, MoCo and NNCLR")
@@ -136,6 +137,8 @@ class UnionConfig(TrainedConfig):
         small = {whole(name) in SMALL for name in names if name != "noise"}
         if len(small) > 1 or (True in small and self.edge != 8):
             raise ValueError("small pictures, of 8 pixels a side, cannot be joined with others")
+        if self.edge % self.fold:
+            raise ValueError(f"edge must be a multiple of fold, got {self.edge} and {self.fold}")
         return self
 
     @property
@@ -297,11 +300,14 @@ def encoder(config: UnionConfig) -> Any:
             body = nets.projector(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
             return torch.nn.Sequential(torch.nn.Flatten(), body)
         return nets.perceptron(sizes, seed=seed, dtype=config.dtype)
-    options: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
+    channels = config.fold**2 * (1 if config.is_small else 3)
+    options: dict[str, Any] = {"channels": channels, "seed": seed, "dtype": config.dtype}
     if config.net == "resnet18":
-        return nets.resnet18(2, width=config.width // 8, **options).trunk
-    widths = (config.width // 4, config.width // 2, config.width)
-    return nets.resnet(2, depths=(1, 1, 1), widths=widths, **options).trunk
+        trunk = nets.resnet18(2, width=config.width // 8, **options).trunk
+    else:
+        widths = (config.width // 4, config.width // 2, config.width)
+        trunk = nets.resnet(2, depths=(1, 1, 1), widths=widths, **options).trunk
+    return trunk if config.fold == 1 else torch.nn.Sequential(torch.nn.PixelUnshuffle(config.fold), trunk)
 
 
 def siamese(config: UnionConfig) -> "nets.Siamese":
@@ -367,9 +373,9 @@ def cost(config: UnionConfig) -> Cost:
     steps = updates(config, sum(each))
     if config.net == "resnet18":
         scale = (config.width / 512) ** 2
-        parameters, products = 11.2e6 * scale, 0.56e9 * scale
+        parameters, products = 11.2e6 * scale, 0.56e9 * scale / config.fold**2
     elif config.net == "small":
-        parameters, products = 19.0 * config.width**2, 4.0 * (config.width * config.edge) ** 2
+        parameters, products = 19.0 * config.width**2, 4.0 * (config.width * config.edge / config.fold) ** 2
     else:
         sizes = [config.edge**2, *config.hidden, config.width]
         parameters = products = float(sum(a * b for a, b in itertools.pairwise(sizes)))
