@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     learners,
     model_validator,
     nets,
+    np,
     stream_seed,
     torch,
 )
@@ -246,14 +247,23 @@ def noise(config: UnionConfig, place: int) -> "data.TensorData":
     parts = []
     for name, (first, last) in zip(names, itertools.pairwise(round(n * end / ends[-1]) for end in ends), strict=True):
         like = pictures(config.but(n_train=min(config.n_train, MOMENTS)), name).labelled[0]
+        own = like if config.is_small else like.double()
         for start in range(first, last, MOMENTS):
-            x = data.gaussians_like(
-                like if config.is_small else like.double(), min(MOMENTS, last - start), "covariance",
-                seed=config.streams.data, name=f"noise {place} {name} {start}",
-            )
+            count, drawn = min(MOMENTS, last - start), f"noise {place} {name} {start}"
+            if len(own) < own[0].numel():
+                x = mixed(own, data.stream(config.streams.data, drawn).standard_normal((count, len(own))))
+            else:
+                x = data.gaussians_like(own, count, "covariance", seed=config.streams.data, name=drawn)
             parts.append(x if config.is_small else x.round().clamp(0, 255).to(like.dtype))
     x = torch.cat(parts)
     return data.TensorData((x, torch.zeros(len(x), dtype=torch.int64)), dtype=config.dtype, name="noise")
+
+
+def mixed(x: "torch.Tensor", normal: "np.ndarray") -> "torch.Tensor":
+    """Gaussians with the mean and covariance of x, as sums of its rows: of few rows a covariance has few directions."""
+    rows, chance = x.flatten(1), torch.from_numpy(normal).to(x)
+    mean = rows.mean(0)
+    return (mean + chance @ (rows - mean) / math.sqrt(len(rows))).view(-1, *x.shape[1:])
 
 
 def some_classes(task: Any, classes: list[int], name: str, dtype: Any) -> "data.TensorData":

@@ -37,7 +37,8 @@ def panel(letter, target, *sets, **desktop):
         grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
         paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
         needs=(target, *sets), small=unions.TINY, controls=("untrained",),
-        caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION, **desktop,
+        caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
+        **desktop,
     )
 
 

@@ -113,7 +113,7 @@ DESKTOP = PAPER.but(
     batch_size=64, epochs=10, labels=(50, 100, 200, 1000), draws=5, probe="logistic",
 )
 REDUCED = (
-    "1,000 pictures of each; a residual network of one block a stage and 64 features for 10 epochs, in batches of 64 and "
+    "1,000 pictures of each; a residual network of one block a stage and 64 features for 10 epochs, in batches of 64, "
     "with a queue of 512; 50 labels and more, and a logistic probe: SGD at learning rate 5 does not fit small features"
 )
 TINY = {"n_train": 40, "n_test": 20, "epochs": 1, "hidden": (8,), "width": 4, "batch_size": 20, "labels": (20, 40),
