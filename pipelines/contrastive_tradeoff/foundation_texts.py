@@ -82,7 +82,7 @@ figure = Experiment(
     desktop=LAPTOP.but(
         tasks="imdb", others="ag_news", corpus="imdb+ag_news+sst2", unlabelled=6000, n_train=4000, n_test=2000,
         longest=200,
-    ), desktop_minutes=3, desktop_grid={
+    ), desktop_minutes=4, desktop_grid={
         ("tasks", "others"): [("imdb", "ag_news"), ("ag_news", "imdb"), ("sst2", "ag_news")], "seed": [0, 1, 2],
     }, reduced="a bag of words that is pre-trained on texts of IMDB, AG News and SST-2 in place of SimCSE's BERT; "
     "4,000 labelled texts, of up to 200 words",
