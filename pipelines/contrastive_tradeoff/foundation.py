@@ -32,7 +32,9 @@ class FoundationConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "shuffled_pairs"] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; shuffled_pairs: positive pairs of fine-tuning are of two samples"
     )
-    family: Literal["stand-in", "CLIP", "MoCo v3", "SimCSE"] = Field("stand-in", description="the frozen encoder")
+    family: Literal["stand-in", "CLIP", "MoCo v3", "SimCSE", "MobileNet"] = Field(
+        "stand-in", description="the frozen encoder"
+    )
     model: str | None = Field(
         None, description="a published encoder: a folder or a name; none: one that is pre-trained here"
     )

@@ -18,6 +18,7 @@ from featurelab.pipelines import (
     learners,
     model_validator,
     nets,
+    np,
     stream_seed,
     torch,
 )
@@ -90,6 +91,7 @@ class UnionConfig(TrainedConfig):
     method: Method = Field("nt_xent", description="pre-training method")
     net: Literal["mlp", "small", "resnet18"] = Field("mlp", description="the encoder")
     width: int = Field(16, ge=4, multiple_of=4, description="features; the ResNet-18 of the paper has 512")
+    fold: int = Field(1, ge=1, description="side of the squares of pixels that a residual network takes as channels")
     hidden: tuple[int, ...] = Field((256, 128), description="mlp: units of its hidden layers")
     normalised: bool = Field(False, description="mlp: whether its hidden layers and MoCo's have batch normalisation")
     temperature: float = Field(0.2, gt=0, description="of NT-Xent, MoCo and NNCLR")
@@ -136,6 +138,8 @@ class UnionConfig(TrainedConfig):
         small = {whole(name) in SMALL for name in names if name != "noise"}
         if len(small) > 1 or (True in small and self.edge != 8):
             raise ValueError("small pictures, of 8 pixels a side, cannot be joined with others")
+        if self.edge % self.fold:
+            raise ValueError(f"edge must be a multiple of fold, got {self.edge} and {self.fold}")
         return self
 
     @property
@@ -243,14 +247,23 @@ def noise(config: UnionConfig, place: int) -> "data.TensorData":
     parts = []
     for name, (first, last) in zip(names, itertools.pairwise(round(n * end / ends[-1]) for end in ends), strict=True):
         like = pictures(config.but(n_train=min(config.n_train, MOMENTS)), name).labelled[0]
+        own = like if config.is_small else like.double()
         for start in range(first, last, MOMENTS):
-            x = data.gaussians_like(
-                like if config.is_small else like.double(), min(MOMENTS, last - start), "covariance",
-                seed=config.streams.data, name=f"noise {place} {name} {start}",
-            )
+            count, drawn = min(MOMENTS, last - start), f"noise {place} {name} {start}"
+            if len(own) < own[0].numel():
+                x = mixed(own, data.stream(config.streams.data, drawn).standard_normal((count, len(own))))
+            else:
+                x = data.gaussians_like(own, count, "covariance", seed=config.streams.data, name=drawn)
             parts.append(x if config.is_small else x.round().clamp(0, 255).to(like.dtype))
     x = torch.cat(parts)
     return data.TensorData((x, torch.zeros(len(x), dtype=torch.int64)), dtype=config.dtype, name="noise")
+
+
+def mixed(x: "torch.Tensor", normal: "np.ndarray") -> "torch.Tensor":
+    """Gaussians with the mean and covariance of x, as sums of its rows: of few rows a covariance has few directions."""
+    rows, chance = x.flatten(1), torch.from_numpy(normal).to(x)
+    mean = rows.mean(0)
+    return (mean + chance @ (rows - mean) / math.sqrt(len(rows))).view(-1, *x.shape[1:])
 
 
 def some_classes(task: Any, classes: list[int], name: str, dtype: Any) -> "data.TensorData":
@@ -297,11 +310,14 @@ def encoder(config: UnionConfig) -> Any:
             body = nets.projector(sizes, batch_norm=True, seed=seed, dtype=config.dtype)
             return torch.nn.Sequential(torch.nn.Flatten(), body)
         return nets.perceptron(sizes, seed=seed, dtype=config.dtype)
-    options: dict[str, Any] = {"channels": 1 if config.is_small else 3, "seed": seed, "dtype": config.dtype}
+    channels = config.fold**2 * (1 if config.is_small else 3)
+    options: dict[str, Any] = {"channels": channels, "seed": seed, "dtype": config.dtype}
     if config.net == "resnet18":
-        return nets.resnet18(2, width=config.width // 8, **options).trunk
-    widths = (config.width // 4, config.width // 2, config.width)
-    return nets.resnet(2, depths=(1, 1, 1), widths=widths, **options).trunk
+        trunk = nets.resnet18(2, width=config.width // 8, **options).trunk
+    else:
+        widths = (config.width // 4, config.width // 2, config.width)
+        trunk = nets.resnet(2, depths=(1, 1, 1), widths=widths, **options).trunk
+    return trunk if config.fold == 1 else torch.nn.Sequential(torch.nn.PixelUnshuffle(config.fold), trunk)
 
 
 def siamese(config: UnionConfig) -> "nets.Siamese":
@@ -367,9 +383,9 @@ def cost(config: UnionConfig) -> Cost:
     steps = updates(config, sum(each))
     if config.net == "resnet18":
         scale = (config.width / 512) ** 2
-        parameters, products = 11.2e6 * scale, 0.56e9 * scale
+        parameters, products = 11.2e6 * scale, 0.56e9 * scale / config.fold**2
     elif config.net == "small":
-        parameters, products = 19.0 * config.width**2, 4.0 * (config.width * config.edge) ** 2
+        parameters, products = 19.0 * config.width**2, 4.0 * (config.width * config.edge / config.fold) ** 2
     else:
         sizes = [config.edge**2, *config.hidden, config.width]
         parameters = products = float(sum(a * b for a, b in itertools.pairwise(sizes)))

@@ -1,7 +1,8 @@
 """Figure 7.3 on real pictures: the paper's other groups of sets, and a small network on sets that many have at hand.
 
 Panel (b) has MNIST as target and EMNIST, Fashion-MNIST, GTSRB and ImageNet32; panel (c) Fer2013 as target and
-FaceScrub, CIFAR-10, SVHN and ImageNet32, with pictures of 32 pixels as in the others. Both need the paper's sizes.
+FaceScrub, CIFAR-10, SVHN and ImageNet32, with pictures of 32 pixels as in the others. Both need the paper's sizes; at
+desktop scale unions grow from MNIST itself by Fashion-MNIST, GTSRB and CIFAR-100, in order of nearness as in `unions`.
 EMNIST's letters stand for its letters and digits: we know no repository that has the digits.
 
 `real_pictures` at paper scale is what two cores can train within half an hour: unions of MNIST, CIFAR-100 and CIFAR-10,
@@ -13,10 +14,12 @@ from featurelab.pipelines import CATEGORIES, Missing, above
 from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
 from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import UnionConfig
 from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
+    DESKTOP,
     LENGTHS,
     PAPER,
     UNIONS,
     Unions,
+    desktop_networks,
     grid_of,
     growing,
     trade_off_of,
@@ -27,7 +30,7 @@ CAPTION = "Means over seeds and their range. Dotted: the first set alone in as m
     "dashed: with as many pictures of noise."
 
 
-def panel(letter, target, *sets):
+def panel(letter, target, *sets, **desktop):
     return unions.figure.variant(
         f"{target}_target", figures=(f"Fig. 7.3{letter}",), title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
@@ -35,6 +38,7 @@ def panel(letter, target, *sets):
         paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
         needs=(target, *sets), small=unions.TINY, controls=("untrained",),
         caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
+        **desktop,
     )
 
 
@@ -43,7 +47,13 @@ def only_real(runs):
         raise Missing("the laptop preset has none of these sets; contrastive_tradeoff/unions judges its own")
 
 
-mnist = panel("b", "mnist", "emnist_letters", "fashion_mnist", "gtsrb", "imagenet32")
+DESKTOP_SETS = ["mnist", "fashion_mnist", "gtsrb", "cifar100"]
+mnist = panel(
+    "b", "mnist", "emnist_letters", "fashion_mnist", "gtsrb", "imagenet32",
+    desktop=DESKTOP.but(target="mnist", tasks="+".join(DESKTOP_SETS), union="mnist"), desktop_minutes=12,
+    desktop_grid=grid_of(desktop_networks(*DESKTOP_SETS), "union", "length"),
+    reduced=f"MNIST in place of EMNIST, and CIFAR-100 in place of ImageNet32; {unions.REDUCED}",
+)
 fer2013 = panel("c", "fer2013", "facescrub", "cifar10", "svhn", "imagenet32")
 
 

@@ -12,6 +12,11 @@ mean and covariance of the pixels of the sets in whose place it stands: white no
 The paper preset has the settings of the authors' program: MoCo v2 without a projector, both directions of its loss
 added at temperature 0.1, and keys of both views in a queue of 4,096.
 
+The desktop preset begins with CIFAR-10 itself, as Figure F.7 does, since CINIC-10 is large. Sets are added in order of
+their nearness to the target, by the Frechet distance of Gaussians with the moments of the pixels; features of a
+MobileNet that was trained on ImageNet give the same order. Pictures of 32 pixels are folded to 16 x 16 squares of 12
+numbers, so that a small residual network is quick enough.
+
 The laptop preset has digits as target, generated shapes, gratings and patches of two photographs, 8 x 8 pixels, and
 NT-Xent in place of MoCo v2. `similarity` and `regularised` read its trials.
 """
@@ -71,6 +76,11 @@ def trade_off_of(unions, noise):
     return [*map(Network, unions), *controls]
 
 
+def desktop_networks(*sets):
+    """The growing unions of these sets with their controls, and an untrained network."""
+    return [*trade_off_of(growing(*sets), noise=1), Network(sets[0], "none")]
+
+
 def every_network(sets, *, noise, tuned):
     """All networks by name: unions, their controls, each other set alone, the first set again, untrained and early."""
     first, unions = sets[0], growing(*sets)
@@ -89,6 +99,7 @@ PAPER_SETS = ["cinic10", "svhn", "gtsrb", "imagenet32"]
 UNIONS, PAPER_UNIONS = growing(*SETS), growing(*PAPER_SETS)
 NETWORKS = every_network(SETS, noise=3, tuned=("D", "DSGN"))
 PAPER_NETWORKS = every_network(PAPER_SETS, noise=1, tuned=NAMES)
+DESKTOP_SETS = ["cifar10", "cifar100", "gtsrb", "mnist"]
 SETTINGS = ("union", "length", "repeat", "tune", "adapt")
 PAPER = UnionConfig(
     union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=500_000, edge=32, method="moco",
@@ -96,6 +107,14 @@ PAPER = UnionConfig(
     weight_decay=5e-4, batch_size=512,
     epochs=800, labels=(500, 2500, 5000, 10_000, 50_000), draws=3, few=10**9, probe="sgd",
     tune_labels=(500, 2500, 5000, 10_000, 50_000), tune_epochs=200, tune_lr=0.06, tune_batch=256,
+)
+DESKTOP = PAPER.but(
+    union="cifar10", tasks="+".join(DESKTOP_SETS), n_train=1000, n_test=1000, net="small", width=64, fold=2, queue=512,
+    batch_size=64, epochs=10, labels=(50, 100, 200, 1000), draws=5, probe="logistic",
+)
+REDUCED = (
+    "1,000 pictures of each; a residual network of one block a stage and 64 features for 10 epochs, in batches of 64, "
+    "with a queue of 512; 50 labels and more, and a logistic probe: SGD at learning rate 5 does not fit small features"
 )
 TINY = {"n_train": 40, "n_test": 20, "epochs": 1, "hidden": (8,), "width": 4, "batch_size": 20, "labels": (20, 40),
     "draws": 1, "few": 20, "tune_labels": (20,), "tune_steps": 2, "tune_batch": 10, "adapt_epochs": 1}
@@ -106,7 +125,9 @@ figure = Experiment(
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
     laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
-    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS),
+    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS), desktop=DESKTOP, desktop_minutes=12,
+    desktop_grid=grid_of(desktop_networks(*DESKTOP_SETS), "union", "length"),
+    reduced=f"CIFAR-10, CIFAR-100, GTSRB and MNIST in place of CINIC-10, SVHN, GTSRB and ImageNet32; {REDUCED}",
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3, headline=True,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
@@ -300,7 +321,8 @@ def panels(runs, axes):
         for place, union in enumerate(unions.all)}
     shown |= {"noise": (unions.noise, "own", CATEGORIES[1], "s"),
         "D for as long": (unions.first, "longest", CATEGORIES[2], "s"),
-        "DSGN in brief": (unions.whole, "shortest", CATEGORIES[3], "s")}
+        "DSGN in brief": (unions.whole, "shortest", CATEGORIES[3], "s"),
+        "untrained": (unions.first, "none", CATEGORIES[4], "s")}
     for name, (union, length, color, marker) in shown.items():
         pair = [runs.where(repeat=0).finals(metric, union=union, length=length) for metric in ("average", unions.few)]
         right.scatter(*pair, color=color, s=14, marker=marker, label=name if marker == "s" else None)

@@ -64,6 +64,39 @@ def test_a_trial_on_a_published_encoder_has_every_cell(at_hand, family):
     assert kinds == ({"weights", "pictures"} if family == "CLIP" else {"weights"})
 
 
+def test_a_desktop_trial_has_every_cell_on_a_mobilenet(at_hand):
+    transformers = pytest.importorskip("transformers")
+    folder = at_hand / "models" / foundation_pictures.MOBILENET
+    net = transformers.MobileNetV2ForImageClassification(transformers.MobileNetV2Config(depth_multiplier=0.25))
+    net.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text("{}")
+    write_public(at_hand, "mnist", {"train": 4, "test": 2})
+    small = {"stored": (1, 2, 3), "width": 5, "batch_size": 16, "edge": 32, **TINY}
+    configs = [config.but(**small) for config in PICTURES.configs("desktop") if config.seed == 0]
+    require_data(PICTURES, configs)
+    found = performed(PICTURES, configs)
+    for claim in PICTURES.claims:
+        assert np.isfinite(list(_values(claim.measure(found)))).all()
+    assert {task for _, task, _ in foundation.tables(found)} == {"cifar10", "gtsrb"}
+
+
+def test_desktop_trials_read_real_texts_as_a_bag_of_words(at_hand):
+    write_public(at_hand, "sst2", {"train": 16, "validation": 8})
+    small = {"unlabelled": 30, "vocabulary": 6, "encoder_width": 4, "hidden": 4, "pretraining_epochs": 1, **TINY}
+    configs = [config.but(**small) for config in TEXTS.configs("desktop") if config.seed == 0]
+    require_data(TEXTS, configs)
+    found = performed(TEXTS, configs)
+    for claim in TEXTS.claims:
+        assert np.isfinite(list(_values(claim.measure(found)))).all()
+    assert {task for _, task, _ in foundation.tables(found)} == {"imdb", "ag_news", "sst2"}
+
+
+def test_frequent_words_have_numbers():
+    known = foundation_texts.Vocabulary(["A good film, a good one", "a film"], 3)
+    assert known.numbers == {"a": 2, "film": 3, "good": 4}
+    assert known.tokens(["Good films: a", ""], 2).tolist() == [[4, 1], [1, 0]]
+
+
 def test_a_trial_on_texts_trains_the_whole_encoder(at_hand):
     config = TEXTS.paper.but(**TINY | {"batch_size": 8})
     found = performed(TEXTS, [config])
