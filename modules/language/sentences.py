@@ -26,9 +26,10 @@ class SentenceDecoder(Decoder):
     parts: Tensor
 
     def __init__(self, net: Decoder, parts: Int64[Tensor, "tokens most"], outputs: int) -> None:
-        head = nn.Linear(net.head.in_features, outputs).to(net.head.weight.dtype)
-        head.weight.data.copy_(net.head.weight[:outputs])
-        head.bias.data.copy_(net.head.bias[:outputs])
+        assert isinstance(net.head, nn.Linear)
+        head = nn.Linear(net.head.in_features, outputs, dtype=net.head.weight.dtype)
+        for name, values in head.named_parameters():
+            values.data.copy_(net.head.get_parameter(name)[:outputs])
         blocks = nn.ModuleDict({"blocks": net.blocks, "last": net.last, "head": head})
         super().__init__(net.tokens.data, net.positions.data, blocks, net.padding)
         self.register_buffer("parts", parts)
@@ -37,7 +38,8 @@ class SentenceDecoder(Decoder):
         words = self.parts[ids].flatten(0, 1)
         known = (words != self.padding).sum(1, keepdim=True).clamp(min=1)
         total = nn.functional.embedding_bag(words, self.tokens, mode="sum", padding_idx=self.padding)
-        return (total / known.sqrt()).unflatten(0, ids.shape)
+        found: Tensor = (total / known.sqrt()).unflatten(0, ids.shape)
+        return found
 
 
 class SentenceModel(WordModel):

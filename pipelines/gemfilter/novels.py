@@ -37,7 +37,7 @@ def passages(n: int, characters: int, seed: int) -> list[str]:
 def use_of_needle(
     model: Any, fillers: Sequence[str], needle: "language.Needle", other: "language.Needle", **options: Any
 ) -> tuple[float, float]:
-    """Returns the gain in log-likelihood of the needle's answer over a prompt with the other one, and its standard error.
+    """Returns how much likelier (nats) the needle makes its answer than the other one does, and the standard error.
 
     `options` are those of `language.hide_needle`.
     """
