@@ -52,6 +52,7 @@ from .prompts import NeedlePrompts as NeedlePrompts
 from .prompts import Needles as Needles
 from .prompts import ParityPrompts as ParityPrompts
 from .prompts import RegressionPrompts as RegressionPrompts
+from .prompts import SentencePrompts as SentencePrompts
 from .prompts import SentimentPrompts as SentimentPrompts
 from .prompts import endless_parity_prompts as endless_parity_prompts
 from .prompts import hidden_needles as hidden_needles

@@ -37,6 +37,10 @@ from .prompts import Turn as Turn
 from .sampling import sampled_texts as sampled_texts
 from .scoring import label_logits as label_logits
 from .scoring import word_scores as word_scores
+from .sentences import LINES as LINES
+from .sentences import SentenceDecoder as SentenceDecoder
+from .sentences import SentenceModel as SentenceModel
+from .sentences import sentence_model as sentence_model
 from .text_scores import common_subsequence as common_subsequence
 from .text_scores import named_class as named_class
 from .text_scores import named_number as named_number

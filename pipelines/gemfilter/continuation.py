@@ -7,8 +7,9 @@ nats a token. A text continues from where it ends, so the level to beat is that 
     null levels    the last k tokens; random tokens; the tokens at the places that GemFilter keeps of another prompt
 
 The paper preset reads stories260K, a Llama of 0.26 million parameters with 512 tokens of context. A sentence is hidden
-in its texts at some depth and asked for: which filter layer keeps it? The laptop preset trains a stand-in, which
-retrieves values by key; the tokens after the cut are the answer.
+in its texts at some depth and asked for: which filter layer keeps it? The desktop preset cuts passages of novels
+instead, and hides the sentence in them. The laptop preset trains a stand-in, which retrieves values by key; the tokens
+after the cut are the answer.
 """
 
 from functools import partial
@@ -37,8 +38,9 @@ from featurelab.pipelines import (
     shades,
     torch,
 )
-from featurelab.pipelines.gemfilter import retrieval
+from featurelab.pipelines.gemfilter import novels, retrieval
 from featurelab.pipelines.gemfilter.retrieval import DECODERS, RetrievalConfig
+from featurelab.pipelines.gemfilter.texts import CHARACTERS
 
 NAMES = {"gemfilter": "GemFilter", "printed": "GemFilter as printed", "snapkv": "SnapKV", "h2o": "H2O",
     "last": "last k tokens", "random": "random tokens", "other": "another prompt's tokens"}
@@ -48,6 +50,9 @@ class ContinuationConfig(RetrievalConfig):
     model: str | None = Field(None, description="published model: a folder or a name; none: a stand-in is trained")
     weights: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto", description="type of a published model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
+    )
+    dataset: Literal["own", "long_texts"] = Field(
+        "own", description="a published model's texts; own: it writes them; long_texts: passages of novels"
     )
     n_prompt: int = Field(147, ge=1, description="tokens of a prompt; a stand-in's question is three of them")
     n_after: int = Field(2, ge=1, description="tokens after the prompt, which are scored; a stand-in's answer")
@@ -61,17 +66,26 @@ class ContinuationConfig(RetrievalConfig):
     sentence: str = Field(
         "Tim hid the red key under the old bed.", description="the needle in a published model's text"
     )
+    other_sentence: str = Field(
+        "Tim hid the red key under the big tree.", description="a needle with another end, for comparison in novels"
+    )
     question: str = Field("Tim looked for the red key under the", description="last words of a prompt with a needle")
+    answer: str = Field("old bed.", description="the end of the needle, which follows the question")
 
+
+STORIES = ContinuationConfig(
+    model="stories260K", n_prompt=448, n_after=48, n_test=100, keeps=(64, 128, 256), keep_last=32, window=32
+)
 
 figure = Experiment(
     name="gemfilter/continuation", figures=("Fig. 9.4",), part="one model",
     title="How well one model continues from the tokens that are kept",
     caption="Means over seeds and their range. Left: loss of the tokens that follow, above the loss with all tokens; "
     "grey: the null levels. Right: share of the needle that is kept.", laptop=ContinuationConfig(),
-    paper=ContinuationConfig(
-        model="stories260K", n_prompt=448, n_after=48, n_test=100, keeps=(64, 128, 256), keep_last=32, window=32,
-    ), grid={"seed": range(6)},
+    paper=STORIES, grid={"seed": range(6)}, desktop=STORIES.but(dataset="long_texts"), desktop_minutes=3,
+    desktop_grid={"seed": [0, 1, 2]},
+    reduced="passages of novels in place of texts that the model wrote; as in the paper preset, the model has 0.26 "
+    "million parameters in place of 3.8 to 12 billion",
     sweep_axes={"lr": loguniform(5e-4, 5e-3), "width": choice(32, 64, 128), "weight_decay": loguniform(1e-4, 1e-1)},
     metric="gain/gemfilter", mode="max", minutes=2,
     stand_in="a small Llama, trained here to retrieve values by key, in place of a published model and its texts",
@@ -119,7 +133,7 @@ def stand_in(config: ContinuationConfig, recorder: Recorder):
     return model, task, hidden
 
 
-def published(config: ContinuationConfig, _):
+def published(config: ContinuationConfig, recorder: Recorder):
     assert config.model is not None
     on_gpu = config.device != "cpu" and torch.cuda.is_available()
     model = language.load_model(
@@ -127,24 +141,42 @@ def published(config: ContinuationConfig, _):
     )
     n, length = config.n_test, config.n_prompt + config.n_after
     more = len(config.depths) * config.n_needles_test
-    texts = language.sampled_texts(
-        model, n + 2 * more, length, seed=config.streams.data, temperature=config.temperature
-    )
-    own = (texts[:n, : config.n_prompt], texts[:n, config.n_prompt :])
-    task = data.TensorData(own, dtype="float32", name=f"texts by {config.model}")
-    needle = language.Needle(config.sentence, config.question, "")
+    ids, fillers = texts(config, model, n, 2 * more, length)
+    if config.control == "untrained":
+        model.net = novels.redrawn(model.net, config.streams.init)
+    own = (ids[:, : config.n_prompt], ids[:, config.n_prompt :])
+    by = config.model if config.dataset == "own" else "novelists"
+    task = data.TensorData(own, dtype="float32", name=f"texts by {by}")
+    needle = language.Needle(config.sentence, config.question, config.answer)
+    asked = {"length": config.n_prompt, "asked": "{text} {question}"}
+
+    def fillers_of(depth, part):
+        first = config.depths.index(depth) * config.n_needles_test + (more if part == "test" else 0)
+        return fillers[first : first + config.n_needles_test]
 
     def hidden(depth, part):
-        first = n + config.depths.index(depth) * config.n_needles_test + (more if part == "test" else 0)
         prompts = [
-            language.hide_needle(
-                model, model.said(text), needle, length=config.n_prompt, depth=depth, asked="{text} {question}"
-            )
-            for text in texts[first : first + config.n_needles_test]
+            language.hide_needle(model, filler, needle, depth=depth, **asked) for filler in fillers_of(depth, part)
         ]
         return Hidden([torch.tensor(each.ids) for each in prompts], [each.needle for each in prompts])
 
+    if config.dataset == "long_texts":
+        other = language.Needle(config.other_sentence, config.question, config.answer)
+        for depth in config.depths:
+            gain, error = novels.use_of_needle(model, fillers_of(depth, "test"), needle, other, depth=depth, **asked)
+            recorder.log({"use/needle": gain, "use/error": error}, step=round(100 * depth))
     return model.net, task, hidden
+
+
+def texts(config: ContinuationConfig, model, n, more, length):
+    """Returns the tokens (n, length) of texts, and as many further texts in which a needle is to be hidden."""
+    if config.dataset == "own":
+        ids = language.sampled_texts(
+            model, n + more, length, seed=config.streams.data, temperature=config.temperature
+        )
+        return ids[:n], [model.said(text) for text in ids[n:]]
+    found = novels.passages(n + more, CHARACTERS * length, config.streams.data)
+    return torch.tensor([each.ids[:length] for each in model.encode(found[:n])]), found[n:]
 
 
 def options(config: ContinuationConfig, **changes):
@@ -205,7 +237,8 @@ def cost(config: ContinuationConfig):
     n = config.n_test + 2 * len(config.depths) * config.n_needles_test
     parameters = 3e5  # those of the preset's model: others are not known before they are loaded
     flops = 2.0 * parameters * n * length * (1 + 9 * len(config.keeps))
-    return Cost(int(parameters), flops, 1e4 * n * length, length, models=(config.model,))
+    read = (novels.NOVELS,) if config.dataset == "long_texts" else ()
+    return Cost(int(parameters), flops, 1e4 * n * length, length, read, (config.model,))
 
 
 def at(runs, name):
@@ -221,6 +254,7 @@ def middle(runs):
     says="some filter layer before the last keeps at least half of the needle at every depth, with the least k (share "
     "of the needle: least over depths, greatest over layers)", expect=at_least(0.5), within=(0, 1))
 def a_layer(runs):
+    novels.must_use_the_needle(runs)
     return max(float(runs.curve(f"kept/{layer}").min()) for layer in layers(runs)[:-1])
 
 
@@ -229,6 +263,7 @@ def a_layer(runs):
     "kept of a prompt whose needle lies elsewhere (difference of shares: least over depths, greatest over layers)",
     expect=above(0), within=(-1, 1))
 def because_there(runs):
+    novels.must_use_the_needle(runs)
     gaps = [runs.curve(f"kept/{layer}") - runs.curve(f"kept_of_other/{layer}") for layer in layers(runs)[:-1]]
     return max(float(gap.min()) for gap in gaps)
 

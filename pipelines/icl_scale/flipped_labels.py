@@ -3,6 +3,8 @@
 Of M = 16 labelled sentences in the prompt a share p have their labels inverted; accuracy is that of the query's true
 label. The figures show Llama chat and base models on five datasets of two classes; the text gives no number.
 
+The desktop preset trains four sizes on sentences of SST-2 with inverted labels, each sentence one token.
+
 The laptop preset has stand-ins of four sizes, all trained for equally many steps. Training makes them follow inverted
 labels: in 0.3 of their training prompts all labels are inverted. They can only tell whether size alone orders them once
 all of them can do the task: a small model that was trained too little looks robust.
@@ -33,6 +35,7 @@ from featurelab.pipelines.icl_scale.in_context_labels import (
     task_of,
 )
 
+REAL_SIZES = [(12, 4, 1, 1), (25, 8, 1, 1), (54, 16, 2, 2), (122, 32, 4, 2)]
 SIZES = {("size", "width", "heads", "layers"): [(1, 4, 1, 1), (2, 8, 1, 1), (10, 16, 2, 2), (31, 32, 4, 2)]}
 LLAMA = [("chat", 7, "meta-llama/Llama-2-7b-chat-hf"), ("chat", 13, "meta-llama/Llama-2-13b-chat-hf"),
     ("chat", 70, "meta-llama/Llama-2-70b-chat-hf"), ("base", 7, "meta-llama/Llama-2-7b-hf"),
@@ -44,8 +47,13 @@ SMALL = LEARNED | {"n_test": 40, "n_attention": 6, ("size", "width", "heads", "l
 figure = Experiment(
     name="icl_scale/flipped_labels", figures=("Fig. 5.1", "Fig. 5.2"),
     title="Accuracy against the share of inverted labels",
-    caption="Mean over seeds and datasets, bands the range over seeds. Sizes: thousands of parameters of stand-ins, "
-    "billions of published models.", laptop=LabelsConfig(), paper=LabelsConfig(
+    caption="Mean over seeds and datasets, bands the range over seeds. Sizes: thousands of parameters of models that "
+    "are trained here, billions of published ones.", laptop=LabelsConfig(),
+    desktop=LabelsConfig(family="trained", dataset="sst2", exemplars=16, n_test=872, steps=3000), desktop_minutes=5,
+    desktop_grid={("size", "width", "heads", "layers"): REAL_SIZES, "seed": [0, 1, 2]},
+    reduced="decoders of 12 to 122 thousand parameters, trained here on prompts of SST-2, 0.3 of them with all labels "
+    "inverted, in place of Llama models; one dataset in place of five, whose sentences are sums of word vectors",
+    paper=LabelsConfig(
         family="base", size=7, model="meta-llama/Llama-2-7b-hf", dataset="sst2", exemplars=16, n_test=1000, steps=2500
     ), grid={**SIZES, "seed": [0, 1, 2]},
     paper_grid={("family", "size", "model"): LLAMA, "dataset": list(DATASETS), "seed": [0, 1, 2, 3, 4]},
@@ -179,7 +187,7 @@ def beyond(plain, flipped):
 @figure.draw(cols=2, size=(11, 3.8))
 def panels(runs, axes):
     curve, fall = axes[0]
-    unit = "thousand" if "stand_in" in runs.values("family") else "billion"
+    unit = "thousand" if {"stand_in", "trained"} & set(runs.values("family")) else "billion"
     for family in runs.values("family"):
         own, marker = runs.where(family=family), "s" if family == "base" else "o"
         sizes = sorted(own.values("size"))

@@ -2,8 +2,9 @@
 
 A model is a published one (`model`: a folder, a name under $FEATURELAB_DATA/models or one of the hub) or a stand-in: a
 small decoder trained here on a made-up language of positive and negative sentences, where all labels are inverted in a
-share of the training prompts. We read which label word is more likely to follow, and how strongly the last token
-attends, in the last layer, to the sentence and to an irrelevant addition.
+share of the training prompts. With another dataset such a decoder is trained on its sentences, each of which is one
+token: the sum of vectors of its words. We read which label word is more likely to follow, and how strongly the last
+token attends, in the last layer, to the sentence and to an irrelevant addition.
 
 The paper does not state the following, which we inferred: the five datasets but SST-2; label words are the classes'
 names; exemplars are sampled at random, anew for each query; a chat model sees exemplars as turns of a conversation;
@@ -16,6 +17,7 @@ from typing import Any, Literal
 from featurelab.pipelines import Cost, Field, TrainedConfig, data, evaluate, fit, language, learners, nets, np, torch
 
 DATASETS = ("sst2", "mrpc", "qqp", "rte", "subj")
+LEAST = 5  # training sentences that have a word which a model trained on them knows
 POOL = 2000  # sentences of the made-up language from which exemplars are taken
 SPANS = ("relevant", "irrelevant")
 ADDED = ("Anna's bicycle has 21 gears.", "The shoe size of Peter's brother is 9.",
@@ -27,9 +29,15 @@ class LabelsConfig(TrainedConfig):
     control: Literal["none", "permuted_labels", "untrained", "no_inverted_prompts"] = Field(  # type: ignore[assignment]
         "none", description="what is destroyed; no_inverted_prompts: a stand-in learns from true labels alone"
     )
-    family: Literal["stand_in", "chat", "base"] = Field("stand_in", description="models that are compared by size")
-    size: float = Field(31, gt=0, description="parameters: thousands of a stand-in, billions of a published model")
-    model: str | None = Field(None, description="published model: a folder or a name; none: a stand-in is trained")
+    family: Literal["stand_in", "trained", "chat", "base"] = Field(
+        "stand_in", description="models that are compared by size; trained: here, on sentences of the dataset"
+    )
+    size: float = Field(
+        31, gt=0, description="parameters: thousands of a model trained here, billions of a published model"
+    )
+    model: str | None = Field(
+        None, description="published model: a folder or a name; none: a model is trained on sentences of the dataset"
+    )
     weights: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto", description="type of a published model's numbers; auto: bfloat16 on a GPU, float32 elsewhere"
     )
@@ -59,7 +67,7 @@ class Task:
 
     def __init__(self, model: Any, pool: Any, queries: Any, words: tuple[str, str], template: Any, added: Any) -> None:
         self.model, self.pool, self.queries, self.words, self.template = model, pool, queries, words, template
-        self.added = added  # what is added to each query where attention is measured
+        self.added = added  # what is added to each query where attention is measured; none: it is not
 
     def prompts(self, config: LabelsConfig, **options: Any) -> Any:
         """Prompts of the queries; `options` are those of `FewShotPrompts`."""
@@ -70,8 +78,10 @@ class Task:
 
 
 def task_of(config: LabelsConfig, recorder: Any) -> Task:
-    """The published model with sentences of its dataset, or the stand-in, trained, with made-up ones."""
-    return made_up(config, recorder) if config.model is None else published(config, config.model)
+    """The published model with sentences of its dataset, or one trained here, with those or with made-up ones."""
+    if config.model is not None:
+        return published(config, config.model)
+    return (made_up if config.dataset == "sentiment_language" else real)(config, recorder)
 
 
 def made_up(config: LabelsConfig, recorder: Any) -> Task:
@@ -85,7 +95,15 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
         len(vocabulary), task.train[0].shape[1] + 1, width=config.width, heads=config.heads, layers=config.layers,
         embedding_std=config.embedding_std, seed=config.streams.init,
     )
-    loss = learners.answer_loss(vocabulary.index("ANS"))
+    learn(net, task, learners.answer_loss(vocabulary.index("ANS")), config, recorder)
+    rng = data.stream(config.streams.data, "evaluation")
+    pool, queries = (_sentences(n, rng) for n in (POOL, config.n_test))
+    added = [_written(ids) for ids in data.irrelevant_words(config.n_test, rng)]
+    template = language.Template("SENT {text}", joint=" ", answer="ANS", word=" {label}", end="", between=" ")
+    return Task(language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added)
+
+
+def learn(net: Any, task: Any, loss: Any, config: LabelsConfig, recorder: Any) -> None:
     optimizer = learners.adamw(config.lr, weight_decay=config.weight_decay, warmup=config.warmup)
     learner = learners.Supervised(net, loss=loss, optimizer=optimizer)
     fit(learner, task, config, recorder, steps=config.steps)
@@ -94,11 +112,28 @@ def made_up(config: LabelsConfig, recorder: Any) -> Task:
     with torch.no_grad():
         recorder.log({"loss/test": loss(net.cpu(), task.test).item()}, step=config.steps)
 
-    rng = data.stream(config.streams.data, "evaluation")
-    pool, queries = (_sentences(n, rng) for n in (POOL, config.n_test))
-    added = [_written(ids) for ids in data.irrelevant_words(config.n_test, rng)]
-    template = language.Template("SENT {text}", joint=" ", answer="ANS", word=" {label}", end="", between=" ")
-    return Task(language.WordModel(net.eval(), vocabulary), pool, queries, ("negative", "positive"), template, added)
+
+def real(config: LabelsConfig, recorder: Any) -> Task:
+    """Exemplars are training sentences, queries those of the test split, as for published models."""
+    splits = [data.public_texts(config.dataset, split) for split in ("train", _test(config.dataset))]
+    (pool, labels, names), (queries, asked, _) = splits
+    pool, queries = ([text.replace("\n", " ") for text in texts] for texts in (pool, queries))
+    first, second = (name.replace("_", " ") for name in names)
+    task = data.SentencePrompts(
+        (labels, asked), config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data,
+        exemplars=config.exemplars, batch_size=config.batch_size, name=config.dataset,
+        inverted=0.0 if config.control == "no_inverted_prompts" else config.inverted,
+    )
+    model = language.sentence_model(
+        (first, second), [*pool, *queries], known=len(pool), least=LEAST, longest=2 * config.exemplars + 2,
+        width=config.width, heads=config.heads, layers=config.layers, embedding_std=config.embedding_std,
+        seed=config.streams.init,
+    )
+    learn(model.net, task, _after_sentences, config, recorder)
+    model.net.eval()
+    chosen = data.stream(config.streams.data, "evaluation").permutation(len(queries))[: config.n_test]
+    texts = language.BinaryTexts([queries[i] for i in chosen], asked[chosen])
+    return Task(model, language.BinaryTexts(pool, labels), texts, (first, second), language.LINES, None)
 
 
 def published(config: LabelsConfig, name: str) -> Task:
@@ -132,6 +167,8 @@ def asked(task: Task, prompts: Any, kind: str, config: LabelsConfig, recorder: A
 
 def attention(task: Task, config: LabelsConfig, recorder: Any) -> None:
     """Norms of the last layer's last row on the sentence and on what is added, after the true and the wrong label."""
+    if task.added is None:  # the sentence and what is added would be one token
+        return
     n = min(config.n_attention, len(task.queries.texts))
     texts, labels, added = task.queries.texts[:n], task.queries.labels[:n], task.added[:n]
     pairs = list(zip(texts, added, strict=True))
@@ -168,12 +205,31 @@ def cost(config: LabelsConfig) -> Cost:
             parameters, 2.0 * parameters * tokens * prompts, 2.2 * parameters, prompts // config.prompts_at_once,
             (config.dataset,), (config.model,),
         )
+    if config.dataset != "sentiment_language":
+        return _cost_of_real(config, prompts)
     length = 9 * (config.exemplars + 1)
     layer = 12 * config.width**2 + 13 * config.width
     parameters = config.layers * layer + config.width * (2 * len(data.SENTIMENT_WORDS) + length + 2)
     work = 6.0 * config.steps * config.batch_size + 2.0 * prompts
     numbers = config.batch_size * length * (16 * config.width * config.layers + config.heads * length) + 4 * parameters
     return Cost(parameters, work * length * parameters, 4.0 * numbers + 2.0 * config.steps * length, config.steps)
+
+
+def _cost_of_real(config: LabelsConfig, prompts: int) -> Cost:
+    """With 3,000 words, 14 of which a sentence has."""
+    length = 2 * config.exemplars + 1
+    parameters = config.layers * (12 * config.width**2 + 13 * config.width) + config.width * (3000 + length)
+    each = 6.0 * (config.layers * 12 * config.width**2 + 14 * config.width) * length
+    work = each * (config.steps * config.batch_size + prompts / 3)
+    numbers = config.batch_size * length * (60 * config.width + config.heads * length) + 4 * parameters
+    memory = 4.0 * numbers + 12.0 * config.steps * config.batch_size * length
+    return Cost(parameters, work, memory, config.steps, (config.dataset,))
+
+
+def _after_sentences(forward: Any, batch: Any) -> Any:
+    """Mean cross-entropy of the labels that follow the sentences, every other token."""
+    x, y = batch
+    return torch.nn.functional.cross_entropy(forward(x)[:, ::2].flatten(0, 1), y.flatten())
 
 
 def _right(model: Any, words: Any, at_once: int, kind: str, net: Any, prompts: Any, targets: Any) -> dict[str, float]:

@@ -5,8 +5,8 @@ claim. Where its accuracy is not above a null level, the share of the larger cla
 claims are untested. Its accuracy with random labels of the exemplars tells how much it owes to them.
 
 The paper preset reads stories260K, a Llama of 0.26 million parameters that was trained on short stories, with four
-exemplars, as many as its 512 tokens hold; `--over model=...` replaces it. The laptop preset trains a stand-in, so that
-nothing has to be fetched.
+exemplars, as many as its 512 tokens hold; `--over model=...` replaces it. The desktop preset is the same with fewer
+seeds. The laptop preset trains a stand-in, so that nothing has to be fetched.
 """
 
 from featurelab.pipelines import (
@@ -31,14 +31,19 @@ class SentimentConfig(LabelsConfig):
     level_draws: int = Field(1, ge=1, description="times that labels are drawn at random, for the null level")
 
 
+STORIES = SentimentConfig(
+    family="base", size=0.00026, model="stories260K", dataset="sst2", width=16, exemplars=4, n_test=400, steps=800
+)
+
 figure = Experiment(
     name="icl_scale/sentiment", figures=("Fig. 5.2",), part="one model",
     title="One model on prompts with inverted labels",
     caption="Mean over seeds, bars their range. Grey: the share of the larger class, and accuracy with random labels "
     "of the exemplars.",
-    laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=SentimentConfig(
-        family="base", size=0.00026, model="stories260K", dataset="sst2", width=16, exemplars=4, n_test=400, steps=800
-    ), grid={"seed": range(6)},
+    laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=STORIES,
+    grid={"seed": range(6)}, desktop=STORIES, desktop_minutes=4, desktop_grid={"seed": [0, 1, 2]},
+    reduced="stories260K, of 0.26 million parameters, in place of Llama models of 7 to 70 billion, as in the paper "
+    "preset, with three seeds in place of six",
     sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
     metric="accuracy/flipped", mode="max", minutes=0.6, needs=("sst2",),
     stand_in="a small decoder trained on a made-up language in place of a published model and SST-2",

@@ -15,6 +15,7 @@ from .regression_prompts import RegressionPrompts as RegressionPrompts
 from .regression_prompts import prompt_means as prompt_means
 from .regression_prompts import task_vectors as task_vectors
 from .regression_prompts import token_covariance as token_covariance
+from .sentence_prompts import SentencePrompts as SentencePrompts
 from .sentiment_language import SENTIMENT_WORDS as SENTIMENT_WORDS
 from .sentiment_language import SentimentPrompts as SentimentPrompts
 from .sentiment_language import irrelevant_words as irrelevant_words

@@ -114,6 +114,18 @@ TEXTS = {
         _longbench("trec"),
         _longbench("triviaqa"),
         DatasetSource(
+            name="long_texts",
+            repo_id=None,
+            config=None,
+            splits=MappingProxyType({"gutenberg": 0}),
+            label="",
+            classes=0,
+            needs="novels in the public domain, as *.txt or with a column `text`, for instance from gutenberg.org",
+            url="https://www.gutenberg.org/policy/license.html",
+            texts=("text",),
+            test="gutenberg",
+        ),
+        DatasetSource(
             name="paul_graham_essays",
             repo_id="sgoel9/paul_graham_essays",
             config=None,

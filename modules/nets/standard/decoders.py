@@ -78,7 +78,11 @@ class Decoder(nn.Module):
         causal = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         itself = torch.eye(length, dtype=torch.bool, device=ids.device)
         seen = (causal & real[:, None, None, :]) | itself
-        return nn.functional.embedding(ids, self.tokens) + nn.functional.embedding(places, self.positions), seen
+        return self.vectors(ids) + nn.functional.embedding(places, self.positions), seen
+
+    def vectors(self, ids: Integer[Tensor, "n length"]) -> Float[Tensor, "n length width"]:
+        """The vector of each token, without its position."""
+        return nn.functional.embedding(ids, self.tokens)
 
 
 def decoder(

@@ -14,7 +14,7 @@ from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.trial.environment import input_digests
 from featurelab.pipelines.engine.verdict.check import performed, recorded
-from featurelab.pipelines.gemfilter import continuation, longbench, printed
+from featurelab.pipelines.gemfilter import continuation, longbench, novels, printed
 from featurelab.tracking.provenance import changes, environment
 
 datasets, transformers = pytest.importorskip("datasets"), pytest.importorskip("transformers")
@@ -23,6 +23,7 @@ CONTINUATION, LONG = registry.find("gemfilter/continuation"), registry.find("gem
 GOES_ON = CONTINUATION.paper.but(
     n_prompt=90, n_after=6, n_test=4, n_needles_test=2, keeps=[40, 64], keep_last=8, window=8, depths=[0.0, 1.0]
 )
+SHORT = {"n_prompt", "n_after", "n_test", "keeps", "keep_last", "window", "depths"}
 SOME = LONG.paper.but(
     model="tiny",
     tasks=["hotpotqa", "trec"],
@@ -48,6 +49,9 @@ def at_hand(tmp_path_factory):
     for task in ("hotpotqa", "trec"):
         (root / f"longbench_{task}").mkdir()
         datasets.Dataset.from_list(rows).to_parquet(root / f"longbench_{task}" / "test-0.parquet")
+    (root / "long_texts").mkdir()
+    novels = [{"title": f"novel {n}", "text": f"\n A good  film {n} was dull. It is good." * 200} for n in range(2)]
+    datasets.Dataset.from_list(novels).to_parquet(root / "long_texts" / "gutenberg.parquet")
     return root
 
 
@@ -79,6 +83,44 @@ def test_the_loss_is_that_of_the_tokens_that_follow():
     slow = -shares[:, 89:].gather(2, texts[:, 90:, None]).mean()
     found = performed(CONTINUATION, [GOES_ON.but(keeps=[40])])
     assert found.final("nats/full") == pytest.approx(slow.item(), abs=1e-5)
+
+
+def test_a_model_goes_on_with_novels_and_what_needs_one_that_uses_the_needle_is_untested():
+    config = CONTINUATION.desktop.but(**GOES_ON.model_dump(include=SHORT), n_needles_test=3)
+    results = performed(CONTINUATION, [config.but(seed=seed) for seed in range(3)])
+    assert np.all(results.curve("nats/full") > 0)
+    assert set(results.curve("use/needle").index) == {0, 100}
+    verdicts = {claim.id: claim.judge(results, "desktop") for claim in CONTINUATION.claims}
+    for name in ("m1_a_layer_keeps_the_needle", "m1b_because_it_is_there"):
+        assert verdicts[name].status == "untested"
+        assert "this needs a larger model" in verdicts[name].reason
+    assert verdicts["m4_as_good_as_snapkv"].measured is not None
+    assert set(input_digests(CONTINUATION, config)) == {
+        "weights of stories260K",
+        "tokenizer of stories260K",
+        "long_texts, gutenberg",
+    }
+
+
+def test_passages_begin_at_words_of_novels_and_have_single_spaces():
+    found = novels.passages(5, 90, seed=3)
+    assert found == novels.passages(5, 90, seed=3) != novels.passages(5, 90, seed=4)
+    whole = [" ".join((f"\n A good  film {n} was dull. It is good." * 200).split()) for n in range(2)]
+    for passage in found:
+        assert len(passage) == 90
+        assert any(f" {passage}" in novel for novel in whole)
+    with pytest.raises(data.DatasetRefused, match="none of the texts of 'long_texts'"):
+        novels.passages(1, 5000, seed=0)
+
+
+def test_a_redrawn_model_has_other_weights_of_the_same_shapes():
+    model = language.load_model("stories260K", chat=False)
+    first, again, other = (novels.redrawn(model.net, seed).state_dict() for seed in (0, 0, 1))
+    before = model.net.state_dict()
+    assert {name: each.shape for name, each in first.items()} == {name: each.shape for name, each in before.items()}
+    weight = "model.embed_tokens.weight"
+    assert torch.equal(first[weight], again[weight])
+    assert not torch.equal(first[weight], other[weight])
 
 
 def test_needles_are_counted_among_what_is_kept(monkeypatch):
@@ -137,6 +179,8 @@ def test_what_is_missing_is_named_with_the_way_to_it(monkeypatch, tmp_path):
         with pytest.raises(RequestError, match=way):
             require_data(experiment, [experiment.paper])
         require_data(experiment, [experiment.laptop])
+    with pytest.raises(RequestError, match=r"'long_texts' is not on this machine: .*gutenberg\.org"):
+        require_data(CONTINUATION, [CONTINUATION.desktop])
 
 
 def test_printed_averages_are_in_the_order_that_the_claims_take_them_for():

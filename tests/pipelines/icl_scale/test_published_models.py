@@ -68,6 +68,21 @@ def test_flips_and_attention_are_measured_of_published_models(family):
     assert not any(name.startswith("loss/") for name in results.read.points.metric), "nothing is trained"
 
 
+def test_small_decoders_learn_from_real_sentences_with_inverted_labels():
+    small = FLIPPED.desktop.but(exemplars=2, steps=80, batch_size=16, lr=2e-2, warmup=5, inverted=0.0, shares=[0, 1])
+    sizes = [{"size": 1, "width": 4, "heads": 1, "layers": 1}, {"size": 2, "width": 8, "heads": 1, "layers": 1}]
+    configs = [small.but(seed=seed, **size) for size in sizes for seed in range(3)]
+    results = performed(FLIPPED, configs)
+    for size in (1, 2):
+        assert results.at("accuracy/flipped", 0, size=size) > 0.9
+        assert results.at("loss/train", size=size, step=80) < 0.2
+    assert not results.has("attention_norm/correct_balance")
+    verdicts = {claim.id: claim.judge(results, "desktop") for claim in FLIPPED.claims}
+    assert verdicts["c12_larger_models_fall_more"].measured is not None
+    assert verdicts["c12_pattern_in_numbers"].status == "untested"
+    assert set(input_digests(FLIPPED, small)) == {"sst2, train", "sst2, validation"}
+
+
 def test_what_a_run_reads_stands_in_its_environment(at_hand, tmp_path, monkeypatch):
     found = input_digests(SENTIMENT, SENTIMENT.paper)
     assert set(found) == {"weights of stories260K", "tokenizer of stories260K", "sst2, train", "sst2, validation"}
