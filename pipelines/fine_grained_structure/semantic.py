@@ -60,15 +60,20 @@ LAPTOP = FamiliesConfig(
     coarse=4, n_train=720, n_test=720, dim=64, width=128, momentum=0.0, weight_decay=0.0, batch_size=None, epochs=300,
     drops=(), measure_every=50,
 )
+OWN = {"dim": 3072, "probed": ("head",)}  # of presets with pictures
+REAL = training.REAL.but(dataset="cifar100", coarse=20)
+OF_PICTURES = {"labels": ["official", "random_coarse"], "seed": [0, 1, 2]}
 
 figure = coarse.mixture.variant(
     "semantic_groups", figures=("Fig. 10", "Fig. 11", "Fig. 12", "Fig. 13"),
     title="Super-classes of similar and of random classes",
     caption="Left: features of two super-classes of each kind laid out by t-SNE, for one seed; colours are classes. "
     "Right: means over seeds, bars their range; dotted: chance.", laptop=LAPTOP,
-    paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | {"dim": 3072, "probed": ("head",)}),
+    paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | OWN),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": range(6)},
-    paper_grid={"labels": ["official", "random_coarse"], "seed": [0, 1, 2]}, minutes=0.6, needs=("cifar100",),
+    paper_grid=OF_PICTURES, minutes=0.6, needs=("cifar100",),
+    desktop=LAPTOP.but(**REAL.model_dump(exclude={"labels"}) | OWN), desktop_minutes=14, desktop_grid=OF_PICTURES,
+    reduced=training.REDUCED,
     stand_in="a Gaussian mixture of classes in families and a perceptron in place of CIFAR-100 and ResNet-18",
     small={"spread": [0.02], "n_train": 96, "n_test": 24, "epochs": 4, "measure_every": 4, "dim": 16, "width": 16},
 )
@@ -190,6 +195,7 @@ def panels(runs, axes):
             look = {"yerr": ends, "color": CATEGORIES[offset], "capsize": 2, "label": title}
             axis.bar(places + 0.35 * offset, means, 0.32, **look)
         null_level(axis, level)
-        axis.set_xticks(places + 0.17, [f"{s:g}" for s in spreads])
-        axis.set(xlabel="variance inside a family, τ²", ylabel=name)
+        drawn_from = {"families": [f"{spread:g}" for spread in spreads], "cifar100": ["CIFAR-100"]}[dataset]
+        axis.set_xticks(places + 0.17, drawn_from)
+        axis.set(xlabel="variance inside a family, τ²" if dataset == "families" else "", ylabel=name)
     legend_beside(accuracy)
