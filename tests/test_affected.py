@@ -12,7 +12,8 @@ modules/measures/gradients/agop.py tests/modules/measures/gradients/test_agop.py
 tests/modules/measures/gradients/test_ntk.py tests/modules/measures/test_names.py
 tests/pipelines/cross/test_figures.py tests/pipelines/cross/test_agop.py tests/pipelines/engine/trial/test_fit.py
 tests/pipelines/engine/trial/test_signals.py tests/e2e/judging/test_judge.py tests/e2e/commandline.py
-tests/e2e/conftest.py tests/project/test_architecture.py tests/docs/test_documentation.py tests/madeup.py tests/pipelines/conftest.py
+tests/e2e/conftest.py tests/project/test_architecture.py tests/docs/test_documentation.py tests/madeup.py
+tests/pipelines/conftest.py
 """
 
 

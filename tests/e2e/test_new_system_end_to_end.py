@@ -97,6 +97,7 @@ def test_the_page_and_the_tests_of_a_new_system_are_found(newcomer: CommandLine)
 
 @pytest.mark.heavy
 def test_rules_and_lists_of_the_suite_hold_with_a_new_system(newcomer: CommandLine) -> None:
-    rules = ["tests/pipelines/engine/experiment", "tests/pipelines/engine/command", "tests/project/test_architecture.py"]
+    rules = ["tests/pipelines/engine/experiment", "tests/pipelines/engine/command"]
+    rules += ["tests/project/test_architecture.py"]
     rules += ["tests/e2e/commands/test_wrong_requests.py", "tests/e2e/judging/test_figures_end_to_end.py"]
     in_the_copy(newcomer, BIN / "pytest", "-q", "-p", "no:cacheprovider", "-m", "not heavy", *rules)
