@@ -8,6 +8,7 @@ from publicfiles import write_public
 
 from featurelab.modules import data
 from featurelab.pipelines.contrastive_tradeoff.pretrained import pretraining, real_pictures, unions
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.verdict.check import performed, recorded
 
 
@@ -61,7 +62,7 @@ def test_folded_pictures_have_all_pixels_in_a_quarter_of_the_places():
     assert net[0](x).shape == (3, 12, 4, 4)
     assert net[0](x).flatten(1).sort().values.equal(x.flatten(1).sort().values)
     assert net(x).shape == (3, 8, 1, 1) or net(x).shape == (3, 8)
-    with pytest.raises(ValueError, match="multiple of fold"):
+    with pytest.raises(RequestError, match="multiple of fold"):
         unions.DESKTOP.but(edge=9)
 
 
