@@ -62,6 +62,7 @@ from .standard import initialised as initialised
 from .standard import linear_from_weights as linear_from_weights
 from .standard import mlp as mlp
 from .standard import perceptron as perceptron
+from .standard import pretrained_mobilenet as pretrained_mobilenet
 from .standard import pretrained_resnet50 as pretrained_resnet50
 from .standard import quadratic_net as quadratic_net
 from .standard import resnet as resnet

@@ -15,6 +15,7 @@ from .mlps import activation as activation
 from .mlps import mlp as mlp
 from .mlps import quadratic_net as quadratic_net
 from .mlps import xavier_mlp as xavier_mlp
+from .mobilenets import pretrained_mobilenet as pretrained_mobilenet
 from .perceptrons import Perceptron as Perceptron
 from .perceptrons import perceptron as perceptron
 from .pretrained import WeightsMissing as WeightsMissing
