@@ -33,9 +33,9 @@ def find_model(name: str) -> Path:
     Weights are safetensors or, without these, a `pytorch_model.bin`. A tokenizer prepares inputs, or for pictures
     `preprocessor_config.json`; a configuration without a `model_type`, such as timm's, needs neither.
 
-    `name` is a folder, or one under `$FEATURELAB_DATA/models/`, or a repository of the Hugging Face hub with a copy in
-    the hub's cache. Raises ModelMissing if there is none, if files are missing, and without the extra `lm`;
-    ModelRefused, which is also a ValueError, if `check_folder` refuses it.
+    `name` is a folder, or one under `$FEATURELAB_DATA/models/`, there also without its owner, or a repository of the
+    Hugging Face hub with a copy in the hub's cache. Raises ModelMissing if there is none, if files are missing, and
+    without the extra `lm`; ModelRefused, which is also a ValueError, if `check_folder` refuses it.
     """
     require_transformers(f", then {_way(name)}")
     for folder in _places(name):
@@ -77,7 +77,7 @@ def _places(name: str) -> Iterable[Path]:
     yield Path(name)
     root = os.environ.get("FEATURELAB_DATA")
     if root and not Path(name).is_absolute() and ".." not in Path(name).parts:
-        yield Path(root, "models", name)
+        yield from dict.fromkeys([Path(root, "models", name), Path(root, "models", Path(name).name)])
     if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and ".." not in name:
         from huggingface_hub import try_to_load_from_cache
 
