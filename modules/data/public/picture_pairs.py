@@ -64,7 +64,7 @@ class PicturePairs(TensorData):
         return super().describe() | {"classes": self.classes, "seed": self.seed}
 
 
-def _paired(x: Float64[Tensor, "2*n p"], y: Int64[Tensor, " 2*n"]) -> tuple[Tensor, Tensor]:
+def _paired(x: Float64[Tensor, "pictures p"], y: Int64[Tensor, " pictures"]) -> tuple[Tensor, Tensor]:
     """Pairs (n, 2 p) of each cluster in turn, and their targets (n, 1)."""
     n = len(x) // 2
     # columns: which of the clusters' two pictures is of the second class
