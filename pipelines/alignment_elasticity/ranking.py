@@ -80,9 +80,9 @@ figure = Experiment(
     caption="Top: Kendall's W, means over seeds and their range, and the heads' training accuracy. Below: the scores "
     "of the first seed, one colour a class, grey the whole evaluation set.", laptop=LAPTOP,
     paper=LAPTOP.but(train_set="cars196", trunk="resnet18", dim=2048, width=2048),
-    desktop=LAPTOP.but(train_set="cifar100", trunk="resnet18", size=64, dim=2048, width=2048),
-    desktop_grid={"train_set": ["cifar100", "gtsrb"], "seed": range(3)}, desktop_minutes=4,
-    reduced="CIFAR-100 and GTSRB at 64 pixels in place of CARS196 and CUB200 at 224",
+    desktop=LAPTOP.but(train_set="cifar100", trunk="resnet18", size=32, dim=2048, width=2048),
+    desktop_grid={"train_set": ["cifar100", "gtsrb"], "seed": range(3)}, desktop_minutes=5,
+    reduced="CIFAR-100 and GTSRB at 32 pixels in place of CARS196 and CUB200 at 224",
     grid={"train_set": ["digits", "fields"], "seed": range(6)},
     paper_grid={"train_set": ["cars196", "cub200"], "seed": [0, 1, 2, 3]},
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(128, 256, 512, 1024),

@@ -75,7 +75,7 @@ figure = Experiment(
     caption="XOR of Gaussian clusters, or on a desktop of two digits side by side. Lines are means over seeds, bands "
     "their range.", laptop=PRESET,
     paper=PRESET.but(dim=200, n_train=16_000, n_test=20_000, width=2000, steps=3000),
-    desktop=PRESET.but(problem="pairs", dim=PIXELS, n_train=4000, n_test=960), desktop_minutes=3,
+    desktop=PRESET.but(problem="pairs", dim=PIXELS, n_train=4000, n_test=960), desktop_minutes=1.5,
     desktop_grid={"subnet": list(SUBNETS), "seed": range(3)},
     reduced="4,000 pairs of MNIST's digits 0 and 1 in place of 16,000 Gaussian samples, 400 neurons in place of 2,000, "
     "300 steps in place of 3,000",

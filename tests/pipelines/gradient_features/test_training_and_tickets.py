@@ -8,6 +8,7 @@ import torch
 
 from featurelab.modules import data, theory
 from featurelab.pipelines import Missing
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 from featurelab.pipelines.gradient_features import (
@@ -193,5 +194,5 @@ def test_tickets_of_pairs_of_digits_are_drawn_on_a_desktop(few_rows, monkeypatch
     torch.testing.assert_close(directions @ directions.T, torch.block_diag(*[torch.eye(2).double() * 2 - 1] * 2))
     found = trained(lottery.figure, config.but(subnet="ticket"))
     assert found.weights["net.hidden.weight"].shape == (4, config.dim)
-    with pytest.raises(ValueError, match="dim=1568"):
+    with pytest.raises(RequestError, match="dim=1568"):
         config.but(dim=50)
