@@ -77,6 +77,7 @@ from .public import DatasetRefused as DatasetRefused
 from .public import DatasetSource as DatasetSource
 from .public import LabelledRows as LabelledRows
 from .public import LabelledTexts as LabelledTexts
+from .public import PicturePairs as PicturePairs
 from .public import PublicImages as PublicImages
 from .public import StreamedImages as StreamedImages
 from .public import TwoClasses as TwoClasses

@@ -23,6 +23,7 @@ from featurelab.pipelines import (
     fit,
     learners,
     measures,
+    model_validator,
     nets,
     probes,
     theory,
@@ -30,6 +31,7 @@ from featurelab.pipelines import (
 )
 
 Kernel = Callable[[Any, Any], Any]
+PIXELS = 2 * 28**2  # of two digits of MNIST
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 BANDWIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # in units of the median distance
 KERNELS = {
@@ -55,13 +57,15 @@ class FeatureConfig(TrainedConfig):
         "none", description="what is destroyed; first_step_permuted: the labels of the first step only; same_moments: "
         "Gaussian inputs with the moments of each label"
     )
-    problem: Literal["xor", "orthogonal", "parity", "uniform"] = Field("xor", description="the data")
+    problem: Literal["xor", "pairs", "orthogonal", "parity", "uniform"] = Field(
+        "xor", description="the data; pairs: XOR of two digits of MNIST, 0 or 1, side by side"
+    )
     method: Literal["full", "frozen", "permuted_first", "no_first_step", "kernels"] = Field(
         "full", description="how the network is trained; kernels: all fixed features"
     )
     n_train: int = Field(1000, ge=2, description="training samples")
     n_test: int = Field(4000, ge=2, description="test samples")
-    dim: int = Field(200, ge=2, description="input coordinates")
+    dim: int = Field(200, ge=2, description="input coordinates; of pairs: 1568")
     clusters: int = Field(4, ge=2, description="clusters of a mixture")
     snr: float = Field(3.0, gt=0, description="length of cluster means in units of the noise")
     size: int = Field(9, ge=1, description="parities: coordinates k")
@@ -81,6 +85,13 @@ class FeatureConfig(TrainedConfig):
     kernel_samples: int = Field(4000, ge=2, description="largest number of samples for kernels of infinite dimension")
 
 
+    @model_validator(mode="after")
+    def _whole_pictures(self) -> "FeatureConfig":
+        if self.problem == "pairs" and self.dim != PIXELS:
+            raise ValueError(f"pairs of digits have dim={PIXELS}, got {self.dim}")
+        return self
+
+
 def build(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
     """Return the data, as the control has them, its directions D_j, and the unit of thresholds."""
     task, directions, unit = problem(config)
@@ -95,9 +106,12 @@ def with_control(config: Any, task: Any) -> Any:
 def problem(config: FeatureConfig) -> "tuple[data.TensorData, torch.Tensor, float]":
     c, seed = config, config.streams.data
     options: dict[str, Any] = {"dtype": c.dtype, "batch_size": c.batch_size, "order_seed": c.streams.order}
+    if c.problem == "pairs":
+        pairs = data.PicturePairs("mnist", c.n_train, c.n_test, seed=seed, **options)
+        return pairs, pairs.means / pairs.means.norm(dim=1, keepdim=True), 1.0
     if c.problem in ("xor", "orthogonal"):
-        pairs = c.clusters // 2 if c.problem == "xor" else c.clusters
-        axes = data.orthogonal_means(pairs, c.dim, c.snr, seed=seed)
+        count = c.clusters // 2 if c.problem == "xor" else c.clusters
+        axes = data.orthogonal_means(count, c.dim, c.snr, seed=seed)
         means = data.opposite_pairs(axes) if c.problem == "xor" else axes
         labels = 1.0 - 2.0 * (torch.arange(c.clusters) // (2 if c.problem == "xor" else 1) % 2)
         rounded = [n - n % c.clusters for n in (c.n_train, c.n_test)]
@@ -219,11 +233,12 @@ def primal(phi: "torch.Tensor", y: "torch.Tensor", phi_test: "torch.Tensor", t: 
 def cost(config: FeatureConfig) -> Cost:
     c = config
     weights = c.width * (c.dim + 1)
+    public = ("mnist",) if c.problem == "pairs" else ()
     if c.method == "kernels":
         n = min(c.n_train, c.kernel_samples)
         flops = 32 * n**3 / 3 + 45 * min(n, 1500) ** 3 / 3 + 2.0 * c.n_train * c.width**2
         flops += 8.0 * n * c.n_test * (c.dim + c.width)
-        return Cost(weights, flops, 8.0 * n * (3 * n + c.n_test))
+        return Cost(weights, flops, 8.0 * n * (3 * n + c.n_test), data=public)
     measured = c.steps // c.measure_every + 2
     flops = weights * (6.0 * c.batch_size * c.steps + 4.0 * c.n_train + 2.0 * measured * (c.n_train + c.n_test))
-    return Cost(weights, flops, 4.0 * (c.n_train + c.n_test) * (c.dim + 3 * c.width), c.steps)
+    return Cost(weights, flops, 4.0 * (c.n_train + c.n_test) * (c.dim + 3 * c.width), c.steps, public)

@@ -6,6 +6,7 @@ from .names import CIFAR100 as CIFAR100
 from .names import CIFAR100_COARSE as CIFAR100_COARSE
 from .names import CIFAR100_TO_COARSE as CIFAR100_TO_COARSE
 from .names import IMAGENET_BIRDS as IMAGENET_BIRDS
+from .picture_pairs import PicturePairs as PicturePairs
 from .rows import LabelledRows as LabelledRows
 from .rows import public_rows as public_rows
 from .rows import repeated_rows as repeated_rows

@@ -200,7 +200,7 @@ class StreamedImages(pl.LightningDataModule):
         if pooled:
             parts = dict.fromkeys(parts, tuple(entry.splits))
         self._sets = {
-            part: _rows(entry.name, splits, entry.label, entry.classes, classes, root, per_class=limit)
+            part: rows_of_classes(entry.name, splits, entry.label, entry.classes, classes, root, per_class=limit)
             for (part, splits), classes, limit in zip(
                 parts.items(), (train_classes, test_classes), (per_class, None), strict=True
             )
@@ -277,7 +277,7 @@ def random_classes(seed: int, known: Sequence[int], count: int, name: str = "cla
     return chosen
 
 
-def _rows(
+def rows_of_classes(
     name: str,
     splits: Sequence[str],
     label: str,

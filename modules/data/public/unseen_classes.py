@@ -12,7 +12,8 @@ from torch import Tensor
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import Pair, TensorData, stream
-from .streaming import BalancedBatches, StreamedImages
+from .sources import dataset_source
+from .streaming import BalancedBatches, Decoded, rows_of_classes
 
 
 class TwoClasses(TensorData):
@@ -151,22 +152,14 @@ def public_pool(
 ) -> tuple[Float32[Tensor, "n 3 {size} {size}"], Int64[Tensor, " n"]]:
     """At most `per_class` pictures of each of these classes of a public dataset, from all its splits, in memory.
 
-    Centre crops, standardised as for ImageNet, with their labels in the dataset. Raises DatasetMissing, and ValueError
-    for a class that does not exist.
+    Centre crops, standardised as for ImageNet, with their labels in the dataset, which `permuted_labels` leaves as they
+    are. Raises DatasetMissing, and ValueError for a class that does not exist.
     """
-    images = StreamedImages(
-        name,
-        train_classes=classes,
-        test_classes=classes,
-        pooled=True,
-        per_class=per_class,
-        augment=False,
-        size=size,
-        resize=size * 8 // 7,
-        root=root,
-    )
-    batches = list(images.loader("train"))
-    return torch.cat([x for x, _ in batches]), torch.tensor(list(classes))[torch.cat([y for _, y in batches])]
+    entry = dataset_source(name)
+    rows, y = rows_of_classes(name, tuple(entry.splits), entry.label, entry.classes, classes, root, per_class=per_class)
+    shown = Decoded(rows, y, size=size, resize=size * 8 // 7, crop_seed=None)
+    x = torch.stack([shown[row, 0, row][0] for row in range(len(y))])
+    return x, torch.tensor(list(classes))[torch.from_numpy(y)]
 
 
 class _Gathered:

@@ -4,11 +4,14 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from publicfiles import write_public
+from tinyencoders import narrow_mobilenet
 
-from featurelab.modules import measures, nets
+from featurelab.modules import data, measures, nets
 from featurelab.pipelines.alignment_elasticity import metric_learning, ranking, tables
 from featurelab.pipelines.engine.errors import Missing, RequestError
+from featurelab.pipelines.engine.experiment.needs import require_data
 from featurelab.pipelines.engine.verdict.check import performed
 
 
@@ -23,6 +26,19 @@ def cars_and_birds(tmp_path_factory):
         for name in ("cars196", "cub200"):
             write_public(root, name, {"train": 1, "test": 1})
         yield
+
+
+@pytest.fixture(scope="module")
+def photographs_and_signs(tmp_path_factory):
+    """CIFAR-100 and GTSRB as parquet files, their pictures noise; and the folder of files."""
+    datasets = pytest.importorskip("datasets")
+    root = tmp_path_factory.mktemp("public")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEATURELAB_DATA", str(root))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
+        for name in ("cifar100", "gtsrb"):
+            write_public(root, name, {"train": 2, "test": 1})
+        yield root
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +97,59 @@ def test_one_epoch_of_the_ranking_at_the_paper_s_widths(cars_and_birds):
         assert (kept[name] >= half).all()  # the second half of the classes is for evaluation
         assert len(kept[name]) == 3
     assert (kept["train"] < 100).all()
+
+
+def test_on_a_desktop_the_ranking_is_the_paper_s_on_other_images(photographs_and_signs):
+    desktop, paper = ranking.figure.desktop, ranking.figure.paper
+    assert desktop == paper.but(train_set="cifar100", size=32)
+    small = {"dim": 16, "width": 16, "permutations": 2, "size": 32}
+    config = desktop.but(train_set="gtsrb", n_train=4, unseen=3, epochs=1, **small)
+    results = performed(ranking.figure, [config])
+    for name in ("cifar100", "gtsrb"):
+        assert 0 <= results.final(f"kendalls_w/{name}") <= 1
+    kept = results.arrays("classes")[0]
+    assert (kept["gtsrb"] >= 21).all(), "the second half of 43 classes is for evaluation"
+    assert (kept["cifar100"] >= 50).all()
+    assert (kept["train"] < 21).all()
+
+
+def test_images_of_unseen_classes_keep_their_labels_when_those_of_training_are_permuted(photographs_and_signs):
+    config = ranking.figure.desktop.but(n_train=4, unseen=3, size=32)
+    task = ranking.two_classes(config)
+    with data.permuted_labels(3):
+        permuted = ranking.two_classes(config)
+    assert permuted.classes == task.classes
+    for name, (x, y) in task.evaluation.items():
+        assert torch.equal(x, permuted.evaluation[name][0]), name
+        assert torch.equal(y, permuted.evaluation[name][1]), name
+
+
+def test_on_a_desktop_the_upper_layers_of_a_mobilenet_learn_the_metric(photographs_and_signs):
+    config = metric_learning.figure.desktop.but(dataset="gtsrb", kept=3, size=32, width=256, batch_size=4, epochs=1)
+    config = config.but(per_class=2)
+    with pytest.raises(RequestError, match=r"run `hf download google/mobilenet_v2_1\.0_224`"):
+        require_data(metric_learning.figure, [config])
+    narrow_mobilenet(photographs_and_signs / "models" / "mobilenet_v2_1.0_224")
+    require_data(metric_learning.figure, [config])
+    results = performed(metric_learning.figure, [config])
+    assert results.arrays("classes")[0]["recall"].shape == (21,)
+    assert results.final("alignment/unseen") != results.at("alignment/unseen", 0), "the upper layers are trained"
+    assert results.final("alignment/unseen") <= 256
+    # frozen layers and those above them make up the published network
+    maps, _ = metric_learning.small_images(config)
+    whole = metric_learning.mobilenet(config)
+    images = data.public_pictures("gtsrb", 32, seed=config.split)
+    first = torch.cat([images.labelled[0], images.test[0]])[torch.cat([images.labelled[1], images.test[1]]) == 0][:3]
+    upper = metric_learning.backbone(config)
+    torch.testing.assert_close(upper(maps[:3]), whole.features(first / 127.5 - 1), rtol=1e-3, atol=1e-4)
+
+
+def test_the_convolutional_network_learns_the_metric_of_photographs_too(photographs_and_signs):
+    config = metric_learning.LAPTOP.but(dataset="cifar100", kept=2, width=8, epochs=1)
+    results = performed(metric_learning.figure, [config])
+    assert results.arrays("classes")[0]["recall"].shape == (50,)
+    with pytest.raises(Missing, match="CARS196"):
+        metric_learning.public(results)
 
 
 def test_metric_learning_records_what_its_figure_is_about(stand_ins):

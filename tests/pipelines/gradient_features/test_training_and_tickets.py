@@ -8,6 +8,7 @@ import torch
 
 from featurelab.modules import data, theory
 from featurelab.pipelines import Missing
+from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.trial.run import perform
 from featurelab.pipelines.engine.verdict.check import MemoryRecorder, performed
 from featurelab.pipelines.gradient_features import (
@@ -181,3 +182,17 @@ def test_the_bandwidth_is_chosen_without_test_data_where_points_differ_by_their_
     y = torch.where((x.floor() % 2) > 0, 1.0, -1.0).double()
     chosen = training.gaussian(x, y)
     assert chosen.bandwidth == pytest.approx(0.125 * theory.gradient_features.median_distance(x))
+
+
+def test_tickets_of_pairs_of_digits_are_drawn_on_a_desktop(few_rows, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("FEATURELAB_DATA", str(few_rows))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(few_rows / "cache"))
+    config = lottery.figure.desktop.but(n_train=8, n_test=4, width=40, batch_size=4, steps=3, measure_every=1)
+    task, directions, _ = training.build(config)
+    assert task.train[0].shape == (8, config.dim)
+    torch.testing.assert_close(directions @ directions.T, torch.block_diag(*[torch.eye(2).double() * 2 - 1] * 2))
+    found = trained(lottery.figure, config.but(subnet="ticket"))
+    assert found.weights["net.hidden.weight"].shape == (4, config.dim)
+    with pytest.raises(RequestError, match="dim=1568"):
+        config.but(dim=50)
