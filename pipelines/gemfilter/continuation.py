@@ -148,7 +148,7 @@ def published(config: ContinuationConfig, recorder: Recorder):
     by = config.model if config.dataset == "own" else "novelists"
     task = data.TensorData(own, dtype="float32", name=f"texts by {by}")
     needle = language.Needle(config.sentence, config.question, config.answer)
-    asked = {"length": config.n_prompt, "asked": "{text} {question}"}
+    asked: Any = {"length": config.n_prompt, "asked": "{text} {question}"}
 
     def fillers_of(depth, part):
         first = config.depths.index(depth) * config.n_needles_test + (more if part == "test" else 0)

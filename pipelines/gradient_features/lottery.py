@@ -98,7 +98,7 @@ def run(config: TicketConfig, recorder: Recorder) -> None:
     aligned = measures.direction_cosines(W, directions)
     before = measures.direction_cosines(start[0], directions).abs().max().item()
     recorder.log({"cosine/before": before, "cosine/median": aligned.abs().amax(1).median().item()}, step=0)
-    means = task.means if config.problem == "pairs" else config.snr * directions
+    means = task.means if isinstance(task, data.PicturePairs) else config.snr * directions
     rows = chosen(config, aligned, (W @ means.to(W).T) / b[:, None].abs(), b > 0, recorder)
     share = config.hidden_share
     if config.subnet == "initial":

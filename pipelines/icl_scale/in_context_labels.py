@@ -116,8 +116,8 @@ def learn(net: Any, task: Any, loss: Any, config: LabelsConfig, recorder: Any) -
 def real(config: LabelsConfig, recorder: Any) -> Task:
     """Exemplars are training sentences, queries those of the test split, as for published models."""
     splits = [data.public_texts(config.dataset, split) for split in ("train", _test(config.dataset))]
-    (pool, labels, names), (queries, asked, _) = splits
-    pool, queries = ([text.replace("\n", " ") for text in texts] for texts in (pool, queries))
+    (_, labels, names), (_, asked, _) = splits
+    pool, queries = ([text.replace("\n", " ") for text in split.texts] for split in splits)
     first, second = (name.replace("_", " ") for name in names)
     task = data.SentencePrompts(
         (labels, asked), config.steps * config.batch_size, 8 * config.batch_size, seed=config.streams.data,

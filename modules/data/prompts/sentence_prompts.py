@@ -48,8 +48,13 @@ class SentencePrompts(TensorData):
             parts.append(_prompts(own, n, exemplars, inverted, classes, begin, stream(seed, f"sentences {part}")))
         train, test = parts
         super().__init__(
-            train, test if n_test else None, batch_size=batch_size, order_seed=None, dtype=dtype, name=name
-        )  # type: ignore[arg-type]
+            train,
+            test if n_test else None,
+            batch_size=batch_size,
+            order_seed=None,  # type: ignore[arg-type]
+            dtype=dtype,
+            name=name,
+        )
 
 
 def _prompts(
