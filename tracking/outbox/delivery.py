@@ -17,9 +17,10 @@ from featurelab.tracking.files import read_own, require_plain_tree
 from featurelab.tracking.lines import line, quoted
 from featurelab.tracking.outbox.earlier import Earlier, same
 from featurelab.tracking.outbox.journal import GENERATIONS, TRAINING, Journal
-from featurelab.tracking.outbox.summary import Summary, metric
+from featurelab.tracking.outbox.summary import Summary, points_of
 from featurelab.tracking.store import artifacts
 from featurelab.tracking.store.answers import is_refused
+from featurelab.tracking.store.points import Point
 from featurelab.tracking.store.store import POINTS_PER_REQUEST, Store
 from featurelab.tracking.values import LARGEST
 
@@ -62,7 +63,7 @@ class Delivery:
         self._latest: dict[str, tuple[int, int]] = {}  # the last step and time of each metric
         self._labels: set[str] = set()  # names of tags and params
         self._tags_sent_alone: dict[str, str] = {}  # tags from requests without points
-        self._last_points: list[Metric] = []  # the last point of each request to a server
+        self._last_points: list[Point] = []  # the last point of each request to a server
         self._datasets: set[str] = set()  # digests
         self._is_server = store.uri.startswith("http")  # a proxy may answer in its place
         for entry in stored.journal_lines() if stored is not None else ():
@@ -75,28 +76,29 @@ class Delivery:
         self.position = self._confirmed_position = sent
 
     def step(self, *, closing: bool = False, least: int = 0) -> bool:
-        """Send the next lines, up to 800 points, and return whether there were any. Raises what the store raises.
+        """Send the next lines, up to a full request, and return whether there were any. Raises what the store raises.
 
         With `closing`, the last lines take the summary of all points with them. Nothing is sent while fewer than
         `least` points wait.
         """
-        metrics: list[Metric] = []
+        metrics: list[Point] = []
         tags: dict[str, Any] = {}
         params: dict[str, Any] = {}
         batch: list[dict[str, Any]] = []
         rewritten_from, self.journal.rewritten_from = self.journal.rewritten_from, math.inf
         self.position = int(min(self.position, rewritten_from))
         self._confirmed_position = min(self._confirmed_position, self.position)
-        end, full = self.position, False
+        end, full, most_points = self.position, False, self.store.most_points
         for byte, entry in self.journal.lines(self.position):
             entry = self._what_store_lacks(entry) if byte <= self.stale else entry
             points = entry.get("m", {})
-            if full := bool(metrics) and len(metrics) + len(points) > POINTS_PER_REQUEST:
+            if full := bool(metrics) and len(metrics) + len(points) > most_points:
                 break
             if points and not _in_range(entry):
                 self._reject({"m": points, "s": entry["s"], "t": entry["t"]}, OUT_OF_RANGE)
                 entry, points = {key: value for key, value in entry.items() if key != "m"}, {}
-            metrics += [metric(name, value, entry["t"], entry["s"]) for name, value in points.items()]
+            if points:
+                metrics += points_of(entry)
             tags |= entry.get("tags", {})
             params |= entry.get("params", {})
             batch.append(entry)
@@ -186,7 +188,7 @@ class Delivery:
         self._read_back()
         self._delete_journal()
 
-    def _send(self, metrics: Sequence[Metric], tags: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    def _send(self, metrics: Sequence[Point], tags: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         """Send a request. If the store refuses it for good, split it in halves until what it refuses is set aside."""
         try:
             self.store.log_metrics(self.run_id, metrics, tags, params)
@@ -204,8 +206,8 @@ class Delivery:
             for some_params in filter(None, _halves(list(params.items()))):
                 self._send([], {}, dict(some_params))
             return
-        for m in metrics:
-            name, place = m.key, _place(m)
+        for name, _, time, step, _ in metrics:
+            place = step, time
             if place > self._latest.get(name, ()):
                 self._latest[name] = place
         self._labels |= tags.keys() | params.keys()
@@ -326,11 +328,11 @@ class Delivery:
         return max(times, default=self.journal.modified)
 
 
-def _place(point: Metric) -> tuple[int, int]:
+def _place(point: Metric | Point) -> tuple[int, int]:
     return point.step, point.timestamp
 
 
-def _equal(one: Metric, other: Metric) -> bool:
+def _equal(one: Metric, other: Point) -> bool:
     return _place(one) == _place(other) and same(one.value, other.value)
 
 

@@ -30,14 +30,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from featurelab.tracking.files import open_own
 
 READ_SIZE = 2**20  # bytes
 TRAINING = "training"  # the artifact directory of checkpoints to resume from: only the newest two are worth sending
 GENERATIONS = 2
 DAMAGED = ".damaged"  # in the file name of a journal that could not be read completely
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Busy(Exception):
@@ -91,7 +91,7 @@ class Journal:
 
         Raises OSError on a full disk, JournalRemoved, JournalDamaged or HandleClosed; then nothing was appended.
         """
-        line = _encode(entry).encode() + b"\n"
+        line = _encoded(entry) + b"\n"
         with self._append_lock:  # a partial line can be taken back only while it is the last
             self._require_unchanged()
             self._appending = len(line)  # a signal handler may raise right after the write
@@ -147,7 +147,7 @@ class Journal:
         """Set aside a line that the store refuses for good."""
         handle = open_own(self.rejected, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(handle, _encode(entry).encode() + b"\n")
+            os.write(handle, _encoded(entry) + b"\n")
         finally:
             os.close(handle)
 
@@ -282,6 +282,13 @@ class Journal:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_ino, status.st_dev
+
+
+def _encoded(entry: Mapping[str, Any]) -> bytes:
+    try:
+        return to_json(entry)  # a fifth of the time of `json`, for which training waits
+    except ValueError:  # from halves of surrogate pairs
+        return json.dumps(entry, separators=(",", ":")).encode()
 
 
 def _decoded(line: bytes) -> dict[str, Any] | None:

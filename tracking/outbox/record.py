@@ -27,7 +27,7 @@ from featurelab.tracking.outbox.recording import Diverged, Listener, Recording
 from featurelab.tracking.outbox.resume import stored_points, with_journal
 from featurelab.tracking.outbox.sender import Sender
 from featurelab.tracking.outbox.subprocess_sync import sync_in_subprocess
-from featurelab.tracking.store.store import POINTS_PER_REQUEST, Store
+from featurelab.tracking.store.store import Store
 from featurelab.tracking.values import check_name
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Recorder(Recording):
         attempt: int = 1,
         listeners: Sequence[Listener] = (),
         flush_seconds: float = 2.0,
-        flush_points: int = POINTS_PER_REQUEST,
+        flush_points: int | None = None,
     ) -> None:
         if not re.fullmatch(r"[\w-]+", run_id):
             raise ValueError(f"{run_id!r} is not a run id")
@@ -78,7 +78,7 @@ class Recorder(Recording):
         self._differing: set[str] = set()  # metrics that have the tag `differs/<name>`
         self._dropped: list[str] = []  # paths of artifacts beyond the bound
         self._write_error: OSError | None = None  # why something could not be recorded
-        self._flush_points = flush_points
+        self._flush_points = store.most_points if flush_points is None else flush_points
         outbox.mkdir(parents=True, exist_ok=True)
         header = {"uri": without_credentials(store.uri), "run_id": run_id, "experiment": experiment}
         self._bound = Bound(outbox)
@@ -91,7 +91,7 @@ class Recorder(Recording):
         self._numbers = itertools.count(1 + max((int(path.name) for path in self._journal.spooled()), default=0))
         self._unsent_points = 0  # points recorded since the sender was last woken
         self._process = os.getpid()
-        self._sender = Sender(self._delivery, flush_seconds, flush_points)
+        self._sender = Sender(self._delivery, flush_seconds, self._flush_points)
         atexit.register(self._close_at_exit)
 
     def pass_over(self, until: int) -> None:

@@ -49,13 +49,17 @@ class Recording(ABC):
         with the first step at which this happened in the tag `nonfinite/<name>`. If the metric is a loss, raises
         Diverged after recording it.
         """
-        values = {name: self._number(name, value) for name, value in metrics.items()}
+        known = self._checked_names
+        values = {
+            name: value if type(value) is float and name in known else self._number(name, value)
+            for name, value in metrics.items()
+        }
         if type(step) is not int:
             step = integer(step)
         check_step(step, values)
         self._keep(values, step)
         diverged: Diverged | None = None
-        for name, value in values.items():
+        for name, value in () if all(map(math.isfinite, values.values())) else values.items():
             if not math.isfinite(value):
                 self._tag_nonfinite(name, step)
                 if diverged is None and name.split("/", 1)[0] == "loss":

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from mlflow.entities import Metric
-
+from featurelab.tracking.store.points import Point
 from featurelab.tracking.values import BEST, DERIVED
 
 DIRECTION = {"loss": min, "error": min, "accuracy": max}  # which value is best, by the first part of a metric's name
@@ -23,20 +23,28 @@ class Summary:
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Update the summary with one journal line of metrics."""
+        when = entry["t"], entry["s"]
         for name, value in entry["m"].items():
-            if name.startswith(DERIVED):
+            is_derived, better = _kind(name)
+            if is_derived:
                 continue
-            self.last[name] = (entry["t"], entry["s"])
-            better = DIRECTION.get(name.split("/", 1)[0])
+            self.last[name] = when
             if better and math.isfinite(value):
                 self.best[name] = better(value, self.best.get(name, value))
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[Point]:
         """Return the derived metrics, each at the time and step of the last point."""
-        return [metric(BEST + name.replace("/", "."), value, *self.last[name]) for name, value in self.best.items()]
+        return [Point(BEST + name.replace("/", "."), value, *self.last[name]) for name, value in self.best.items()]
 
 
-def metric(name: str, value: float, time: int, step: int) -> Metric:
-    """Return a point as MLflow takes it, with `time` in milliseconds; a value that is not finite becomes nan."""
+def points_of(entry: Mapping[str, Any]) -> list[Point]:
+    """Return the points of one journal line as MLflow takes them; a value that is not finite becomes nan."""
     # MLflow would turn inf into 1.8e308 and plot it; the tag `nonfinite/<name>` says where it occurred
-    return Metric(name, value if math.isfinite(value) else math.nan, time, step)
+    time, step, finite, nan = entry["t"], entry["s"], math.isfinite, math.nan
+    return [Point(name, value if finite(value) else nan, time, step) for name, value in entry["m"].items()]
+
+
+@lru_cache(4096)
+def _kind(name: str) -> tuple[bool, Callable[..., float] | None]:
+    """Return whether a metric is derived from others, and which of its values is best."""
+    return name.startswith(DERIVED), DIRECTION.get(name.split("/", 1)[0])

@@ -6,6 +6,7 @@ step slowed down a training step of 5 ms by a third.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -19,6 +20,8 @@ from mlflow.utils import validation
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NAME
 from mlflow.version import VERSION
 from sqlalchemy.exc import SQLAlchemyError
+
+from featurelab.tracking.store.points import Point
 
 # Schema revision by version of MLflow, for the versions whose rows were compared with ours. `log_batch` serves others.
 # To add one, install it, run tests/tracking/store/test_bulk.py, and read its SqlAlchemyStore.log_batch for new rules.
@@ -49,7 +52,7 @@ Row = tuple[Any, ...]
 def insert(
     client: MlflowClient,
     run_id: str,
-    metrics: Sequence[Metric],
+    metrics: Sequence[Point | Metric],
     tags: Mapping[str, str] = {},
     params: Mapping[str, str] = {},
 ) -> bool:
@@ -110,15 +113,15 @@ def _latest(points: Sequence[Row]) -> Sequence[Row]:
     return list(latest.values())
 
 
-def _point_rows(store: Any, run_id: str, metrics: Sequence[Metric]) -> list[Row] | None:
+def _point_rows(store: Any, run_id: str, metrics: Sequence[Point | Metric]) -> list[Row] | None:
     """Return the row of each point; None if one is not a plain point, which only MLflow can store or refuse."""
-    rows = []
+    rows, isfinite = [], math.isfinite
     for metric in metrics:
         key, value, timestamp, step = metric.key, metric.value, metric.timestamp, metric.step
         is_plain = type(value) is float and type(timestamp) is type(step) is int and timestamp >= 0
         if not is_plain or metric.model_id or not _is_name(key):
             return None
-        is_nan, stored = store.sanitize_metric_value(value)
+        is_nan, stored = (False, value) if isfinite(value) else store.sanitize_metric_value(value)
         rows.append((key, stored, timestamp, step, is_nan, run_id))
     return rows
 

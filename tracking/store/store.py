@@ -25,6 +25,7 @@ from featurelab.tracking.store.artifacts import checked
 from featurelab.tracking.store.bookkeeping import stored, with_plain_tags
 from featurelab.tracking.store.connection import Connection
 from featurelab.tracking.store.places import artifact_folder, local
+from featurelab.tracking.store.points import Point
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # the mark of MLflow's own pages
 ITEMS_PER_REQUEST = 100  # params, or tags: MLflow's bound
 POINTS_PER_REQUEST = 800  # beside tags and params: MLflow's bound on all together is 1000
+POINTS_PER_TRANSACTION = 4000  # of an SQLite file: each transaction costs a commit, and writes the last pages again
 
 _experiment_ids: dict[tuple[str, str], str] = {}  # by address and name: a worker starts many runs in each experiment
 _artifact_uris: dict[str, str] = {}  # by run id, for runs that this process started and that have not ended
@@ -47,6 +49,11 @@ class Store(Connection):
     Every method repeats requests to a busy store, and raises StoreError when `patience` (seconds) ends. It raises
     MlflowException at once for an error that repeating cannot cure.
     """
+
+    @property
+    def most_points(self) -> int:
+        """How many points `log_metrics` sends at once."""
+        return POINTS_PER_TRANSACTION if self.uri.startswith("sqlite:") else POINTS_PER_REQUEST
 
     def experiment_id(self, name: str) -> str:
         """Return the id of the experiment `name`. Restores it if it was deleted, and creates it if it is missing."""
@@ -142,7 +149,11 @@ class Store(Connection):
         self.log_metrics(run_id, [], tags)
 
     def log_metrics(
-        self, run_id: str, metrics: Sequence[Metric], tags: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
+        self,
+        run_id: str,
+        metrics: Sequence[Point | Metric],
+        tags: Mapping[str, Any] = {},
+        params: Mapping[str, Any] = {},
     ) -> None:
         """Send points, tags and params. Sending the same again stores nothing twice."""
         texts = {stored(key): str(value) for key, value in tags.items()}
@@ -154,7 +165,7 @@ class Store(Connection):
         run_params = [Param(key, text) for key, text in param_texts.items()]
         while metrics or run_tags or run_params:
             batch = {
-                "metrics": metrics[:POINTS_PER_REQUEST],
+                "metrics": [m.as_metric() if isinstance(m, Point) else m for m in metrics[:POINTS_PER_REQUEST]],
                 "params": run_params[:ITEMS_PER_REQUEST],
                 "tags": run_tags[:ITEMS_PER_REQUEST],
             }

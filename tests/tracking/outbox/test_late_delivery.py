@@ -71,11 +71,11 @@ def test_closing_waits_while_there_is_progress(store, run_id, outbox, monkeypatc
 
     monkeypatch.setattr(bulk, "insert", slow)
     recorder = Recorder(store, run_id, outbox=outbox, flush_seconds=60, flush_points=10**9)
-    for step in range(4400):
+    for step in range(22_000):
         recorder.log({"nfa/0": float(step)}, step)
     assert recorder.close(timeout=5.0)
     assert 1.0 * len(requests) > 5.0, "all requests together take longer than the timeout"
-    assert _points(store, run_id, "nfa/0") == [(step, float(step)) for step in range(4400)]
+    assert _points(store, run_id, "nfa/0") == [(step, float(step)) for step in range(22_000)]
 
 
 def test_a_server_that_stops_and_comes_back_loses_nothing_and_stores_nothing_twice(server, outbox):
