@@ -16,6 +16,7 @@ All weights stay on the machine, as in the paper's code. The printed prefill mem
 assumes that the weights of later layers are elsewhere.
 """
 
+import math
 from typing import Any
 
 from featurelab.pipelines import (
@@ -140,7 +141,7 @@ def ends(values):
     return {"least": float(np.min(values)), "greatest": float(np.max(values))}
 
 
-@figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, np.inf),
+@figure.claim("c10_speed_up_printed", paper="2.4 times as fast; m/r = 2.46", within=(0, math.inf),
     says="GemFilter's speed-up of reading over full attention is about m/r, for n of at least 32 k (least and "
     "greatest, in units of m/r)", expect={"least": between(0.6, 1.05), "greatest": between(0.6, 1.05)})
 def speed_up(runs):
@@ -181,7 +182,7 @@ def snapkv_reads_in_full(runs):
     return ends([1 / some.final("speedup/reading/snapkv") for some in long_prompts(runs)])
 
 
-@figure.claim("c10e_speed_up_as_in_the_figure", paper=2.4, within=(0, np.inf),
+@figure.claim("c10e_speed_up_as_in_the_figure", paper=2.4, within=(0, math.inf),
     says="GemFilter reads at least 2.4 times as fast as SnapKV and full attention (least ratio of times)",
     expect={"over full attention": at_least(2.4), "over SnapKV": at_least(2.4)})
 def as_in_the_figure(runs):
@@ -204,7 +205,7 @@ def longest(runs):
     paper="30% less than SnapKV, 70% less than full attention",
     says="on the longest prompts GemFilter's peak of memory is about 30% below that of SnapKV as the authors ran it, "
     "with keys and values repeated to all query heads, and 70% below full attention's (share that is saved, least over "
-    "models)", within=(-np.inf, 1),
+    "models)", within=(-math.inf, 1),
     expect={"of SnapKV": at_least(0.25), "of full attention": at_least(0.65)})
 def less_memory(runs):
     saved: dict[str, list[float]] = {"of SnapKV": [], "of full attention": []}
@@ -218,7 +219,7 @@ def less_memory(runs):
 @figure.claim("c11d_memory_in_order", origin="ours", kind="identity",
     says="GemFilter's peak of memory is below SnapKV's whose heads share what they keep, that below SnapKV's as the "
     "authors ran it, and that below full attention's (share that is saved on the longest prompts, least over models)",
-    expect={"gemfilter": above(0), "snapkv": above(0), "snapkv_repeated": above(0)}, within=(-np.inf, 1))
+    expect={"gemfilter": above(0), "snapkv": above(0), "snapkv_repeated": above(0)}, within=(-math.inf, 1))
 def order_of_memory(runs):
     pairs = (("gemfilter", "snapkv"), ("snapkv", "snapkv_repeated"), ("snapkv_repeated", "full"))
     return {

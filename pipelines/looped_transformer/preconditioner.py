@@ -35,7 +35,7 @@ from featurelab.pipelines import (
 )
 
 SPREAD, ALIKE = (4.0, 2.0, 1.0, 0.5), (1.0, 1.0, 1.0, 1.0)
-GRID = np.geomspace(0.02, 4.0, 200)  # steps and multiples, in units of 1/n
+GRID = (0.02, 4.0, 200)  # steps and multiples in units of 1/n: from, to, and how many
 METHODS = {"learned": "learned P11", "inverse": "best cΣ⁻¹", "scalar": "best cI", "largest": "I/L of the prompt"}
 
 
@@ -128,7 +128,7 @@ def baselines(config: LearnedConfig, pair, Sigma):
     shapes = {"scalar": torch.eye(len(Sigma), dtype=torch.float64), "inverse": torch.linalg.inv(Sigma)}
     values, places = {}, {}
     for name, shape in shapes.items():
-        losses = np.array([error(config, float(c) / config.n_train * shape, pair) for c in GRID])
+        losses = np.array([error(config, float(c) / config.n_train * shape, pair) for c in np.geomspace(*GRID)])
         losses = np.where(np.isfinite(losses), losses, np.inf)
         values[f"loss/{name}"] = float(losses.min())
         places[f"at_{name}"] = np.array(losses.argmin())

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 ENGINE = "featurelab.pipelines.engine"
-HEAVY = ("torch", "pytorch_lightning", "ray", "mlflow", "pandas", "matplotlib", "sklearn", "scipy")
+HEAVY = ("numpy", "torch", "pytorch_lightning", "ray", "mlflow", "pandas", "matplotlib", "sklearn", "scipy")
 
 
 @pytest.fixture(scope="module")

@@ -92,8 +92,8 @@ def test_the_best_scalar_and_multiple_are_not_at_the_ends_of_the_grid():
         task = data.LinearPrompts(1, 32, 4, n_test=300, variances=variances, seed=0)
         values, places = preconditioner.baselines(config, task.test, torch.diag(torch.tensor(variances).double()))
         for name in ("scalar", "inverse"):
-            assert 0 < int(places[f"at_{name}"]) < len(preconditioner.GRID) - 1
-            at = preconditioner.GRID[int(places[f"at_{name}"])] / 32
+            assert 0 < int(places[f"at_{name}"]) < preconditioner.GRID[2] - 1
+            at = np.geomspace(*preconditioner.GRID)[int(places[f"at_{name}"])] / 32
             shape = torch.eye(4) if name == "scalar" else torch.diag(1 / torch.tensor(variances))
             assert preconditioner.error(config, at * shape, task.test) == pytest.approx(values[f"loss/{name}"])
         assert values["loss/inverse"] <= values["loss/scalar"] * 1.001
