@@ -319,9 +319,10 @@ def panels(runs, axes):
     finish_along(left, runs, "accuracy on the target")
     shown = {NAMES[place] if unions.all == UNIONS else union.split("+")[-1]: (union, "own", CATEGORIES[0], "o")
         for place, union in enumerate(unions.all)}
+    first, whole = ("D", "DSGN") if unions.all == UNIONS else ("first set", "union")
     shown |= {"noise": (unions.noise, "own", CATEGORIES[1], "s"),
-        "D for as long": (unions.first, "longest", CATEGORIES[2], "s"),
-        "DSGN in brief": (unions.whole, "shortest", CATEGORIES[3], "s"),
+        f"{first} for as long": (unions.first, "longest", CATEGORIES[2], "s"),
+        f"{whole} in brief": (unions.whole, "shortest", CATEGORIES[3], "s"),
         "untrained": (unions.first, "none", CATEGORIES[4], "s")}
     for name, (union, length, color, marker) in shown.items():
         pair = [runs.where(repeat=0).finals(metric, union=union, length=length) for metric in ("average", unions.few)]
