@@ -16,7 +16,7 @@ and one draw of hyperparameters, SWAD has its own rule, and penalties begin afte
 
 `pacs_from_scratch` at paper scale uses PACS at 64 x 64 pixels, with a small network that is not pretrained, in about an
 hour on one core. Accuracies are far below those of a pretrained network, so only the order of ERM and ERM-NU can be
-compared. Its desktop preset takes a quarter of the steps.
+compared.
 """
 
 from typing import Any
@@ -109,9 +109,6 @@ from_scratch = figure.variant(
     "pacs_from_scratch", figures=("Table E.2",), part="from scratch",
     title="PACS at 64 x 64 pixels, without pre-training", paper=SCRATCH, grid=SHARED | {FIELDS: tried(ERM)},
     paper_grid=SHARED | {"penalty": ["none", "nuclear"]}, minutes=2.5, needs=("pacs",), small=dict(figure.small) | FEW,
-    desktop=SCRATCH.but(start_step=25, steps=300, measure_every=100), desktop_minutes=12,
-    desktop_grid=SHARED | {"penalty": ["none", "nuclear"]},
-    reduced="a quarter of the steps of the paper preset, whose network and pictures are as small",
 )
 
 
