@@ -1,12 +1,12 @@
 """The figures on pictures: settings drawn as in DomainBed, what is selected, and the tables made of it."""
 
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from publicfiles import write_public
+from tinyencoders import narrow_mobilenet
 
 from featurelab.modules import data, nets
 from featurelab.pipelines.engine.errors import Missing, RequestError
@@ -188,21 +188,8 @@ def test_paper_trials_have_the_lengths_and_domains_of_each_set():
             assert sum(source.splits.values()) == benchmark.pictures
 
 
-def narrow_mobilenet(folder):
-    """A published MobileNet with random weights, of an eighth of its width."""
-    transformers = pytest.importorskip("transformers")
-    config = transformers.MobileNetV1Config(depth_multiplier=0.125, num_labels=3)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = transformers.MobileNetV1ForImageClassification(config)
-        for name, value in net.named_parameters():
-            if "convolution" in name:
-                torch.nn.init.normal_(value, std=1.5 * value[0].numel() ** -0.5)
-        net.save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps({"image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
-
-
 def test_on_a_desktop_the_end_of_a_mobilenet_is_trained_and_absent_files_are_named(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("FEATURELAB_DATA", str(tmp_path))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
