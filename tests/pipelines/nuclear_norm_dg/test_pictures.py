@@ -1,6 +1,5 @@
 """The figures on pictures: settings drawn as in DomainBed, what is selected, and the tables made of it."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
