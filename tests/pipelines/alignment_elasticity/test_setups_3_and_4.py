@@ -16,28 +16,15 @@ from featurelab.pipelines.engine.verdict.check import performed
 
 
 @pytest.fixture(scope="module")
-def cars_and_birds(tmp_path_factory):
-    """CARS196 and CUB200 as parquet files, their pictures noise."""
+def images(tmp_path_factory):
+    """CARS196, CUB200, CIFAR-100 and GTSRB as parquet files, their pictures noise; and the folder of files."""
     datasets = pytest.importorskip("datasets")
     root = tmp_path_factory.mktemp("public")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEATURELAB_DATA", str(root))
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
-        for name in ("cars196", "cub200"):
-            write_public(root, name, {"train": 1, "test": 1})
-        yield
-
-
-@pytest.fixture(scope="module")
-def photographs_and_signs(tmp_path_factory):
-    """CIFAR-100 and GTSRB as parquet files, their pictures noise; and the folder of files."""
-    datasets = pytest.importorskip("datasets")
-    root = tmp_path_factory.mktemp("public")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEATURELAB_DATA", str(root))
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", str(root / "cache"))
-        for name in ("cifar100", "gtsrb"):
-            write_public(root, name, {"train": 2, "test": 1})
+        for name, train in {"cars196": 1, "cub200": 1, "cifar100": 2, "gtsrb": 2}.items():
+            write_public(root, name, {"train": train, "test": 1})
         yield root
 
 
@@ -84,7 +71,7 @@ def test_an_odd_number_of_training_images_is_refused():
         ranking.LAPTOP.but(n_train=97)
 
 
-def test_one_epoch_of_the_ranking_at_the_paper_s_widths(cars_and_birds):
+def test_one_epoch_of_the_ranking_at_the_paper_s_widths(images):
     trained = "cub200"
     config = ranking.figure.paper.but(train_set=trained, n_train=4, unseen=3, epochs=1, permutations=2, size=32)
     assert (config.trunk, config.dim, config.width, ranking.figure.paper.size) == ("resnet18", 2048, 2048, 224)
@@ -99,7 +86,7 @@ def test_one_epoch_of_the_ranking_at_the_paper_s_widths(cars_and_birds):
     assert (kept["train"] < 100).all()
 
 
-def test_on_a_desktop_the_ranking_is_the_paper_s_on_other_images(photographs_and_signs):
+def test_on_a_desktop_the_ranking_is_the_paper_s_on_other_images(images):
     desktop, paper = ranking.figure.desktop, ranking.figure.paper
     assert desktop == paper.but(train_set="cifar100", size=32)
     small = {"dim": 16, "width": 16, "permutations": 2, "size": 32}
@@ -113,7 +100,7 @@ def test_on_a_desktop_the_ranking_is_the_paper_s_on_other_images(photographs_and
     assert (kept["train"] < 21).all()
 
 
-def test_images_of_unseen_classes_keep_their_labels_when_those_of_training_are_permuted(photographs_and_signs):
+def test_images_of_unseen_classes_keep_their_labels_when_those_of_training_are_permuted(images):
     config = ranking.figure.desktop.but(n_train=4, unseen=3, size=32)
     task = ranking.two_classes(config)
     with data.permuted_labels(3):
@@ -124,12 +111,12 @@ def test_images_of_unseen_classes_keep_their_labels_when_those_of_training_are_p
         assert torch.equal(y, permuted.evaluation[name][1]), name
 
 
-def test_on_a_desktop_the_upper_layers_of_a_mobilenet_learn_the_metric(photographs_and_signs):
+def test_on_a_desktop_the_upper_layers_of_a_mobilenet_learn_the_metric(images):
     config = metric_learning.figure.desktop.but(dataset="gtsrb", kept=3, size=32, width=256, batch_size=4, epochs=1)
     config = config.but(per_class=2)
     with pytest.raises(RequestError, match=r"run `hf download google/mobilenet_v2_1\.0_224`"):
         require_data(metric_learning.figure, [config])
-    narrow_mobilenet(photographs_and_signs / "models" / "mobilenet_v2_1.0_224")
+    narrow_mobilenet(images / "models" / "mobilenet_v2_1.0_224")
     require_data(metric_learning.figure, [config])
     results = performed(metric_learning.figure, [config])
     assert results.arrays("classes")[0]["recall"].shape == (21,)
@@ -144,7 +131,7 @@ def test_on_a_desktop_the_upper_layers_of_a_mobilenet_learn_the_metric(photograp
     torch.testing.assert_close(upper(maps[:3]), whole.features(first / 127.5 - 1), rtol=1e-3, atol=1e-4)
 
 
-def test_the_convolutional_network_learns_the_metric_of_photographs_too(photographs_and_signs):
+def test_the_convolutional_network_learns_the_metric_of_photographs_too(images):
     config = metric_learning.LAPTOP.but(dataset="cifar100", kept=2, width=8, epochs=1)
     results = performed(metric_learning.figure, [config])
     assert results.arrays("classes")[0]["recall"].shape == (50,)
@@ -177,7 +164,7 @@ def test_balanced_batches_work_on_stand_ins_too():
     assert 0 < results.final("recall_at_1/unseen") < 1
 
 
-def test_one_epoch_of_metric_learning_at_the_paper_s_widths(cars_and_birds, monkeypatch):
+def test_one_epoch_of_metric_learning_at_the_paper_s_widths(images, monkeypatch):
     monkeypatch.setattr(nets, "pretrained_resnet50", lambda **options: nets.resnet50(1000, seed=0, **options))
     for config in metric_learning.figure.configs("paper"):
         assert (config.width, config.batch_size, config.per_class, config.epochs) == (2048, 75, 25, 30)

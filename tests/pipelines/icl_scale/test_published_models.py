@@ -75,7 +75,7 @@ def test_small_decoders_learn_from_real_sentences_with_inverted_labels():
     results = performed(FLIPPED, configs)
     for size in (1, 2):
         assert results.at("accuracy/flipped", 0, size=size) > 0.9
-        assert results.at("loss/train", size=size, step=80) < 0.2
+        assert results.at("loss/train", size=size, step=80) < 0.4
     assert not results.has("attention_norm/correct_balance")
     verdicts = {claim.id: claim.judge(results, "desktop") for claim in FLIPPED.claims}
     assert verdicts["c12_larger_models_fall_more"].measured is not None
