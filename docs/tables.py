@@ -124,10 +124,10 @@ def on_real_data(system: str) -> str:
     rows = []
     for experiment, claim, small, real in _at_both_scales(system):
         values, intervals = measurement(real.measured, real.ci, claim.expected)
-        states = _state(claim, small), _state(claim, real)
-        cells = named(values), named(intervals), number(claim.expected), real.seeds or 0, *states, real.reason or "-"
+        found = f"{named(values)} ({named(intervals)}; {real.seeds} seeds)" if real.seeds else "-"
+        cells = _state(claim, small), _state(claim, real), found, number(claim.expected), real.reason or "-"
         rows.append((experiment.figure, claim.says + ORIGINS[claim.origin], *cells))
-    header = ["figure", "claim", "measured", "95% interval", "expected", "seeds", "laptop", "real data", "why"]
+    header = ["figure", "claim", "laptop", "real data", "measured on real data (95% interval)", "expected", "why"]
     return table(header, rows)
 
 
