@@ -37,7 +37,7 @@ mixture = Experiment(
     sweep_axes=training.SWEEP_AXES, metric="accuracy/test", mode="max", minutes=1, needs=("cifar10",),
     controls=training.MIXTURE_CONTROLS,
     stand_in="a Gaussian mixture and a perceptron with one hidden layer in place of CIFAR-10 and ResNet-18",
-    desktop=training.REAL, desktop_minutes=12.5, desktop_grid={"labels": KINDS, "seed": SEEDS}, reduced=training.REDUCED,
+    desktop=training.REAL, desktop_minutes=12, desktop_grid={"labels": KINDS, "seed": SEEDS}, reduced=training.REDUCED,
     headline=True,
     small={"n_train": 100, "n_test": 50, "width": 16, "epochs": 20, "measure_every": 10, "cluster": "none",
         "seed": SEEDS},
