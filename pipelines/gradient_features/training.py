@@ -84,7 +84,6 @@ class FeatureConfig(TrainedConfig):
     measure_every: int = Field(20, ge=1, description="steps between measurements")
     kernel_samples: int = Field(4000, ge=2, description="largest number of samples for kernels of infinite dimension")
 
-
     @model_validator(mode="after")
     def _whole_pictures(self) -> "FeatureConfig":
         if self.problem == "pairs" and self.dim != PIXELS:
