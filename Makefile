@@ -9,10 +9,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
-.PHONY: help check reproduce reproduce-all test test-heavy lint site bench chaos demo-cluster clean
+.PHONY: help install check reproduce reproduce-all test test-heavy lint site bench chaos demo-cluster clean
 help:
 	@echo "make reproduce      headline figures: set up, run, judge, report"
 	@echo "make reproduce-all  every figure at laptop scale"
+	@echo "make install        set up .venv with the tested versions; the other commands do so by themselves"
 	@echo "make check          formatting, lint, types, the unit tests of what changed: at most 3 minutes"
 	@echo "make test           the test suite, of one system with SYSTEM=...;  make test-heavy: the long tests too"
 	@echo "make lint           formatting, lint rules, layer contracts, types"
@@ -29,6 +30,9 @@ $(READY): pyproject.toml setup.py $(CONSTRAINTS)
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
 	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,search,server,dev,site]'
 	@touch $(READY)
+
+install: $(READY)
+	@echo "put $(abspath $(BIN)) on your PATH, then: featurelab doctor"
 
 # If a verdict contradicts the documented one, reproduce ends with status 1. The report is written anyway.
 reproduce: $(READY)
