@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from featurelab.pipelines.engine.errors import tell
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim, Verdict
-from featurelab.pipelines.engine.experiment.config import tupled
+from featurelab.pipelines.engine.experiment.config import Scale, tupled
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.engine.sweep import schemas
@@ -26,10 +27,10 @@ from featurelab.pipelines.engine.sweep.records import (
     read_sweep,
     read_trials_of,
 )
+from featurelab.pipelines.engine.trial.ending import mistake
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.decide import further_trials
 from featurelab.pipelines.engine.verdict.overview import overview
-from featurelab.tracking.lines import line
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store import query
 from featurelab.tracking.store.connect import Store
@@ -85,13 +86,8 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     all_results = collect(trials, store)
     results = all_results.under("none")
     controls = experiment.named_controls
-    if plan.kind == "at_settings":
-        verdicts = [judge_elsewhere(claim, all_results, plan, also=controls) for claim in experiment.claims]
-    else:
-        verdicts = [
-            claim.against(claim.judge(results, plan.scale, most_seeds=plan.most_seeds), all_results, also=controls)
-            for claim in experiment.claims
-        ]
+    scale = None if plan.kind == "at_settings" else plan.scale
+    verdicts = [judge_claim(claim, all_results, plan, scale, also=controls) for claim in experiment.claims]
     further = further_trials(experiment, plan, verdicts, results)
     of_grid = _of_the_grid(experiment, plan, results)
     settings = plan.marks.get("settings", "")
@@ -126,19 +122,21 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     )
 
 
-def judge_elsewhere(claim: Claim, results: Results, plan: Plan, also: Sequence[str] = ()) -> Verdict:
-    """The verdict on a claim at other settings than a preset's, where trials may fail or measure nothing.
+def judge_claim(
+    claim: Claim, results: Results, plan: Plan, scale: Scale | None = None, also: Sequence[str] = ()
+) -> Verdict:
+    """The verdict on a claim; without a `scale`, at other settings than a preset's, of which nothing is documented.
 
-    Its reason says why a claim cannot be measured there. Nothing is documented of such settings.
+    A measure that raises an error leaves its claim untested, with the error as the reason: it may be written for the
+    figure's own settings, and a mistake in one shall not cost the other verdicts.
     """
     plain = results.under("none")
     try:
-        verdict = claim.judge(plain, None, most_seeds=plan.most_seeds)
+        verdict = claim.judge(plain, scale, most_seeds=plan.most_seeds)
         return claim.against(verdict, results, also=also)
-    except Exception as error:  # a claim is written for the figure's own settings
-        none = claim.judge(replace(plain, trials=plain.trials[:0]), None)
-        reason = f"could not be measured here: {type(error).__name__}: {line(str(error), 200)}"
-        return none.model_copy(update={"reason": reason})
+    except Exception as error:
+        none = claim.judge(replace(plain, trials=plain.trials[:0]), scale)
+        return none.model_copy(update={"reason": f"could not be measured: {mistake(error, claim.measure)}"})
 
 
 def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Results:
@@ -195,12 +193,29 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
 
 
 def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
-    """Draw the figure, store it as PNG, SVG and PDF, and return the path of the PNG among the run's artifacts."""
+    """Draw the figure, store it as PNG, SVG and PDF, and return the path of the PNG among the run's artifacts.
+
+    If the drawing raises an error, the picture says so: the verdicts are useful without it.
+    """
     from featurelab.pipelines.engine.experiment.drawing import style
 
+    try:
+        figure = drawn(experiment, results, settings)
+    except Exception as error:
+        assert experiment.drawing is not None
+        figure = _without_drawing(mistake(error, experiment.drawing.draw))
+        tell(f"{experiment.name} cannot be drawn: {mistake(error, experiment.drawing.draw)}")
     with style():
-        store.log_figure(sweep_run_id, drawn(experiment, results, settings), "figure")
+        store.log_figure(sweep_run_id, figure, "figure")
     return "figure.png"
+
+
+def _without_drawing(reason: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 2), layout="constrained")
+    figure.text(0.5, 0.5, f"cannot be drawn: {reason}", ha="center", wrap=True)
+    return figure
 
 
 def drawn(experiment: Experiment, results: Results, settings: str = "") -> "Figure":

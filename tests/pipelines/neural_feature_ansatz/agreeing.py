@@ -11,6 +11,7 @@ from madeup import results
 from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.results import Results
 from featurelab.pipelines.neural_feature_ansatz.identities import DYNAMICS, EXACT, PROJECTOR
+from featurelab.pipelines.neural_feature_ansatz.on_images import LAYERS
 from featurelab.pipelines.neural_feature_ansatz.street_numbers import RUNS
 
 EXPERIMENTS = {e.name.partition("/")[2]: e for e in registry.experiments("neural_feature_ansatz")}
@@ -131,6 +132,18 @@ def street_numbers(config, agree):
     return dict.fromkeys(["centered_ratio/0", "nfa/0", "cnfa/0", "diagonal_pearson/agop"], value)
 
 
+def on_images(config, agree):
+    small, values = config["init_scale"] < 1, {"loss/train": 0.1}
+    for layer in LAYERS[config["net"]]:
+        if agree:
+            measured = {"nfa": (0.5, 0.9, 0.9 if small else 0.7), "cnfa": (0.9, 0.9)}
+        else:
+            measured = {"nfa": (0.9, 0.5, 0.5 if small else 0.6), "cnfa": (0.2, 0.2) if small else (0.5, 0.5)}
+        measured |= dict.fromkeys(("nfa_random_kernel", "cnfa_random_kernel"), 0.4 if agree else 0.95)
+        values |= {f"{name}/{layer}": value for name, value in measured.items()}
+    return values
+
+
 def identities(config, agree):
     exact, means = [*EXACT, *DYNAMICS, *PROJECTOR], ["mean_ptk", "mean_ptk_squared_printed"]
     errors = dict.fromkeys(exact, 1e-14) | dict.fromkeys([*means, "mean_ptk_squared_corrected"], 0.01)
@@ -153,5 +166,7 @@ MEASURED = {
     "adaptive_speed": adaptive_speed,
     "face_features": face_features,
     "street_numbers": street_numbers,
+    "mlp_on_images": on_images,
+    "cnn_on_images": on_images,
     "identities": identities,
 }

@@ -20,6 +20,8 @@ SMALLER = {
     "mean_kernel_relu": {"networks": 2, "observed": 2},
     "face_features": {"n_train": 8, "epochs": 1},
     "street_numbers": {"n_train": 32, "n_test": 16, "epochs": 1},
+    "mlp_on_images": {"n_train": 20, "n_test": 10, "n_measured": 10, "epochs": 1, "measure_every": 1},
+    "cnn_on_images": {"n_train": 20, "n_test": 10, "n_measured": 10, "epochs": 1, "measure_every": 1},
     "identities": {"monte_carlo": 2000},
 }
 

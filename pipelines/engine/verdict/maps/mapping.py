@@ -20,7 +20,7 @@ from featurelab.pipelines.engine.sweep.descriptions import map_note
 from featurelab.pipelines.engine.sweep.plan import Plan, check_name
 from featurelab.pipelines.engine.sweep.records import as_text, log_values, read_sweep, read_trials
 from featurelab.pipelines.engine.trial.record import TrialRecord
-from featurelab.pipelines.engine.verdict.judge import collect, judge_elsewhere
+from featurelab.pipelines.engine.verdict.judge import collect, judge_claim
 from featurelab.pipelines.engine.verdict.maps.picture import picture
 from featurelab.tracking.pages import NOTE
 from featurelab.tracking.store.connect import Store
@@ -132,7 +132,7 @@ def judge_map(sweep_run_id: str, store: Store) -> Mapped:
     for config in cells_of(plan):
         inside = np.array([place == as_text(config) for place in where], dtype=bool)
         here = replace(results, trials=results.trials[inside])
-        cells.append(Cell(config, [judge_elsewhere(claim, here, plan) for claim in experiment.claims]))
+        cells.append(Cell(config, [judge_claim(claim, here, plan) for claim in experiment.claims]))
     mapped = Mapped(experiment, tags["sweep"], sweep_run_id, trials, plan.over, cells, [])
     rows = [
         {
