@@ -67,7 +67,7 @@ figure = Experiment(
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/mixture", mode="max", minutes=1.4, small=SMALL, needs=("cifar10", "mnist", "svhn"),
-    desktop=PAPER, desktop_minutes=12, desktop_grid={("injected", "teacher", "width"): CELLS, "seed": range(3)},
+    desktop=PAPER, desktop_minutes=4, desktop_grid={("injected", "teacher", "width"): CELLS, "seed": range(3)},
     reduced="MNIST alone, as in the paper",
     stand_in="scikit-learn's 8x8 digits with FC(9), FC(50) replace MNIST, and ResNets on CIFAR-10 and SVHN",
 )

@@ -93,7 +93,7 @@ def table_of(name, title, **parts):
 
 vlcs = table_of("vlcs", "VLCS")
 pacs = table_of(
-    "pacs", "PACS", desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): TABLE, **DRAWS}, desktop_minutes=11,
+    "pacs", "PACS", desktop=DESKTOP, desktop_grid={("algorithm", "penalty"): TABLE, **DRAWS}, desktop_minutes=12,
     reduced=REDUCED,
 )
 office_home = table_of("office_home", "OfficeHome")

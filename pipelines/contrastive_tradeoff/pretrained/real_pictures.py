@@ -50,7 +50,7 @@ def only_real(runs):
 DESKTOP_SETS = ["mnist", "fashion_mnist", "gtsrb", "cifar100"]
 mnist = panel(
     "b", "mnist", "emnist_letters", "fashion_mnist", "gtsrb", "imagenet32",
-    desktop=DESKTOP.but(target="mnist", tasks="+".join(DESKTOP_SETS), union="mnist"), desktop_minutes=12,
+    desktop=DESKTOP.but(target="mnist", tasks="+".join(DESKTOP_SETS), union="mnist"), desktop_minutes=6,
     desktop_grid=grid_of(desktop_networks(*DESKTOP_SETS), "union", "length"),
     reduced=f"MNIST in place of EMNIST, and CIFAR-100 in place of ImageNet32; {unions.REDUCED}",
 )

@@ -125,7 +125,7 @@ figure = Experiment(
     caption="Linear probes after pre-training on digits (D), and shapes (S), gratings (G), photos (N). Means over "
     "seeds and their range. Dotted: D alone with as many updates as DSGN; dashed: D with as many pictures of noise.",
     laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
-    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS), desktop=DESKTOP, desktop_minutes=12,
+    paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS), desktop=DESKTOP, desktop_minutes=4,
     desktop_grid=grid_of(desktop_networks(*DESKTOP_SETS), "union", "length"),
     reduced=f"CIFAR-10, CIFAR-100, GTSRB and MNIST in place of CINIC-10, SVHN, GTSRB and ImageNet32; {REDUCED}",
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
