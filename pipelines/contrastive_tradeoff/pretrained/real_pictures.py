@@ -3,6 +3,7 @@
 Panel (b) has MNIST as target and EMNIST, Fashion-MNIST, GTSRB and ImageNet32; panel (c) Fer2013 as target and
 FaceScrub, CIFAR-10, SVHN and ImageNet32, with pictures of 32 pixels as in the others. Both need the paper's sizes; at
 desktop scale unions grow from MNIST itself by Fashion-MNIST, GTSRB and CIFAR-100, in order of nearness as in `unions`.
+A third panel, ours, has traffic signs as target.
 EMNIST's letters stand for its letters and digits: we know no repository that has the digits.
 
 `real_pictures` at paper scale is what two cores can train within half an hour: unions of MNIST, CIFAR-100 and CIFAR-10,
@@ -30,13 +31,14 @@ CAPTION = "Means over seeds and their range. Dotted: the first set alone in as m
     "dashed: with as many pictures of noise."
 
 
-def panel(letter, target, *sets, **desktop):
+def panel(figures, target, *sets, **desktop):
     return unions.figure.variant(
-        f"{target}_target", figures=(f"Fig. 7.3{letter}",), title=f"Growing unions, probed on {target}",
+        f"{target}_target", figures=figures, part="" if figures else "traffic signs",
+        title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
         grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
         paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
-        needs=(target, *sets), small=unions.TINY, controls=("untrained",),
+        needs=tuple(dict.fromkeys([target, *sets])), small=unions.TINY, controls=("untrained",),
         caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
         **desktop,
     )
@@ -47,17 +49,27 @@ def only_real(runs):
         raise Missing("the laptop preset has none of these sets; contrastive_tradeoff/unions judges its own")
 
 
-DESKTOP_SETS = ["mnist", "fashion_mnist", "gtsrb", "cifar100"]
+def at_desktop(*sets, instead):
+    """The desktop preset of a panel whose unions grow from the target itself by these sets."""
+    preset = DESKTOP.but(target=sets[0], tasks="+".join(sets), union=sets[0])
+    grid = grid_of(desktop_networks(*sets), "union", "length")
+    return {"desktop": preset, "desktop_grid": grid, "desktop_minutes": 6, "reduced": f"{instead}; {unions.REDUCED}"}
+
+
 mnist = panel(
-    "b", "mnist", "emnist_letters", "fashion_mnist", "gtsrb", "imagenet32",
-    desktop=DESKTOP.but(target="mnist", tasks="+".join(DESKTOP_SETS), union="mnist"), desktop_minutes=6,
-    desktop_grid=grid_of(desktop_networks(*DESKTOP_SETS), "union", "length"),
-    reduced=f"MNIST in place of EMNIST, and CIFAR-100 in place of ImageNet32; {unions.REDUCED}",
+    ("Fig. 7.3b",), "mnist", "emnist_letters", "fashion_mnist", "gtsrb", "imagenet32", **at_desktop(
+        "mnist", "fashion_mnist", "gtsrb", "cifar100",
+        instead="MNIST in place of EMNIST, and CIFAR-100 in place of ImageNet32"),
 )
-fer2013 = panel("c", "fer2013", "facescrub", "cifar10", "svhn", "imagenet32")
+fer2013 = panel(("Fig. 7.3c",), "fer2013", "facescrub", "cifar10", "svhn", "imagenet32")
+signs = panel(
+    (), "gtsrb", "gtsrb", "svhn", "cifar10", "imagenet32", **at_desktop(
+        "gtsrb", "cifar100", "fashion_mnist", "mnist",
+        instead="CIFAR-100, Fashion-MNIST and MNIST in place of CIFAR-10, ImageNet32 and SVHN"),
+)
 
 
-@mnist.claim("c14_trade_off_here", paper="the same shape", also=[fer2013],
+@mnist.claim("c14_trade_off_here", paper="the same shape", also=[fer2013, signs],
     says="From the first set to the whole union, the target's accuracy with few labels falls and the weighted average "
     "over all sets rises (differences of accuracies)", expect={"target falls": above(0), "average rises": above(0)})
 def trade_off(runs):
@@ -65,7 +77,7 @@ def trade_off(runs):
     return unions.trade_off(runs)
 
 
-@mnist.claim("c14d_beyond_length_and_noise_here", origin="ours", also=[fer2013],
+@mnist.claim("c14d_beyond_length_and_noise_here", origin="ours", also=[fer2013, signs],
     says="With few labels, the union is worse on the target than the first set with as many pictures of noise, and "
     "than the first set alone in equally many updates, those of the union or of the set (differences of accuracies)",
     expect=unions.BEYOND)
@@ -76,6 +88,7 @@ def beyond(runs):
 
 mnist.draw(size=(6, 4.4))(unions.draw_growing)
 fer2013.draw(size=(6, 4.4))(unions.draw_growing)
+signs.draw(size=(6, 4.4))(unions.draw_growing)
 
 SETS = ["cifar10", "cifar100", "mnist"]
 TARGETS = ["cifar10", "mnist"]
