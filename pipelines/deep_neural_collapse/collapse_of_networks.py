@@ -68,6 +68,9 @@ resnet = mlp.variant(
     "resnet", figures=("Fig. 2b", "Fig. 8", "Fig. 11"),
     title="Collapse and the ansatz in the head of a residual network", laptop=CONV.but(trunk="batch_norm"),
     paper=PAPER.but(trunk="resnet18", epochs=300), grid={"seed": SEEDS},
+    desktop=CONV.but(dataset="mnist", n_train=500, trunk="resnet18", width=128, epochs=100), desktop_minutes=6,
+    desktop_grid={"dataset": ["mnist", "cifar10"], "seed": range(3)},
+    reduced="500 images in place of 50,000, width 128 in place of 512, 100 epochs in place of 300, and initial scale 1",
     paper_grid={"dataset": OF_PAPER, "seed": SEEDS}, minutes=1.2, small=SMALL,
     stand_in="three convolutions with batch norm in place of ResNet-18, initial scale 1, and " + STAND_IN,
 )
@@ -75,6 +78,10 @@ vgg = resnet.variant(
     "vgg", figures=("Fig. 9", "Fig. 12"), title="Collapse and the ansatz in the head of a VGG",
     laptop=CONV.but(trunk="plain", lr=0.02, momentum=0.9),
     paper=PAPER.but(trunk="vgg11", lr=0.01, momentum=0.9, epochs=600),
+    desktop=CONV.but(dataset="mnist", n_train=1000, trunk="plain", width=128, lr=0.02, momentum=0.9), desktop_minutes=3,
+    desktop_grid={("dataset", "epochs"): [("mnist", 160), ("cifar10", 300)], "seed": range(3)},
+    reduced="three convolutions in place of VGG-11, 1,000 images in place of 50,000, width 128 in place of 512, and "
+    "initial scale 1",
     paper_grid={("dataset", "init_scale"): [("mnist", 0.2), ("cifar10", 0.3), ("svhn", 0.3)], "seed": SEEDS},
     small=SMALL | {"init_scale": 1.4, "momentum": 0.5, "epochs": 75, "measure_every": 75},
     stand_in="three convolutions in place of VGG-11, initial scale 1, and " + STAND_IN,
