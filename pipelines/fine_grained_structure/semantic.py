@@ -72,7 +72,7 @@ figure = coarse.mixture.variant(
     paper=LAPTOP.but(**training.CIFAR100.model_dump(exclude={"labels"}) | OWN),
     grid={"spread": [0.02, 0.1], "labels": ["official", "random_coarse"], "seed": range(6)},
     paper_grid=OF_PICTURES, minutes=0.6, needs=("cifar100",),
-    desktop=LAPTOP.but(**REAL.model_dump(exclude={"labels"}) | OWN), desktop_minutes=12, desktop_grid=OF_PICTURES,
+    desktop=LAPTOP.but(**REAL.model_dump(exclude={"labels"}) | OWN), desktop_minutes=8, desktop_grid=OF_PICTURES,
     reduced=training.REDUCED,
     stand_in="a Gaussian mixture of classes in families and a perceptron in place of CIFAR-100 and ResNet-18",
     small={"spread": [0.02], "n_train": 96, "n_test": 24, "epochs": 4, "measure_every": 4, "dim": 16, "width": 16},
