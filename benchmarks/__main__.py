@@ -2,8 +2,8 @@
 
 python -m benchmarks [name ...] [--tiny] [--out FILE]
 
-Each benchmark is a module of this package and runs in its own process. If one fails, its error is a line below the
-table, the others still run, and the exit status is 1. With names, only their entries in FILE are replaced.
+Each benchmark is a module of `laboratory` or `mathematics` and runs in its own process. If one fails, its error is a line
+below the table, the others still run, and the exit status is 1. With names, only their entries in FILE are replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from rich.table import Table
 from benchmarks._rows import COLUMNS, cells
 
 HERE = Path(__file__).parent
-NAMES = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+MODULES = {path.stem: f"benchmarks.{path.parent.name}.{path.stem}" for path in HERE.glob("*/[!_]*.py")}
+NAMES = sorted(MODULES)
 OUT = HERE.parent / "build" / "benchmarks.json"
 LIMIT_S = 300  # of one benchmark
 
@@ -68,7 +69,7 @@ def machine() -> dict[str, Any]:
 
 
 def child(name: str, size: str, file: Path) -> None:
-    rows = importlib.import_module(f"benchmarks.{name}").rows(size)
+    rows = importlib.import_module(MODULES[name]).rows(size)
     file.write_text(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
 
 

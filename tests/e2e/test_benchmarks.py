@@ -13,7 +13,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
+MODULES = {path.stem: path for path in sorted((ROOT / "benchmarks").glob("*/[!_]*.py"))}
 # even tiny, they start several processes or time whole models: three minutes of the suite's twenty
 LONG = {"answering", "commands", "language_model", "scheduling", "sweep", "tangent_features"}
 
@@ -33,10 +33,10 @@ def runner() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.heavy if name in LONG else ()) for name in NAMES]
+    "name", [pytest.param(name, marks=pytest.mark.heavy if name in LONG else ()) for name in MODULES]
 )
 def test_a_benchmark_returns_rows_that_can_be_read_alone(name: str) -> None:
-    benchmark = importlib.import_module(f"benchmarks.{name}")
+    benchmark = importlib.import_module(f"benchmarks.{MODULES[name].parent.name}.{name}")
     assert (benchmark.__doc__ or "").strip()
     rows = benchmark.rows("tiny")
     assert rows

@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks._installed import installed
 from benchmarks._rows import Row, Size
+from benchmarks.laboratory._installed import installed
 
 SIDES = ("tasks", "tune", "featurelab")
 CPUS = 2
@@ -87,7 +87,7 @@ def _empty(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def featurelab(trials: int, folder: Path) -> tuple[float, float]:
-    """Sweep the trial in `benchmarks._nothing`, and return what `tasks` returns."""
+    """Sweep the trial in `benchmarks.laboratory._nothing`, and return what `tasks` returns."""
     from featurelab.pipelines.engine.experiment.axes import Listed
     from featurelab.pipelines.engine.experiment.catalogue import registry
     from featurelab.pipelines.engine.sweep.begin import run_sweep
@@ -119,7 +119,7 @@ def _warmed(sweep: Callable[[int], None], trials: int) -> tuple[float, float]:
 def measure(sides: Sequence[str], trials: int) -> dict[str, dict[str, float]]:
     """Seconds and growth of the driver's memory of these sides, in one process."""
     with installed(), tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.scheduling", str(trials), *sides]
+        command = [sys.executable, "-m", "benchmarks.laboratory.scheduling", str(trials), *sides]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if process.returncode:

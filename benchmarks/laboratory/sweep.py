@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks._rows import Row, Size
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CPUS = 2
 EXPERIMENT = "neural_feature_ansatz/init_scale"
 SMALL = {"n_train": 128, "n_test": 200, "dim": 16, "steps": 200, "measure_every": 10}
@@ -97,7 +97,7 @@ def _require_equal_work(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> N
 def sweep_once(side: str, space: Space) -> dict[str, Any]:
     """One sweep in a process of its own: its times, and what it left in its store."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.sweep", side, json.dumps(space)]
+        command = [sys.executable, "-m", "benchmarks.laboratory.sweep", side, json.dumps(space)]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         start = time.perf_counter()
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

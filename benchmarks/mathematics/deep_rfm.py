@@ -124,7 +124,7 @@ def parts(x: Tensor, y: Tensor) -> dict[str, float]:
 
 
 def peak_mib(n: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.deep_rfm", str(n)]
+    command = [sys.executable, "-m", "benchmarks.mathematics.deep_rfm", str(n)]
     return float(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 

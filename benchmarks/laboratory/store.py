@@ -16,9 +16,9 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks._installed import installed
 from benchmarks._rows import Row, Size, alternate, compare
-from benchmarks._server import server
+from benchmarks.laboratory._installed import installed
+from benchmarks.laboratory._server import server
 
 POINTS, CURVES = 20, 10
 COMPARED = 100
@@ -53,7 +53,7 @@ def _copies(store: Any, first: str, plan: Any) -> list[str]:
     """Write the rows of every trial of the plan by the pattern of the first, which MLflow wrote."""
     import sqlite3
 
-    from benchmarks._nothing import curves
+    from benchmarks.laboratory._nothing import curves
     from featurelab.tracking.provenance import config_hash
     from featurelab.tracking.store.addresses import sqlite_path
 

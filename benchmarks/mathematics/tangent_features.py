@@ -25,11 +25,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks._layers import forward
 from benchmarks._rows import OURS, Row, Size, alternate, compare
+from benchmarks.mathematics._layers import forward
 from featurelab.modules import measures, nets
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 VMAP, WRITTEN, LOOP, KEPT = "vmap(jacrev)", "vmap(jacrev), written out", "output loop", "output loop, J kept"
 
 
@@ -178,7 +178,8 @@ def own_peak_mib(method: str, name: str, size: Size) -> float:
 
 def peak_mib(method: str, name: str, size: Size) -> float:
     """`own_peak_mib` in a new process, started by a small one: a child's peak begins at that of its parent."""
-    code = f"from benchmarks.tangent_features import own_peak_mib; print(own_peak_mib({method!r}, {name!r}, {size!r}))"
+    call = f"own_peak_mib({method!r}, {name!r}, {size!r})"
+    code = f"from benchmarks.mathematics.tangent_features import own_peak_mib; print({call})"
     start = f"import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', {code!r}]).returncode)"
     done = subprocess.run([sys.executable, "-c", start], cwd=ROOT, check=True, capture_output=True, text=True)
     return float(done.stdout)

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks._rows import Row, Size, compare
-from benchmarks._server import server
+from benchmarks.laboratory._server import server
 
 STEP_S = 0.005
 METRICS = 20

@@ -1,4 +1,4 @@
-"""Make `benchmarks._nothing` an installed package of experiments, for this process and those that it starts."""
+"""Make `_nothing` an installed package of experiments, for this process and those that it starts."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def installed() -> Iterator[None]:
         facts = Path(folder) / "nothing-1.0.dist-info"
         facts.mkdir()
         (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: nothing\nVersion: 1.0\n")
-        (facts / "entry_points.txt").write_text("[featurelab.experiments]\nnothing = benchmarks._nothing\n")
+        (facts / "entry_points.txt").write_text("[featurelab.experiments]\nnothing = benchmarks.laboratory._nothing\n")
         before = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), folder, before]))
         sys.path.append(folder)

@@ -16,8 +16,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from benchmarks._layers import forward
 from benchmarks._rows import OURS, Row, Size, alternate, available, compare
+from benchmarks.mathematics._layers import forward
 from featurelab.modules import measures
 
 SIZES: dict[Size, tuple[int, int, int, int]] = {"full": (300, 12, 100, 5), "tiny": (3, 3, 40, 1)}

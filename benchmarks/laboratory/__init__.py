@@ -1,0 +1,1 @@
+"""Benchmarks of what runs, schedules, records and judges trials."""

@@ -1,0 +1,1 @@
+"""Benchmarks of measures, decoding and Recursive Feature Machines."""
