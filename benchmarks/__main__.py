@@ -2,8 +2,9 @@
 
 python -m benchmarks [name ...] [--tiny] [--out FILE]
 
-Each benchmark is a module of `laboratory` or `mathematics` and runs in its own process. If one fails, its error is a line
-below the table, the others still run, and the exit status is 1. With names, only their entries in FILE are replaced.
+Each benchmark is a module of `laboratory` or `mathematics`, and runs in its own process. If one fails, its error is a
+line below the table, the others still run, and the exit status is 1. With names, only their entries in FILE are
+replaced.
 """
 
 from __future__ import annotations
