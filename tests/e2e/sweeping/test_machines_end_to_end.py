@@ -83,6 +83,27 @@ def test_a_machine_that_dies_with_its_disk_while_the_server_is_away_costs_no_poi
     check_whole(here, server, ended(process, timeout=480), undisturbed)
 
 
+@pytest.mark.heavy
+def test_a_map_that_loses_a_machine_has_the_same_cells_with_the_same_values(
+    here: CommandLine, machines: Machines
+) -> None:
+    asked = ["map", "patient/curves", "--over", "pause=0.05,0.1", "--over", "points=20,40", "--json"]
+    process = here.start(*asked, "--name", "lost")
+
+    def under_way() -> bool:
+        assert process.poll() is None, process.communicate()
+        return sum(run.data.tags["status"] == "finished" for run in runs_of(here, "patient/curves", "lost")) >= 3
+
+    until(under_way, 240)
+    machines.kill()
+    said = ended(process, timeout=480)
+    assert said.code == 0, said.err
+    assert "died as a machine was lost: resuming elsewhere\n" in said.err
+    assert len(said.document["cells"]) == 4
+    machines.add()
+    assert said.document["cells"] == here(*asked).document["cells"]
+
+
 def test_machines_are_not_sent_to_a_database_file_that_only_the_head_has(here: CommandLine, machines: Machines) -> None:
     database = f"sqlite:///{here.home}/mlflow.db"
     apart = here.elsewhere(here.home, MLFLOW_TRACKING_URI=database, FEATURELAB_OUTBOX=str(here.home / "outbox"))
