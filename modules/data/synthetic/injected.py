@@ -28,7 +28,7 @@ def gaussians_like(x: Float[Tensor, "n ..."], count: int, law: Law, *, seed: int
     rows = x.flatten(1).double()
     drawn = torch.from_numpy(stream(seed, name).standard_normal((count, rows.shape[1])))
     if law == "covariance":
-        drawn = rows.mean(0) + drawn @ _root(rows)
+        drawn = rows.mean(0) + _spread(drawn, *_directions(rows))
     return drawn.reshape(count, *x.shape[1:]).to(x)
 
 
@@ -48,18 +48,29 @@ def same_moments(task: Data, *, seed: int, classes: tuple[Tensor, Tensor] | None
         if not own.any():
             raise ValueError(f"class {label.tolist()} has no training inputs, whose moments it could have")
         rows = x[own].flatten(1).double()
-        mean, root = rows.mean(0), _root(rows)
+        mean, directions = rows.mean(0), _directions(rows)
         for name, part, chosen in (("train", train, own), ("test", test, wanted)):
             # the stream is named by the class, not by its place: it does not depend on which other classes there are
             chance = stream(seed, f"same moments {name} {label.tolist()}")
-            drawn = mean + torch.from_numpy(chance.standard_normal((int(chosen.sum()), rows.shape[1]))) @ root
+            normal = torch.from_numpy(chance.standard_normal((int(chosen.sum()), rows.shape[1])))
+            drawn = mean + _spread(normal, *directions)
             part[chosen] = drawn.reshape(len(drawn), *x.shape[1:]).to(x)
     task.labelled, task.train, task.test = (train, y), (train, task.train[1]), (test, t)
     return task
 
 
-def _root(rows: Float[Tensor, "n dim"]) -> Float[Tensor, "dim dim"]:
-    """The root of the covariance of the rows; being symmetric, it does not depend on the basis of eigenvectors."""
-    values, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(rows.shape[1], rows.shape[1]))
-    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
-    return root
+def _directions(rows: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, " k"], Float[Tensor, "dim k"]]:
+    """Standard deviations of the rows along the eigenvectors of their covariance (columns); of few rows, few."""
+    n, dim = rows.shape
+    if n < dim:
+        _, values, vectors = torch.linalg.svd(rows - rows.mean(0), full_matrices=False)
+        return values / n**0.5, vectors.T
+    variances, vectors = torch.linalg.eigh(torch.cov(rows.T, correction=0).reshape(dim, dim))
+    return variances.clamp(min=0).sqrt(), vectors
+
+
+def _spread(
+    normal: Float[Tensor, "m dim"], deviations: Float[Tensor, " k"], vectors: Float[Tensor, "dim k"]
+) -> Float[Tensor, "m dim"]:
+    """Standard normal rows times the root of the covariance; being symmetric, it does not depend on the basis."""
+    return (normal @ vectors * deviations) @ vectors.T

@@ -18,10 +18,13 @@ def test_one_law_has_no_structure_and_the_other_the_covariance_of_the_inputs():
     assert torch.allclose(matched.mean(0), X.mean(0), atol=0.03)
 
 
-def test_the_map_from_one_law_to_the_other_is_the_root_of_the_covariance():
-    plain, matched = (data.gaussians_like(X, 8, law, seed=1, name="test") for law in ("gaussian", "covariance"))
-    root = torch.linalg.lstsq(plain, matched - X.mean(0)).solution
-    assert torch.allclose(root @ root, torch.cov(X.T, correction=0), atol=1e-9)
+@pytest.mark.parametrize("n", [50, 2], ids=["of many inputs", "of fewer inputs than directions"])
+def test_the_map_from_one_law_to_the_other_is_the_root_of_the_covariance(n):
+    x = X[:n]
+    plain, matched = (data.gaussians_like(x, 8, law, seed=1, name="test") for law in ("gaussian", "covariance"))
+    root = torch.linalg.lstsq(plain, matched - x.mean(0)).solution
+    assert torch.allclose(root, root.T, atol=1e-9)
+    assert torch.allclose(root @ root, torch.cov(x.T, correction=0), atol=1e-9)
 
 
 def test_shape_and_dtype_are_those_of_the_inputs_and_names_are_streams_apart():
