@@ -33,7 +33,7 @@ CAPTION = "Means over seeds and their range. Dotted: the first set alone in as m
 
 def panel(figures, target, *sets, **desktop):
     return unions.figure.variant(
-        f"{target}_target", figures=figures, part="" if figures else "traffic signs",
+        f"{target}_target", figures=figures, part="" if figures else "Traffic signs",
         title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
         grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
