@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from featurelab.pipelines import (
     CATEGORIES,
     Experiment,
+    Missing,
     Results,
     above,
     at_least,
@@ -146,9 +147,15 @@ class Unions:
 
     @property
     def all(self) -> list[str]:
-        """The growing unions, smallest first: the first one that was run, and those that begin with it."""
+        """The growing unions, smallest first: those that begin with the first set of the largest one.
+
+        The order of trials says nothing: further seeds have another one. Raises `Missing` without any union.
+        """
         names = [u for u in self.runs.where(length="own", repeat=0).values("union") if "noise" not in u]
-        return sorted((u for u in names if u == names[0] or u.startswith(f"{names[0]}+")), key=lambda u: u.count("+"))
+        if not names:
+            raise Missing("no union was pre-trained on")
+        first = max(names, key=lambda u: u.count("+")).split("+")[0]
+        return sorted((u for u in names if u.split("+")[0] == first), key=lambda u: u.count("+"))
 
     @property
     def first(self) -> str:
