@@ -163,8 +163,8 @@ def peak(curve):
 
 
 def given(runs):
-    """The cases of the grid, the original data first."""
-    cases = [("gaussian", width) for width in runs.where(inputs="gaussian").values("teacher_width")]
+    """The cases of the grid, the original data first, then teachers by their width."""
+    cases = [("gaussian", width) for width in sorted(runs.where(inputs="gaussian").values("teacher_width"))]
     return [("original", runs.where(inputs="original").values("teacher_width")[0]), *cases]
 
 

@@ -77,9 +77,10 @@ class Parts:
     """The trials by what was pre-trained on, for the first target (birds) or the second (vehicles)."""
 
     def __init__(self, runs, target=0):
-        self.target = runs.values("target")[target]
+        whole = max(runs.values("union"), key=lambda union: union.count("+"))  # it begins with the first target
+        self.target = sorted(runs.values("target"), key=lambda name: not whole.startswith(name))[target]
         self.runs = runs.where(target=self.target)
-        plain = self.runs.where(portion=1.0, length="own").values("union")
+        plain = sorted(self.runs.where(portion=1.0, length="own").values("union"), key=lambda u: u.count("+"))
         self.specific, self.whole, self.steps = plain[0], plain[-1], plain
         self.labels = [int(n) for n in runs.values("labels")[0] if runs.has(f"target/{n}")]
 

@@ -169,10 +169,13 @@ def missing(experiment: Experiment) -> Iterator[str]:
             yield f"{number} of {len(results.trials)} small trials {status}"
     # three, since a measure of few possible values may agree by chance
     others = [shuffled(results, seed) for seed in range(3)]
+    backwards = replace(results, trials=results.trials[::-1])
     for claim in experiment.claims:
         with _running(f"claim {claim.id}", claim.measure):
             values = claim.measured(results)
             verdict = claim.decided(*values)
+            if not _alike(values[0], claim.measured(backwards)[0]):
+                yield f"claim {claim.id} depends on the order of trials, which further seeds do not keep"
         if verdict.status == "untested":
             if "untested" not in map(claim.documented, experiment.scales):
                 yield f"claim {claim.id} cannot be measured: {verdict.reason}"
@@ -184,6 +187,14 @@ def missing(experiment: Experiment) -> Iterator[str]:
                 drawn(experiment, results)
         except Missing as gap:
             yield f"the figure cannot be drawn: {gap}"
+
+
+def _alike(one: Mapping[int, Mapping[str, float]], other: Mapping[int, Mapping[str, float]]) -> bool:
+    """Whether all parts of all seeds are the same numbers, but for rounding in sums."""
+    if {seed: set(parts) for seed, parts in one.items()} != {seed: set(parts) for seed, parts in other.items()}:
+        return False
+    first, second = ([parts[part] for parts in by_seed.values() for part in sorted(parts)] for by_seed in (one, other))
+    return np.allclose(first, second, rtol=1e-6, atol=1e-9, equal_nan=True)
 
 
 def _undeclared(experiment: Experiment) -> Iterator[str]:

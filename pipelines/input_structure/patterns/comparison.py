@@ -6,7 +6,7 @@ network's, as in the paper, and the one with the best *test* accuracy, which fav
 
 from typing import Any
 
-from featurelab.pipelines import CATEGORIES, choice, legend_below, loguniform, np, printed_table
+from featurelab.pipelines import CATEGORIES, Missing, choice, legend_below, loguniform, np, printed_table
 
 TABLES: dict[str, dict[str, dict[str, Any]]] = {}  # printed rows by table and method
 for printed_row in printed_table(__file__, "tables_a1_to_a5.csv"):
@@ -31,8 +31,12 @@ def rows(rate: float, rates: Any = RATES, unstructured: Any = ("network", "ntk",
 
 
 def own_rate(runs: Any) -> float:
-    """The network's learning rate."""
-    return float(runs.where(method="network", structured=True).values("lr")[0])
+    """The network's learning rate: of several, the one that it also has without structure."""
+    network = runs.where(method="network")
+    rates = network.where(structured=False).values("lr") or network.values("lr")
+    if len(rates) != 1:
+        raise Missing(f"the network has {len(rates)} learning rates")
+    return float(rates[0])
 
 
 def accuracy(runs: Any, method: str, structured: bool = True, metric: str = "accuracy/test", **where: Any) -> float:
