@@ -60,7 +60,7 @@ mlp = Experiment(
     name="neural_feature_ansatz/mlp_on_images", part="MLP on images", title="UC-NFA and C-NFA of an MLP on images",
     caption="First layer, each row a data set: means over seeds and their range. Dotted: a random K with the spectrum "
     "of K, after training. Right: training loss.", laptop=LAPTOP,
-    paper=LAPTOP.but(dataset="cifar10", n_train=50_000, n_test=10_000, n_measured=2000, width=256, epochs=20),
+    paper=LAPTOP.but(dataset="cifar10", n_train=50_000, n_test=10_000, n_measured=2000, width=256),
     desktop=DESKTOP, desktop_minutes=1, grid={"init_scale": SCALES, "seed": range(6)},
     desktop_grid={SETTINGS: [("mnist", 0.2, 100), ("cifar10", 0.02, 200)], "init_scale": SCALES, "seed": range(3)},
     paper_grid={("dataset", "lr"): [("mnist", 0.2), ("cifar10", 0.02)], "init_scale": SCALES, "seed": range(6)},

@@ -27,7 +27,6 @@ from featurelab.pipelines.engine.sweep.records import (
     read_sweep,
     read_trials_of,
 )
-from featurelab.pipelines.engine.trial.ending import mistake
 from featurelab.pipelines.engine.trial.record import TrialRecord
 from featurelab.pipelines.engine.verdict.decide import further_trials
 from featurelab.pipelines.engine.verdict.overview import overview
@@ -135,6 +134,8 @@ def judge_claim(
         verdict = claim.judge(plain, scale, most_seeds=plan.most_seeds)
         return claim.against(verdict, results, also=also)
     except Exception as error:
+        from featurelab.pipelines.engine.trial.ending import mistake
+
         none = claim.judge(replace(plain, trials=plain.trials[:0]), scale)
         return none.model_copy(update={"reason": f"could not be measured: {mistake(error, claim.measure)}"})
 
@@ -202,9 +203,12 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
     try:
         figure = drawn(experiment, results, settings)
     except Exception as error:
+        from featurelab.pipelines.engine.trial.ending import mistake
+
         assert experiment.drawing is not None
-        figure = _without_drawing(mistake(error, experiment.drawing.draw))
-        tell(f"{experiment.name} cannot be drawn: {mistake(error, experiment.drawing.draw)}")
+        reason = mistake(error, experiment.drawing.draw)
+        figure = _without_drawing(reason)
+        tell(f"{experiment.name} cannot be drawn: {reason}")
     with style():
         store.log_figure(sweep_run_id, figure, "figure")
     return "figure.png"

@@ -18,6 +18,7 @@ OF_WHAT_WAS_LEARNED = (
     "participation_ratio/agop",
     "catapult",
     "test_cnfa",
+    "cnfa_random_kernel",
 )
 # measured with running means of batches, which are far from settled after a few
 FROM_RUNNING_STATISTICS = ("input_structure/filter_clusters",)
