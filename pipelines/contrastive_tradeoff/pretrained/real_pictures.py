@@ -3,8 +3,8 @@
 Panel (b) has MNIST as target and EMNIST, Fashion-MNIST, GTSRB and ImageNet32; panel (c) Fer2013 as target and
 FaceScrub, CIFAR-10, SVHN and ImageNet32, with pictures of 32 pixels as in the others. Both need the paper's sizes; at
 desktop scale unions grow from MNIST itself by Fashion-MNIST, GTSRB and CIFAR-100, in order of nearness as in `unions`.
-A third panel, ours, has traffic signs as target.
-EMNIST's letters stand for its letters and digits: we know no repository that has the digits.
+A third panel, ours, has traffic signs as target. EMNIST's letters stand for its letters and digits: we know no
+repository that has the digits.
 
 `real_pictures` at paper scale is what two cores can train within half an hour: unions of MNIST, CIFAR-100 and CIFAR-10,
 2,000 pictures each of 16 pixels, a residual network of one block a stage, probed on CIFAR-10 and on MNIST. It can speak
@@ -31,16 +31,15 @@ CAPTION = "Means over seeds and their range. Dotted: the first set alone in as m
     "dashed: with as many pictures of noise."
 
 
-def panel(figures, target, *sets, **desktop):
+def panel(figures, target, *sets, **parts):
     return unions.figure.variant(
-        f"{target}_target", figures=figures, part="" if figures else "Traffic signs",
-        title=f"Growing unions, probed on {target}",
+        f"{target}_target", figures=figures, title=f"Growing unions, probed on {target}",
         laptop=BRIEF, minutes=0.3, paper=PAPER.but(target=target, tasks="+".join(sets), union=sets[0]),
         grid=grid_of(trade_off_of(UNIONS, noise=3), "union", "length"),
         paper_grid=grid_of(trade_off_of(growing(*sets), noise=1), "union", "length"),
         needs=tuple(dict.fromkeys([target, *sets])), small=unions.TINY, controls=("untrained",),
         caption="Accuracy on the target with few labels and all along the unions, and of all sets. " + CAPTION,
-        **desktop,
+        **parts,
     )
 
 
@@ -63,7 +62,7 @@ mnist = panel(
 )
 fer2013 = panel(("Fig. 7.3c",), "fer2013", "facescrub", "cifar10", "svhn", "imagenet32")
 signs = panel(
-    (), "gtsrb", "gtsrb", "svhn", "cifar10", "imagenet32", **at_desktop(
+    (), "gtsrb", "gtsrb", "svhn", "cifar10", "imagenet32", part="Traffic signs", **at_desktop(
         "gtsrb", "cifar100", "fashion_mnist", "mnist",
         instead="CIFAR-100, Fashion-MNIST and MNIST in place of CIFAR-10, ImageNet32 and SVHN"),
 )

@@ -127,7 +127,7 @@ def judge_claim(
     """The verdict on a claim; without a `scale`, at other settings than a preset's, of which nothing is documented.
 
     A measure that raises an error leaves its claim untested, with the error as the reason: it may be written for the
-    figure's own settings, and a mistake in one shall not cost the other verdicts.
+    figure's own settings, and a mistake in one must not cost the others their verdicts.
     """
     plain = results.under("none")
     try:
