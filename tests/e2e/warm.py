@@ -4,6 +4,7 @@ What is forked is a process like any other: with its own arguments, environment,
 Ray is not among the imports, since it reads its settings when it is imported.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -131,6 +132,7 @@ def serve() -> None:
     sys.path[0] = str(FEATURELAB.parent)
     for name in ("featurelab.pipelines.engine.command.cli", *sys.argv[1:]):
         importlib.import_module(name)
+    gc.freeze()  # a search for unused cycles would write to each page that the forked processes share
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)

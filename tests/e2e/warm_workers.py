@@ -6,6 +6,7 @@ Raylets start workers by running `sys.executable`, which is a script here. It ha
 streams to the process that forks. A worker is as any other in what it runs, reads and inherits.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -66,6 +67,7 @@ def fork(listening: socket.socket) -> None:
     """Fork a process for each request; returns in each, once it has run."""
     for name in IMPORTS:
         importlib.import_module(name)
+    gc.freeze()  # a search for unused cycles would write to each page that the workers share
     signal.signal(signal.SIGCHLD, lambda *_: reap())
     with listening:
         while True:

@@ -4,8 +4,10 @@ All others are mypy's to check; tests of what a function says of a wrong option 
 """
 
 from collections.abc import Callable
+from inspect import isfunction
 from typing import Any, get_args
 
+import jaxtyping
 from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray
 
@@ -17,5 +19,26 @@ def arrays_alone(function: Callable[..., Any]) -> Callable[..., Any]:
     return beartype(function, conf=BeartypeConf(is_pep484_tower=True))  # an int is a float to us
 
 
+def _sparing(checked: Callable[..., Any]) -> Callable[..., Any]:
+    """What the hook decorates everything with: leaves functions alone in which nothing is to be checked.
+
+    Looking at their arguments would take a tenth of the time of the suite.
+    """
+
+    def jaxtyped(*what: Any, **options: Any) -> Any:
+        if what:
+            return checked(*what, **options)
+        return lambda one: one if _without_arrays(one) else checked(**options)(one)
+
+    return jaxtyped
+
+
+def _without_arrays(what: Any) -> bool:
+    return isfunction(what) and not any(isinstance(h, str) or _of_arrays(h) for h in what.__annotations__.values())
+
+
 def _of_arrays(hint: Any) -> bool:
     return (isinstance(hint, type) and issubclass(hint, AbstractArray)) or any(map(_of_arrays, get_args(hint)))
+
+
+jaxtyping.jaxtyped = _sparing(jaxtyping.jaxtyped)

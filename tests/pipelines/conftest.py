@@ -31,8 +31,9 @@ def shared_trials() -> Iterator[None]:
         trial = experiment.run_trial, type(config), repr(config.model_dump())
         if trial not in recorded:
             perform(experiment, config, recorder)
-            recorded[trial] = vars(recorder)
-        vars(recorder).update(recorded[trial])
+            recorded[trial] = dict(vars(recorder))
+        for name, value in recorded[trial].items():
+            setattr(recorder, name, value)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "perform", perform_once)
