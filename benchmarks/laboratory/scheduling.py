@@ -1,6 +1,6 @@
 """What scheduling, recording and storing a trial that does nothing costs, by the number of trials.
 
-Three ways to run N trials on two CPUs, each in its own process with its own Ray instance:
+Three ways to run N trials on two CPUs, each in its own process with its own Ray instance, where all N are tried:
 
     featurelab   a sweep of an experiment that records one number: a run in MLflow's SQLite store, with its
                  configuration and environment as artifacts, through a journal
@@ -31,7 +31,8 @@ from benchmarks.laboratory._installed import installed
 
 SIDES = ("tasks", "tune", "featurelab")
 CPUS = 2
-TRIALS: dict[Size, tuple[int, ...]] = {"tiny": (1,), "full": (100, 500)}
+TRIALS: dict[Size, tuple[int, ...]] = {"tiny": (1,), "full": (100, 400)}
+Measured = dict[str, dict[str, float]]  # by side: seconds, and growth of the driver's memory
 
 
 class Watch:
@@ -116,23 +117,25 @@ def _warmed(sweep: Callable[[int], None], trials: int) -> tuple[float, float]:
     return max(time.perf_counter() - start - starting, 1e-3), watch.growth()  # of two trials it may be negative
 
 
-def measure(sides: Sequence[str], trials: int) -> dict[str, dict[str, float]]:
-    """Seconds and growth of the driver's memory of these sides, in one process."""
+def measure(sides: Sequence[str], sizes: Sequence[int]) -> list[Measured]:
+    """What each number of trials takes on these sides, all in one process."""
     with installed(), tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.laboratory.scheduling", str(trials), *sides]
+        command = [sys.executable, "-m", "benchmarks.laboratory.scheduling", ",".join(map(str, sizes)), *sides]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if process.returncode:
-            raise SystemExit(f"{trials} trials of {', '.join(sides)} failed:\n{process.stderr[-2000:]}")
-        found: dict[str, dict[str, float]] = json.loads(process.stdout.splitlines()[-1])
+            raise SystemExit(f"trials of {', '.join(sides)} failed:\n{process.stderr[-2000:]}")
+        found: list[Measured] = json.loads(process.stdout.splitlines()[-1])
         return found
 
 
 def rows(size: Size) -> list[Row]:
+    sizes = TRIALS[size]
+    processes = [SIDES] if size == "tiny" else [(side,) for side in SIDES]
+    measured = [measure(some, sizes) for some in processes]
     rows = list[Row]()
-    for trials in TRIALS[size]:
-        processes = [SIDES] if size == "tiny" else [(side,) for side in SIDES]
-        sides = {side: found for some in processes for side, found in measure(some, trials).items()}
+    for trials, *parts in zip(sizes, *measured, strict=True):
+        sides = {side: numbers for part in parts for side, numbers in part.items()}
         ours = sides["featurelab"]
         each = {side: 1e3 * sides[side]["seconds"] / trials for side in SIDES}
         for peer, what in (("tune", "an empty Tune trial"), ("tasks", "an empty Ray task")):
@@ -156,20 +159,23 @@ def rows(size: Size) -> list[Row]:
     return rows
 
 
-def _here(sides: Sequence[str], trials: int) -> dict[str, dict[str, float]]:
+def _here(sides: Sequence[str], sizes: Sequence[int]) -> list[Measured]:
     import ray
 
     from featurelab.pipelines.engine.sweep.ray.cluster import connect_ray  # our settings for Ray, for all sides
 
     os.environ["RAY_ADDRESS"] = "local"
-    cpus = min(CPUS, trials)  # each has a worker, which imports for seconds
+    cpus = min(CPUS, *sizes)  # each has a worker, which imports for seconds
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     connect_ray(None)
     run = {"tasks": tasks, "tune": tune, "featurelab": featurelab}
-    found = {side: dict(zip(("seconds", "growth"), run[side](trials, Path.cwd()), strict=True)) for side in sides}
+    found = [
+        {side: dict(zip(("seconds", "growth"), run[side](trials, Path.cwd()), strict=True)) for side in sides}
+        for trials in sizes
+    ]
     ray.shutdown()
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps(_here(sys.argv[2:], int(sys.argv[1]))))
+    print(json.dumps(_here(sys.argv[2:], [int(number) for number in sys.argv[1].split(",")])))
