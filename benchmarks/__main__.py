@@ -56,8 +56,8 @@ def run(name: str, size: str, limit: float = LIMIT_S) -> dict[str, Any]:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         done = process.returncode == 0 and file.exists()
-        found = json.loads(file.read_text()) if done else {"rows": [], "error": _last_line(errors, process.returncode)}
-    return {**found, "size": size, "seconds": round(time.perf_counter() - start, 1), **machine()}
+        rows = json.loads(file.read_text()) if done else {"rows": [], "error": _last_line(errors, process.returncode)}
+    return {**rows, "size": size, "seconds": round(time.perf_counter() - start, 1), **machine()}
 
 
 def _last_line(errors: str, status: int) -> str:
@@ -87,9 +87,9 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> Table:
 def write(file: Path, results: Mapping[str, Any], names: Iterable[str]) -> None:
     """Write the results; entries of benchmarks that still exist and did not run stay."""
     old = json.loads(file.read_text()) if file.exists() else {}
-    kept = {name: result for name, result in old.items() if name in set(NAMES) - set(names)}
+    others = {name: result for name, result in old.items() if name in set(NAMES) - set(names)}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(dict(sorted((kept | dict(results)).items())), indent=1) + "\n")
+    file.write_text(json.dumps(dict(sorted((others | dict(results)).items())), indent=1) + "\n")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -125,8 +125,8 @@ def measure(sides: Sequence[str], sizes: Sequence[int]) -> list[Measured]:
         process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if process.returncode:
             raise SystemExit(f"trials of {', '.join(sides)} failed:\n{process.stderr[-2000:]}")
-        found: list[Measured] = json.loads(process.stdout.splitlines()[-1])
-        return found
+        measured: list[Measured] = json.loads(process.stdout.splitlines()[-1])
+        return measured
 
 
 def rows(size: Size) -> list[Row]:
@@ -169,12 +169,12 @@ def _here(sides: Sequence[str], sizes: Sequence[int]) -> list[Measured]:
     ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     connect_ray(None)
     run = {"tasks": tasks, "tune": tune, "featurelab": featurelab}
-    found = [
+    measured = [
         {side: dict(zip(("seconds", "growth"), run[side](trials, Path.cwd()), strict=True)) for side in sides}
         for trials in sizes
     ]
     ray.shutdown()
-    return found
+    return measured
 
 
 if __name__ == "__main__":

@@ -49,12 +49,12 @@ def _row(sharing: int, size: Size) -> Row:
     ours, theirs = list[float](), list[float]()
     for repeat in range(REPEATS[size]):
         sides = [(theirs, False), *([(ours, True)] if with_mps else [])]
-        found = []
+        losses = []
         for seconds, mps in sides if repeat % 2 == 0 else sides[::-1]:
             done = sweep_once(sharing, trials, mps=mps)
             seconds.append(done["seconds"])
-            found.append(done["losses"])
-        if found[0] != found[-1]:
+            losses.append(done["losses"])
+        if losses[0] != losses[-1]:
             raise SystemExit(f"{sharing} at a time, the networks trained with MPS differ from those without")
     if not with_mps:
         note = f"MPS skipped: {CONTROL} is not installed" if sharing > 1 else ""
@@ -76,8 +76,8 @@ def sweep_once(sharing: int, trials: int, *, mps: bool, device: str = "gpu", **s
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode or "without MPS" in done.stderr:
             raise SystemExit(f"{sharing} at a time, the sweep failed: {done.stderr.strip()[-500:]}")
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        numbers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return numbers
 
 
 def _here(sharing: int, trials: int, settings: dict[str, Any]) -> dict[str, Any]:

@@ -55,8 +55,8 @@ def rows(size: Size) -> list[Row]:
     ours, theirs = [], []
     for repeat in range(repeats):
         sides = [(ours, "featurelab", space), (theirs, "tutorial", part)]
-        for found, side, swept in sides if repeat % 2 == 0 else sides[::-1]:
-            found.append(sweep_once(side, swept))
+        for times, side, swept in sides if repeat % 2 == 0 else sides[::-1]:
+            times.append(sweep_once(side, swept))
     _require_equal_work(ours[0], theirs[0])
     for run in theirs:
         run["process"] += (share - 1) * run["tuning"]

@@ -30,7 +30,7 @@ def rows(size: Size) -> list[Row]:
     warnings.filterwarnings("ignore")
     steps, repeats = (500, 5) if size == "full" else (20, 1)
     task = data.ChainMonomials(128, 200, 32, 5, seed=0)
-    found = []
+    rows = []
     for each in (1, 10, 50):
         calls: dict[str, Callable[[], object]] = {
             "featurelab": partial(ours, task, steps, each),
@@ -41,8 +41,8 @@ def rows(size: Size) -> list[Row]:
         if not all(torch.allclose(end, ends["bare loop"], rtol=1e-9) for end in ends.values()):  # type: ignore[arg-type]
             raise SystemExit(f"the sides end with different losses: {ends}")
         what = f"full-batch training, two layers, width 64, n = 128, {steps} steps, {each} a batch, float64, 1 thread"
-        found += compare(f"steps_per_batch={each}", what, alternate(calls, repeats, warm=False))
-    return found
+        rows += compare(f"steps_per_batch={each}", what, alternate(calls, repeats, warm=False))
+    return rows
 
 
 def network() -> nets.MLP:

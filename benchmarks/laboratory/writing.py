@@ -183,14 +183,14 @@ def at_once(uri: str, writers: int, seconds: float) -> float:
 
 def written(numbers: tuple[int, ...], seconds: float, *, servers: bool) -> list[Row]:
     """Rows of stores to which this many processes write at once: an SQLite file, and with `servers` the others."""
-    found: list[Row] = []
+    rows: list[Row] = []
 
     def measure(place: str, what: str, uri: str) -> None:
         for writers in numbers:
             rate = at_once(uri, writers, seconds)
             text = f"write runs of {POINTS} points to {what}, {writers} processes at once"
             measured = {"runs_a_second": rate, "points_a_second": POINTS * rate}
-            found.append(Row(f"writers/{place}/{writers}", text, None, numbers=measured))
+            rows.append(Row(f"writers/{place}/{writers}", text, None, numbers=measured))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -201,7 +201,7 @@ def written(numbers: tuple[int, ...], seconds: float, *, servers: bool) -> list[
         if servers and os.environ.get(DATABASE):
             with server(folder, os.environ[DATABASE]) as uri:
                 measure("postgresql", "an MLflow server over PostgreSQL", uri)
-    return found
+    return rows
 
 
 def rows(size: Size) -> list[Row]:

@@ -63,33 +63,33 @@ def rows(size: Size) -> list[Row]:
         note = "skipped: pip install transformers"
         return [Row("generate", "decoding of a long prompt", None, peer=PEER, note=note)]
     torch.set_num_threads(THREADS)
-    net, more, found = model(size), MORE[size], []
+    net, more, rows = model(size), MORE[size], []
     for n, repeats in LENGTHS[size].items():
         methods = generating(net, torch.randint(VOCABULARY, (1, n), generator=torch.Generator().manual_seed(n)))
         for method in generating(net, torch.zeros(1, 40, dtype=torch.long)).values():
             method(1)  # uncounted
         first: dict[str, list[float]] = {name: [] for name in methods}
         later: dict[str, list[float]] = {name: [] for name in methods}
-        kept = {}
+        cache_mib = {}
         for repeat in range(repeats):
             for name, method in list(methods.items())[:: 1 if repeat % 2 == 0 else -1]:
                 seconds, _ = timed(method, 1)
                 more_seconds, cache = timed(method, 1 + more)
-                kept[name] = decoding.kv_bytes(cache) / 2**20
+                cache_mib[name] = decoding.kv_bytes(cache) / 2**20
                 first[name].append(seconds)
                 later[name].append((more_seconds - seconds) / more)
         for name in methods:
             if name != PEER:
-                numbers = {"cache_mib": kept[name], "peer_cache_mib": kept[PEER]}
+                numbers = {"cache_mib": cache_mib[name], "peer_cache_mib": cache_mib[PEER]}
                 for part, taken in (("to the first token", first), ("per further token", later)):
                     what = f"{name}, {n:,} tokens of prompt, {part}, {THREADS} threads"
                     pair = {name: taken[name], PEER: taken[PEER]}
                     if min(*pair[name], *pair[PEER]) <= 0:  # a difference of two runs
                         note = "not measured: the machine was too busy"
-                        found.append(Row(f"{name}/{n}/{part.split()[-2]}", what, None, numbers=numbers, note=note))
+                        rows.append(Row(f"{name}/{n}/{part.split()[-2]}", what, None, numbers=numbers, note=note))
                         continue
-                    found += compare(f"{name}/{n}/{part.split()[-2]}", what, pair, ours=name, numbers=numbers)
-    return found
+                    rows += compare(f"{name}/{n}/{part.split()[-2]}", what, pair, ours=name, numbers=numbers)
+    return rows
 
 
 def timed(method: Callable[[int], Any], new: int) -> tuple[float, Any]:

@@ -89,11 +89,11 @@ def peers(n: int) -> tuple[dict[str, Method], dict[str, str]]:
 def rows(size: Size) -> list[Row]:
     torch.set_num_threads(THREADS)
     memory = {n: peak_mib(n) for n in SIZES[size]}  # first, while this process is small: a child's peak starts from it
-    found = []
+    rows = []
     for n, repeats in SIZES[size].items():
         for name, dtype in DTYPES.items():
-            found += measured(n, name, problem(n, dtype), repeats, {"peak_mib": memory[n]} if name == "float64" else {})
-    return found
+            rows += measured(n, name, problem(n, dtype), repeats, {"peak_mib": memory[n]} if name == "float64" else {})
+    return rows
 
 
 def measured(n: int, dtype: str, data: tuple[Tensor, Tensor], repeats: int, numbers: dict[str, float]) -> list[Row]:
@@ -119,8 +119,8 @@ def parts(x: Tensor, y: Tensor) -> dict[str, float]:
         "cholesky_s": lambda: torch.linalg.cholesky_ex(K),
         "kernel_s": lambda: KERNEL(x),
     }
-    found = {name: median(seconds) for name, seconds in alternate(calls, 3 if len(x) <= 2000 else 1).items()}
-    return found | {"floor_s": sum(found.values())}
+    parts = {name: median(seconds) for name, seconds in alternate(calls, 3 if len(x) <= 2000 else 1).items()}
+    return parts | {"floor_s": sum(parts.values())}
 
 
 def peak_mib(n: int) -> float:

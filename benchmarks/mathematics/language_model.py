@@ -33,8 +33,8 @@ def model(words: int) -> nn.Module:
     return LlamaForCausalLM(LlamaConfig(vocab_size=words, use_cache=False, **sizes)).eval()
 
 
-def scored(found: dict[str, measures.TangentCovariance]) -> Scores:
-    return {name: measures.nfa(layer.W, layer.K).item() for name, layer in found.items()}
+def scored(covariances: dict[str, measures.TangentCovariance]) -> Scores:
+    return {name: measures.nfa(layer.W, layer.K).item() for name, layer in covariances.items()}
 
 
 def exact(net: nn.Module, ids: Tensor) -> Scores:
@@ -42,11 +42,11 @@ def exact(net: nn.Module, ids: Tensor) -> Scores:
 
 
 def sampled(net: nn.Module, ids: Tensor) -> Scores:
-    found = measures.tangent_covariance(net, ids, draws=DRAWS)
-    for layer in found.values():
+    covariances = measures.tangent_covariance(net, ids, draws=DRAWS)
+    for layer in covariances.values():
         measures.sampling_error(layer)
         measures.standard_errors(layer, lambda each: {"nfa": measures.nfa(each.W, each.K).item()})
-    return scored(found)
+    return scored(covariances)
 
 
 def output_loop(net: nn.Module, ids: Tensor) -> Scores:
@@ -79,7 +79,7 @@ def rows(size: Size) -> list[Row]:
         OURS: partial(exact, net, ids),
         "output loop": partial(output_loop, net, ids),
     }
-    found = compare("exact", f"{what}, exact", alternate(calls, 1, warm=False))
+    exactly = compare("exact", f"{what}, exact", alternate(calls, 1, warm=False))
     drawn = measures.tangent_covariance(net, ids, draws=DRAWS)
     told = [measures.sampling_error(layer) for layer in drawn.values()]
     away = [float((layer.K - K[name].K).norm() / K[name].K.norm()) for name, layer in drawn.items()]
@@ -91,4 +91,4 @@ def rows(size: Size) -> list[Row]:
         "worst_error_of_nfa": max(abs(a - b) for a, b in zip(scored(drawn).values(), scored(K).values(), strict=True)),
     }
     taken = alternate({OURS: partial(sampled, net, ids)}, repeats)
-    return found + compare("sampled", f"{what}, {DRAWS} draws", taken, numbers=numbers)
+    return exactly + compare("sampled", f"{what}, {DRAWS} draws", taken, numbers=numbers)

@@ -117,8 +117,8 @@ def vmap_jacrev(net: nn.Module, x: Tensor, problem: Problem) -> list[Tensor]:
     jacobians = torch.func.vmap(torch.func.jacrev(shifted), in_dims=(None, 0))
     total: list[Tensor] = []
     for part in x.split(problem.chunk or len(x)):
-        found = [gram(layers[name], J.flatten(0, 1)) / len(x) for name, J in jacobians(zeros, part).items()]
-        total = found if not total else [K + other for K, other in zip(total, found, strict=True)]
+        some = [gram(layers[name], J.flatten(0, 1)) / len(x) for name, J in jacobians(zeros, part).items()]
+        total = some if not total else [K + other for K, other in zip(total, some, strict=True)]
     return total
 
 
@@ -141,12 +141,11 @@ def output_loop(net: nn.Module, x: Tensor, problem: Problem, *, keep: bool = Fal
     wanted = [layers[name] for name in calls]
     passes = (torch.autograd.grad(outputs[:, c].sum(), [*calls.values()], retain_graph=True) for c in range(10))
     if keep:
-        kept = zip(*passes, strict=True)
-        return [gram(layer, torch.cat(J)) / len(x) for layer, J in zip(wanted, kept, strict=True)]
+        return [gram(layer, torch.cat(J)) / len(x) for layer, J in zip(wanted, zip(*passes, strict=True), strict=True)]
     total: list[Tensor] = []
     for rows in passes:
-        found = [gram(layer, J) / len(x) for layer, J in zip(wanted, rows, strict=True)]
-        total = found if not total else [K + other for K, other in zip(total, found, strict=True)]
+        of_one = [gram(layer, J) / len(x) for layer, J in zip(wanted, rows, strict=True)]
+        total = of_one if not total else [K + other for K, other in zip(total, of_one, strict=True)]
     return total
 
 
@@ -203,11 +202,11 @@ def measured(size: Size, name: str) -> list[Row]:
         for mine, theirs in zip(expected, METHODS[method](*few, problem), strict=True):
             if (mine - theirs).norm() > 1e-4 * theirs.norm():
                 raise SystemExit(f"{method} disagrees with featurelab on {name}")
-    found = []
+    lines = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         calls = {method: partial(METHODS[method], net, x, problem) for method in timed}
         taken = alternate(calls, problem.repeats[size], warm=name == "mlp")
         what = f"K of all layers, {problem.what}, n = {len(x):,}, float32, {threads} thread{'s' * (threads > 1)}"
-        found += compare(f"{name}/{threads}", what, taken, numbers=peaks if threads == 2 else None)
-    return found
+        lines += compare(f"{name}/{threads}", what, taken, numbers=peaks if threads == 2 else None)
+    return lines
