@@ -121,7 +121,7 @@ def draw_tables(runs: Any, axes: Any, methods: dict[str, Method], shown: tuple[s
         xs = np.arange(len(own), len(own) + len(rows)) + 0.2 * (place - 1)
         right.plot(xs, [row["100"] / 100 for row in rows], marker="x", markersize=5, **look)
     right.axvline(len(own) - 0.5, color="gray", linewidth=0.8)
-    right.annotate("paper", (len(own) - 0.4, 0.02), xycoords=("data", "axes fraction"))
+    right.annotate("paper", (len(own) - 0.4, 1.01), xycoords=("data", "axes fraction"))
     names += [f"{row['encoder']}\n{row['set']}" for row in rows]
     right.set_xticks(range(len(names)), names, fontsize=8)
     right.set(ylabel="test accuracy, all labels")
