@@ -56,8 +56,8 @@ def run(name: str, size: str, limit: float = LIMIT_S) -> dict[str, Any]:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         done = process.returncode == 0 and file.exists()
-        rows = json.loads(file.read_text()) if done else {"rows": [], "error": _last_line(errors, process.returncode)}
-    return {**rows, "size": size, "seconds": round(time.perf_counter() - start, 1), **machine()}
+        entry = json.loads(file.read_text()) if done else {"rows": [], "error": _last_line(errors, process.returncode)}
+    return {**entry, "size": size, "seconds": round(time.perf_counter() - start, 1), **machine()}
 
 
 def _last_line(errors: str, status: int) -> str:

@@ -1,6 +1,6 @@
 """What scheduling, recording and storing a trial that does nothing costs, by the number of trials.
 
-Three ways to run N trials on two CPUs, each in its own process with its own Ray instance, where all N are tried:
+Three ways to run N trials on two CPUs, each in its own process with its own Ray instance, one N after another:
 
     featurelab   a sweep of an experiment that records one number: a run in MLflow's SQLite store, with its
                  configuration and environment as artifacts, through a journal

@@ -32,7 +32,7 @@ def shared_trials() -> Iterator[None]:
         if trial not in recorded:
             perform(experiment, config, recorder)
             recorded[trial] = dict(vars(recorder))
-        for name, value in recorded[trial].items():
+        for name, value in recorded[trial].items():  # in Python 3.13.0 an update of vars() may not reach the recorder
             setattr(recorder, name, value)
 
     with pytest.MonkeyPatch.context() as patch:
