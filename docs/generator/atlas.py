@@ -113,9 +113,7 @@ def _entry(experiment: Experiment) -> dict[str, Any]:
         "figure": experiment.figure,
         "heading": f"{experiment.figure}{published}. {experiment.title}",
         "title": experiment.title,
-        "caption": " ".join(
-            filter(None, [experiment.caption, experiment.stand_in and f"Laptop preset: {experiment.stand_in}."])
-        ),
+        "caption": " ".join(filter(None, [experiment.caption, experiment.difference("laptop")])),
         "reduced": experiment.reduced,
         "picture": _image(f"figures/{experiment.name.replace('/', '.')}.png"),
         "real_data": _image(f"real_data/{experiment.name.replace('/', '.')}.png"),

@@ -1,5 +1,6 @@
 """How figures look: one style, curves with the range over seeds, heat maps, and the paper's own numbers drawn in."""
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -125,6 +126,20 @@ def legend_below(axes: Any, columns: int = 4, **options: Any) -> None:
 def legend_beside(axis: Any, **options: Any) -> None:
     """A legend to the right of an axis, for more lines than fit into it."""
     axis.legend(**{"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} | options)
+
+
+def subtitle(figure: Any, text: str) -> None:
+    """A remark in small type between a figure's title and its axes, for which the figure grows.
+
+    The figure is laid out by constrained layout, which leaves the place free.
+    """
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(text, max(int(width * 17), 30))
+    room = 0.05 + 0.13 * len(lines)
+    figure.set_size_inches(width, height + room)
+    figure.get_layout_engine().set(rect=(0, 0, 1, height / (height + room)))
+    place = 1 - 0.27 / (height + room)  # below one line of title
+    figure.text(0.5, place, "\n".join(lines), fontsize=7.5, color="0.4", ha="center", va="top")
 
 
 def _level(axis: Any, value: float, label: str | None, vertical: bool, look: Mapping[str, Any]) -> None:

@@ -162,6 +162,11 @@ class Experiment(Generic[C]):
             raise RequestError(f"{self.name} has no {scale} preset: choose --scale {' or '.join(self.scales)}")
         return preset
 
+    def difference(self, scale: Scale) -> str:
+        """What takes the place of the paper's data and networks at this scale, in a sentence; empty where nothing."""
+        differs = {"laptop": self.stand_in, "desktop": self.reduced}.get(scale)
+        return f"{scale.capitalize()} preset: {differs}." if differs else ""
+
     def grid_of(self, scale: Scale) -> Grid:
         own = {"laptop": None, "desktop": self.desktop_grid, "paper": self.paper_grid}[scale]
         return self.grid if own is None else own

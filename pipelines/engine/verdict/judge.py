@@ -90,7 +90,7 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     further = further_trials(experiment, plan, verdicts, results)
     of_grid = _of_the_grid(experiment, plan, results)
     settings = plan.marks.get("settings", "")
-    figure = draw(experiment, of_grid, sweep_run_id, store, settings) if experiment.drawing else ""
+    figure = draw(experiment, of_grid, sweep_run_id, store, plan) if experiment.drawing else ""
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")
@@ -193,7 +193,7 @@ def collect(trials: list[TrialRecord], store: Store) -> Results:
     return Results(frame, read, load, names=lambda: {name for trial in trials for name in trial.metrics})
 
 
-def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, settings: str = "") -> str:
+def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Store, plan: Plan) -> str:
     """Draw the figure, store it as PNG, SVG and PDF, and return the path of the PNG among the run's artifacts.
 
     If the drawing raises an error, the picture says so: the verdicts are useful without it.
@@ -201,7 +201,7 @@ def draw(experiment: Experiment, results: Results, sweep_run_id: str, store: Sto
     from featurelab.pipelines.engine.experiment.drawing import style
 
     try:
-        figure = drawn(experiment, results, settings)
+        figure = drawn(experiment, results, plan)
     except Exception as error:
         from featurelab.pipelines.engine.trial.ending import mistake
 
@@ -222,17 +222,18 @@ def _without_drawing(reason: str) -> "Figure":
     return figure
 
 
-def drawn(experiment: Experiment, results: Results, settings: str = "") -> "Figure":
-    """Return the drawing of a figure; its title names `settings` that are not the figure's own.
+def drawn(experiment: Experiment, results: Results, plan: Plan) -> "Figure":
+    """Return the drawing of a figure.
 
-    If trials are missing, the picture says so: the verdicts are useful without it.
+    Below the title it says what takes the place of the paper's data and networks; the title names settings that are
+    not the figure's own. If trials are missing, the picture says so: the verdicts are useful without it.
     """
     from matplotlib.figure import Figure
 
     from featurelab.pipelines.engine.errors import Missing
-    from featurelab.pipelines.engine.experiment.drawing import style
+    from featurelab.pipelines.engine.experiment.drawing import style, subtitle
 
-    drawing = experiment.drawing
+    drawing, settings = experiment.drawing, plan.marks.get("settings", "")
     assert drawing is not None
     with style():
         figure = Figure(figsize=drawing.size, layout="constrained")
@@ -243,6 +244,8 @@ def drawn(experiment: Experiment, results: Results, settings: str = "") -> "Figu
             figure.clear()
             figure.text(0.5, 0.5, f"cannot be drawn: {gap}", ha="center")
         figure.suptitle(f"{experiment.figure}. {experiment.title}" + (f", at {settings}" if settings else ""))
+        if not settings and (difference := experiment.difference(plan.scale)):
+            subtitle(figure, difference)
     return figure
 
 
@@ -262,7 +265,7 @@ def redrawn(sweep_run_id: str, store: Store) -> "Figure | None":
     if experiment.drawing is None:
         return None
     of_grid = _of_the_grid(experiment, plan, collect(trials, store).under("none"))
-    return drawn(experiment, of_grid, plan.marks.get("settings", ""))
+    return drawn(experiment, of_grid, plan)
 
 
 def _flat(verdict: Verdict) -> dict[str, Any]:

@@ -83,13 +83,12 @@ def _entry(experiment: Experiment, row: Row, earlier: Sequence[Row], store: Stor
         raise RequestError(f"run {row['run_id']} is of no scale that featurelab knows: {scale}")
     plan, of = read_stored_plan(store, row["run_id"], experiment), row.get(f"tags.{TRIALS_OF}")
     trials = read_trials_of(store, experiment, row["run_id"], plan, {TRIALS_OF: of})
-    differs = {"laptop": experiment.stand_in, "desktop": experiment.reduced}.get(scale, "")
     verdicts, past = _verdicts(store, row["run_id"]), _history(store, earlier)
     named = {claim.id: list(claim.controls) for claim in experiment.claims}
     return {
         **_facts(experiment),
         **(_drawing(store, row["run_id"]) if experiment.drawing else {}),
-        "caption": " ".join(filter(None, [experiment.caption, differs and f"{scale.capitalize()} preset: {differs}."])),
+        "caption": " ".join(filter(None, [experiment.caption, experiment.difference(scale)])),
         "scale": scale,
         "sweep_run_id": row["run_id"],
         "trial_run_ids": [trial.run_id for trial in trials],

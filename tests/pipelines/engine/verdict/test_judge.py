@@ -1,4 +1,4 @@
-"""A mistake in one claim or in the drawing costs no other verdict."""
+"""What judging draws and judges; a mistake in one claim or in the drawing costs no other verdict."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,8 @@ from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.sweep.begin import open_sweep
 from featurelab.pipelines.engine.sweep.plan import Plan
 from featurelab.pipelines.engine.trial.run import run_trial
-from featurelab.pipelines.engine.verdict.judge import judge
+from featurelab.pipelines.engine.verdict.check import performed
+from featurelab.pipelines.engine.verdict.judge import drawn, judge
 
 NAME = "neural_feature_ansatz/init_scale"
 SMALL: dict[str, Any] = {"n_train": 16, "n_test": 8, "dim": 6, "width": 8, "steps": 20, "measure_every": 10}
@@ -45,3 +46,17 @@ def test_a_mistake_in_a_claim_or_in_the_drawing_is_named_and_the_other_claims_ar
     assert "Traceback" not in said
     picture = store.download(sweep_run_id, judged.figure).read_bytes()
     assert picture.startswith(b"\x89PNG")
+
+
+def test_a_picture_says_what_takes_the_place_of_the_papers_data_unless_the_settings_are_others_than_the_presets() -> (
+    None
+):
+    experiment = registry.find("neural_feature_ansatz/street_numbers")
+    configs = experiment.small_configs()[:1]
+    results = performed(experiment, configs)
+    plan = Plan.of(experiment, configs, ["seed"], "laptop", kind="reproduce")
+    texts = [text.get_text().replace("\n", " ") for text in drawn(experiment, results, plan).texts]
+    assert any(experiment.stand_in in text for text in texts)
+    others = plan.model_copy(update={"kind": "at_settings", "settings": {"lr": 0.1}})
+    texts = [text.get_text().replace("\n", " ") for text in drawn(experiment, results, others).texts]
+    assert not any(experiment.stand_in in text for text in texts)
