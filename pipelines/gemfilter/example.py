@@ -204,7 +204,8 @@ def panels(runs, axes):
         for (part, (begin, end)), colour in zip(spans.items(), CATEGORIES, strict=False):
             width = max(end - begin, n / 150)  # a needle of few tokens would not be seen
             axis.axvspan(begin, begin + width, ymin=0.0, ymax=1.0, color=colour, alpha=0.35, linewidth=0, label=part)
-        axis.set(xlim=(-n / 100, n * 1.01), ylim=(0, 1), yticks=[], title=f"{title}: {len(chosen)} of {n:,} tokens")
+        axis.set(xlim=(-n / 100, n * 1.01), ylim=(0, 1), yticks=[])
+        axis.set_title(f"{title}: {len(chosen)} of {n:,} tokens", loc="right")
         axis.grid(visible=False)
         line, column = 0, 0
         for place, word in zip(chosen, tokens, strict=True):

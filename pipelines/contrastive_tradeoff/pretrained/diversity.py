@@ -90,10 +90,11 @@ def classes_drawn(runs, axes):
         table = [some.finals(f"target/{n}") for some in trials.values()]
         band(axis, table, list(trials), color=color, marker="o", markersize=3.5, label=f"{n} labels")
         null_level(axis, runs.final(f"target/{n}", union=alone), color=color)
+    axis.plot([], color="grey", linestyle=":", linewidth=1, label="target alone")
     axis.set(xscale="log", xlabel="classes of the added set", ylabel="accuracy on the target")
     axis.set_xticks(list(trials), map(str, trials))
     axis.minorticks_off()
-    legend_below(axis)
+    legend_below(axis, columns=3)
 
 
 share = unions.figure.variant(

@@ -40,6 +40,15 @@ figure.trial(run)
 figure.cost(cost)
 
 
+def shade_needles(axis, maps):
+    """Shade the needles of a prompt: the one that is asked for in blue, the others in grey."""
+    for begin in maps["needles"]:
+        own = begin == maps["needle"][0]
+        look = {"color": CATEGORIES[0], "alpha": 0.45} if own else {"color": CATEGORIES[5], "alpha": 0.25}
+        axis.axvspan(begin - 0.5, begin + 2.5, linewidth=0, label="needle asked for" if own else "_others", **look)
+    axis.axvspan(np.nan, np.nan, linewidth=0, color=CATEGORIES[5], alpha=0.25, label="other needles")
+
+
 def settings(runs, name):
     """The value of a setting, the same in all trials."""
     first = runs.trials[name].iloc[0]

@@ -59,21 +59,19 @@ def panels(runs, axes):
     layer = int(maps["layer"][0])
     length, heads = int(maps["length"][0]), len(maps["snapkv"]) // len(maps["gemfilter"])
     for axis in axes[0]:
-        for begin in maps["needles"]:
-            own = begin == maps["needle"][0]
-            colour, shade = (CATEGORIES[0], 0.4) if own else (CATEGORIES[5], 0.2)
-            axis.axvspan(begin - 1, begin + 3, color=colour, alpha=shade, linewidth=0)
+        haystack.shade_needles(axis, maps)
         axis.set(xlabel="token of the prompt", ylabel="layer", xlim=(-2, length + 1),
             ylim=(0.4, len(maps["gemfilter"]) + 0.6))
         axis.set_yticks(range(1, len(maps["gemfilter"]) + 1))
     for index, tokens in enumerate(maps["gemfilter"], 1):
-        filled = CATEGORIES[1] if index == layer else "none"
+        filled, label = (CATEGORIES[1], "layer in use") if index == layer else ("none", f"{'_' * (index > 1)}other layers")
         axes[0, 0].scatter(tokens, [index] * len(tokens), s=22, facecolor=filled, edgecolor=CATEGORIES[1],
-            linewidth=0.8)
+            linewidth=0.8, label=label)
     for place, tokens in enumerate(maps["snapkv"]):
         height = 1 + place // heads + (place % heads - (heads - 1) / 2) * 0.3
         axes[0, 1].scatter(tokens, np.full(len(tokens), height), s=14, color=CATEGORIES[2 + place % heads % 3],
-            linewidth=0)
+            linewidth=0, label=f"head {place + 1}" if place < heads else None)
     near, whole = ([runs.final(f"{kind}/{name}") for name in ("gemfilter", "snapkv")] for kind in ("near", "whole"))
     for axis, name, a, b in zip(axes[0], ("GemFilter", "SnapKV"), near, whole, strict=True):
         axis.set_title(f"{name}: {a:.2f} near the needle, {b:.2f} of the sets hold it")
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)

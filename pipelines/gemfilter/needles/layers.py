@@ -6,7 +6,7 @@ average on LongBench by the filter layer r (Llama 3.1 8B, k = 1024). Figure 9.2 
 
 from featurelab.pipelines import CATEGORIES, above, at_least, at_most, np
 from featurelab.pipelines.gemfilter.needles import haystack
-from featurelab.pipelines.gemfilter.needles.haystack import settings
+from featurelab.pipelines.gemfilter.needles.haystack import settings, shade_needles
 from featurelab.pipelines.gemfilter.printed import LAYERS, TABLE_9_2
 
 figure = haystack.figure.variant(
@@ -100,16 +100,16 @@ def panels(runs, axes):
     accuracy.set(ylabel="share answered", title="Table 9.2", ylim=(-0.03, 1.05))
     printed, m = accuracy.twinx(), settings(runs, "layers")
     printed.plot([m * r / LAYERS for r in TABLE_9_2], list(TABLE_9_2.values()), color=CATEGORIES[5], marker="s",
-        markersize=3, linestyle="--", linewidth=1)
+        markersize=3, linestyle="--", linewidth=1, label="paper")
     printed.set(ylabel=f"LongBench, Llama 3.1 (at m r / {LAYERS})", ylim=(20, 37))
     printed.grid(visible=False)
     printed.spines["right"].set_visible(True)
-    accuracy.legend(loc="lower left", bbox_to_anchor=(0.0, 0.62))
+    handles = [*accuracy.get_lines()[::len(accuracy.get_lines()) // 2][:2], *printed.get_lines()]
+    accuracy.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 0.62))
     maps = runs.arrays("maps")[0]
     scores, layer = np.asarray(maps["scores"]), int(maps["layer"][0]) - 1
-    for begin in maps["needles"]:
-        own = begin == maps["needle"][0]
-        colour, shade = (CATEGORIES[0], 0.45) if own else (CATEGORIES[5], 0.25)
-        row.axvspan(begin - 0.5, begin + 2.5, color=colour, alpha=shade, linewidth=0)
+    shade_needles(row, maps)
     row.plot(scores[layer], color=CATEGORIES[1], linewidth=0.9)
     row.set(xlabel="token of the prompt", ylabel="q · k, summed over heads", title=f"Fig. 9.2, layer {layer + 1}")
+    row.set_ylim(top=1.35 * scores[layer].max())
+    row.legend(loc="upper right")
