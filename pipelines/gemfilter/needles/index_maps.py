@@ -6,7 +6,7 @@ to the needle or lie within two tokens of it, the share of sets that hold the ne
 a set: the mean distance of its tokens, relative to random tokens.
 """
 
-from featurelab.pipelines import CATEGORIES, above, at_least, between, np
+from featurelab.pipelines import CATEGORIES, above, at_least, between, legend_below, np
 from featurelab.pipelines.gemfilter.needles import haystack
 
 figure = haystack.figure.variant(
@@ -64,7 +64,7 @@ def panels(runs, axes):
             ylim=(0.4, len(maps["gemfilter"]) + 0.6))
         axis.set_yticks(range(1, len(maps["gemfilter"]) + 1))
     for index, tokens in enumerate(maps["gemfilter"], 1):
-        filled, label = (CATEGORIES[1], "layer in use") if index == layer else ("none", f"{'_' * (index > 1)}other layers")
+        filled, label = (CATEGORIES[1], "filter layer") if index == layer else ("none", "another layer")
         axes[0, 0].scatter(tokens, [index] * len(tokens), s=22, facecolor=filled, edgecolor=CATEGORIES[1],
             linewidth=0.8, label=label)
     for place, tokens in enumerate(maps["snapkv"]):
@@ -74,4 +74,4 @@ def panels(runs, axes):
     near, whole = ([runs.final(f"{kind}/{name}") for name in ("gemfilter", "snapkv")] for kind in ("near", "whole"))
     for axis, name, a, b in zip(axes[0], ("GemFilter", "SnapKV"), near, whole, strict=True):
         axis.set_title(f"{name}: {a:.2f} near the needle, {b:.2f} of the sets hold it")
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4)
+    legend_below(axes, columns=6)
