@@ -13,7 +13,7 @@ from typing import Literal
 
 from featurelab.pipelines import (
     CATEGORIES, Experiment, Field, Recorder, above, at_least, at_most, band, bound_level, choice, data, fit, learners,
-    loguniform, nets, np, probes, torch,
+    legend_below, loguniform, nets, np, probes, torch,
 )
 from featurelab.pipelines.input_structure.teachers import (
     TeacherConfig, injected, labels, network, original, student_cost, taught,
@@ -187,4 +187,4 @@ def panels(runs, axes):
         if inputs == "gaussian":
             bound_level(axis, teacher_width, "teacher's width", vertical=True)
     axes[0, 0].set_ylabel("cross-entropy")
-    axes[0, 1].legend(loc="lower left")
+    legend_below(axes)

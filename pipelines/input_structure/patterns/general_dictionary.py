@@ -4,7 +4,7 @@ The general result allows noise of up to min(1/sig, sig/sqrt(d)) in each coordin
 of sqrt(d)/D. Columns drawn at random and scaled to length 1 have products of up to 0.2 at d = 500, far beyond that.
 """
 
-from featurelab.pipelines import CATEGORIES, at_least, bars, bound_level
+from featurelab.pipelines import CATEGORIES, at_least, bars, bound_level, legend_below
 from featurelab.pipelines.input_structure.patterns.comparison import SMALL
 from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
@@ -52,5 +52,6 @@ def panels(runs, axes):
             bars(axis, table, noises, color=colour, label=name)
     for axis, label in zip(axes[0], ("test accuracy", "mean |cos| with s* after step 2"), strict=True):
         bound_level(axis, 0.2, "noise that the theorem allows", vertical=True)
-        axis.set(xlabel="noise in each coordinate", ylabel=label, ylim=(None, 1.02))
-    axes[0, 0].legend(loc="lower left")
+        axis.set(xlabel="noise in each coordinate", ylabel=label)
+        axis.set_ylim(top=1 + 0.02 * (1 - axis.get_ylim()[0]))
+    legend_below(axes)

@@ -8,7 +8,9 @@ The rows "one step" and "two steps" train heads on the neurons of that step; `st
 them. With structure, a threshold on the number of patterns is right on 84.4% of the samples.
 """
 
-from featurelab.pipelines import Experiment, Recorder, above, at_least, at_most, below, between, null_level, theory
+from featurelab.pipelines import (
+    Experiment, Recorder, above, at_least, at_most, below, between, legend_below, null_level, theory,
+)
 from featurelab.pipelines.input_structure.patterns.comparison import (
     AXIS, SEEDS, SMALL, SWEEP, accuracy, cosine, draw_curves, draw_table, rows, tuned,
 )
@@ -133,5 +135,5 @@ def panels(runs, axes):
     with_structure.set(title="with structure", ylim=(0.25, 1.02))
     draw_curves(without_structure, runs, structured=False)
     without_structure.set(title="without structure", ylim=(0.45, 0.55))
-    with_structure.legend(loc="lower right")
+    legend_below(with_structure, 2)
     draw_table(table, runs, "A.1")
