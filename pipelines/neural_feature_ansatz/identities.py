@@ -17,8 +17,8 @@ import functools
 from typing import Literal
 
 from featurelab.pipelines import (
-    CATEGORIES, Config, Experiment, Field, Recorder, at_most, bound_level, choice, data, evaluate, learners, loguniform,
-    measures, mlp_cost, nets, theory, torch,
+    CATEGORIES, Config, Experiment, Field, Recorder, at_most, bound_level, choice, data, evaluate, learners, legend_below,
+    loguniform, measures, mlp_cost, nets, theory, torch,
 )
 
 
@@ -230,4 +230,4 @@ def panels(runs, axes):
         bound_level(axis, limit, f"tolerance {limit:g}", vertical=True)
         axis.set(xscale="log", xlabel="relative error")
         axis.invert_yaxis()
-        axis.legend(loc="lower right")
+        legend_below(axis)
