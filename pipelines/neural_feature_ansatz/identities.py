@@ -17,8 +17,8 @@ import functools
 from typing import Literal
 
 from featurelab.pipelines import (
-    CATEGORIES, Config, Experiment, Field, Recorder, at_most, bound_level, choice, data, evaluate, learners, legend_below,
-    loguniform, measures, mlp_cost, nets, theory, torch,
+    CATEGORIES, Config, Experiment, Field, Recorder, at_most, bound_level, choice, data, evaluate, learners,
+    legend_below, loguniform, measures, mlp_cost, nets, theory, torch,
 )
 
 
