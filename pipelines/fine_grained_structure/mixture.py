@@ -255,9 +255,9 @@ def lines(axes, runs, field, label, **where):
             chosen = runs.where(**{field: value}, **where)
             bars(axis, [chosen.finals(f"msdr/{s:g}") for s in shown], shown, color=colour, label=label.format(value))
             short = [s for s in shown if chosen.final(f"accuracy/train/{s:g}") != 1]
-            if short:
-                axis.plot(short, [chosen.final(f"msdr/{s:g}") for s in short], "o", color="red", markersize=4, zorder=3)
+            axis.plot(short, [chosen.final(f"msdr/{s:g}") for s in short], "o", color="red", markersize=4, zorder=3)
         levels = [theory.fine_grained_structure.mixture_msdr(s) for s in shown]
         axis.plot(shown, levels, "--", color="#444444", linewidth=1, label="input")
         axis.set(xlabel="variance of the means, σ²", ylabel="MSDR of the hidden layer")
+    axes[-1].plot([], [], "o", color="red", markersize=4, label="training set\nnot fitted")
     legend_beside(axes[-1])
