@@ -86,8 +86,13 @@ def write_table(root: Path, path: str, table: pd.DataFrame) -> None:
 
 def write_figure(root: Path, stem: str, figure: Figure) -> None:
     """Draw a matplotlib figure as `<stem>.png` (for pages), `<stem>.svg` and `<stem>.pdf` (for papers)."""
+    figure.draw_without_rendering()
+    # laid out and measured once: for "tight" each of the three would do so twice
+    extent, layout = figure.get_tightbbox().padded(0.1), figure.get_layout_engine()
+    figure.set_layout_engine("none")
     for suffix in ("png", "svg", "pdf"):
-        figure.savefig(place(root, f"{stem}.{suffix}"), dpi=150, bbox_inches="tight")
+        figure.savefig(place(root, f"{stem}.{suffix}"), dpi=150, bbox_inches=extent)
+    figure.set_layout_engine(layout)
 
 
 def copy(root: Path, source: Path, directory: str) -> None:
