@@ -19,7 +19,8 @@ from .layers import Layer, layer_names
 from .samples import Inputs, Samples
 from .seeds import GROUPS, Drawn, Root, group_of
 
-ACTIVATIONS = 4  # what autograd may keep of a forward pass, in units of the budget
+ALONE = 2  # the tangent features of one output in units of the budget, which is for batched passes of several
+ACTIVATIONS = 8  # what autograd may keep of a forward pass, in units of the budget
 
 
 class Site(NamedTuple):
@@ -128,8 +129,9 @@ def planned(
 ) -> Plan:
     """Run one or two samples to find the layers called, the number of outputs, and how large a pass may be.
 
-    A forward pass takes as many samples as fit: the tangent features of one output into the budget, and what autograd
-    keeps for the backward pass into four times the budget. A backward pass then takes as many outputs as fit.
+    A forward pass takes as many samples as fit: the tangent features of one output into twice the budget, and what
+    autograd keeps for the backward pass into eight times the budget. A backward pass then takes as many outputs as fit
+    into the budget, but at least one.
     """
     refuse_unknown(module, names or ())
     known = layer_names(module)
@@ -144,7 +146,7 @@ def planned(
     size = sum(site.tangent.numel() for sites in run.calls.values() for site in sites) // len(few)
     room, n = budget(samples.device), len(samples)
     if chunk is None:
-        most = max(1, min(room // size, ACTIVATIONS * room // max(saved // len(few), 1)))
+        most = max(1, min(ALONE * room // size, ACTIVATIONS * room // max(saved // len(few), 1)))
         chunk = -(-n // -(-n // most))  # equal parts
     head = None if run.head is None else run.head.name
     return Plan(layers, head, run.outputs.numel() // len(few), size, chunk, room, drawn)
@@ -178,7 +180,7 @@ def called_weights(module: nn.Module, samples: Samples, names: Sequence[str] | N
 
 
 def budget(device: torch.device) -> int:
-    """Most numbers in the tangent features of one backward pass: 16 MiB of float32 on a CPU, 256 MiB on a GPU."""
+    """Most numbers in the tangent features of several outputs: 16 MiB of float32 on a CPU, 256 MiB on a GPU."""
     return 2**22 if device.type == "cpu" else 2**26
 
 

@@ -10,7 +10,7 @@ output (and position, where the layer is applied at several). With n samples, an
 
 Each chunk of samples takes one forward pass, and then backward passes of (outputs x samples) down to the
 pre-activations. No gradient of a weight is formed, and memory does not grow with n: on a CPU the tangent features of a
-pass fill at most 16 MiB of float32 and the activations of a chunk at most 64 MiB, where one sample is not larger. Sums
+pass fill at most 32 MiB of float32 and the activations of a chunk at most 128 MiB, where one sample is not larger. Sums
 over many outputs take exact shortcuts (`core/routes.py`). We assume that f(x_a) depends on
 sample a alone, and refuse modules that couple samples (BatchNorm with batch statistics). The module runs in the mode
 that it is in (with dropout on, the gradients are those of one random mask), and its `.grad`s do not change.
