@@ -177,7 +177,8 @@ def test_a_status_that_was_set_in_between_is_kept(store, run_id, outbox):
     assert store.get_run(run_id).info.status == "FAILED"
 
 
-def test_one_broken_journal_does_not_hold_up_the_others(store, run_id, outbox):
+def test_one_broken_journal_does_not_hold_up_the_others(store, run_id, outbox, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no store is
     Recorder(_away(store), run_id, outbox=outbox).close(timeout=0.2)
     missing = f"sqlite:///{outbox}/gone/mlflow.db"
     (outbox / "0a.jsonl").write_text(json.dumps({"uri": store.uri}) + "\n")
@@ -189,7 +190,7 @@ def test_one_broken_journal_does_not_hold_up_the_others(store, run_id, outbox):
     result = sync(outbox)
     assert result.sent == [run_id]
     assert "no run '0a'" in result.failed["0a"]
-    assert "does not name its store" in result.failed["0b"] or "there is no store" in result.failed["0b"]
+    assert "there is no store" in result.failed["0b"]
     assert "there is no store" in result.failed["0c"]
     assert sorted(path.name for path in outbox.iterdir()) == ["0a.jsonl", "0b.jsonl", "0c.jsonl"]
 

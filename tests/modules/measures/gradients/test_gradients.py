@@ -153,20 +153,23 @@ def test_how_the_work_is_cut_does_not_change_the_result(chunk, n, outputs, budge
             torch.testing.assert_close((other.K, other.Kbar), (layer.K, layer.Kbar), **exactly)
 
 
-def test_a_pass_holds_no_more_than_its_budget(monkeypatch):
-    """Memory does not grow with n: batches handed to autograd stay within the budget, whatever n and outputs are."""
-    sizes = []
+@pytest.mark.parametrize("chunk", [None, 3])
+def test_a_pass_holds_no_more_than_its_budget(chunk, monkeypatch):
+    """Memory does not grow with n: batches handed to autograd stay within the budget, or twice that for one output."""
+    sizes, outputs = [], []
 
     def watched(*args, **kwargs):
         found = passes.backward(*args, **kwargs)
         sizes.append(sum(g.numel() for g in found))
+        outputs.append(len(found[0]))
         return found
 
     monkeypatch.setattr("featurelab.modules.measures.core.routes.backward", watched)
     monkeypatch.setattr("featurelab.modules.measures.core.passes.budget", lambda device: 500)
     net = nets.mlp(4, 16, 2, outputs=8, seed=0)
-    measures.tangent_covariance(net, draw(64, 4))
-    assert max(sizes) <= 500
+    measures.tangent_covariance(net, draw(64, 4), chunk=chunk)
+    assert (max(outputs) > 1) == (chunk == 3)
+    assert all(size <= (500 if several > 1 else 1000) for size, several in zip(sizes, outputs, strict=True))
     assert sum(sizes) == 64 * 8 * (16 + 16 + 8)
 
 
