@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from featurelab.tracking.store.store import Store
 
+LINES = ("-", "--", ":", "-.")  # for more metrics than there are colours
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -37,17 +39,19 @@ class Run:
         """Return a drawing of the curves against the step. Raises as `curves`."""
         from matplotlib.figure import Figure
 
-        from featurelab.pipelines.engine.experiment.drawing import style
+        from featurelab.pipelines.engine.experiment.drawing import CATEGORIES, legend_beside, style
 
         table = self.curves(metrics)
         with style():
             drawing = Figure(figsize=(7, 4), layout="constrained")
             axes = drawing.subplots()
-            for metric in table:
+            for index, metric in enumerate(table):
                 values = table[metric].dropna()
-                axes.plot(values.index, values, label=metric, marker="" if len(values) > 1 else "o")
+                again, colour = divmod(index, len(CATEGORIES))
+                line, marker = (LINES[again % len(LINES)], "") if len(values) > 1 else ("", "osD^"[again % 4])
+                axes.plot(values.index, values, label=metric, color=CATEGORIES[colour], linestyle=line, marker=marker)
             axes.set_xlabel("step")
-            axes.legend()
+            legend_beside(axes)
             axes.set_title(f"{self.experiment}, run {self.run_id[:8]}")
         return Picture(drawing)
 

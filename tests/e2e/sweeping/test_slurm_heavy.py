@@ -15,7 +15,7 @@ from mlflow_server import Points, Server
 
 pytestmark = pytest.mark.heavy
 
-SWEEP = ["sweep", "patient/training", "--over", "seed=0,1,2,3", "--over", "points=150", "--name", "night"]
+SWEEP = ["sweep", "patient/training", "pause=0.2", "--over", "seed=0,1,2,3", "--over", "points=150", "--name", "night"]
 
 
 @pytest.fixture
