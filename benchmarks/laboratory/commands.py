@@ -55,7 +55,7 @@ EVERY_S = 0.03
 def rows(size: Size) -> list[Row]:
     """A row for each command: seconds in all, and what the command waits for."""
     names = list(COMMANDS) if size == "full" else ["run"]
-    peers = {PEERS[name] for name in names}
+    peers = dict.fromkeys(PEERS[name] for name in names)
     commands = {name: [str(FEATURELAB), *COMMANDS[name][1]] for name in names}
     commands |= {peer: [sys.executable, "-c", SCRIPTS[peer]] for peer in peers}
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in commands}

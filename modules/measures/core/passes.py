@@ -19,7 +19,8 @@ from .layers import Layer, layer_names
 from .samples import Inputs, Samples
 from .seeds import GROUPS, Drawn, Root, group_of
 
-ALONE = 2  # the tangent features of one output in units of the budget, which is for batched passes of several
+# A pass of one output is not batched and may be larger than the budget: larger convolutions keep more threads busy.
+ONE_OUTPUT = 2  # its tangent features, in units of the budget
 ACTIVATIONS = 8  # what autograd may keep of a forward pass, in units of the budget
 
 
@@ -146,7 +147,7 @@ def planned(
     size = sum(site.tangent.numel() for sites in run.calls.values() for site in sites) // len(few)
     room, n = budget(samples.device), len(samples)
     if chunk is None:
-        most = max(1, min(ALONE * room // size, ACTIVATIONS * room // max(saved // len(few), 1)))
+        most = max(1, min(ONE_OUTPUT * room // size, ACTIVATIONS * room // max(saved // len(few), 1)))
         chunk = -(-n // -(-n // most))  # equal parts
     head = None if run.head is None else run.head.name
     return Plan(layers, head, run.outputs.numel() // len(few), size, chunk, room, drawn)
@@ -180,7 +181,7 @@ def called_weights(module: nn.Module, samples: Samples, names: Sequence[str] | N
 
 
 def budget(device: torch.device) -> int:
-    """Most numbers in the tangent features of several outputs: 16 MiB of float32 on a CPU, 256 MiB on a GPU."""
+    """Most numbers in the tangent features of a batched pass: 16 MiB of float32 on a CPU, 256 MiB on a GPU."""
     return 2**22 if device.type == "cpu" else 2**26
 
 

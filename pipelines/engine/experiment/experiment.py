@@ -129,10 +129,11 @@ class Experiment(Generic[C]):
         for scale in self.scales:
             # crossings are checked where trials are asked for: all grids together have tens of thousands
             self.preset(scale).each(along(self.grid_of(scale)))
-            if self.reads and scale not in self.reads.scales:
-                raise ValueError(f"{self.name}: {self.reads.name}, which it reads, has no {scale} preset")
-            if self.reads and not among(*self._laid_out(scale), *self.reads._laid_out(scale)):
-                raise ValueError(f"{self.name}: {self.reads.name}, which it reads, lacks some of its {scale} trials")
+            if reads := self.reads:
+                if scale not in reads.scales:
+                    raise ValueError(f"{self.name}: {reads.name}, which it reads, has no {scale} preset")
+                if not among(self.preset(scale), self.grid_of(scale), reads.preset(scale), reads.grid_of(scale)):
+                    raise ValueError(f"{self.name}: {reads.name}, which it reads, lacks some of its {scale} trials")
         self.laptop.each(along(self._small_grid()))
 
     @property
@@ -170,9 +171,6 @@ class Experiment(Generic[C]):
     def grid_of(self, scale: Scale) -> Grid:
         own = {"laptop": None, "desktop": self.desktop_grid, "paper": self.paper_grid}[scale]
         return self.grid if own is None else own
-
-    def _laid_out(self, scale: Scale) -> tuple[C, Grid]:
-        return self.preset(scale), self.grid_of(scale)
 
     def minutes_at(self, scale: Scale) -> float | None:
         """The minutes that the grid takes on two cores, where that was measured."""
@@ -387,9 +385,8 @@ class Experiment(Generic[C]):
         of these trials and of that grid, or by the number of trials where no cost is declared.
         """
         grid, minutes = self.configs(scale), self.minutes_at(scale) or 0.0
-        if self.estimate is None:
+        if (estimate := self.estimate) is None:
             return minutes * len(configs) / len(grid)
-        estimate = self.estimate
         ours, all_of_grid = (sum(estimate(config).cpu_seconds for config in each) for each in (configs, grid))
         return minutes * ours / all_of_grid
 

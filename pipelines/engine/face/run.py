@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from featurelab.tracking.store.store import Store
 
-LINES = ("-", "--", ":", "-.")  # for more metrics than there are colours
+LINES, MARKERS = ("-", "--", ":", "-."), "osD^"  # tell metrics apart that share a colour
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Run:
             for index, metric in enumerate(table):
                 values = table[metric].dropna()
                 again, colour = divmod(index, len(CATEGORIES))
-                line, marker = (LINES[again % len(LINES)], "") if len(values) > 1 else ("", "osD^"[again % 4])
+                line, marker = (LINES[again % 4], "") if len(values) > 1 else ("", MARKERS[again % 4])
                 axes.plot(values.index, values, label=metric, color=CATEGORIES[colour], linestyle=line, marker=marker)
             axes.set_xlabel("step")
             legend_beside(axes)

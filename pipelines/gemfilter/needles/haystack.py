@@ -42,11 +42,13 @@ figure.cost(cost)
 
 def shade_needles(axis, maps):
     """Shade the needles of a prompt: the one that is asked for in blue, the others in grey."""
-    for begin in maps["needles"]:
-        own = begin == maps["needle"][0]
-        look = {"color": CATEGORIES[0], "alpha": 0.45} if own else {"color": CATEGORIES[5], "alpha": 0.25}
-        axis.axvspan(begin - 0.5, begin + 2.5, linewidth=0, label="needle asked for" if own else "_others", **look)
-    axis.axvspan(np.nan, np.nan, linewidth=0, color=CATEGORIES[5], alpha=0.25, label="other needles")
+    asked = maps["needle"][:1]
+    others = [begin for begin in maps["needles"] if begin != asked[0]]
+    looks = (asked, "needle asked for", CATEGORIES[0], 0.45), (others, "other needles", CATEGORIES[5], 0.25)
+    for needles, label, color, alpha in looks:
+        for begin in needles:
+            axis.axvspan(begin - 0.5, begin + 2.5, linewidth=0, color=color, alpha=alpha, label=label)
+            label = None  # each once
 
 
 def settings(runs, name):

@@ -104,7 +104,7 @@ def panels(runs, axes):
     printed.set(ylabel=f"LongBench, Llama 3.1 (at m r / {LAYERS})", ylim=(20, 37))
     printed.grid(visible=False)
     printed.spines["right"].set_visible(True)
-    handles = [*accuracy.get_lines()[::len(accuracy.get_lines()) // 2][:2], *printed.get_lines()]
+    handles = accuracy.get_legend_handles_labels()[0] + printed.get_lines()
     accuracy.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 0.62))
     maps = runs.arrays("maps")[0]
     scores, layer = np.asarray(maps["scores"]), int(maps["layer"][0]) - 1

@@ -39,7 +39,7 @@ def trainer_for(config: Config, recorder: "Recorder | None" = None, **options: A
         lightning = logging.getLogger("pytorch_lightning")
         if lightning.level != logging.ERROR:  # setting it empties the caches of all loggers
             lightning.setLevel(logging.ERROR)
-        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")  # advises srun, too
+        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
     torch.set_deterministic_debug_mode("error")  # Trainer(deterministic=True) would import torch.compile: 1 s
     _read_entry_points_once()
     place = current()

@@ -48,9 +48,7 @@ def test_a_mistake_in_a_claim_or_in_the_drawing_is_named_and_the_other_claims_ar
     assert picture.startswith(b"\x89PNG")
 
 
-def test_a_picture_says_what_takes_the_place_of_the_papers_data_unless_the_settings_are_others_than_the_presets() -> (
-    None
-):
+def test_a_picture_says_what_takes_the_place_of_the_papers_data_at_the_settings_of_the_preset() -> None:
     experiment = registry.find("neural_feature_ansatz/street_numbers")
     configs = experiment.small_configs()[:1]
     results = performed(experiment, configs)
