@@ -48,7 +48,7 @@ def shade_needles(axis, maps):
     for needles, label, color, alpha in looks:
         for begin in needles:
             axis.axvspan(begin - 0.5, begin + 2.5, linewidth=0, color=color, alpha=alpha, label=label)
-            label = None  # each once
+            label = ""  # each once
 
 
 def settings(runs, name):
