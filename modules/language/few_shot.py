@@ -17,7 +17,7 @@ from featurelab.modules.data import stream
 from .model import LanguageModel
 from .prompts import NEWLINES, Template
 
-Ids = NDArray[np.int64]
+Ids = np.ndarray
 Shown = Literal["true", "random"]
 
 

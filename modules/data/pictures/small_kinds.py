@@ -26,8 +26,8 @@ PICTURE_KINDS: dict[Kind, int] = {
     "noise": 1,
 }  # classes
 
-Labels = Int64[NDArray[np.int64], " n"]
-Pictures = tuple[Float64[NDArray[np.float64], "n 8 8"], Labels]
+Labels = Int64[np.ndarray, " n"]
+Pictures = tuple[Float64[np.ndarray, "n 8 8"], Labels]
 
 
 def small_pictures(
@@ -74,7 +74,7 @@ def small_pictures(
     )
 
 
-def balanced_order(labels: Labels, chance: np.random.Generator) -> Int64[NDArray[np.int64], " n"]:
+def balanced_order(labels: Labels, chance: np.random.Generator) -> Int64[np.ndarray, " n"]:
     """A random order of these samples, in which the first n have each class floor or ceil of n / classes times.
 
     This holds as long as every class has samples left.
@@ -111,7 +111,7 @@ def _photos() -> Pictures:
     return np.concatenate(by_photo), labels.astype(np.int64)
 
 
-def _shapes(y: Labels, chance: np.random.Generator) -> Float64[NDArray[np.float64], "n 8 8"]:
+def _shapes(y: Labels, chance: np.random.Generator) -> Float64[np.ndarray, "n 8 8"]:
     centre = chance.uniform(2.75, 4.25, (2, len(y), 1, 1))
     size = chance.uniform(2.0, 3.0, (len(y), 1, 1))
     bright, dark = chance.uniform(0.6, 1.0, (len(y), 1, 1)), chance.uniform(0.0, 0.3, (len(y), 1, 1))
@@ -133,7 +133,7 @@ def _shapes(y: Labels, chance: np.random.Generator) -> Float64[NDArray[np.float6
     return drawn
 
 
-def _gratings(y: Labels, chance: np.random.Generator) -> Float64[NDArray[np.float64], "n 8 8"]:
+def _gratings(y: Labels, chance: np.random.Generator) -> Float64[np.ndarray, "n 8 8"]:
     periods, height = chance.uniform(1, 3, (len(y), 1, 1)), chance.uniform(0.6, 1, (len(y), 1, 1))
     phase, angle = chance.uniform(0, 2 * np.pi, (len(y), 1, 1)), np.pi * y[:, None, None] / PICTURE_KINDS["gratings"]
     rows, columns = np.mgrid[:EDGE, :EDGE] / EDGE
@@ -143,7 +143,7 @@ def _gratings(y: Labels, chance: np.random.Generator) -> Float64[NDArray[np.floa
     return drawn
 
 
-def _noise(y: Labels, chance: np.random.Generator) -> Float64[NDArray[np.float64], "n 8 8"]:
+def _noise(y: Labels, chance: np.random.Generator) -> Float64[np.ndarray, "n 8 8"]:
     return chance.random((len(y), EDGE, EDGE))
 
 

@@ -3,14 +3,13 @@
 import numpy as np
 import torch
 from jaxtyping import Int64
-from numpy.typing import NDArray
 
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import TensorData, stream
 
 FIRST_LABEL = 1  # the id of class 0; 0 is padding
-Ids = NDArray[np.int64]
+Ids = np.ndarray
 
 
 class SentencePrompts(TensorData):

@@ -9,7 +9,6 @@ labels, the last one too, are inverted.
 import numpy as np
 import torch
 from jaxtyping import Int64
-from numpy.typing import NDArray
 
 from featurelab.modules.dtypes import Dtype
 
@@ -28,7 +27,7 @@ END, SENT, ANS, NEGATIVE = range(4)  # the label of class c is NEGATIVE + c
 _FIRST = SENTIMENT_WORDS.index("negative_0")
 NEUTRAL, IRRELEVANT = 2, 3
 
-Ids = NDArray[np.int64]
+Ids = np.ndarray
 
 
 def sentiment_sentences(labels: Int64[Ids, " n"], rng: np.random.Generator) -> Int64[Ids, "n words"]:

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int64
-from numpy.typing import NDArray
 
 from ..core.tensors import stream
 from .sources import dataset_source, labels, load_split
 
-Ids = NDArray[np.int64]
+Ids = np.ndarray
 
 
 class LabelledRows(NamedTuple):
@@ -84,7 +83,7 @@ def public_rows(
     return train, test
 
 
-def repeated_rows(rows: Int64[Ids, " n"]) -> Bool[NDArray[np.bool_], " n"]:
+def repeated_rows(rows: Int64[Ids, " n"]) -> Bool[np.ndarray, " n"]:
     """Whether (n,) each row has appeared before."""
     again = np.ones(len(rows), dtype=bool)
     again[np.unique(rows, return_index=True)[1]] = False

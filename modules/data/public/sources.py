@@ -17,7 +17,6 @@ from unittest.mock import patch
 
 import numpy as np
 from jaxtyping import Int64
-from numpy.typing import NDArray
 
 from .catalogue import SOURCES as PICTURES
 from .catalogue import DatasetSource as DatasetSource
@@ -166,12 +165,12 @@ def _check_pictures(rows: Any, where: str) -> None:
         raise DatasetRefused(f"{where}, row {row}: {error}") from error
 
 
-def labels(rows: Any, label: str) -> Int64[NDArray[np.int64], " n"]:
+def labels(rows: Any, label: str) -> Int64[np.ndarray, " n"]:
     """The label column (n,) as integers, without decoding images."""
     return np.asarray(rows.select_columns([label]).with_format("numpy")[:][label]).astype(np.int64)
 
 
-def domains(rows: Any, entry: DatasetSource) -> Int64[NDArray[np.int64], " n"]:
+def domains(rows: Any, entry: DatasetSource) -> Int64[np.ndarray, " n"]:
     """The position (n,) of each row's domain in `entry.domains`; ValueError for an unknown domain.
 
     Numbers of a class column are positions already, which `load_split` has checked; names may differ from ours in case

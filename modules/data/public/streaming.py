@@ -35,7 +35,7 @@ class BalancedBatches:
 
     def __init__(
         self,
-        y: Int64[NDArray[np.int64], " n"],
+        y: Int64[np.ndarray, " n"],
         classes: int,
         per_class: int,
         *,
@@ -121,7 +121,7 @@ class Decoded(Dataset[tuple[Tensor, int]]):
     def __init__(
         self,
         rows: Any,
-        y: Int64[NDArray[np.int64], " n"],
+        y: Int64[np.ndarray, " n"],
         *,
         size: int,
         resize: int,

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
-from numpy.typing import NDArray
 
 from .sources import dataset_source, labels, load_split
 
@@ -14,7 +13,7 @@ class LabelledTexts(NamedTuple):
     """Texts, the class of each, and the names of the classes in the order of their labels."""
 
     texts: tuple[str, ...]
-    labels: Int64[NDArray[np.int64], " n"]
+    labels: Int64[np.ndarray, " n"]
     names: tuple[str, ...]
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Integer
-from numpy.typing import NDArray
 from scipy.stats import binom
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

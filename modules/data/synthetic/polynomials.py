@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float64
-from numpy.typing import NDArray
 from torch import Tensor
 
 from featurelab.modules.dtypes import Dtype
 
 from ..core.tensors import Pair, TensorData, stream
 
-Array = NDArray[np.float64]
+Array = np.ndarray
 
 
 def decaying_covariance(

@@ -15,7 +15,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer, Real
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -25,8 +24,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.preprocessing import Normalizer, StandardScaler
 from torch import Tensor
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Integers = np.ndarray
+Floats = np.ndarray
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-Floats = NDArray[np.float64]
+Floats = np.ndarray
 
 
 def weighted_accuracy(accuracies: Mapping[str, float], classes: Mapping[str, int]) -> float:
@@ -62,7 +62,7 @@ def sgd_probe(
     epochs: int = 200,
     batch_size: int = 256,
     seed: int,
-) -> Int64[NDArray[np.int64], " m"]:
+) -> Int64[np.ndarray, " m"]:
     """Predictions for `test` of a linear classifier trained by SGD on raw features, from zero weights.
 
     The learning rate is lr (1 + cos(pi epoch / epochs)) / 2; `seed` draws the order of batches. The cross-entropy is

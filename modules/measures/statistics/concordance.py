@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float64, Real
-from numpy.typing import NDArray
 from scipy import special, stats
 from torch import Tensor
 
-Array = NDArray[np.float64]
+Array = np.ndarray
 
 
 def concordance_test(scores: Real[Array, "..."], *, draws: int = 2000, seed: int) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from math import comb, factorial
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int64
-from numpy.typing import NDArray
 from torch import Tensor
 
 Number = float | Float[Tensor, "..."]  # tensors are broadcast
@@ -43,7 +42,7 @@ def hermite_polynomial(degree: int, x: Float[Tensor, "*shape"]) -> Float[Tensor,
 
 def hermite_coefficients(
     function: Callable[[Tensor], Tensor], degree: int, nodes: int = 200
-) -> Float64[NDArray[np.float64], " {degree}+1"]:
+) -> Float64[np.ndarray, " {degree}+1"]:
     """c_0 ... c_degree with c_k = E[function(z) He_k(z)] / k!, z ~ N(0, 1), by quadrature.
 
     Then function = sum_k c_k He_k in mean square, E function^2 = sum_k k! c_k^2, and c_1 = E function'. Exact for
@@ -125,7 +124,7 @@ def product_moment(j: int, k: int, A: Number, B: Number, c: Number) -> Number:
     return total
 
 
-def hermite_in_monomials(n: int) -> Int64[NDArray[np.int64], " {n}+1"]:
+def hermite_in_monomials(n: int) -> Int64[np.ndarray, " {n}+1"]:
     """The coefficients of x^0 ... x^n in He_n."""
     coefficients = np.zeros(n + 1, dtype=np.int64)
     for m in range(n // 2 + 1):
