@@ -26,7 +26,8 @@ def separation_ratio(
     """
     h = features.detach().double()
     apart = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
-    group = groups.to(clusters.device)[clusters]
+    clusters = clusters.to(h.device)
+    group = groups.to(h.device)[clusters]
     together = clusters[:, None] == clusters[None, :]
     distinct = ~torch.eye(len(h), dtype=torch.bool, device=h.device)
     means, worsts = [], []

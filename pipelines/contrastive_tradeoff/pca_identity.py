@@ -41,7 +41,7 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
     R, U = config.invariant, config.spurious
     chance = data.stream(config.streams.data, "inputs")
     x = torch.from_numpy(chance.standard_normal((R * U, config.dim)))
-    p, q = (torch.from_numpy(chance.dirichlet(np.full(n, 3.0))) for n in (R, U))
+    probabilities = [torch.from_numpy(chance.dirichlet(np.full(n, 3.0))) for n in (R, U)]
     task = data.TensorData((x, torch.arange(R * U)), name="enumerated factors")
     seed = config.streams.init
     net = {"table": lambda: nets.SphericalTable(R * U, config.width, seed=seed),
@@ -49,17 +49,19 @@ def run(config: PcaConfig, recorder: Recorder) -> None:
         "linear": lambda: nets.mlp(config.dim, 1, 0, outputs=config.width, seed=seed)}[config.representation]()
 
     def both_sides(net, x, index):
+        p, q = (each.to(x.device) for each in probabilities)
+        one = torch.ones_like(p[:1])
         with torch.no_grad():
             H = (net(index) if config.representation == "table" else net(x)).unflatten(0, (R, U))
             loss = theory.contrastive_tradeoff.contrastive_by_enumeration(H, p, q, "linear")
             pca = theory.contrastive_tradeoff.pca_objective(H, p, q)
             plain = theory.contrastive_tradeoff.pca_objective(H.reshape(R * U, 1, -1), (p[:, None] * q).flatten(),
-                torch.ones(1))
+                one)
             values = {"loss": loss, "pca": pca, "plain": plain}
             values |= {f"error/{name}": (value / loss - 1).abs() for name, value in (("pca", pca), ("plain", plain))}
             if config.representation != "table":
                 mean = net((x.unflatten(0, (R, U)) * q[:, None]).sum(1))
-                on_means = theory.contrastive_tradeoff.pca_objective(mean[:, None], p, torch.ones(1, dtype=p.dtype))
+                on_means = theory.contrastive_tradeoff.pca_objective(mean[:, None], p, one)
                 values["error/on_means"] = (on_means / loss - 1).abs()
         return {name: value.item() for name, value in values.items()}
 

@@ -56,7 +56,7 @@ def run(config: DescentConfig, recorder: Recorder) -> None:
         curves = {"stated": first.amax(1)}
         for mutation in MUTATIONS:
             other = nets.LinearLoopedTransformer(config.dim, config.loops, step=steps, **wrong(mutation, config.dim))
-            curves[mutation] = off(other, "attention").median(1).values
+            curves[mutation] = off(other.to(Z), "attention").cpu().median(1).values  # on a GPU not deterministic
             values[f"difference/{mutation}"] = curves[mutation].max().item()
         moved = [max((Zt[:, :-1] - Z[:, :-1]).abs().max(), (Zt[:, -1, -1] - alpha).abs().max()) for Zt in net.layers(Z)]
         recorder.array("off", **{name: curve.cpu().numpy() for name, curve in curves.items()})
