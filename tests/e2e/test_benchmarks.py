@@ -106,3 +106,14 @@ def test_an_unknown_name_is_refused_with_those_that_exist(capsys: pytest.Capture
         runner().main(["stores"])
     assert "unknown benchmark 'stores': choose from" in capsys.readouterr().err
     assert "benchmarks.stores" not in sys.modules
+
+
+def test_a_row_from_a_machine_with_a_gpu_stays_where_there_is_none(tmp_path: Path) -> None:
+    rows = importlib.import_module("benchmarks._rows")
+    measured = {"rows": [dataclasses.asdict(rows.Row("8", "eight at a time", 0.3))], "cores": 16}
+    skipped = {"rows": [dataclasses.asdict(rows.Row("skipped", "needs a GPU", None))], "cores": 2}
+    file = tmp_path / "rows.json"
+    for entry in (skipped, measured, skipped):
+        runner().write(file, {"sharing": entry}, ["sharing"])
+        written = json.loads(file.read_text())["sharing"]
+    assert written == measured
