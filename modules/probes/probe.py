@@ -82,6 +82,7 @@ class Probe(pl.Callback, ABC):
     a tensor, and at the first measurement ValueError for unknown layers.
     """
 
+    logs_by_itself = True  # never through the trainer: `learners.Supervised` may call its hooks without it
     streams = False  # whether `values` iterates over `data` itself
     layers: Sequence[str] | None = None
     n_outputs: int | None = None

@@ -72,6 +72,8 @@ class AdaptiveSpeeds(pl.Callback):
     Raises TypeError for another optimiser, ValueError for a network without hidden layers.
     """
 
+    logs_by_itself = True  # it logs nothing
+
     def __init__(self, high: float = 20.0, *, every: int = 1) -> None:
         if not high > 0 or every < 1:
             raise ValueError(f"high must be positive and every at least 1, got {high} and {every}")

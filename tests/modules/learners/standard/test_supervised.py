@@ -54,6 +54,34 @@ def test_any_cut_into_batches_is_gradient_descent_bit_for_bit(steps_per_batch):
     assert module.catapult_ratio == pytest.approx(max(losses) / losses[0])
 
 
+class Listening(pl.Callback):
+    """Notes the steps before which it is called; if it logs through the trainer, steps are taken in Lightning's way."""
+
+    def __init__(self, logs_by_itself):
+        self.logs_by_itself, self.steps, self.optimizers = logs_by_itself, [], set()
+
+    def on_before_optimizer_step(self, trainer, module, optimizer):
+        self.steps.append(trainer.global_step)
+        self.optimizers.add(type(optimizer))
+        assert all(p.grad is not None for p in module.net.parameters())
+        if not self.logs_by_itself:
+            module.log("largest_gradient", max(p.grad.abs().max() for p in module.net.parameters()))
+
+
+@pytest.mark.parametrize("logs_by_itself", [True, False])
+def test_callbacks_are_called_before_each_step_and_training_is_the_same(logs_by_itself):
+    listening = Listening(logs_by_itself)
+    module, fit = learner(steps_per_batch=7), trainer(max_steps=23, callbacks=[listening])
+    fit.fit(module, DATA)
+    net, losses = bare_loop(23)
+    assert same(module.net, net)
+    assert module.loss_history.tolist() == losses
+    assert listening.steps == list(range(23))
+    assert listening.optimizers == {torch.optim.SGD}
+    assert fit.global_step == 23
+    assert ("largest_gradient" in fit.callback_metrics) is not logs_by_itself
+
+
 def test_minibatches_take_their_steps_in_the_order_of_the_data_module():
     data = TensorData(DATA.train, batch_size=16, order_seed=3)
     module, fit = learner(steps_per_batch=2), trainer(max_epochs=2)
