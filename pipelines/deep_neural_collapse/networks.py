@@ -124,8 +124,8 @@ def head_scores(config: NetworkConfig, weights, features, labels):
     """Return NC1 of every layer's input and after S V', and the ansatz in every hidden layer."""
     values: dict[str, float] = {}
     tangents = measures.relu_tangent_covariance(weights, features)
-    rotations = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "rotations"))
-    turns = torch.Generator(features.device).manual_seed(stream_seed(config.seed, "turned AGOP"))
+    rotations = torch.Generator().manual_seed(stream_seed(config.seed, "rotations"))
+    turns = torch.Generator().manual_seed(stream_seed(config.seed, "turned AGOP"))
     x = features
     for layer, weight in enumerate(weights):
         moments = measures.class_moments(x, labels)

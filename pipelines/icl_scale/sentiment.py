@@ -63,7 +63,7 @@ def able(runs):
     says="With true labels the model is right more often than a guess of the larger class (difference of accuracies)",
     expect=above(0), controls=("permuted_labels", "untrained"), within=(-1, 1))
 def can(runs):
-    n = runs.final("prompts/read")  # accuracies are kept in single precision: what is equal shall be so
+    n = runs.final("prompts/read")  # accuracies are stored in single precision, in which equal values must be equal
     return (round(n * runs.at("accuracy/flipped", 0)) - round(n * runs.final("accuracy/larger_class"))) / n
 
 

@@ -15,7 +15,7 @@ from featurelab.pipelines.engine.experiment.config import Config, by_setting, pa
 from featurelab.tracking.lines import quoted, shortened
 
 LAWS = ("choice", "loguniform", "randint", "uniform")
-MOST_TRIALS = 100_000  # of one sweep: a mistyped axis shall not fill the memory
+MOST_TRIALS = 100_000  # of one sweep, so that a mistyped axis does not fill the memory
 
 # A grid's key is a field, or several fields that vary together; its values are listed in order.
 Grid = Mapping[Any, Sequence[Any]]

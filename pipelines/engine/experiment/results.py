@@ -93,7 +93,7 @@ class Results:
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
         recorded, run_ids = self._chosen(metric, where)
-        return float(recorded.last(run_ids).mean())  # a value that is not finite shall not hide behind others
+        return float(recorded.last(run_ids).mean())  # a value that is not finite must not hide behind others
 
     def at(self, metric: str, step: int, **where: Any) -> float:
         """The value recorded at `step`, averaged over the matching trials; raises `Missing` without any."""

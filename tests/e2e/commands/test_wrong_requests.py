@@ -97,7 +97,7 @@ WRONG_PLACE: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
 def torchless(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> CommandLine:
     """The command, where importing torch is fatal."""
     folder = tmp_path_factory.mktemp("torchless")
-    (folder / "torch.py").write_text("raise RuntimeError('a wrong request shall not wait for torch')\n")
+    (folder / "torch.py").write_text("raise RuntimeError('a wrong request must not wait for torch')\n")
     without = environment | {"PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]])}
     return CommandLine(folder, without, warm=Warm(without, ["featurelab.tracking.store.connect", *SYSTEMS]))
 
