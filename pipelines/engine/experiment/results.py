@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any
 
 from featurelab.pipelines.engine.errors import Missing, nearest
@@ -65,6 +66,9 @@ class Results:
     names: Callable[[], Collection[str]] | None = None
     # by metric; shared by all views of these results, of which a figure asks thousands of questions
     _recorded: dict[str, Recorded] = field(default_factory=dict, repr=False, compare=False)
+    # columns of this view as lists, which pandas takes longer to give than a figure to compare; its trials by control
+    _columns: dict[str, list[Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _controls: dict[str, Results] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def where(self, **config: Any) -> Results:
         """The trials with these config values."""
@@ -74,12 +78,19 @@ class Results:
         """The trials under this control, `none` for those without."""
         if "control" not in self.trials:
             return self if control == "none" else replace(self, trials=self.trials[:0])
-        return replace(self, trials=self.trials[self.trials.control.fillna("none") == control])
+        if control not in self._controls:
+            trials = self.trials[self.trials.control.fillna("none") == control]
+            self._controls[control] = replace(self, trials=trials)
+        return self._controls[control]
 
     def by_seed(self) -> Iterator[tuple[int, Results]]:
+        """Each seed, in ascending order, with its trials."""
+        yield from self._seeds
+
+    @cached_property
+    def _seeds(self) -> list[tuple[int, Results]]:
         seeds = {int(seed) for seed in self._column("seed") if seed == seed} if len(self.trials) else set()
-        for seed in sorted(seeds):
-            yield seed, self.where(seed=seed)
+        return [(seed, self.where(seed=seed)) for seed in sorted(seeds)]
 
     def values(self, name: str) -> list[Any]:
         """The values that a config field takes, in the order of the grid."""
@@ -88,7 +99,7 @@ class Results:
     def has(self, metric: str, **where: Any) -> bool:
         """Whether any of the matching trials recorded this metric."""
         rows = self._of(metric).rows
-        return any(run_id in rows for run_id in self._looked(where).run_id)
+        return any(run_id in rows for run_id, _ in self._looked(where))
 
     def final(self, metric: str, **where: Any) -> float:
         """The last recorded value, averaged over the matching trials; raises `Missing` without any."""
@@ -127,16 +138,17 @@ class Results:
 
     def arrays(self, name: str, **where: Any) -> list[Mapping[str, np.ndarray]]:
         """The arrays kept under `name` by each matching trial; raises `Missing` without any."""
-        chosen = self._looked(where)
-        finished = chosen.run_id[chosen.status == "finished"]
-        if finished.empty:
+        finished = [run_id for run_id, status in self._looked(where) if status == "finished"]
+        if not finished:
             raise Missing(f"no finished trial{_written(where)}")
         return [self.load(run_id, name) for run_id in finished]
 
-    def _column(self, name: str) -> pd.Series:
-        if name not in self.trials:
-            raise Missing(f"no setting {name} was recorded")
-        return self.trials[name]
+    def _column(self, name: str) -> list[Any]:
+        if name not in self._columns:
+            if name not in self.trials:
+                raise Missing(f"no setting {name} was recorded")
+            self._columns[name] = self.trials[name].tolist()
+        return self._columns[name]
 
     def _matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Which trials have these config values."""
@@ -145,11 +157,12 @@ class Results:
             keep &= np.array([v == value for v in self._column(name)], dtype=bool)
         return keep
 
-    def _looked(self, where: Mapping[str, Any]) -> pd.DataFrame:
-        """The run ids and states of the matching trials. A row has a hundred settings: they are left behind."""
-        chosen = self.trials[["run_id", "status"]][self._matching(where)]
+    def _looked(self, where: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The run ids and states of the matching trials."""
+        trials = zip(self._column("run_id"), self._column("status"), strict=True)
+        chosen = list(compress(trials, self._matching(where)))
         if self.looked_at is not None:
-            self.looked_at.update(chosen.run_id)
+            self.looked_at.update(run_id for run_id, _ in chosen)
         return chosen
 
     def _of(self, metric: str) -> Recorded:
@@ -165,11 +178,11 @@ class Results:
     def _chosen(self, metric: str, where: Mapping[str, Any]) -> tuple[Recorded, list[str]]:
         """What was recorded of a metric, and which of the matching trials recorded it: at least one, all finished."""
         chosen = self._looked(where)
-        ended = [status for status in chosen.status if status != "finished"]
+        ended = [status for _, status in chosen if status != "finished"]
         if ended:
             raise Missing(f"{len(ended)} trial{'s' * (len(ended) > 1)} {ended[0]}{_written(where)}")
         recorded = self._of(metric)
-        run_ids = [run_id for run_id in chosen.run_id if run_id in recorded.rows]
+        run_ids = [run_id for run_id, _ in chosen if run_id in recorded.rows]
         if not run_ids:
             raise Missing(f"no {metric}{_written(where)}{self._instead_of(metric)}")
         return recorded, run_ids
