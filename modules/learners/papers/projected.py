@@ -68,7 +68,8 @@ def project_spectral_near(
     Raises ValueError for bounds that are not positive and a centre with |centre|_2 > spectral.
     """
     _positive(radius=radius, spectral=spectral)
-    if torch.linalg.matrix_norm(centre, 2) > spectral * (1 + torch.finfo(centre.dtype).eps ** 0.5):
+    rounding = torch.finfo(centre.dtype).eps ** 0.5  # of norms: on a GPU they are less exact than on a CPU
+    if torch.linalg.matrix_norm(centre, 2) > spectral * (1 + rounding):
         raise ValueError("centre must lie in the spectral ball")
 
     def at(s: float) -> Tensor:
