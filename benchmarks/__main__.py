@@ -89,7 +89,8 @@ def write(file: Path, results: Mapping[str, Any], names: Iterable[str]) -> None:
     old = json.loads(file.read_text()) if file.exists() else {}
     others = {name: result for name, result in old.items() if name in set(NAMES) - set(names)}
     for name, result in results.items():
-        skipped = "error" not in result and all(row["ours_s"] is None and not row["numbers"] for row in result["rows"])
+        rows = result["rows"]
+        skipped = bool(rows) and all(row["ours_s"] is None and not row["numbers"] for row in rows)
         others[name] = old[name] if skipped and name in old else result
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(dict(sorted(others.items())), indent=1) + "\n")
