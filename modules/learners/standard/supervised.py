@@ -143,7 +143,7 @@ class Supervised(pl.LightningModule):
         Lightning calls all callbacks before each step, which takes as long as a fifth of a small network's step. Where
         the rest of its way is that of plain training, call those that listen, take the step, and count it.
         """
-        trainer = self.trainer
+        trainer: Any = self.trainer  # Lightning sets its callbacks and profiler without types
         plain = pl.Callback.on_before_optimizer_step
         listening = [each for each in trainer.callbacks if type(each).on_before_optimizer_step is not plain]
         if (
