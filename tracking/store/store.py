@@ -254,9 +254,10 @@ class Store(Connection):
 
         Raises RunNotFound, BadArtifact if the run has no such artifact, or StoreError.
         """
-        self.get_run(run_id)
+        uri = self.get_run(run_id).info.artifact_uri
         try:
-            return Path(self.patiently(self.client.download_artifacts, run_id, path, str(into) if into else None))
+            repository = get_artifact_repository(uri, tracking_uri=self.uri)
+            return Path(self.patiently(repository.download_artifacts, path, str(into) if into else None))
         except (OSError, MlflowException) as error:
             raise BadArtifact(f"run {run_id} has no artifact {path!r}") from error
 

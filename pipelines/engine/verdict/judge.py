@@ -70,11 +70,12 @@ class Judged:
         }
 
 
-def judge(sweep_run_id: str, store: Store) -> Judged:
+def judge(sweep_run_id: str, store: Store, drawn_before: str = "") -> Judged:
     """Judge and draw a sweep; the verdicts and the figure replace earlier ones of the same sweep.
 
-    Claims are about the figure's own grid, so any other sweep is only drawn, against its axes. Raises `RequestError`
-    for a run that is not a sweep of ours.
+    Claims are about the figure's own grid, so any other sweep is only drawn, against its axes. `drawn_before` is the
+    path of a figure that this process has drawn from the same grid, and that stays. Raises `RequestError` for a run
+    that is not a sweep of ours.
     """
     experiment, plan, tags = read_sweep(store, sweep_run_id)
     trials = read_trials_of(store, experiment, sweep_run_id, plan, tags)
@@ -88,9 +89,10 @@ def judge(sweep_run_id: str, store: Store) -> Judged:
     scale = None if plan.kind == "at_settings" else plan.scale
     verdicts = [judge_claim(claim, all_results, plan, scale, also=controls) for claim in experiment.claims]
     further = further_trials(experiment, plan, verdicts, results)
-    of_grid = _of_the_grid(experiment, plan, results)
     settings = plan.marks.get("settings", "")
-    figure = draw(experiment, of_grid, sweep_run_id, store, plan) if experiment.drawing else ""
+    figure = drawn_before
+    if experiment.drawing and not figure:
+        figure = draw(experiment, _of_the_grid(experiment, plan, results), sweep_run_id, store, plan)
     counts = {status: sum(v.status == status for v in verdicts) for status in STATUSES}
     unexpected = sum(verdict.surprising for verdict in verdicts)
     store.log_json(sweep_run_id, [verdict.model_dump() for verdict in verdicts], "verdicts.json")

@@ -113,7 +113,7 @@ class Judging:
 
     def judge_sweep(self, sweep_run_id: str) -> None:
         """Judge an ended sweep, and those that read its trials; show them unless they need further trials."""
-        one = judge(sweep_run_id, self._store)
+        one = self._judge(sweep_run_id)
         if one.trials_of and one.further:  # a reader of an interrupted command: the other sweep must run the trials
             self._readers.setdefault(one.trials_of, []).append(sweep_run_id)
             self.further.setdefault(one.trials_of, {})[sweep_run_id] = one.further
@@ -122,13 +122,18 @@ class Judging:
         for plan in [plan for plan in self._unopened_readers if plan.declared.reads is one.experiment]:
             self._unopened_readers.remove(plan)
             readers.append(open_reading(plan, sweep_run_id, self._store))
-        judged = [one, *(judge(reader, self._store) for reader in readers)]
+        judged = [one, *map(self._judge, readers)]
         self.judged |= {each.sweep_run_id: each for each in judged}
         self.further[sweep_run_id] = {each.sweep_run_id: each.further for each in judged if each.further}
         if not self.further[sweep_run_id]:
             del self.further[sweep_run_id]
             for each in judged:
                 self._show(each)
+
+    def _judge(self, sweep_run_id: str) -> Judged:
+        """Judge a sweep; draw it the first time only, since the trials of its grid have ended by then."""
+        before = self.judged.get(sweep_run_id)
+        return judge(sweep_run_id, self._store, drawn_before=before.figure if before else "")
 
     def extend_sweeps(self) -> list[Opened]:
         """Add the further trials to the plans of sweeps and of their readers; return the sweeps that must run them."""
