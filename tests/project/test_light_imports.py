@@ -44,6 +44,20 @@ def test_a_trial_imports_neither_compilers_nor_ray_nor_what_torchmetrics_and_mlf
     assert HEAVY & set(listed) == set()
 
 
+def test_networks_are_made_without_the_compiler(tmp_path):
+    code = """
+from featurelab import nets
+nets.cnn(3, (4, 4), outputs=2, seed=0)
+nets.two_layer(3, 4, seed=0)
+nets.ScaledInputs(3)
+nets.TrunkFeature(torch.nn.Identity(), 3, 4, seed=0)
+nets.attention_net(5, 3, width=4, heads=1, head_dim=2, feedforward=4, seed=0)
+print("imported", *sys.modules)
+"""
+    listed = said(START + code, tmp_path).rpartition("imported ")[2].split()
+    assert COMPILER & set(listed) == set()
+
+
 def test_torchmetrics_is_whole_at_its_first_use_and_its_metrics_are_those_that_lightning_knows(tmp_path):
     code = """
 assert "torchmetrics.functional" not in sys.modules

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 
 class AttentionBlock(nn.Module):
@@ -95,11 +95,8 @@ def attention_net(
         return torch.from_numpy(drawn / math.sqrt(width)).to(kind)
 
     def linear(stream: int, inputs: int, outputs: int) -> nn.Linear:
-        layer: nn.Linear = skip_init(nn.Linear, inputs, outputs, bias=False, dtype=kind)
-        with torch.no_grad():
-            drawn = np.random.default_rng([seed, stream]).uniform(-1, 1, (outputs, inputs))
-            layer.weight.copy_(torch.from_numpy(drawn / math.sqrt(inputs)))
-        return layer
+        drawn = np.random.default_rng([seed, stream]).uniform(-1, 1, (outputs, inputs))
+        return linear_from_weights(torch.from_numpy(drawn / math.sqrt(inputs)), dtype=kind)
 
     blocks = []
     for index in range(layers):

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 # what makes the mean of an activation 0 under N(0, 1)
 MEAN_TANH_SQUARED = 0.3942944903978411
@@ -113,9 +113,5 @@ def two_layer(
     W = neurons.standard_normal((width, dim))
     W /= np.linalg.norm(W, axis=1, keepdims=True)
     a = readout.standard_normal((heads, width)) / math.sqrt(width)
-    hidden = skip_init(nn.Linear, dim, width, bias=False, dtype=kind)
-    head = skip_init(nn.Linear, width, heads, bias=False, dtype=kind)
-    with torch.no_grad():
-        hidden.weight.copy_(torch.from_numpy(W))
-        head.weight.copy_(torch.from_numpy(a))
+    hidden, head = (linear_from_weights(torch.from_numpy(weights), dtype=kind) for weights in (W, a))
     return TwoLayer(hidden, head, CentredActivation(activation))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
+from featurelab.modules.nets.standard.given_weights import linear_from_weights
 
 
 class ScaledInputs(nn.Module):
@@ -22,8 +22,7 @@ class ScaledInputs(nn.Module):
             raise ValueError(f"dim must be at least 1, got {dim}")
         kind = getattr(torch, dtype_name(dtype))
         self.weight = nn.Parameter(torch.full((dim,), float(init_scale), dtype=kind))
-        self.head = skip_init(nn.Linear, dim, 1, bias=False, dtype=kind)
-        nn.init.ones_(self.head.weight)
+        self.head = linear_from_weights(torch.ones(1, dim), dtype=kind)
         self.head.weight.requires_grad_(False)
 
     def features(self, x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:

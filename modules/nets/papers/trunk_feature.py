@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from featurelab.modules.dtypes import Dtype, dtype_name
 
+from ..standard.given_weights import linear_from_weights
 from ..standard.mlps import activation as activation_called
 
 
@@ -45,12 +45,9 @@ class TrunkFeature(nn.Module):
         columns = torch.randn(width, dim, generator=generator, dtype=torch.float64)
         readout = torch.randn(heads, width, generator=generator, dtype=torch.float64)
         self.trunk = trunk
-        self.hidden = skip_init(nn.Linear, dim, width, bias=False, dtype=kind)
-        self.head = skip_init(nn.Linear, width, heads, bias=False, dtype=kind)
+        self.hidden = linear_from_weights(columns / columns.norm(dim=1, keepdim=True), dtype=kind)
+        self.head = linear_from_weights(readout / width**0.5, dtype=kind)
         self.activation = activation_called(activation)
-        with torch.no_grad():
-            self.hidden.weight.copy_(columns / columns.norm(dim=1, keepdim=True))
-            self.head.weight.copy_(readout / width**0.5)
         self.head.weight.requires_grad_(train_heads)
 
     def representation(self, x: Shaped[Tensor, "n ..."]) -> Float[Tensor, "n dim"]:

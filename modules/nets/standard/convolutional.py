@@ -162,7 +162,7 @@ def initialised(
     kind, rule = _named(dtype_name(dtype), DTYPES, "dtype"), _named(init, INITS, "init")
     with torch.device("meta"):  # no numbers drawn, the global random state untouched
         net = build()
-    net = net.to_empty(device="cpu").to(kind)
+    _place(net, kind)
     for name, module in net.named_modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             _fill(module, name, seed, rule, linear_std)
@@ -173,6 +173,15 @@ def initialised(
                 f"initialised() cannot draw the parameters of {name or 'the network'}, a {type(module).__name__}"
             )
     return net
+
+
+def _place(net: nn.Module, kind: torch.dtype) -> None:
+    """Give a net without numbers memory on the CPU. `Module.to_empty` would import SymPy for that, in every worker."""
+    for module in net.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.empty(parameter.shape, dtype=kind)))
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            setattr(module, name, torch.empty(buffer.shape, dtype=kind if buffer.is_floating_point() else buffer.dtype))
 
 
 @torch.no_grad()
