@@ -258,7 +258,7 @@ class Store(Connection):
         try:
             repository = get_artifact_repository(uri, tracking_uri=self.uri)
             return Path(self.patiently(repository.download_artifacts, path, str(into) if into else None))
-        except (OSError, MlflowException) as error:
+        except (OSError, RuntimeError, MlflowException) as error:  # RuntimeError: a link to itself, before Python 3.13
             raise BadArtifact(f"run {run_id} has no artifact {path!r}") from error
 
     def read_json(self, run_id: str, path: str) -> Any:
