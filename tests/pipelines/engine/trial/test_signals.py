@@ -14,6 +14,10 @@ BEFORE = """
 import os, signal, subprocess, sys, time, weakref
 from featurelab.pipelines.engine.trial import signals
 
+# a process under nohup, or in the background, hands down that it ignores these
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 def leave(number):
     signals.kill_descendants()
     os._exit(128 + number)
