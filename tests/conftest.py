@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import importlib
 import math
 import os
@@ -67,6 +68,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((str(folders) for folders in TOGETHER if nodeid.startswith(folders)), nodeid.split("::")[0])
 
     return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Search for unused cycles less often, and not in what is imported already: it took 6% of the time of tests."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 BEGAN = time.monotonic()

@@ -3,13 +3,14 @@
 All others are mypy's to check; tests of what a function says of a wrong option are to hear the function itself.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from inspect import isfunction
 from typing import Any, get_args
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
-from jaxtyping import AbstractArray
+from jaxtyping import AbstractArray, AbstractDtype
 
 
 def arrays_alone(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,11 +35,22 @@ def _sparing(checked: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_arrays(what: Any) -> bool:
-    return isfunction(what) and not any(isinstance(h, str) or _of_arrays(h) for h in what.__annotations__.values())
+    return isfunction(what) and not any(map(_of_arrays, _hints(what)))
+
+
+def _hints(function: Callable[..., Any]) -> Iterator[Any]:
+    """The annotations, or what the words of those name that are strings still."""
+    for hint in function.__annotations__.values():
+        if isinstance(hint, str):
+            yield from map(function.__globals__.get, re.findall(r"\w+", hint))
+        else:
+            yield hint
 
 
 def _of_arrays(hint: Any) -> bool:
-    return (isinstance(hint, type) and issubclass(hint, AbstractArray)) or any(map(_of_arrays, get_args(hint)))
+    if isinstance(hint, type):
+        return issubclass(hint, (AbstractArray, AbstractDtype))
+    return any(map(_of_arrays, get_args(hint)))
 
 
 jaxtyping.jaxtyped = _sparing(jaxtyping.jaxtyped)
