@@ -5,6 +5,7 @@ import importlib
 import math
 import os
 import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,8 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray's workers would let the tests in other processes go first
 os.environ.setdefault("RAY_worker_niceness", "0")
+# tests in the background, or under nohup, would hand down that Ctrl-C is ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
 CHECKED = "featurelab.modules"
 
 

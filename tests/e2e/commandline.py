@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -73,8 +72,6 @@ class CommandLine:
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
-            # a test run in the background would hand down that Ctrl-C is ignored
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
     def elsewhere(self, home: Path, **changes: str) -> "CommandLine":

@@ -150,9 +150,7 @@ def serve() -> None:
             if not pid:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                # tests that run in the background, or under nohup, would hand down that these are ignored
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                signal.signal(signal.SIGHUP, signal.SIG_DFL)
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup hand down that it is ignored
                 return become(**json.loads(request))
             print(json.dumps([pid, None]), flush=True)
 

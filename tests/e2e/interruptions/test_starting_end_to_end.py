@@ -27,6 +27,14 @@ def sessions() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(autouse=True)
+def hang_ups_are_heard() -> Iterator[None]:
+    """Tests under nohup would hand down that these are ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def test_where_ray_cannot_start_one_line_says_why_and_nothing_is_written(
     featurelab: CommandLine, sessions: Path
 ) -> None:

@@ -14,9 +14,7 @@ BEFORE = """
 import os, signal, subprocess, sys, time, weakref
 from featurelab.pipelines.engine.trial import signals
 
-# a process under nohup, or in the background, hands down that it ignores these
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup hand down that it is ignored
 
 def leave(number):
     signals.kill_descendants()

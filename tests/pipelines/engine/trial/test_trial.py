@@ -277,15 +277,6 @@ def last_run(store):
     return client.search_runs([client.get_experiment_by_name("tests/made_up").experiment_id], max_results=1)[0]
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C as a terminal gives it: a process started in the background inherits that it is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("number", "raised", "reason"),
     [(signal.SIGINT, KeyboardInterrupt, "interrupted"), (signal.SIGTERM, Terminated, "terminated")],
