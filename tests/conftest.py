@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
@@ -24,6 +25,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_worker_niceness", "0")
 # tests in the background, or under nohup, would hand down that Ctrl-C is ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# property tests may take their time on a busy machine, and share a fixture among their examples
+IGNORED = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]
+hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=IGNORED)
+hypothesis.settings.load_profile("ours")
 CHECKED = "featurelab.modules"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from featurelab.tracking.errors import RunNotFound, StoreError
@@ -42,7 +42,7 @@ PARTS = [
 ]
 paths = st.one_of(st.lists(st.sampled_from(PARTS), max_size=5).map("/".join), st.text(max_size=30))
 texts = st.one_of(st.text(max_size=200), st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=50))
-often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = settings(max_examples=200)
 
 
 def below(folder: Path) -> set[str]:

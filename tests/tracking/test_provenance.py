@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from featurelab.tracking import provenance
@@ -87,7 +87,6 @@ def test_source_is_described_by_commit_and_uncommitted_changes(tmp_path, monkeyp
     assert cut["diff_sha256"] == dirty["diff_sha256"]
 
 
-@settings(deadline=None)
 @given(CONFIGS)
 def test_a_configuration_has_one_hash_whatever_its_order(config):
     backwards = dict(reversed(config.items()))
@@ -95,7 +94,6 @@ def test_a_configuration_has_one_hash_whatever_its_order(config):
     assert len(config_hash(config)) == 16
 
 
-@settings(deadline=None)
 @given(CONFIGS, CONFIGS)
 def test_different_configurations_have_different_hashes(one, other):
     def canonical(config):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from featurelab.tracking.report.claims import parts
@@ -211,7 +211,7 @@ def _plain_page():
         return _Skeleton(_page(Path(folder), _filled("plain")))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(EVIL)
 def test_no_text_adds_an_element_or_an_attribute_to_the_page(tmp_path, text):
     text = f"x{text}"  # an empty text is left out

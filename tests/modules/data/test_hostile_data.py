@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hostiletables import CANARY, TABLES, bomb, lines, numbers, pictures, png, raw, same_text, texts
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from featurelab.modules.data import (
@@ -191,13 +191,7 @@ KINDS = st.sampled_from(
 CELLS = st.one_of(st.none(), st.integers(-3, 12), st.floats(), st.text(max_size=3), st.booleans())
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(st.lists(CELLS, min_size=20, max_size=20), KINDS)
 def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kind):
     try:
@@ -214,13 +208,7 @@ def test_any_column_of_labels_is_read_as_classes_or_refused(tmp_path, cells, kin
     assert found.tolist() == [int(cell) for cell in labels.to_pylist()]
 
 
-@settings(
-    max_examples=20,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(st.data())
 def test_a_parquet_file_with_other_bytes_is_read_or_refused(tmp_path, data):
     root = tmp_path / str(len(list(tmp_path.iterdir())))

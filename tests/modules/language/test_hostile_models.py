@@ -192,14 +192,14 @@ CHANGES = st.dictionaries(st.one_of(st.sampled_from(NAMES), st.text(max_size=12)
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=SLOW, database=None)
+@settings(max_examples=25, derandomize=True, suppress_health_check=SLOW, database=None)
 @given(CHANGES)
 def test_any_configuration_is_loaded_or_refused_in_one_line(changing, values):
     looked_at(changing, values)
 
 
 @pytest.mark.heavy
-@settings(max_examples=1000, deadline=None, suppress_health_check=SLOW, database=None)
+@settings(max_examples=1000, suppress_health_check=SLOW, database=None)
 @given(CHANGES)
 def test_a_thousand_configurations_are_loaded_or_refused_in_one_line(changing, values):
     import signal

@@ -22,7 +22,7 @@ def start(classes, n, seed=0):
     return X @ X.T
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(classes=st.integers(2, 4), n=st.integers(2, 6), ridge=positive, lifted=positive)
 def test_the_collapsed_gram_matrix_is_a_fixed_point_for_the_exact_scale(classes, n, ridge, lifted):
     Y = one_hot(classes, n)
@@ -31,7 +31,7 @@ def test_the_collapsed_gram_matrix_is_a_fixed_point_for_the_exact_scale(classes,
     assert torch.allclose(B @ B.T / theory.deep_neural_collapse.kappa_exact(n, ridge, lifted), Y @ Y.T, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(classes=st.integers(2, 4), n=st.integers(4, 8), ridge=st.floats(0.1, 1.0), lifted=st.floats(0.5, 2.0))
 def test_errors_shrink_at_the_rate_in_closed_form(classes, n, ridge, lifted):
     """A small error of the kind that shrinks most slowly: within the classes, balanced out against their mean."""
@@ -77,7 +77,7 @@ def test_printed_scale_is_that_of_its_formula_and_is_not_a_fixed_point():
         theory.deep_neural_collapse.kappa_printed(0.5, 0.0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(classes=st.integers(1, 4), n=st.integers(1, 6), kappa=st.floats(-2.0, 2.0).filter(lambda k: abs(k) > 0.05))
 def test_gram_error_is_the_spectral_norm_of_the_difference(classes, n, kappa):
     Y = one_hot(classes, n)
@@ -114,7 +114,7 @@ def test_krr_value_is_the_quadratic_form_and_reaches_its_bound_at_the_collapsed_
         theory.deep_neural_collapse.krr_explained(K, Y, 0.0)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     bandwidth=st.floats(0.2, 20.0),
     mu=st.floats(1e-2, 10.0),

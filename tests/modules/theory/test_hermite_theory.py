@@ -72,7 +72,7 @@ def test_what_quadrature_cannot_do_is_refused():
         theory.alignment_elasticity.hermite_polynomial(-1, torch.ones(1))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n=st.integers(0, 8), mean=st.floats(-2, 2), variance=st.floats(0.01, 3))
 def test_moments_and_hermite_expectations_by_quadrature(n, mean, variance):
     assert theory.alignment_elasticity.gaussian_moment(n, mean, variance) == pytest.approx(
@@ -88,7 +88,7 @@ def test_at_unit_variance_the_hermite_expectation_is_a_power_of_the_mean(n):
     assert theory.alignment_elasticity.hermite_expectation(n, 0.7, 1.0) == pytest.approx(0.7**n)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     j=st.integers(0, 6), k=st.integers(0, 6), A=st.floats(0.1, 2.5), B=st.floats(0.1, 2.5), share=st.floats(-0.95, 0.95)
 )

@@ -84,7 +84,7 @@ def test_the_tail_slope_is_that_of_a_line_through_the_later_half():
 eigenvalues = st.lists(st.floats(0.01, 100.0), min_size=2, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(eigenvalues, st.integers(0, 60), st.integers(0, 2**32 - 1))
 def test_no_prompt_exceeds_a_bound(values, loops, seed):
     X = spectra(values)[None]

@@ -19,7 +19,7 @@ def t(*factors):
 
 
 @given(st.integers(2, 12), st.integers(1, 8), st.integers(1, 8), seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_derivative_correlation_equals_its_forms_in_the_ptk(n, k_out, k_in, seed):
     J, X, l = draw(n, k_out, seed=seed), draw(n, k_in, seed=seed + 1), draw(n, seed=seed + 2)  # noqa: E741
     ptk, D = J @ J.T, l.diag()
@@ -98,7 +98,7 @@ def test_the_quadratic_network_is_seen_through_r_alone():
 
 
 @given(st.integers(2, 10), st.integers(2, 12), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_free_probability_is_exact_when_r_is_the_identity(d, n, seed):
     X, y = draw(n, d, seed=seed), draw(n, seed=seed + 1)
     M, B = X.T @ y.diag() @ X, X.T @ X
@@ -171,7 +171,7 @@ def test_isotropic_data_reduce_the_numerator():
 
 
 @given(st.integers(1, 7), st.integers(1, 6), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_r_moments_are_normalised_traces_of_powers(d, order, seed):
     R = draw(d, d, seed=seed)
     R = R + R.T
@@ -184,7 +184,7 @@ def test_limiting_moments_at_equal_width_and_dimension():
 
 
 @given(st.floats(0.01, 50))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_limiting_moments_follow_from_their_free_cumulants(c):
     k1, k2, k3, k4 = 1, 3 * c, 15 * c**2, 105 * c**3
     expected = [

@@ -79,7 +79,7 @@ def test_effective_rates():
         theory.alignment_elasticity.effective_rate(2.0, 9, "printed")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(mean=st.floats(-1.5, 1.5), variance=st.floats(0.05, 1.5), degree=st.integers(1, 3), seed=st.integers(0, 99))
 def test_closed_forms_are_expectations_of_the_expansion(mean, variance, degree, seed):
     """With alpha and Z drawn from their laws: F_l - F_0 has entries sum_k t_k Z^k alpha_r^k."""

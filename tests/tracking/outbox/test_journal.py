@@ -63,7 +63,6 @@ def _write(path, entries):
     journal.close()
 
 
-@settings(deadline=None)
 @given(ENTRIES)
 def test_a_journal_is_read_as_it_was_written(entries):
     with tempfile.TemporaryDirectory() as directory:
@@ -76,7 +75,6 @@ def test_a_journal_is_read_as_it_was_written(entries):
         assert [byte for byte, _ in read][-1] == path.stat().st_size
 
 
-@settings(deadline=None)
 @given(ENTRIES, st.data())
 def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_be_continued(entries, data):
     with tempfile.TemporaryDirectory() as directory:
@@ -94,7 +92,7 @@ def test_a_journal_cut_anywhere_keeps_every_whole_line_and_can_be_continued(entr
         assert after == [*(whole or [HEADER]), {"end": "KILLED", "t": 1}]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ENTRIES, st.integers(0, 12))
 def test_a_delivery_in_two_parts_sends_each_point_once(entries, before):
     with tempfile.TemporaryDirectory() as directory:
@@ -133,7 +131,6 @@ def test_a_long_journal_is_sent_in_requests_within_mlflow_s_bounds(tmp_path):
     assert sink.params == {f"p{i}": str(i) for i in range(150)}
 
 
-@settings(deadline=None)
 @given(ENTRIES)
 def test_best_is_the_best_finite_value(entries):
     summary = Summary()

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
@@ -60,7 +60,7 @@ def _send(store, batches, tried, monkeypatch):
     return rows
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(BATCHES)
 @example([([P, P, Q, Q], {}, True), ([Q, P], {}, False)])
 @example([([Metric("a", 0.0, 5, 1), Q, Metric("a", -0.0, 5, 1)], {}, False), ([Q, Metric("a", 0.0, 5, 1)], {}, True)])

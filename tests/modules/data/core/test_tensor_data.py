@@ -21,7 +21,7 @@ def visited(loader):
 
 
 @given(n=st.integers(1, 60), batch_size=st.integers(1, 70), seed=st.integers(0, 2**40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_epoch_visits_every_sample_once_with_its_target(n, batch_size, seed):
     loader = Batches(numbered(n), batch_size, order_seed=seed)
     for _ in range(2):
@@ -33,7 +33,7 @@ def test_every_epoch_visits_every_sample_once_with_its_target(n, batch_size, see
 
 
 @given(batches=st.integers(1, 5), share=st.integers(1, 4), workers=st.integers(2, 4), epoch=st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_workers_together_see_the_batches_of_one_worker(batches, share, workers, epoch):
     size = share * workers
     data = numbered(batches * size)

@@ -119,7 +119,7 @@ def pool(classes, per_class, offset=0):
 
 
 @given(st.integers(0, 2**40), st.sampled_from(["a", "b"]), st.integers(1, 6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_unseen_classes_are_never_training_classes(seed, train_on, per_class):
     pools = {"a": pool(8, 6), "b": pool(9, 7)}
     task = data.TwoClasses(pools, train_on, per_class=per_class, unseen=5, seed=seed, dtype="float64")

@@ -96,7 +96,7 @@ def test_regression_targets_are_the_noisy_link_of_one_class():
     assert noise.std().item() == pytest.approx(0.1, rel=0.1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(length=st.floats(-4, 4), seed=st.integers(0, 1000), literal=st.booleans())
 def test_unseen_class_has_the_stated_mean_and_covariance(length, seed, literal):
     projection = "literal" if literal and abs(length) > 0.3 else "orthogonal"

@@ -59,7 +59,7 @@ def test_chain_egop_counts_coincidences_of_neighbours():
 
 
 @given(rank=st.integers(1, 6), decay=st.sampled_from([None, 0.0, 1.0]), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_labels_are_the_chain_over_its_training_deviation(rank, decay, seed):
     data = ChainMonomials(50, 20, 6, rank, decay=decay, seed=seed)
     for x, y in (data.train, data.test):

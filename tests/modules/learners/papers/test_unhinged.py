@@ -29,7 +29,7 @@ def test_unhinged_and_stacked_losses_refuse_or_sum_as_they_say():
     assert torch.allclose(learners.stacked_cross_entropy(lambda _: f, (f, y)), one_by_one)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(1, 4), st.integers(1, 30), st.floats(0.01, 0.5), st.sampled_from([0.0, 0.1]), st.floats(0.05, 2.0))
 def test_descent_on_inner_products_is_descent_on_weights(samples, dim, lr, weight_decay, omega):
     chance = torch.Generator().manual_seed(dim)

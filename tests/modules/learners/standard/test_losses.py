@@ -13,7 +13,7 @@ def identity(x):
 
 
 @given(n=st.integers(1, 8), c=st.integers(1, 5), seed=st.integers(0, 999), factor=st.sampled_from([0.5, 1.0, 3.0]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_mse_is_the_mean_over_samples_of_sums_over_outputs(n, c, seed, factor):
     generator = torch.Generator().manual_seed(seed)
     f, y = torch.randn(2, n, c, generator=generator, dtype=torch.float64)

@@ -29,7 +29,7 @@ def take(model, optimizer):
 
 
 @given(seed=st.integers(0, 50), decay=st.sampled_from([0.0, 0.1]), eps=st.floats(1e-3, 10.0))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_speed_of_gradient_norm_plus_eps_is_gradient_descent(seed, decay, eps):
     slo, plain = net(seed), net(seed)
     norms = [(g + decay * w).norm().item() for g, w in zip(gradients(slo), slo.parameters(), strict=True)]
@@ -49,7 +49,7 @@ def test_steps_follow_the_formula_layer_by_layer():
 
 
 @given(scale=st.floats(-12, 12), speed=st.floats(1e-3, 1e3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_no_step_is_longer_than_lr_times_speed(scale, speed):
     weight = torch.nn.Parameter(torch.zeros(3, 4, dtype=torch.float64))
     weight.grad = torch.randn(3, 4, dtype=torch.float64) * 10.0**scale

@@ -21,7 +21,7 @@ def whole_numbers(*shape, top, seed=0):
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_alignment_is_the_mean_inner_product_of_distinct_pairs(seed, m, d):
     F = draw(m, d, seed=seed) + 1
     pairs = [F[i] @ F[j] for i in range(m) for j in range(m) if i != j]
@@ -68,7 +68,7 @@ def slow_found(x, y, k, similarity):
 
 
 @given(seeds, st.integers(2, 15), st.integers(1, 4), st.sampled_from(["cosine", "inner"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_recall_sorts_no_neighbours_and_finds_them_all_the_same(seed, n, k, similarity):
     x, y = draw(n, 3, seed=seed), whole_numbers(n, top=3, seed=seed)
     slow = slow_found(x, y, k, similarity)
@@ -82,7 +82,7 @@ def test_recall_sorts_no_neighbours_and_finds_them_all_the_same(seed, n, k, simi
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_of_equally_similar_neighbours_the_first_is_nearest(seed, n, k):
     x, y = whole_numbers(n, 2, top=2, seed=seed).double(), whole_numbers(n, top=2, seed=seed + 1)
     assert measures.recall_at_k(x, y, k, "inner") == slow_found(x, y, k, "inner").mean()
@@ -106,7 +106,7 @@ def test_recall_in_blocks_of_rows_is_that_of_the_whole(monkeypatch):
 
 
 @given(seeds, st.integers(2, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kendalls_w_of_two_raters_is_half_of_one_plus_spearman(seed, n):
     scores = draw(2, n, seed=seed)
     rho = spearmanr(scores[0], scores[1]).statistic
@@ -114,7 +114,7 @@ def test_kendalls_w_of_two_raters_is_half_of_one_plus_spearman(seed, n):
 
 
 @given(seeds, st.integers(3, 6), st.integers(3, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_kendalls_w_with_ties_is_friedmans_statistic_over_its_largest_value(seed, m, n):
     scores = whole_numbers(m, n, top=4, seed=seed)
     if (scores == scores[:, :1]).all(1).any():

@@ -46,7 +46,7 @@ def slow_covariances(x, y, balanced):
 
 
 @given(seeds, st.integers(2, 6), st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nc1_is_the_ratio_of_the_traces_of_the_covariances(seed, K, d):
     x, y = classes(seed, K, d)
     within, between = slow_covariances(x, y, balanced=False)
@@ -58,7 +58,7 @@ def test_nc1_is_the_ratio_of_the_traces_of_the_covariances(seed, K, d):
 
 
 @given(seeds, st.integers(2, 6), st.integers(2, 12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nc1_pinv_needs_no_pseudo_inverse_of_a_d_by_d_matrix(seed, K, d):
     x, y = classes(seed, K, d)
     within, between = slow_covariances(x, y, balanced=True)
@@ -67,7 +67,7 @@ def test_nc1_pinv_needs_no_pseudo_inverse_of_a_d_by_d_matrix(seed, K, d):
 
 
 @given(seeds, st.floats(1e-3, 1e3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_collapse_ignores_rotation_scale_and_translation(seed, scale):
     x, y = classes(seed, sizes=[3, 5, 1, 7])
     moved = scale * (x @ rotation(6, seed)) + 10 * draw(6, seed=seed)
@@ -138,7 +138,7 @@ def test_nc4_counts_disagreement_with_the_nearest_mean():
 
 
 @given(seeds, st.lists(st.integers(0, 40), max_size=5), st.floats(-1e6, 1e6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_moments_do_not_depend_on_the_batches(seed, cuts, offset):
     x, y = classes(seed, sizes=[10, 1, 20, 9], spread=1e-3)
     x = x + offset
@@ -227,7 +227,7 @@ def test_nc1_pinv_takes_moments_that_are_known_and_does_not_compute_them_again(m
 
 
 @given(seeds, st.sampled_from([torch.float32, torch.float64]), st.integers(1, 400))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_how_much_goes_through_the_cache_at_a_time_changes_no_bit(seed, dtype, block):
     import featurelab.modules.measures.features.collapse as collapse
 

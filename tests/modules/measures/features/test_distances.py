@@ -26,7 +26,7 @@ def distances(x, y):
 
 
 @given(seeds, st.lists(st.integers(1, 6), min_size=2, max_size=5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_distances_in_closed_form_equal_the_double_loop(seed, sizes):
     x, y = classes(seed, sizes)
     C = len(sizes)
@@ -43,7 +43,7 @@ def test_distances_survive_an_offset_that_swamps_them():
 
 
 @given(seeds, st.integers(1, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_mean_over_balanced_classes_is_twice_the_total_variance(seed, n):
     x, y = classes(seed, [n] * 4)
     total = x.var(0, correction=0).sum()
@@ -51,7 +51,7 @@ def test_the_mean_over_balanced_classes_is_twice_the_total_variance(seed, n):
 
 
 @given(seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_msdr_is_one_plus_the_distance_of_twin_means(seed):
     x, y = classes(seed, [5, 3, 8, 6])
     m = measures.class_moments(x, y)

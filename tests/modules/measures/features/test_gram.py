@@ -20,7 +20,7 @@ def labels(n, K, seed=0):
 
 
 @given(seeds, st.integers(2, 5), st.sampled_from([(8, 12), (30, 3), (12, 6)]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_summary_is_that_of_the_matrix_it_never_forms(seed, K, shape):
     x, y = draw(*shape, seed=seed), labels(shape[0], K, seed)
     x += 2 * draw(K, shape[1], seed=seed + 1)[y]
@@ -71,7 +71,7 @@ def test_labels_that_leave_classes_out_count_those_that_occur():
 
 
 @given(seeds, st.integers(2, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nc1_is_found_from_the_gram_matrix_alone(seed, K):
     x, y = draw(15, 4, seed=seed) + 1, labels(15, K, seed)
     found = measures.scatter_traces_from_gram(x @ x.T, y)
@@ -87,7 +87,7 @@ def test_wrong_gram_matrices_are_refused():
 
 
 @given(seeds, st.integers(1, 8), st.integers(1, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_powers_of_a_psd_matrix_multiply_out(seed, k, rank):
     J = draw(rank, k, seed=seed)
     M = J.T @ J

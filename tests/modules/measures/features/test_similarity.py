@@ -20,7 +20,7 @@ def slow_cka(X, Y):
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 8), st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_cka_is_that_of_the_gram_matrices_whichever_way_it_is_computed(seed, n, d1, d2):
     X, Y = draw(n, d1, seed=seed) + 3, draw(n, d2, seed=seed + 1)
     expected = pytest.approx(slow_cka(X, Y).item(), rel=1e-9, abs=1e-12)
@@ -29,7 +29,7 @@ def test_cka_is_that_of_the_gram_matrices_whichever_way_it_is_computed(seed, n, 
 
 
 @given(seeds, st.lists(st.integers(0, 30), max_size=5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_cka_does_not_depend_on_the_batches(seed, cuts):
     X, Y = draw(30, 4, seed=seed) + 1e4, draw(30, 3, seed=seed + 1) - 1e5
     moments = measures.CrossMoments()
@@ -39,7 +39,7 @@ def test_cka_does_not_depend_on_the_batches(seed, cuts):
 
 
 @given(seeds, st.floats(1e-6, 1e6), st.sampled_from([20, 3]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_cka_ignores_rotation_scale_and_translation_and_is_one_of_itself(seed, scale, n):
     X, Y = draw(n, 5, seed=seed), draw(n, 4, seed=seed + 1)
     O = measures.haar_orthogonal(5, torch.Generator().manual_seed(seed))  # noqa: E741

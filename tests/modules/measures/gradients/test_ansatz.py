@@ -23,7 +23,7 @@ def cosine(A, B):
 
 
 @given(sizes, sizes, seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_rho_is_the_trace_cosine(rows, columns, seed):
     A, B = draw(rows, columns, seed=seed), draw(rows, columns, seed=seed + 1)
     torch.testing.assert_close(measures.matrix_cosine(A, B), cosine(A, B), rtol=1e-10, atol=1e-12)
@@ -32,7 +32,7 @@ def test_rho_is_the_trace_cosine(rows, columns, seed):
 
 
 @given(sizes, seeds, st.floats(1e-150, 1e150), st.floats(1e-150, 1e150), st.sampled_from([1, -1]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_rho_ignores_scale_and_follows_sign(k, seed, a, b, sign):
     A, B = draw(k, k, seed=seed), draw(k, k, seed=seed + 1)
     expected = sign * measures.matrix_cosine(A, B)
@@ -40,7 +40,7 @@ def test_rho_ignores_scale_and_follows_sign(k, seed, a, b, sign):
 
 
 @given(st.integers(2, 9), seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_rho_ignores_a_common_rotation_and_is_not_negative_on_psd_matrices(k, seed):
     A, B = psd(k, seed), psd(k, seed + 1, rank=2)
     O = measures.haar_orthogonal(k, torch.Generator().manual_seed(seed))  # noqa: E741
@@ -68,7 +68,7 @@ def test_correlations_of_nothing_are_nan_and_of_unlike_shapes_are_refused():
 
 
 @given(st.integers(3, 30), seeds)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_pearson_is_the_correlation_coefficient(n, seed):
     a, b = draw(n, seed=seed), draw(n, seed=seed + 1)
     expected = torch.corrcoef(torch.stack([a, b]))[0, 1]
@@ -77,7 +77,7 @@ def test_pearson_is_the_correlation_coefficient(n, seed):
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), seeds)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_nfa_equals_the_cosine_of_the_matrices_it_never_forms(k_out, k_in, rank, seed):
     W, K = draw(k_out, k_in, seed=seed), psd(k_out, seed + 1, rank=rank)
     F, G = W.T @ W, W.T @ K @ W
@@ -88,7 +88,7 @@ def test_nfa_equals_the_cosine_of_the_matrices_it_never_forms(k_out, k_in, rank,
 
 
 @given(st.integers(2, 8), st.integers(1, 8), seeds, st.floats(1e-30, 1e30), st.floats(1e-30, 1e30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_nfa_ignores_scales_and_rotations_of_the_layer(k_out, k_in, seed, a, b):
     W, K = draw(k_out, k_in, seed=seed), psd(k_out, seed + 1)
     O = measures.haar_orthogonal(k_out, torch.Generator().manual_seed(seed))  # noqa: E741
@@ -117,7 +117,7 @@ def test_from_zero_weights_centring_changes_nothing():
 
 
 @given(st.integers(2, 8), st.integers(1, 8), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_decomposition_equals_its_formulas(k_out, k_in, seed):
     W, W0 = draw(k_out, k_in, seed=seed), draw(k_out, k_in, seed=seed + 1)
     K, Kb = psd(k_out, seed + 2), psd(k_out, seed + 3)

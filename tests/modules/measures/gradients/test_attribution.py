@@ -24,7 +24,7 @@ def nc1(x, y):
 
 
 @given(seeds, st.integers(1, 8), st.integers(2, 8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nc1_at_the_right_singular_structure_is_that_of_every_form_it_takes(seed, k_out, k_in):
     W, (x, y) = draw(k_out, k_in, seed=seed + 2), features(seed, k_in)
     found = measures.svd_attribution(W, x, y)
@@ -65,7 +65,7 @@ def test_shapes_that_do_not_match_are_refused():
 
 
 @given(seeds, st.integers(1, 8), st.integers(2, 8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_nc1_after_the_agop_is_that_of_the_whole_matrix(seed, k_out, k_in):
     W, (x, y) = draw(k_out, k_in, seed=seed + 2), features(seed, k_in)
     half = draw(k_out, k_out, seed=seed + 3)

@@ -136,7 +136,7 @@ def test_the_readouts_covariance_is_the_identity():
 
 
 @given(chunk=st.integers(1, 40), n=st.integers(1, 33), outputs=st.integers(1, 5), budget=st.integers(1, 4000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_how_the_work_is_cut_does_not_change_the_result(chunk, n, outputs, budget):
     net, x = nets.mlp(4, 6, 2, outputs=outputs, seed=2), draw(n, 4)
     start = nets.mlp(4, 6, 2, outputs=outputs, seed=3)

@@ -35,7 +35,7 @@ def slow(weights, inputs):
     return total
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(1, 7), min_size=2, max_size=5),
     n=st.integers(1, 9),

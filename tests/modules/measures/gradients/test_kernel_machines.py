@@ -77,7 +77,7 @@ def smooth(kernel, x, z):
     return (-squares / (2 * kernel.bandwidth**2)).exp()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(n=st.integers(1, 9), m=st.integers(1, 9), d=st.integers(1, 6), outputs=st.integers(1, 4), rows=st.integers(1, 5))
 def test_blocks_of_any_size_give_the_same(n, m, d, outputs, rows):
     kernel, x, z, alpha = KERNELS[n % 2], points(m, d, seed=1), points(n, d), points(n, outputs, seed=2)

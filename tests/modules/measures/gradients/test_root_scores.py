@@ -32,7 +32,7 @@ def layer(k_out, k_in, seed=0):
     return W, gram(k_out, seed=seed + 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(d=st.integers(2, 12), seed=st.integers(0, 1000), power=st.sampled_from([0.5, 0.25, 1.0]))
 def test_score_is_numpy_s_correlation_of_the_entries(d, seed, power):
     F, G = gram(d, seed=seed), gram(d, seed=seed + 1)

@@ -23,7 +23,7 @@ def cosine(p, frequency, phase):
 
 
 @given(st.integers(2, 12), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_folded_power_is_that_of_the_sum_over_residues_and_keeps_the_norm(p, seed):
     u = draw(p, seed=seed)
     power = measures.folded_power(u)

@@ -11,7 +11,7 @@ def draw(*shape, seed=0):
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=12).filter(lambda v: sum(v) > 1e-3), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_spectral_measures_follow_from_the_eigenvalues(eigenvalues, seed):
     k, values = len(eigenvalues), torch.tensor(eigenvalues, dtype=torch.float64)
     O = measures.haar_orthogonal(k, torch.Generator().manual_seed(seed))  # noqa: E741

@@ -13,7 +13,7 @@ from featurelab.modules import measures
 
 
 @given(st.integers(0, 2**31), st.integers(2, 5), st.integers(2, 7), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_tested_w_is_kendalls_w(seed, raters, items, tied):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 3, (raters, items)).astype(float) if tied else rng.standard_normal((raters, items))
@@ -65,7 +65,7 @@ def test_what_has_no_ranking_is_refused(scores):
 
 
 @given(st.integers(0, 2**31), st.integers(4, 60))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pearson_p_is_scipys(seed, n):
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((2, n))
@@ -82,7 +82,7 @@ def test_pearson_p_at_its_ends():
 
 
 @given(st.lists(st.floats(1e-12, 1.0), min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_fisher_combines_as_scipy_does(p):
     statistic, combined = measures.fisher_combine(p)
     expected = stats.combine_pvalues(p, method="fisher")
@@ -114,7 +114,7 @@ def test_fishers_level_is_kept_by_independent_networks_and_lost_where_they_share
 
 
 @given(st.integers(0, 2**31), st.integers(3, 12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_spearman_is_scipys_along_the_last_dimension(seed, n):
     rng = np.random.default_rng(seed)
     a, b = rng.integers(0, 6, (2, 4, n)).astype(float)

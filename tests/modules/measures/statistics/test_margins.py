@@ -19,7 +19,7 @@ def everything(modulus, terms):
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.floats(1, 6), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_group_norm_is_a_norm_of_norms(groups, size, power, seed):
     theta = draw(groups, size, seed=seed)
     slow = sum(math.sqrt(sum(v * v for v in row)) ** power for row in theta.tolist()) ** (1 / power)
@@ -38,7 +38,7 @@ def test_a_dead_group_has_no_gradient_and_a_power_below_one_is_refused():
 
 
 @given(st.integers(2, 6), st.integers(1, 5), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_margins_are_those_of_loops_over_classes(classes, n, seed):
     outputs = draw(n, classes, seed=seed)
     y = torch.randint(classes, (n,), generator=torch.Generator().manual_seed(seed))
@@ -77,7 +77,7 @@ def test_margins_by_frequency_are_on_the_diagonal_of_the_transform_of_the_whole_
 
 
 @given(st.sampled_from([(3, 2), (5, 2), (7, 2), (3, 3), (5, 3), (3, 4)]), st.integers(1, 8), st.integers(0, 999))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_network_exceeds_the_largest_margin(sizes, width, seed):
     modulus, terms = sizes
     net = nets.polynomial_net(modulus, terms, width, seed=seed)

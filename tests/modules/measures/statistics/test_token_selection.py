@@ -42,7 +42,7 @@ def test_spread_is_the_mean_over_pairs_and_one_on_average():
         position_spread(chosen[:, :1], 80)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(2, 12), st.integers(0, 50))
 def test_tokens_in_a_row_have_the_least_spread(k, begin):
     row = torch.arange(begin, begin + k)[None]

@@ -36,7 +36,6 @@ def all_refused(
 
     @settings(
         max_examples=10 * commands.many,
-        deadline=None,
         database=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
@@ -215,7 +214,6 @@ def test_places_of_stores(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
 
     @settings(
         max_examples=commands.many + commands.many // 5,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

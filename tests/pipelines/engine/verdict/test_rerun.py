@@ -41,7 +41,7 @@ ROWS = st.dictionaries(KEYS, VALUES, min_size=1, max_size=12).map(
 MEASURED = ROWS.filter(lambda rows: any(row[0] != "final/a" for row in rows))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(MEASURED, st.randoms(), st.integers(0, 10**9))
 def test_a_repetition_with_the_same_points_is_identical_whenever_and_in_whatever_order(rows, random, later):
     shifted = [(metric, step, value, time + later) for metric, step, value, time in rows]
@@ -52,7 +52,7 @@ def test_a_repetition_with_the_same_points_is_identical_whenever_and_in_whatever
     assert said.points_compared == said.points_recorded == said.points_repeated == measured
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(MEASURED, st.data())
 def test_no_single_change_of_a_point_goes_unnoticed(rows, data):
     at = data.draw(st.sampled_from([n for n, row in enumerate(rows) if row[0] != "final/a"]))
