@@ -13,6 +13,7 @@ from pytorch_lightning.profilers import PassThroughProfiler
 from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 
+from .history import History
 from .losses import Batch, Diverged, Loss, accuracy, loss
 from .schedules import Schedule
 from .withheld import updates_withheld
@@ -54,7 +55,7 @@ class Supervised(pl.LightningModule):
         self.optimizer = optimizer
         self.steps_per_batch = steps_per_batch
         self.schedule = schedule
-        self._losses: list[Tensor] = []  # one tensor of per-step losses a batch
+        self._losses = History()
         self._all_trained = False  # whether the optimiser holds every parameter
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -74,7 +75,7 @@ class Supervised(pl.LightningModule):
     @property
     def loss_history(self) -> Float[Tensor, " steps"]:
         """Training loss before each optimiser step so far, on the CPU."""
-        return torch.cat(self._losses) if self._losses else torch.empty(0)
+        return self._losses.values
 
     @property
     def catapult_ratio(self) -> float:
@@ -177,10 +178,10 @@ class Supervised(pl.LightningModule):
         self._evaluate(batch, "test")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["loss_history"] = self.loss_history
+        checkpoint["loss_history"] = self.loss_history.clone()  # without the room for more
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self._losses = [checkpoint["loss_history"]]
+        self._losses = History(checkpoint["loss_history"])
 
     def _evaluate(self, batch: Batch, part: str) -> None:
         x, y = batch
