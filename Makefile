@@ -7,6 +7,8 @@ PYTHON ?= $(shell for one in python3.13 python3.12 python3.11 python3 python; do
 	$$one -c "$(SUPPORTED)" 2> /dev/null && echo $$one && break; done)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# bytecode on all cores, which pip makes on one; tests and the many models of transformers get it once they are imported
+COMPILE := -m compileall -qq -j 0 -x '/tests/|/transformers/models/'
 SUITE := $(if $(SYSTEM),tests/pipelines/$(SYSTEM))
 
 .PHONY: help install check reproduce reproduce-all test test-heavy lint site bench chaos demo-cluster clean
@@ -26,9 +28,11 @@ $(READY): pyproject.toml setup.py $(CONSTRAINTS)
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || { \
 		echo "make: needs Python 3.11, 3.12 or 3.13 with venv; install one, or run make PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS) torch
 	$(BIN)/python -m pip uninstall --quiet --yes featurelab 2>/dev/null  # our former name, and that of another project
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[lab,public,lm,search,server,dev,site]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint $(CONSTRAINTS) \
+		--editable '.[lab,public,lm,search,server,dev,site]'
+	@$(BIN)/python $(COMPILE) $(VENV)/lib || true  # some packages have templates that are no Python
 	@touch $(READY)
 
 install: $(READY)
