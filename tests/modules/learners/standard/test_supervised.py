@@ -179,7 +179,8 @@ def test_two_workers_equal_one_with_the_same_global_batches():
         trainer(max_steps=17, callbacks=callbacks, **options).fit(module, data)
         return module.net
 
-    alone, shared = fit(), fit(devices=2, strategy=DDPStrategy(start_method="spawn", process_group_backend="gloo"))
+    # forked, since a new process would import everything again
+    alone, shared = fit(), fit(devices=2, strategy=DDPStrategy(start_method="fork", process_group_backend="gloo"))
     for a, b, initial in zip(alone.parameters(), shared.parameters(), mlp(8, 12, 2, seed=0).parameters(), strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-12)
         assert (b - initial).abs().max() > 1e-2
