@@ -134,12 +134,13 @@ def digest_of(dataset: Any) -> tuple[str, str]:
             return total.hexdigest()[:32], f"all {len(dataset)} samples"
         n = len(dataset)
         chosen = np.unique(np.linspace(0, n - 1, min(n, MOST_READ)).round().astype(int)).tolist() if n else []
-        first = [_read(dataset, index, hashlib.sha256()).digest() for index in chosen[:1] * 2]
-        if len(set(first)) > 1:
-            return "not digested: samples are random", "nothing"
-        total.update(str(n).encode())
-        for index in chosen:
-            _read(dataset, index, total)
+        with isolate_rng():
+            first = [_read(dataset, index, hashlib.sha256()).digest() for index in chosen[:1] * 2]
+            if len(set(first)) > 1:
+                return "not digested: samples are random", "nothing"
+            total.update(str(n).encode())
+            for index in chosen:
+                _read(dataset, index, total)
     except _Unknown as unknown:
         return f"not digested: a {unknown}"[:36], "nothing"
     return total.hexdigest()[:32], f"{'all ' if len(chosen) == n else f'{len(chosen)} of '}{n} samples"
@@ -151,11 +152,12 @@ class _Unknown(Exception):
 
 def _read(dataset: Any, index: int, total: Any) -> Any:
     """Add a sample, read with seeded global generators, so that random augmentation gives the same each time."""
-    with isolate_rng():
-        random.seed(index)
-        np.random.seed(index % 2**32)  # noqa: NPY002 - what a stranger's dataset may use
-        torch.manual_seed(index)
-        _add(total, dataset[index])
+    random.seed(index)
+    np.random.seed(index % 2**32)  # noqa: NPY002 - what a stranger's dataset may use
+    torch.default_generator.manual_seed(index)  # torch.manual_seed writes a stack trace for each kind of device first
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(index)
+    _add(total, dataset[index])
     return total
 
 
