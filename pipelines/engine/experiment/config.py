@@ -5,7 +5,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -112,6 +112,15 @@ def controls_of(config: Config) -> tuple[str, ...]:
     """The controls under which an experiment with such settings can be run."""
     field = type(config).model_fields.get("control")
     return tuple(name for name in get_args(field.annotation) if name != "none") if field else ()
+
+
+C = TypeVar("C", bound=Config)
+
+
+def seeded_from(first: int, configs: Sequence[C]) -> list[C]:
+    """These configs with all seeds moved alike, so that the least one is `first`."""
+    least = min((config.seed for config in configs), default=first)
+    return [config.but(seed=config.seed - least + first) for config in configs]
 
 
 def label(values: Mapping[str, Any], fields: Sequence[str]) -> str:

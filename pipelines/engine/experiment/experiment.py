@@ -14,7 +14,7 @@ from featurelab.pipelines.engine.experiment import known, numbers
 from featurelab.pipelines.engine.experiment.axes import Axis, Grid, along, among, expand, without_seeds
 from featurelab.pipelines.engine.experiment.bounds import Bound
 from featurelab.pipelines.engine.experiment.claims import Claim, Kind, Measured, Origin
-from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of
+from featurelab.pipelines.engine.experiment.config import SCALES, Config, Scale, controls_of, seeded_from
 from featurelab.pipelines.engine.experiment.evidence import About
 
 if TYPE_CHECKING:
@@ -179,14 +179,16 @@ class Experiment(Generic[C]):
     def configs(self, scale: Scale, settings: Mapping[str, Any] = {}) -> list[C]:
         """The trials that make the figure at this scale, in grid order; with other `settings`, those at them.
 
-        Raises `RequestError` for settings that the grid sets, or that its trials do not accept.
+        A `seed` is the first of the grid's seeds. Raises `RequestError` for other settings that the grid sets.
         """
         for name in settings:
-            if name in self.varied(scale):
+            if name in self.varied(scale) and name != "seed":
                 raise RequestError(f"{name} is set by the grid of {self.name}: choose another setting")
             if name == "control":
                 raise RequestError("control cannot be changed here: reproduce --controls runs a figure's controls")
-        return self.preset(scale).but(**settings).each(expand(self.grid_of(scale)))
+        base = self.preset(scale).but(**settings)
+        configs = base.each(expand(self.grid_of(scale)))
+        return seeded_from(base.seed, configs) if "seed" in settings else configs
 
     def small_configs(self) -> list[C]:
         """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""

@@ -146,7 +146,7 @@ def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Result
     """Return the trials that the figure shows: those with the seeds of its grid."""
     if "seed" not in results.trials:
         return results
-    seeds = {config.seed for config in experiment.configs(plan.scale)}
+    seeds = {config.seed for config in experiment.configs(plan.scale, plan.settings)}
     return replace(results, trials=results.trials[results.trials.seed.isin(seeds)])
 
 

@@ -82,7 +82,7 @@ def _plan(
     return Plan.of(
         experiment,
         [*configs, *controlled],
-        [*settings, *experiment.varied(scale), *(["control"] if controlled else [])],
+        list(dict.fromkeys([*settings, *experiment.varied(scale), *(["control"] if controlled else [])])),
         scale,
         metric=experiment.metric,
         mode=experiment.mode,

@@ -57,7 +57,8 @@ def reproduce(
 ) -> None:
     """Run the grids of figures, judge their claims and draw them.
 
-    KEY=VALUE judges one figure at other settings, apart from its own verdicts and from what is documented.
+    KEY=VALUE judges one figure at other settings, apart from its own verdicts and from what is documented. seed=100
+    judges it on fresh seeds, from 100 on.
     """
     from featurelab.pipelines.engine.experiment.needs import require_data
     from featurelab.pipelines.engine.sweep.resources import Resources

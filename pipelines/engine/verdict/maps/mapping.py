@@ -85,6 +85,8 @@ def plan_map(experiment: Experiment, axes: Mapping[str, Axis], scale: Scale, *, 
     for axis_name, axis in axes.items():
         if not isinstance(axis, Listed):
             raise RequestError(f"{axis_name}={axis}: a map needs listed values, such as {axis_name}=0.01,0.1")
+        if axis_name in experiment.varied(scale):
+            raise RequestError(f"{axis_name} is set by the grid of {experiment.name}: choose another setting")
     if name:
         check_name(name)
     number = math.prod(len(axis.values) for axis in axes.values() if isinstance(axis, Listed))

@@ -69,6 +69,15 @@ def test_settings_of_the_grid_cannot_be_changed():
         figure.configs("laptop", {"slope": 3.0})
 
 
+def test_another_first_seed_moves_the_seeds_of_the_grid_and_changes_nothing_else():
+    figure = made()
+    own, moved = figure.configs("laptop"), figure.configs("laptop", {"seed": 100})
+    assert [config.seed for config in moved] == [config.seed + 100 for config in own]
+    assert [config.but(seed=0) for config in moved] == [config.but(seed=0) for config in own]
+    with pytest.raises(RequestError, match="seed = '-1'"):
+        figure.configs("laptop", {"seed": "-1"})
+
+
 def test_estimated_minutes_grow_with_the_declared_cost():
     figure = made()
     twice = figure.configs("laptop", {"lr": 0.2}) + figure.configs("laptop", {"lr": 0.3})

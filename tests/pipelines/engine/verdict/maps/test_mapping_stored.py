@@ -89,3 +89,18 @@ def test_a_map_and_a_figure_at_other_settings_are_judged_apart_from_the_figure(f
     page = render([], tmp_path / "report", [entry]).read_text()
     assert page.count("data:image/png;base64") == 1
     assert "2 holds, 2 fails" in page
+
+
+def test_a_figure_on_fresh_seeds_is_judged_and_drawn_by_these_and_apart_from_the_figure(figure, tmp_path):
+    drawn = []
+    figure.draw()(lambda runs, axes: drawn.extend(runs.trials.seed))
+    store = connect(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    configs = figure.configs("laptop", {"seed": 100})
+    details = {"kind": "at_settings", "settings": {"seed": 100}}
+    sweep = ran(Plan.of(figure, configs, ["seed"], "laptop", **details), "fresh", store, tmp_path / "outbox")
+    judged = judge(sweep, store)
+    assert [(verdict.status, verdict.documented) for verdict in judged.verdicts] == [("holds", None)]
+    assert judged.verdicts[0].measured == pytest.approx(1.1, abs=0.002)
+    assert drawn == [100, 101, 102]
+    assert store.get_run(sweep).data.tags["settings"] == "seed=100"
+    assert findings.compare([figure], store) == []
