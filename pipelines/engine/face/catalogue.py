@@ -192,10 +192,13 @@ class ExperimentPage:
         save: Save = "",
         gpus_per_trial: float = 0,
         address: str | None = None,
+        **settings: Any,
     ) -> Reproduction:
         """Run the grid of the figure, judge its claims and draw it; the options are those of `featurelab reproduce`.
 
-        An earlier reproduction that was interrupted is continued, unless `fresh`. Raises as `sweep`.
+        `settings` judge it at other settings than its own, or on fresh seeds: `seed=100` takes them from 100 on. An
+        earlier reproduction that was interrupted is continued, unless `fresh`. Raises as `sweep`, and for settings that
+        the figure's grid sets.
         """
         from featurelab.pipelines.engine.sweep.ray.cluster import connected
         from featurelab.pipelines.engine.sweep.resources import Resources
@@ -203,9 +206,9 @@ class ExperimentPage:
 
         declared, limit, outbox = self.declared, seed_limit(decide, most_seeds), outbox_folder()
         resources = Resources.of_trial(gpus=gpus_per_trial)
-        require_data(declared, declared.configs(scale))
+        require_data(declared, declared.configs(scale, settings))
         options: dict[str, Any] = {"fresh": fresh, "most_seeds": limit, "controls": controls, "save": save}
-        options["resources"] = resources
+        options |= {"resources": resources, "settings": settings}
         with connected(address, MEANWHILE):
             from featurelab.pipelines.engine.sweep.begin import prepare
             from featurelab.pipelines.engine.verdict.reproduce import reproduce

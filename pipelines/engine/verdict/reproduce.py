@@ -79,6 +79,7 @@ def _plan(
     configs: list[Config] = experiment.configs(scale, settings)
     controlled = experiment.controlled(scale, settings) if controls else []
     require_data(experiment, configs)
+    validated = experiment.preset(scale).but(**settings).model_dump(mode="json")
     return Plan.of(
         experiment,
         [*configs, *controlled],
@@ -87,7 +88,7 @@ def _plan(
         metric=experiment.metric,
         mode=experiment.mode,
         kind="at_settings" if settings else "reproduce",
-        settings={name: configs[0].model_dump(mode="json")[name] for name in settings},
+        settings={name: validated[name] for name in settings},
         resources=resources or Resources(),
         most_seeds=most_seeds,
     )

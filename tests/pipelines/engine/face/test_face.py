@@ -105,6 +105,10 @@ def test_a_wrong_request_is_refused_and_nothing_is_written(tmp_path: Path, monke
         shown.sweep(over={"lr": "0.1,0.2"}, lr=0.3)
     with pytest.raises(fl.RequestError, match="decide"):
         shown.reproduce(most_seeds=4)
+    with pytest.raises(fl.RequestError, match="did you mean lr"):
+        shown.reproduce(lrr=0.1)
+    with pytest.raises(fl.RequestError, match="seed = -1"):
+        shown.reproduce(seed=-1)
     with pytest.raises(fl.RequestError, match="init_scale"):
         fl.experiment("neural_feature_ansatz/init_scal")
     with pytest.raises(fl.StoreError):
