@@ -93,13 +93,13 @@ class Claim:
         return {part: f"{bound}{often.get(part, '')}" for part, bound in self.expect.items()}
 
     def documented(self, scale: Scale = "laptop") -> Status:
-        """The status that is on record for this scale; `holds` where there is none."""
-        finding = self.recorded().at(scale)
+        """The status that is on record for this scale, or expected there; `holds` where nothing is."""
+        finding = self.recorded().expected_at(scale)
         return finding.status if finding else "holds"
 
     def because(self, scale: Scale = "laptop") -> str:
-        """Why it is on record not to hold at this scale; empty where it is to hold."""
-        finding = self.recorded().at(scale)
+        """Why it is on record, or expected, not to hold at this scale; empty where it is to hold."""
+        finding = self.recorded().expected_at(scale)
         return finding.reason if finding else ""
 
     @property

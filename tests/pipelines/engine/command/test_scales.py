@@ -96,5 +96,22 @@ def test_each_scale_is_held_against_its_own_record(figures):
         laptop=Finding(status="fails", reason="too few"), desktop=Finding(status="undecided", reason="noisy")
     )
     object.__setattr__(claim, "recorded", lambda: record)
-    assert [claim.documented(scale) for scale in real.scales] == ["fails", "undecided", "holds"]
-    assert [claim.because(scale) for scale in real.scales] == ["too few", "noisy", ""]
+    assert [claim.documented(scale) for scale in real.scales] == ["fails", "undecided", "fails"]
+    assert [claim.because(scale) for scale in real.scales] == ["too few", "noisy", "at laptop scale: too few"]
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (Known(laptop=Finding(status="holds", measured=1.0), paper=Finding(status="fails", reason="slow")), "fails"),
+        (Known(laptop=Finding(status="untested", reason="no pictures")), "holds"),
+        (Known(desktop=Finding(status="fails", reason="noisy")), "holds"),
+        (Known(), "holds"),
+    ],
+)
+def test_paper_scale_is_expected_to_end_as_laptop_did_until_it_has_a_record(figures, record, expected):
+    real, _ = figures
+    real.claim("grows", says="it grows with every sample", expect=above(0))(lambda runs: 1.0)
+    (claim,) = real.claims
+    object.__setattr__(claim, "recorded", lambda: record)
+    assert claim.documented("paper") == expected

@@ -250,7 +250,7 @@ def test_what_is_undecided_surprises_nobody():
     assert not claim(at_least(0)).judge(seeds(-1.0, 0.0, 1.0)).surprising
     unsure = claim(at_least(0), recorded=recorded("undecided", "seeds differ too much"))
     assert unsure.documented() == "undecided"
-    assert unsure.documented("paper") == "holds"
+    assert unsure.documented("desktop") == "holds"
     for value in (-1.0, 1.0):
         verdict = unsure.judge(seeds(value, value, value))
         assert (verdict.surprising, verdict.reason) == (False, "seeds differ too much")
