@@ -9,8 +9,8 @@
     measured = {trained = 0.95, "over random" = 1.4}
 
 The outer key is the name of an experiment without its system. Numbers come from stored verdicts, written by
-`featurelab known --write`; reasons are written by hand. A claim that the file does not name is expected to hold, and one
-without an entry at paper scale to end there as at laptop scale.
+`featurelab known --write`; reasons are written by hand. A claim that the file does not name is expected to hold; one
+without an entry at paper scale is expected to end there as at laptop scale.
 """
 
 import inspect

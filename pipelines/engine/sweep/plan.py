@@ -47,7 +47,7 @@ class Plan(BaseModel):
     resources: Resources = Resources()
     save: Save = ""
     # `reproduce` is a figure's own grid, `at_settings` this grid at other `settings`, and `map` this grid in every cell
-    # that the axes `over` span. Only `reproduce` is compared with what is documented.
+    # that the axes `over` span. What is documented is compared with `reproduce`, and with `at_settings` on other seeds.
     kind: Literal["sweep", "reproduce", "rerun", "at_settings", "map"] = "sweep"
     settings: dict[str, Any] = Field(default_factory=dict)
     over: list[str] = Field(default_factory=list)

@@ -86,7 +86,7 @@ def judge(sweep_run_id: str, store: Store, drawn_before: str = "") -> Judged:
     all_results = collect(trials, store)
     results = all_results.under("none")
     controls = experiment.named_controls
-    scale = None if plan.kind == "at_settings" else plan.scale
+    scale = plan.scale if plan.settings.keys() <= {"seed"} else None
     verdicts = [judge_claim(claim, all_results, plan, scale, also=controls) for claim in experiment.claims]
     further = further_trials(experiment, plan, verdicts, results)
     settings = plan.marks.get("settings", "")

@@ -39,8 +39,8 @@ def reproduce(
     one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
     undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
     under the controls that claims name. With `settings`, the grids run at them: such sweeps are of
-    another kind than the figures' own, and their verdicts are not compared with what is documented. With `save`, trials
-    store the weights of each fit.
+    another kind than the figures' own, and their verdicts are not compared with what is documented, unless they have
+    other seeds alone. With `save`, trials store the weights of each fit.
     """
     settings = settings or {}
     plans = [

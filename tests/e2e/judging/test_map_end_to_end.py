@@ -60,6 +60,7 @@ def test_a_setting_of_the_grid_is_refused_and_nothing_written(lab: CommandLine) 
         (["reproduce", NAME, "level=3"], "level is set by the grid of patient/curves"),
         (["reproduce", NAME, "pointz=3"], "did you mean points?"),
         (["reproduce", "patient", "points=3"], "points=3"),
+        (["reproduce", "patient", "seed=x"], "seed = 'x'"),
     ):
         said = here(*arguments, code=2)
         assert named in said.err

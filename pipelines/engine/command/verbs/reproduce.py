@@ -58,7 +58,7 @@ def reproduce(
     """Run the grids of figures, judge their claims and draw them.
 
     KEY=VALUE judges one figure at other settings, apart from its own verdicts and from what is documented. seed=100
-    judges it on fresh seeds, from 100 on.
+    judges figures on fresh seeds, from 100 on.
     """
     from featurelab.pipelines.engine.experiment.needs import require_data
     from featurelab.pipelines.engine.sweep.resources import Resources
@@ -69,8 +69,9 @@ def reproduce(
     pairs = [name for name in names or [] if "=" in name]
     figures = [name for name in names or [] if "=" not in name]
     experiments = at_scale(registry.select(figures, headline), figures, scale)
-    if pairs and len(experiments) != 1:
-        raise RequestError(f"{quoted(pairs[0])} changes a setting of one figure: name one, not {len(experiments)}")
+    of_one = [pair for pair in pairs if not pair.startswith("seed=")]
+    if of_one and len(experiments) != 1:
+        raise RequestError(f"{quoted(of_one[0])} changes a setting of one figure: name one, not {len(experiments)}")
     settings = parse_overrides(pairs, type(experiments[0].laptop)) if pairs else {}
     outbox = outbox_folder()
     resources = Resources.of_trial(gpus=gpus_per_trial)
@@ -89,7 +90,7 @@ def reproduce(
     if scale != "paper":
         minutes = sum(experiment.minutes_at(scale) or 0 for experiment in experiments)
         if settings:
-            minutes = experiments[0].minutes_of(experiments[0].configs(scale, settings), scale)
+            minutes = sum(one.minutes_of(one.configs(scale, settings), scale) for one in experiments)
         inform(f"{len(experiments)} figure{'s' * (len(experiments) > 1)}, about {minutes:.1f} min on two cores")
     shown = 0
 

@@ -99,7 +99,7 @@ def test_a_figure_on_fresh_seeds_is_judged_and_drawn_by_these_and_apart_from_the
     details = {"kind": "at_settings", "settings": {"seed": 100}}
     sweep = ran(Plan.of(figure, configs, ["seed"], "laptop", **details), "fresh", store, tmp_path / "outbox")
     judged = judge(sweep, store)
-    assert [(verdict.status, verdict.documented) for verdict in judged.verdicts] == [("holds", None)]
+    assert [(verdict.status, verdict.documented) for verdict in judged.verdicts] == [("holds", "holds")]
     assert judged.verdicts[0].measured == pytest.approx(1.1, abs=0.002)
     assert drawn == [100, 101, 102]
     assert store.get_run(sweep).data.tags["settings"] == "seed=100"
