@@ -146,7 +146,9 @@ def _of_the_grid(experiment: Experiment, plan: Plan, results: Results) -> Result
     """Return the trials that the figure shows: those with the seeds of its grid."""
     if "seed" not in results.trials:
         return results
-    seeds = {config.seed for config in experiment.configs(plan.scale, plan.settings)}
+    # of the settings, the seed alone: a stored plan may have others that the experiment no longer accepts
+    first = {name: value for name, value in plan.settings.items() if name == "seed"}
+    seeds = {config.seed for config in experiment.configs(plan.scale, first)}
     return replace(results, trials=results.trials[results.trials.seed.isin(seeds)])
 
 
