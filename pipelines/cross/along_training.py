@@ -153,9 +153,14 @@ def together(one, other):
 
 
 def halfway(path):
-    """The share of training after which a curve has first covered half of the way from its first value to its last."""
+    """The share of training after which a curve has first covered half of the way from its first value to its last.
+
+    Between two records the curve is taken to be straight. A curve that stays where it is, as without training, gives 0.
+    """
     way = (path - path.iloc[0]) / (path.iloc[-1] - path.iloc[0])
-    return float(way.index[(way >= 0.5).to_numpy().argmax()] / path.index[-1])
+    after = int((way >= 0.5).to_numpy().argmax())
+    around = way.iloc[max(after - 1, 0) : after + 1]
+    return float(np.interp(0.5, around, around.index) / path.index[-1])
 
 
 @ansatz.draw(cols=4, size=(13, 3.9))
