@@ -53,6 +53,7 @@ class Plan(BaseModel):
     over: list[str] = Field(default_factory=list)
     # with --decide: up to how many seeds to add
     most_seeds: int | None = Field(None, ge=LOOKS[0], le=LOOKS[-1])
+    controls: bool = False  # with --decide: whether claims that hold are then run under controls
     # not stored: the name of the sweep, and tags for its run and the runs of its trials
     name: str = Field("", exclude=True)
     tags: dict[str, str] = Field(default_factory=dict, exclude=True)

@@ -32,13 +32,12 @@ def further_trials(
     """Return the configs, as plain JSON values, of further trials that claims need.
 
     Every undecided claim gets seeds up to its next look. New seeds follow the present ones, so that earlier looks stay
-    the same. Seeds on which a claim could not be measured are not replaced. Where the plan has controls, a claim that
-    holds gets those that it names on each of its seeds.
+    the same. Seeds on which a claim could not be measured are not replaced. If the plan asks for controls, a claim that
+    holds and names some gets those of the whole figure on each of its seeds.
     """
     if plan.most_seeds is None:
         return []
     schedule = looks(plan.most_seeds)
-    run_under = {config.get("control") for config in plan.configs}
     planned = [c for c in plan.configs if c.get("control", "none") == "none" and isinstance(c.get("seed"), int)]
     seeds = sorted({config["seed"] for config in planned})
     seeds += range(max(seeds, default=-1) + 1, max(seeds, default=-1) + 1 + plan.most_seeds)
@@ -48,9 +47,9 @@ def further_trials(
         changes: list[dict[str, Any]] = []
         if verdict.status == "undecided" and look is not None:
             changes = [{"seed": seed} for seed in seeds[:look]]
-        elif verdict.status == "holds":
+        elif verdict.status == "holds" and plan.controls and claim.controls:
             used = claim.seeds_of(verdict, results)
-            changes = [{"seed": seed, "control": c} for c in claim.controls if c in run_under for seed in used]
+            changes = [{"seed": seed, "control": c} for c in experiment.named_controls for seed in used]
         templates = looked_at(claim, results, planned) if changes else []
         wanted += [template | change for template in templates for change in changes]
     return _new(wanted, plan.configs)

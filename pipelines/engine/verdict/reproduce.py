@@ -38,9 +38,10 @@ def reproduce(
     An earlier reproduction that was interrupted is resumed, unless `fresh`. A figure that reads the trials of another
     one of these figures is judged by them. With `most_seeds`, seeds are added beyond the grid, to the trials that
     undecided claims look at, until all claims are decided or have so many seeds. With `controls`, the grids also run
-    under the controls that claims name. With `settings`, the grids run at them: such sweeps are of
-    another kind than the figures' own, and their verdicts are not compared with what is documented, unless they have
-    other seeds alone. With `save`, trials store the weights of each fit.
+    under the controls that claims name; with both, claims that hold get them on their seeds, and other claims get none.
+    With `settings`, the grids run at them: such sweeps are of another kind than the figures' own, and their verdicts
+    are not compared with what is documented, unless they have other seeds alone. With `save`, trials store the weights
+    of each fit.
     """
     settings = settings or {}
     plans = [
@@ -61,7 +62,8 @@ def reproduce(
     while judging.further:
         extended_sweeps = judging.extend_sweeps()
         trials = sum(len(sweep.indices) for sweep in extended_sweeps)
-        inform(f"{trials} trials with further seeds for undecided claims")
+        under = ", and controls for those that hold" if controls else ""
+        inform(f"{trials} further trials: seeds for undecided claims{under}")
         run_sweeps([], store, resumed=extended_sweeps, **options)
     order = [experiment.name for experiment in experiments]
     return sorted(judging.judged.values(), key=lambda judged: order.index(judged.experiment.name))
@@ -75,15 +77,19 @@ def _plan(
     controls: bool,
     settings: Mapping[str, Any],
 ) -> Plan:
-    """The plan of a figure's grid, and of the same grid under controls; raises `RequestError` for missing data."""
+    """The plan of a figure's grid, and of the same grid under controls unless these wait for the first verdicts.
+
+    Raises `RequestError` for missing data.
+    """
     configs: list[Config] = experiment.configs(scale, settings)
-    controlled = experiment.controlled(scale, settings) if controls else []
+    controls = controls and bool(experiment.named_controls)
+    controlled = experiment.controlled(scale, settings) if controls and most_seeds is None else []
     require_data(experiment, configs)
     validated = experiment.preset(scale).but(**settings).model_dump(mode="json")
     return Plan.of(
         experiment,
         [*configs, *controlled],
-        list(dict.fromkeys([*settings, *experiment.varied(scale), *(["control"] if controlled else [])])),
+        list(dict.fromkeys([*settings, *experiment.varied(scale), *(["control"] if controls else [])])),
         scale,
         metric=experiment.metric,
         mode=experiment.mode,
@@ -91,6 +97,7 @@ def _plan(
         settings={name: validated[name] for name in settings},
         resources=resources or Resources(),
         most_seeds=most_seeds,
+        controls=controls and most_seeds is not None,
     )
 
 

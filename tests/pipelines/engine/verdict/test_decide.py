@@ -185,22 +185,27 @@ def test_a_measure_need_not_stand_a_control_that_its_claim_does_not_name():
         replace(claim, controls=("untrained",)).against(verdict, everything)
 
 
-def test_a_claim_that_holds_gets_its_controls_on_each_of_its_seeds():
+def test_a_claim_that_holds_gets_the_controls_of_the_figure_on_each_of_its_seeds_and_no_other_claim_does():
     experiment = figure()
 
     @experiment.claim("wide", says="s", expect=above(0), controls=["untrained"])
     def wide(runs):
         return runs.final("loss", width=3)
 
+    @experiment.claim("false", says="s", expect=above(10), controls=["untrained"])
+    def false(runs):
+        return runs.final("loss", width=2)
+
     configs = [Widths(width=width, seed=seed) for width in (1, 2, 3) for seed in range(6)]
-    under = experiment.controlled("laptop")
-    plan = Plan.of(experiment, [*configs, *under], ["width", "seed", "control"], "laptop", most_seeds=6)
-    found = results([config.model_dump() for config in [*configs, *under]], loss)
-    verdicts = [claim.judge(found.under("none"), most_seeds=6) for claim in experiment.claims]
-    assert [verdict.status for verdict in verdicts] == ["holds", "undecided", "holds"]
-    more = further_trials(experiment, plan, verdicts, found.under("none"))
-    assert {(c["control"], c["width"], c["seed"]) for c in more} == {("untrained", 3, seed) for seed in (3, 4, 5)}
-    assert further_trials(experiment, plan.but(configs=[*plan.configs, *more]), verdicts, found.under("none")) == []
+    plan = Plan.of(experiment, configs, ["width", "seed", "control"], "laptop", most_seeds=6, controls=True)
+    found = results([config.model_dump() for config in configs], loss)
+    verdicts = [claim.judge(found, most_seeds=6) for claim in experiment.claims]
+    assert [verdict.status for verdict in verdicts] == ["holds", "undecided", "holds", "fails"]
+    more = further_trials(experiment, plan, verdicts, found)
+    expected = {(control, 3, seed) for control in ("permuted_labels", "untrained") for seed in range(6)}
+    assert {(c["control"], c["width"], c["seed"]) for c in more} == expected
+    assert further_trials(experiment, plan.but(configs=[*plan.configs, *more]), verdicts, found) == []
+    assert further_trials(experiment, plan.but(controls=False), verdicts, found) == []
 
 
 def test_without_its_controls_nobody_knows_whether_a_claim_is_specific():
