@@ -46,7 +46,9 @@ NETWORKS = {
     "input_structure": Network("hidden_labels"),
     "looped_transformer": Network("preconditioner", has=("input_agop_rank",)),  # one matrix, in no layer
     # its layers read the prompt itself: there are no features between
-    "icl_scale": Network("trained_rank", places={"hidden": "query"}, has=without("nc1", "feature_rank")),
+    "icl_scale": Network(
+        "trained_rank", {"n_train": 768_000, "steps": 3000}, {"hidden": "query"}, has=without("nc1", "feature_rank"),
+    ),
     # pairs of pictures have no labels; the representation is the output
     "contrastive_tradeoff": Network(
         "unions", {"epochs": 20}, {"readout": "", "view": lambda pairs: pairs[:, 0]},

@@ -21,15 +21,15 @@ class RankConfig(TrainedConfig):
     width: int = Field(2, ge=1, description="rank r of W_K and W_Q")
     length: int = Field(64, ge=1, description="examples N of a training prompt")
     shown: int = Field(16, ge=1, description="examples M of an evaluation prompt")
-    n_train: int = Field(768_000, ge=1, description="training prompts")
+    n_train: int = Field(2_304_000, ge=1, description="training prompts")
     n_test: int = Field(4096, ge=1, description="test prompts of the training law")
     prompts: int = Field(100_000, ge=2, description="evaluation prompts at each noise")
     init_scale: float = Field(0.3, gt=0, description="standard deviation of initial entries")
     lr: float = Field(1e-2, gt=0, description="Adam's learning rate at the start; it follows a cosine to 0")
     weight_decay: float = Field(0.0, ge=0, description="weight decay")
     batch_size: int = Field(256, ge=1, description="prompts a step")
-    steps: int = Field(3000, ge=1, description="optimiser steps; each prompt is seen once in the presets")
-    measure_every: int = Field(300, ge=1, description="steps between measurements")
+    steps: int = Field(9000, ge=1, description="optimiser steps; each prompt is seen once in the presets")
+    measure_every: int = Field(900, ge=1, description="steps between measurements")
 
 
 figure = Experiment(
@@ -39,7 +39,7 @@ figure = Experiment(
     "on prompts with label noise.", laptop=RankConfig(),
     paper=RankConfig(n_train=3_072_000, steps=12_000, prompts=1_000_000), grid={"width": RANKS, "seed": range(6)},
     sweep_axes={"lr": loguniform(1e-3, 1e-1), "width": choice(1, 2, 4, 8), "weight_decay": loguniform(1e-6, 1e-2),
-        "n_train": choice(8192, 65_536, 768_000)}, metric="excess_ratio", minutes=1,
+        "n_train": choice(8192, 65_536, 2_304_000)}, metric="excess_ratio", minutes=1.5,
     small={"n_train": 256, "n_test": 16, "prompts": 50, "batch_size": 32, "steps": 6, "measure_every": 3},
 )
 
