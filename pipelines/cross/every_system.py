@@ -43,7 +43,7 @@ NETWORKS = {
     "nuclear_norm_dg": Network("strength", {"steps": 400}),
     "fourier_circuits": Network("grokking", {"steps": 600}, has=without("input_agop_rank")),  # tokens
     "gradient_features": Network("train_mixture"),
-    "input_structure": Network("hidden_labels"),
+    "input_structure": Network("hidden_labels", {"steps": 300}),
     "looped_transformer": Network("preconditioner", has=("input_agop_rank",)),  # one matrix, in no layer
     # its layers read the prompt itself: there are no features between
     "icl_scale": Network(

@@ -9,14 +9,14 @@ from featurelab.pipelines import CATEGORIES, Experiment, Recorder, at_least, at_
 from featurelab.pipelines.input_structure.patterns.comparison import SMALL, SWEEP
 from featurelab.pipelines.input_structure.patterns.methods import PatternConfig, cost, train
 
-PRESET = PatternConfig(problem="words", patterns=250, dim=250, size=50, steps=300, measure_every=30)
+PRESET = PatternConfig(problem="words", patterns=250, dim=250, size=50, steps=600, measure_every=30)
 
 figure = Experiment(
     name="input_structure/hidden_labels", figures=("Fig. A.11",), title="A hidden word decides on the label",
     caption="Top: neurons of one seed in the plane, distances near 1 - cos. Below: means over seeds and their range.",
     laptop=PRESET,
-    paper=PRESET.but(n_train=50_000, n_test=10_000, dim=500, width=300, steps=600), grid={"seed": [0, 1, 2, 3, 4, 5]},
-    sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.1, headline=True, small=SMALL | {"words": 2},
+    paper=PRESET.but(n_train=50_000, n_test=10_000, dim=500, width=300), grid={"seed": [0, 1, 2, 3, 4, 5]},
+    sweep_axes=SWEEP, metric="accuracy/test", mode="max", minutes=0.2, headline=True, small=SMALL | {"words": 2},
 )
 
 
