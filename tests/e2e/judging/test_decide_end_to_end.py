@@ -55,6 +55,14 @@ def test_without_being_asked_no_seed_is_added_and_what_is_undecided_contradicts_
     assert [claim["specific"] for claim in figure["claims"]] == [None, None]
 
 
+def test_controls_alone_run_the_whole_grid_under_each_of_them(lab: CommandLine) -> None:
+    here = lab.desk("controlled")
+    (figure,) = here("reproduce", NAME, "--controls", "--json").document["experiments"]
+    trials = [json.loads(run.data.tags["config"]) for run in here.runs(NAME)]
+    assert Counter(config["control"] for config in trials) == {"none": 9, "permuted_labels": 9}
+    assert [set(claim["controls"]) for claim in figure["claims"]] == [{"permuted_labels"}] * 2
+
+
 def test_a_number_of_seeds_that_cannot_be_is_refused(lab: CommandLine) -> None:
     here = lab.elsewhere(lab.home / "refused")
     for arguments, named in (
