@@ -77,7 +77,7 @@ def in_span(runs):
     return max(1 - cosine(runs, 2, "in_span", dim=d) for d in dims(runs))
 
 
-@dimension.claim("c13_random_neurons_are_far_from_s", kind="identity",
+@dimension.claim("c13_random_neurons_are_far_from_s", controls=[],
     says="the largest cosine of initial neurons with s* is about sqrt(2 ln m / d) (ratio, least and greatest over d)",
     paper="0.354, 0.114, 0.056 for d = 100, 500, 2000", expect={"least": between(0.5, 2), "greatest": between(0.5, 2)})
 def geometry(runs):
