@@ -21,7 +21,7 @@ figure = flipped.variant(
     caption="Norm of the last layer's last row of attention on a part of the prompt, 100 prompts of each seed. Boxes: "
     "quartiles; whiskers: 1.5 times their distance.", grid=SIZES | {"seed": [0, 1, 2]},
     paper_grid={("family", "size", "model"): LLAMA[4:], "dataset": ["sst2"], "seed": SEEDS},
-    metric="attention_norm/correct_balance", mode="max", minutes=1.5, needs=("sst2",), reads=flipped,
+    metric="attention_norm/correct_balance", mode="max", minutes=2.2, needs=("sst2",), reads=flipped,
 )
 
 

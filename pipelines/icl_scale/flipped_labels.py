@@ -31,7 +31,7 @@ figure = Experiment(
     name="icl_scale/flipped_labels", figures=("Fig. 5.1", "Fig. 5.2"),
     title="Accuracy against the share of inverted labels",
     caption="Mean over seeds and datasets, bands the range over seeds. Sizes: thousands of parameters of models that "
-    "are trained here, billions of published ones.", laptop=LabelsConfig(),
+    "are trained here, billions of published ones.", laptop=LabelsConfig(steps=2250),
     desktop=LabelsConfig(family="trained", dataset="sst2", exemplars=16, n_test=872, steps=3000), desktop_minutes=5,
     desktop_grid={("size", "width", "heads", "layers"): REAL_SIZES, "seed": [0, 1, 2]},
     reduced="decoders of 12 to 122 thousand parameters, trained here on prompts of SST-2, 0.3 of them with all labels "
@@ -40,7 +40,7 @@ figure = Experiment(
         n_test=1000, steps=2500), grid={**SIZES, "seed": [0, 1, 2]},
     paper_grid={("family", "size", "model"): LLAMA, "dataset": list(DATASETS), "seed": [0, 1, 2, 3, 4]},
     sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
-    metric="accuracy/flipped", mode="max", minutes=1.5, needs=DATASETS,
+    metric="accuracy/flipped", mode="max", minutes=2.2, needs=DATASETS,
     stand_in="small decoders trained on a made-up language in place of Llama models and public sentences", small=SMALL,
 )
 figure.cost(cost)
