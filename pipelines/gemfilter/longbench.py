@@ -25,6 +25,7 @@ TASKS = ("narrativeqa", "qasper", "multifieldqa_en", "hotpotqa", "2wikimqa", "mu
     "multi_news", "trec", "triviaqa", "samsum", "passage_count", "passage_retrieval_en")
 NAMES = {"full": "all KV", "gemfilter": "GemFilter", "snapkv": "SnapKV", "h2o": "H2O", "last": "last k tokens",
     "random": "random tokens"}
+POINTS = (-100, 100)  # in which averages lie, and their differences
 ALL = 0  # stands for k with full attention, which keeps all tokens
 
 
@@ -157,7 +158,8 @@ def ends(runs, method, other, place):
 
 @figure.claim("l1_little_is_lost", where="Table 9.1", paper="36.09, 46.79, 33.35 against 36.72, 46.36, 34.62",
     says="with the largest k GemFilter's average is at most 1.5 points below full attention's (least difference over "
-    "models), whose own is at least 30 points", expect={"difference": at_least(-1.5), "full": at_least(30)})
+    "models), whose own is at least 30 points", expect={"difference": at_least(-1.5), "full": at_least(30)},
+    within=POINTS)
 def little_is_lost(runs):
     return {"difference": ends(runs, "gemfilter", "full", -1), "full": level(runs)}
 
@@ -170,7 +172,7 @@ def level(runs):
 @figure.claim("l1b_where_there_is_something_to_lose", where="Table 9.1", origin="ours",
     says="full attention averages at least 50 points, and with the largest k both the last tokens and random tokens "
     "lose more than half of its average (points lost beyond half)",
-    expect={"full": at_least(50), "last": above(0), "random": above(0)})
+    expect={"full": at_least(50), "last": above(0), "random": above(0)}, within=POINTS)
 def something_to_lose(runs):
     whole = averages(runs, "full")
     return {"full": level(runs)} | {
@@ -181,28 +183,29 @@ def something_to_lose(runs):
 
 @figure.claim("l2_h2o_falls_behind", where="Table 9.1", paper="33.63 against 36.44 and 36.09 (LLaMA)",
     says="with the largest k H2O's average is below SnapKV's and GemFilter's (differences, least over models)",
-    expect={"snapkv": above(0), "gemfilter": above(0)})
+    expect={"snapkv": above(0), "gemfilter": above(0)}, within=POINTS)
 def h2o_behind(runs):
     return {name: ends(runs, name, "h2o", -1) for name in ("snapkv", "gemfilter")}
 
 
 @figure.claim("l3_on_par_with_snapkv", where="Table 9.1", paper="34.50, 45.14, 32.74 against 35.25, 44.71, 33.68",
     says="with the least k GemFilter's average is at most 1.5 points below SnapKV's (least difference over models), "
-    "and full attention's own is at least 30 points", expect={"difference": at_least(-1.5), "full": at_least(30)})
+    "and full attention's own is at least 30 points", expect={"difference": at_least(-1.5), "full": at_least(30)},
+    within=POINTS)
 def on_par(runs):
     return {"difference": ends(runs, "gemfilter", "snapkv", 0), "full": level(runs)}
 
 
 @figure.claim("l4_more_tokens_help", where="Table 9.1", paper="34.50 to 36.09, 45.14 to 46.79, 32.74 to 33.35",
     says="GemFilter's average is higher with the largest k than with the least (least difference over models)",
-    expect=above(0))
+    expect=above(0), within=POINTS)
 def more_help(runs):
     return min(float(each.iloc[-1] - each.iloc[0]) for each in averages(runs, "gemfilter").values())
 
 
 @figure.claim("t1_the_best_layer_lies_between", where="Table 9.2", paper="34.50 against 23.50 and 30.04",
     says="the best filter layer is neither the first nor the last that is tried (best average between them less the "
-    "better of theirs, points)", expect=above(0))
+    "better of theirs, points)", expect=above(0), within=POINTS)
 def between_layers(runs):
     curve = runs.curve("layer_average/gemfilter").sort_index()
     return float(curve.iloc[1:-1].max() - max(curve.iloc[0], curve.iloc[-1]))
@@ -210,7 +213,7 @@ def between_layers(runs):
 
 @figure.claim("t2_by_much", where="Table 9.2", paper="34.50 against 23.50", origin="ours",
     says="the average with the best filter layer between the first and the last is far above the first's (difference, "
-    "points)", expect=at_least(11.0))
+    "points)", expect=at_least(11.0), within=POINTS)
 def by_much(runs):
     curve = runs.curve("layer_average/gemfilter").sort_index()
     return float(curve.iloc[1:-1].max() - curve.iloc[0])
