@@ -88,8 +88,14 @@ def test_processes_are_found_by_the_folder_that_their_environment_names(chaos: A
 
     from tests.chaos import processes
 
-    with subprocess.Popen(["sleep", "60"], env=os.environ | {"CHAOS_HOME": f"{tmp_path}/"}) as sleeper:
-        assert processes.started_in(tmp_path, "sleep") == [sleeper.pid]
+    environment = os.environ | {"CHAOS_HOME": f"{tmp_path}/"}
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment) as reader:
+        # A process has its environment only once its program runs, and an answer shows that it does.
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        reader.stdin.write(b"!")
+        assert reader.stdout.read(1) == b"!"
+        assert processes.started_in(tmp_path, "cat") == [reader.pid]
         assert processes.started_in(tmp_path / "other") == []
         assert processes.end_all(tmp_path) == 1
     assert processes.started_in(tmp_path) == []
