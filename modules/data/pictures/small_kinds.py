@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -97,6 +98,7 @@ def _turned() -> Pictures:
     return np.rot90(x, axes=(1, 2)).copy(), y
 
 
+@cache
 def _photos() -> Pictures:
     by_photo = []
     for photo in installed.photographs():
@@ -108,7 +110,7 @@ def _photos() -> Pictures:
         low, high = (end(patches, axis=(1, 2), keepdims=True) for end in (np.min, np.max))
         by_photo.append((patches - low) / np.maximum(high - low, 1.0))
     labels = np.repeat(np.arange(len(by_photo)), [len(part) for part in by_photo])
-    return np.concatenate(by_photo), labels.astype(np.int64)
+    return np.concatenate(by_photo), labels.astype(np.int64)  # shared: who takes some of them copies these
 
 
 def _shapes(y: Labels, chance: np.random.Generator) -> Float64[np.ndarray, "n 8 8"]:

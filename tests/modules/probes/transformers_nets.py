@@ -2,17 +2,9 @@
 
 import pytorch_lightning as pl
 import torch
+import transformers  # its networks are imported where they are used: four processes collect this file
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
-    ViTConfig,
-    ViTForImageClassification,
-)
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 KINDS = ("llama", "sentences", "tokens", "vit")
@@ -36,13 +28,17 @@ class FineTuned(pl.LightningModule):
 def network(kind, **options):
     torch.manual_seed(0)
     if kind == "llama":
-        return LlamaForCausalLM(LlamaConfig(vocab_size=20, max_position_embeddings=16, **(SIZES | options)))
-    if kind == "vit":
-        return ViTForImageClassification(
-            ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=3, **(SIZES | options))
+        return transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(vocab_size=20, max_position_embeddings=16, **(SIZES | options))
         )
-    config = BertConfig(vocab_size=20, num_labels=3, max_position_embeddings=16, **(SIZES | options))
-    return (BertForSequenceClassification if kind == "sentences" else BertForTokenClassification)(config)
+    if kind == "vit":
+        return transformers.ViTForImageClassification(
+            transformers.ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=3, **(SIZES | options))
+        )
+    config = transformers.BertConfig(vocab_size=20, num_labels=3, max_position_embeddings=16, **(SIZES | options))
+    return (
+        transformers.BertForSequenceClassification if kind == "sentences" else transformers.BertForTokenClassification
+    )(config)
 
 
 def batch(kind, n=6, length=5):

@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from mlflow.store.db import utils
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from store_workers import at_once, connect_in_own_folder
 
@@ -58,7 +57,9 @@ def _new(home: Path) -> Path:
 @pytest.mark.parametrize("name", ["home", "100% #1"])
 def test_a_copied_store_holds_what_mlflow_itself_makes(filled, tmp_path, monkeypatch, name):
     with monkeypatch.context() as patched:
-        patched.setattr(utils, "_initialize_tables", lambda engine: pytest.fail("MLflow ran its migrations"))
+        patched.setattr(
+            "mlflow.store.db.utils._initialize_tables", lambda engine: pytest.fail("MLflow ran its migrations")
+        )
         ours = _content(_new(tmp_path / name))
     own = tmp_path / "mlflow.db"
     SqlAlchemyStore(f"sqlite:///{own}", str(tmp_path / name / "mlruns")).engine.dispose()
