@@ -109,8 +109,10 @@ def _photos() -> Pictures:
         patches = half.reshape(rows, EDGE, columns, EDGE).swapaxes(1, 2).reshape(-1, EDGE, EDGE)
         low, high = (end(patches, axis=(1, 2), keepdims=True) for end in (np.min, np.max))
         by_photo.append((patches - low) / np.maximum(high - low, 1.0))
-    labels = np.repeat(np.arange(len(by_photo)), [len(part) for part in by_photo])
-    return np.concatenate(by_photo), labels.astype(np.int64)  # shared: who takes some of them copies these
+    patches, labels = np.concatenate(by_photo), np.repeat(np.arange(len(by_photo)), [len(part) for part in by_photo])
+    for array in (patches, labels):
+        array.setflags(write=False)  # as they are shared
+    return patches, labels.astype(np.int64, copy=False)
 
 
 def _shapes(y: Labels, chance: np.random.Generator) -> Float64[np.ndarray, "n 8 8"]:
