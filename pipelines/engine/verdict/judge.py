@@ -45,6 +45,7 @@ class Judged:
     experiment: Experiment
     sweep: str
     sweep_run_id: str
+    scale: Scale
     trials: list[TrialRecord]
     seconds: float
     figure: str
@@ -82,7 +83,9 @@ def judge(sweep_run_id: str, store: Store, drawn_before: str = "") -> Judged:
     seconds = schemas.seconds(tags.get("seconds"))
     if not is_the_figure(experiment, plan):
         figure = draw_overview(experiment, plan, tags["sweep"], trials, sweep_run_id, store)
-        return Judged(experiment, tags["sweep"], sweep_run_id, trials, seconds, figure, [], is_the_figure=False)
+        return Judged(
+            experiment, tags["sweep"], sweep_run_id, plan.scale, trials, seconds, figure, [], is_the_figure=False
+        )
     all_results = collect(trials, store)
     results = all_results.under("none")
     controls = experiment.named_controls
@@ -113,6 +116,7 @@ def judge(sweep_run_id: str, store: Store, drawn_before: str = "") -> Judged:
         experiment,
         tags["sweep"],
         sweep_run_id,
+        plan.scale,
         trials,
         seconds,
         figure,

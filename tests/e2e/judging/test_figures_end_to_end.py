@@ -40,6 +40,8 @@ def reproduced(lab: CommandLine) -> Said:
 
 
 def test_reproducing_says_every_claim_with_its_numbers(reproduced: Said) -> None:
+    assert set(reproduced.document) == {"experiments", "scale"}
+    assert reproduced.document["scale"] == "laptop"
     (said,) = reproduced.document["experiments"]
     assert set(said) == {"name", "sweep_run_id", "trials", "seconds", "figure", "claims"}
     assert (said["name"], said["trials"], said["figure"]) == (NAME, 6, "figure.png")
@@ -109,7 +111,7 @@ def test_judging_again_says_the_same_without_running_anything(lab: CommandLine, 
     (said,) = reproduced.document["experiments"]
     before = {run.info.run_id for run in lab.runs(NAME)}
     judged = lab("judge", said["sweep_run_id"], "--json")
-    assert judged.document == {"experiments": [said]}
+    assert judged.document == reproduced.document
     assert {run.info.run_id for run in lab.runs(NAME)} == before
     table = lab("judge", said["sweep_run_id"])
     assert "levels_are_apart" in table.out
@@ -216,7 +218,7 @@ def test_judging_a_trial_names_its_sweep_and_a_beginning_of_an_id_is_enough(lab:
     name = lab.client.get_run(sweep).data.tags["sweep"]
     refused = lab("judge", trials[0], code=2).err
     assert all(named in refused for named in (trials[0], name, f"featurelab judge {sweep}"))
-    assert lab("judge", sweep[:10], "--json").document == {"experiments": [said]}
+    assert lab("judge", sweep[:10], "--json").document == reproduced.document
     compared = lab("compare", trials[0][:12], trials[1], "--json").document
     assert compared["runs"] == trials[:2]
     assert "there is no run" in lab("compare", "ffffff", trials[0], code=2).err

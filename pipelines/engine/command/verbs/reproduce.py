@@ -172,7 +172,7 @@ def finish(judged: "list[Judged]", store: "Store", as_json: bool) -> None:
     from featurelab.pipelines.engine.verdict.links import of_all_verdicts
 
     if as_json:
-        terminal.emit({"experiments": [one.as_dict() for one in judged]})
+        terminal.emit({"experiments": [one.as_dict() for one in judged], "scale": judged[0].scale})
     statuses = [verdict.status for one in judged for verdict in one.verdicts]
     figures = [one for one in judged if one.is_the_figure]
     if figures:
