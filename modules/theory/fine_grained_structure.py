@@ -47,7 +47,7 @@ def cubic_signal(
 ) -> Float[Tensor, "..."]:
     """zeta(t) = 1 / (1/zeta(0) - lr tau^2 t factor), the projection w . mu on the mean of a cluster labelled +1.
 
-    Solves zeta' = lr tau^2 factor zeta^2 (lemma A.13: factor 1/8, with bounds from 1/8 - c and 1/8 + c) for four
+    Solves zeta' = lr tau^2 factor zeta^2 (corollary A.11: factor 1/8, with bounds from 1/8 - c and 1/8 + c) for four
     clusters of equal size and |zeta| < 1. A positive zeta grows, and is inf from the time of blow-up on; a negative one
     rises towards 0; zeta(0) = 0 stays 0. For label -1 pass -zeta(0) and change the sign of the result.
     """

@@ -28,7 +28,7 @@ class HermiteConfig(Config):
 PRESET = HermiteConfig()
 
 figure = Experiment(
-    name="alignment_elasticity/hermite", trains=False, figures=("App. H", "Thm. H.5", "Lemma H.7"),
+    name="alignment_elasticity/hermite", trains=False, figures=("App. H", "Thm. H.5", "Cor. H.12"),
     title="Products of Hermite polynomials: printed and corrected closed forms",
     caption="Largest error over neurons and seeds, divided by 1 + |value by quadrature|.", laptop=PRESET, paper=PRESET,
     grid={"seed": range(6)}, sweep_axes={"width": randint(2, 17), "dim": randint(4, 33)},
@@ -100,7 +100,7 @@ def cost(config: HermiteConfig):
 
 @figure.claim("c22_corrected_product",
     says="the corrected form of E[He_j He_k], and E He_n, equal quadrature up to degree 6 (largest relative errors)",
-    origin="corrected", where="Thm. H.5, Lemma H.7", kind="identity",
+    origin="corrected", where="Thm. H.5, Cor. H.12", kind="identity",
     expect={"product": at_most(1e-8), "expectation": at_most(1e-8)})
 def corrected(runs):
     return {"product": runs.final("hermite_error/corrected"), "expectation": runs.final("hermite_error/expectation")}

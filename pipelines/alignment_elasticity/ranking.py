@@ -222,7 +222,7 @@ def gain_over_permuted(runs):
 
 
 @figure.claim("c26_both_heads_learn", says="both heads classify the training set by the last epoch in at least three "
-    "of four runs (lower training accuracy of the two)", paper="curves, no number", where="Fig. N.1", about="share",
+    "of four runs (lower training accuracy of the two)", origin="ours", where="Fig. N.1", about="share",
     least=0.75, within=(0, 1), expect={"A": at_least(0.98), "B": at_least(0.98)})
 def heads(runs):
     def lower(name):

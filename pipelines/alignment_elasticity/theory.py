@@ -80,19 +80,19 @@ RATES = {"eta = 1": 0.0, "eta = n^0.25": 0.25}
 
 @figure.claim("c18_alignment_in_closed_form",
     says="at |v| = 1 the closed form with eta sqrt(N), l = 3, gives what the step adds to Alignment (median relative "
-    "error over e from 0.3)", paper="exact up to o(1)", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
+    "error over e from 0.3)", paper="equality for F_l", where="Thm. 4.2", origin="corrected", expect=at_most(0.2))
 def alignment(runs):
     return alignment_error(runs, 1.0)
 
 
-@figure.claim("c18_alignment_outside", origin="corrected", paper="exact up to o(1)", where="Thm. 4.2",
+@figure.claim("c18_alignment_outside", origin="corrected", paper="equality for F_l", where="Thm. 4.2",
     says="outside the assumptions, |v| = 5: the closed form with eta sqrt(N), l = 3, gives what the step adds to "
     "Alignment (median relative error over e from 0.3)", expect=at_most(0.2))
 def alignment_outside(runs):
     return alignment_error(runs, 5.0)
 
 
-@figure.claim("c18_alignment_as_printed", paper="exact up to o(1)", where="Thm. 4.2",
+@figure.claim("c18_alignment_as_printed", paper="equality for F_l", where="Thm. 4.2",
     says="at |v| = 1 the closed form with eta, as printed, l = 3, gives what the step adds to Alignment (median "
     "relative error over e from 0.3)", expect=at_most(0.2))
 def alignment_as_printed(runs):
@@ -100,7 +100,7 @@ def alignment_as_printed(runs):
 
 
 @figure.claim("c19_elasticity_in_closed_form", says="at |v| = 1 the closed form with eta sqrt(N), l = 1, is near the "
-    "measured Elasticity (least and greatest ratio over e)", paper="exact up to o(1)", where="Thm. 4.3",
+    "measured Elasticity (least and greatest ratio over e)", paper="equality for F_l", where="Thm. 4.3",
     origin="corrected", expect={"least": at_least(0.5), "greatest": at_most(1.05)})
 def elasticity(runs):
     ratio = ratios(runs, "consistent_1")
@@ -108,7 +108,7 @@ def elasticity(runs):
 
 
 @figure.claim("c19_closed_form_has_the_order", says="at |v| = 1 the closed form with eta sqrt(N), l = 1, orders e as "
-    "the measured Elasticity does in at least three of four runs (Spearman)", paper="exact up to o(1)",
+    "the measured Elasticity does in at least three of four runs (Spearman)", paper="equality for F_l",
     where="Thm. 4.3", origin="corrected", about="share", least=0.75, within=(-1, 1), expect=at_least(1 - 1e-9))
 def order(runs):
     some = runs.where(mean_norm=1.0, lr_exponent=0.25)
@@ -131,7 +131,7 @@ def first_order_of_one(runs):
 
 @figure.claim("c20_elasticity_as_printed",
     says="at |v| = 1 the closed form with eta, as printed, is near the measured Elasticity (median ratio over e)",
-    paper="exact up to o(1)", where="Thm. 4.3", expect=between(0.5, 1.05))
+    paper="equality for F_l", where="Thm. 4.3", expect=between(0.5, 1.05))
 def elasticity_as_printed(runs):
     return float(np.median(ratios(runs, "literal_1")))
 

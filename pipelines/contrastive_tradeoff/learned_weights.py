@@ -216,14 +216,14 @@ def steps_and_ties(runs, name):
 BOUNDS = {"rise": above(0), "ties": at_most(0.02)}
 
 
-@uneven.claim("c08_greater_weight_is_kept_more", paper="larger w_t, larger α_t", kind="identity",
+@uneven.claim("c08_greater_weight_is_kept_more", origin="ours", kind="identity",
     says="At the optimum of lemma F.3, alpha_t is greater for a task of greater weight, and equal for tasks of equal "
     "weight (least rise, greatest distance)", expect=BOUNDS)
 def optimum_ordered(runs):
     return steps_and_ties(runs, "optimum")
 
 
-@uneven.claim("c08b_so_does_training", paper="φ*(x) = W* x with A = diag(√α, √α_t)",
+@uneven.claim("c08b_so_does_training", origin="ours",
     says="In the trained W, alpha_t is greater for a task of greater weight, and equal for tasks of equal weight "
     "(least rise, greatest distance)", expect=BOUNDS)
 def training_ordered(runs):

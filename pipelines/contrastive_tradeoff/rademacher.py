@@ -1,4 +1,4 @@
-"""Lemma F.5, Sections 7.2.2 and 7.2.3. The Rademacher complexity of predictors on representations of T tasks.
+"""Lemma F.5, Sections 7.2.2 and F.2.3. The Rademacher complexity of predictors on representations of T tasks.
 
 Of {u . phi, |u| <= B} on m samples it is (B/m) E|sum_i sigma_i phi(x_i)|, drawn here with features of weight alpha = 1
 and beta = 1/T and the B of lemma F.5; |u*| = 1, half on shared and half on private features, r = 2s. The bound's
@@ -32,7 +32,7 @@ class ComplexityConfig(Config):
 PRESET = ComplexityConfig()
 
 figure = Experiment(
-    name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.2", "Sec. 7.2.3"),
+    name="contrastive_tradeoff/rademacher", trains=False, figures=("Lemma F.5", "Sec. 7.2.2", "Sec. F.2.3"),
     title="Rademacher complexity of predictors on representations of T tasks",
     caption="Means over seeds; bars from the least to the greatest.", laptop=PRESET, paper=PRESET.but(draws=20_000),
     grid={"shared": SIZES, "tasks": TASKS, "seed": range(6)},
@@ -87,7 +87,7 @@ def over_leading(runs):
     return ends(runs, "over_leading")
 
 
-@figure.claim("c10b_price_of_universality", kind="identity", where="Sec. 7.2.3", paper="(1 + T)/(2√T) for r = 2s",
+@figure.claim("c10b_price_of_universality", kind="identity", where="Prop. F.8", paper="(1 + T)/(2√T), from its bound",
     says="The complexity grows with T as (1 + T)/(2 sqrt T) (ratio to T = 1 over this, greatest distance from 1)",
     expect=at_most(0.05))
 def price(runs):

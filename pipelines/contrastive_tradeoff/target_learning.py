@@ -103,14 +103,14 @@ def closed_form(runs):
     return errors(runs, EQUAL, EQUAL.shared)
 
 
-@figure.claim("c09b_elsewhere_as_printed", paper="√β = min(1, √(1/T) + γ/√s)", expect=BOUNDS,
+@figure.claim("c09b_elsewhere_as_printed", origin="ours", paper="√β = min(1, √(1/T) + γ/√s), for r = 2s", expect=BOUNDS,
     says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
-    f"gamma/sqrt(s), as printed, and no other {MEASURED}")
+    f"gamma/sqrt(s), as printed for r = 2s, and no other {MEASURED}")
 def as_printed(runs):
     return errors(runs, UNEQUAL, UNEQUAL.shared)
 
 
-@figure.claim("c09c_elsewhere", origin="corrected", expect=BOUNDS,
+@figure.claim("c09c_elsewhere", origin="ours", expect=BOUNDS,
     says="For s = 4 and r - s = 9, learning on the target task raises its weight by the closed form with "
     f"gamma/sqrt(r - s), and no other {MEASURED}")
 def elsewhere(runs):

@@ -121,7 +121,7 @@ def untrained(runs):
     return runs.at("msdr/1", 0, dim=256, lr=SLOW) - runs.at("msdr/1", 0, dim=64, lr=SLOW)
 
 
-@by_dim.claim("c14_small_separation_is_not_fitted", paper="red points at the left end",
+@by_dim.claim("c14_small_separation_is_not_fitted", paper="red lines on the left end",
     says="the network does not fit the training set at the smallest s2, and fits it at the largest, in at least three "
     "of four runs (training accuracy)", about="share", least=0.75, within=(0, 1),
     expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)})
@@ -129,7 +129,7 @@ def fitted(runs):
     return ends(runs, SLOW)
 
 
-@by_dim.claim("c14c_at_the_rate_of_the_other_figures", paper="red points at the left end",
+@by_dim.claim("c14c_at_the_rate_of_the_other_figures", paper="red lines on the left end",
     says="at learning rate 0.1, as in Figs. 16 to 18, the network does not fit the training set at the smallest s2, "
     "and fits it at the largest, in at least three of four runs (training accuracy)", about="share", least=0.75,
     within=(0, 1), expect={"highest at the smallest s2": below(1), "lowest at the largest s2": at_least(1)})

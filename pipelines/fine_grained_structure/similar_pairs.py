@@ -66,8 +66,7 @@ def dissimilar(runs):
     return {"smallest": min(ratios), "relative range": (max(ratios) - min(ratios)) * len(ratios) / sum(ratios)}
 
 
-@figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1",
-    paper="means of both kinds of pairs then differ by as much",
+@figure.claim("c17c_equal_at_equal_spread", where="Appendix B.1", origin="ours",
     says="at tau2 = s2, similar pairs are as far apart as dissimilar ones (ratio of MSDR)", expect=between(0.8, 1.2))
 def equal(runs):
     name = f"{runs.values('variance')[0]:g}"

@@ -189,7 +189,7 @@ def printed_count(runs):
     return {name: runs.final(f"neurons/{name}_of_a_frequency", terms=3, modulus=5) for name in ("least", "greatest")}
 
 
-@figure.claim("c02c_neurons_of_a_frequency", where="Lemma C.17", origin="corrected",
+@figure.claim("c02c_neurons_of_a_frequency", where="Lemmas C.17, C.18", origin="corrected",
     says="each frequency has 2^(2k-1) neurons in theta* (largest difference)", kind="identity", expect=at_most(0))
 def corrected_count(runs):
     ends = ("least", "greatest")

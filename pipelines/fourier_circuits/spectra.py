@@ -85,7 +85,7 @@ def clean_coverage(runs):
 
 @four.claim("c06c_frequencies_have_equal_parts_in_the_margin", also=ALL,
     says="the transform fhat(j, ..., j, -j) of the network is positive and about equal for all j (least over greatest)",
-    paper="every frequency is used, equally", where="Lemma 4.11", expect=at_least(0.9))
+    paper="fhat(j, ..., j, -j) > 0, lambda p^k in the proof", where="Lemma C.20", expect=at_least(0.9))
 def parts(runs):
     return runs.final("margin_by_frequency/least_over_greatest")
 

@@ -2,7 +2,8 @@
 
 Parities of r groups of k coordinates have a network of 3 r (k + 1) neurons with hinge loss 0, a bump at each value of
 <D_j, x>. Mixtures have a network of r neurons, g*(x) = sum_j (y_j/s) max(<D_j, x> - 2 s, 0), s = sqrt(tau log d) std,
-whose loss is at most 3/d^tau + 4/(d^(0.9 tau - 1) sqrt(tau log d)). For tau = 1, as in theorem B.42, this is about 3.
+whose loss is at most 3/d^tau + 4/(d^(0.9 tau - 1) sqrt(tau log d)). For tau = 1 this is about 3; theorem
+B.42 takes a tau of the order of d/(std^2 log d).
 """
 
 import math

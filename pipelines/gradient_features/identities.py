@@ -3,7 +3,8 @@
     grad_(w_i) L = l'(0) a_i G(w_i, b_i)        G(w, b) + G(-w, -b) = E[y x]        f = 0 at the start
     w_i = -w_(i+2m) after the step, and w_i = w_(i+m) where E[y x] = 0
 
-Assumption 3.1 requires l(0) = 1 and names the logistic loss log(1 + exp(-z)) as an example, but that is log 2 at 0.
+Assumption 3.1 requires l(0) = 1, and remark 3.2 says that the logistic loss log(1 + exp(-z)) meets it, but that is
+log 2 at 0.
 """
 
 import math
@@ -92,8 +93,8 @@ def identities(runs):
 
 
 @figure.claim("c01b_logistic_is_normalised",
-    says="hinge and logistic loss are 1 where f = 0, as assumption 3.1 states (largest distance)", paper="ℓ(0) = 1",
-    where="Assumption 3.1", kind="identity", expect=at_most(1e-10))
+    says="hinge and logistic loss are 1 where f = 0, as assumption 3.1 and remark 3.2 state (largest distance)",
+    paper="ℓ(0) = 1", where="Assumption 3.1, remark 3.2", kind="identity", expect=at_most(1e-10))
 def normalised(runs):
     return max(abs(runs.final(f"loss_at_zero/{name}") - 1) for name in ("hinge", "logistic"))
 

@@ -149,7 +149,7 @@ def coverage(runs):
 
 @figure.claim("c21e_random_subnets_do_not",
     says="random subnetworks of the ticket's size learn less than the ticket (test hinge loss of the best of three "
-    "less the ticket's)", paper="the ticket wins", where="Section B.3.2", expect=above(0))
+    "less the ticket's)", origin="ours", where="Section B.3.2", expect=above(0))
 def random_subnets(runs):
     random = [runs.final("loss/test", subnet=name) for name in SUBNETS if name.startswith("random")]
     return min(random) - runs.final("loss/test", subnet="ticket")

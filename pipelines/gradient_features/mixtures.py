@@ -152,7 +152,7 @@ def level(runs):
 
 @orthogonal.claim("c06_projection_is_the_weight_of_the_cluster", says="the gradients of sure neurons have the "
     "projection p_j |mu_j| on their cluster for b >= 0.5 sqrt(d) (smallest and largest mean of y_j <G, D_j> over it)",
-    paper="1 - O(1/d^τ)", expect={"smallest": between(0.9, 1.1), "largest": between(0.9, 1.1)})
+    paper="≥ 1 - O(1/d^τ)", expect={"smallest": between(0.9, 1.1), "largest": between(0.9, 1.1)})
 def projection(runs):
     means = [at(runs, "projection/sure", b) for b in THRESHOLDS[1:]]
     return {"smallest": min(means), "largest": max(means)}
@@ -225,7 +225,7 @@ def wide_band(runs):
 
 @xor.claim("c08b_projection_is_a_quarter",
     says="the projection of sure neurons' gradients, y_j <G, D_j> / sqrt(d), is within 10% of 1/4 at the largest d "
-    "(relative distance)", paper="1/4 (1 - O((log d)^(-τ/50)))", where="Lemma B.40", expect=at_most(0.1))
+    "(relative distance)", paper="≥ 1/4 (1 - O((log d)^(-τ/50)))", where="Lemma B.40", expect=at_most(0.1))
 def quarter(runs):
     return abs(runs.final("projection/sure", dim=max(dims(runs))) - 1)
 

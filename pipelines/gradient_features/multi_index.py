@@ -120,7 +120,7 @@ def largest(runs, metric):
 
 @figure.claim("c12_one_step_finds_the_subspace", says="one step moves most of a neuron's energy into the target's "
     "plane from 20,000 samples on (median share of G's energy, and that of the initial w in units of r/d)",
-    paper="W^(1) lies in span(H)", expect={"after": at_least(0.85), "before": at_most(1.2)})
+    origin="ours", expect={"after": at_least(0.85), "before": at_most(1.2)})
 def subspace(runs):
     after = min(runs.final("energy/after", n_train=n) for n in sizes(runs)[1:])
     return {"after": after, "before": largest(runs, "energy/before") * runs.values("dim")[0] / runs.values("rank")[0]}
@@ -136,7 +136,7 @@ def closed(runs):
 
 @figure.claim("c13_features_of_one_step_fit_the_target", says="at 20,000 samples, ridge regression fits the target on "
     "features of one step, and not on as many random features (mean squared test errors; the target has variance 1)",
-    paper="ε against 1", expect={"one step": at_most(0.05), "random": at_least(0.5)})
+    paper="ε against 1", where="Theorem B.69", expect={"one step": at_most(0.05), "random": at_least(0.5)})
 def fits(runs):
     n = sizes(runs)[1]
     return {name: runs.final(f"loss/test/{kind}", n_train=n) for name, kind in

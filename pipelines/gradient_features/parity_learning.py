@@ -40,8 +40,8 @@ uniform_four = uniform.variant(
 
 @structured.claim("c19_network_learns_the_parity",
     says="the network learns the structured parity, and the best of all fixed features at its best ridge does not "
-    "(test accuracies)", paper="ε against 1/2", where="Theorem 3.22; bounds set after the fact", within=(0, 1),
-    expect={"network": at_least(0.95), "fixed": at_most(0.7)})
+    "(test accuracies)", paper="ε against 1/2", where="Theorem 3.22, proposition 3.23; bounds set after the fact",
+    within=(0, 1), expect={"network": at_least(0.95), "fixed": at_most(0.7)})
 def learns(runs):
     return {"network": accuracy(runs, "full"), "fixed": accuracy(runs, "kernels")}
 
@@ -71,7 +71,7 @@ def one_step_of_signs(runs):
 
 @uniform.claim("c20b_random_features_do_not", also=[uniform_four],
     says="random features of the network's number do not learn the uniform parity (test accuracy at the best ridge)",
-    paper="d^Ω(k) for fixed features", expect=at_most(0.85), within=(0, 1))
+    paper="d^Ω(k) for fixed features", where="Section 3.4.2", expect=at_most(0.85), within=(0, 1))
 def random_features(runs):
     return fixed(runs, "random_features")
 

@@ -105,7 +105,7 @@ def equal(runs):
 
 
 @figure.claim("c22d_gradients_hit_heavy_clusters", says="more gradients are within gamma = 0.2 of the mean of a heavy "
-    "cluster than of a light one (difference of shares of neurons)", paper="larger p and B_G", expect=at_least(0.1),
+    "cluster than of a light one (difference of shares of neurons)", origin="ours", expect=at_least(0.1),
     within=(-1, 1), controls=["permuted_labels", "first_step_permuted", "same_moments"])
 def hits(runs):
     heavy, light = (runs.final(f"hit_probability/{name}", method="full", weights="uneven")

@@ -29,7 +29,7 @@ figure = Experiment(
     caption="Mean over seeds, bars their range. Grey: the share of the larger class, and accuracy with random labels "
     "of the exemplars.", laptop=SentimentConfig(size=10, width=16, heads=2, exemplars=4, steps=800), paper=STORIES,
     grid={"seed": range(6)}, desktop=STORIES, desktop_minutes=2.5, desktop_grid={"seed": [0, 1, 2]},
-    reduced="stories260K, of 0.26 million parameters, in place of Llama models of 7 to 70 billion, as in the paper "
+    reduced="stories260K, of 0.26 million parameters, in place of Llama models of 3 to 70 billion, as in the paper "
     "preset, with three seeds in place of six",
     sweep_axes={"lr": loguniform(1e-3, 1e-2), "width": choice(4, 8, 16, 32), "weight_decay": loguniform(1e-4, 1.0)},
     metric="accuracy/flipped", mode="max", minutes=0.6, needs=("sst2",),

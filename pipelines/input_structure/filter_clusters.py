@@ -109,7 +109,8 @@ def change(runs, metric):
     return runs.final(metric) - runs.at(metric, 0)
 
 
-@figure.claim("c17_filters_cluster", paper="(.70, .62, -.72) in the first block of ResNet(128)", within=(-1, 1),
+@figure.claim("c17_filters_cluster", within=(-1, 1),
+    paper="within .62 and .70, centres -.72, in the first block of ResNet(128)",
     says="filters of the first block form two clusters (rise of the mean cosine with their centres; final cosine of "
     "the centres)", expect={"rise within": above(0), "centres": below(-0.2)})
 def cluster(runs):

@@ -1,4 +1,4 @@
-"""Theorem 8.16, informal. O(d) Gaussian examples have a condition number that does not grow.
+"""Theorem 8.1, informal. O(d) Gaussian examples have a condition number that does not grow.
 
     kappa(X^T X) <= 1 + O(eps)    with n >= Omega(d / eps^2) examples;    ((1 + r)/(1 - r))^2, r = sqrt(d/n), as d grows
 
@@ -70,7 +70,7 @@ def known(runs):
     return {f"n = {n}": float(mean) for n, mean in zip(KNOWN, means(runs, KNOWN), strict=True)}
 
 
-@figure.claim("c07_condition_number_tends_to_one", paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)",
+@figure.claim("c07_condition_number_tends_to_one", paper="κ ≤ 1 + O(ε) for n ≥ Ω(d/ε²)", where="Sec. 8.1",
     says="The mean condition number tends to 1 at least as fast as n^(-1/2) (slope of log (mean kappa - 1) against log "
     "n, n = 64 to 1,024)", expect=at_most(-0.5))
 def slope(runs):
@@ -78,7 +78,7 @@ def slope(runs):
     return float(np.polyfit(np.log(sizes), np.log(means(runs, sizes, "over_one")), 1)[0])
 
 
-@of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples",
+@of_dim.claim("c07b_examples_in_proportion_suffice", paper="O(d) examples", where="Sec. 8.1",
     says="With n = 16 d examples the mean condition number stays below ((1 + 1/4)/(1 - 1/4))^2 for d = 4 to 128 "
     "(largest mean)", expect=at_most((5 / 3) ** 2))
 def suffice(runs):

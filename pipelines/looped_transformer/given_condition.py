@@ -74,9 +74,9 @@ def run(config: GivenConfig, recorder: Recorder) -> None:
 figure.cost(cost)
 
 
-@figure.claim("g1_one_loop_where_all_directions_are_alike", paper="exp(-T/κ)", kind="identity",
-    controls=("permuted_labels",), says="At kappa = 1 the squared error after one loop is round-off (largest error)",
-    expect=at_most(1e-24))
+@figure.claim("g1_one_loop_where_all_directions_are_alike", paper="(1 - 1/κ)^T, in the proof", where="Thm. 8.25",
+    kind="identity", controls=("permuted_labels",),
+    says="At kappa = 1 the squared error after one loop is round-off (largest error)", expect=at_most(1e-24))
 def one_loop(runs):
     return runs.final("error/1", condition=1.0)
 

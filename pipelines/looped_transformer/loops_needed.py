@@ -1,4 +1,4 @@
-"""Theorem 8.16, informal. O(d) examples and O(log 1/eps) loops suffice for a prediction error of eps.
+"""Theorem 8.1, informal. O(d) examples and O(log 1/eps) loops suffice for a prediction error of eps.
 
 We count the fewest loops T with |<TF, theta*> - alpha| <= eps |alpha|, from q = 0 with eta = 1/L, of the median prompt:
 with n = 16 d examples as d grows; with n = d + 4, which is not in proportion; and at n = 64, d = 4 as eps falls. They
@@ -67,7 +67,7 @@ def loops(runs, size, level=1e-3):
     return runs.final(f"loops_needed/{level:g}", dim=d, n_train=n)
 
 
-@figure.claim("c10_examples_in_proportion_suffice", paper="O(d) examples suffice", where="Thm. 8.16, informal",
+@figure.claim("c10_examples_in_proportion_suffice", paper="O(d) examples suffice", where="Thm. 8.1",
     says="In at least three of four runs, with n = 16 d examples, an error of 1e-3 takes about as many loops at d = "
     "128 as at d = 4, and at most 12 (ratio, largest number of loops)",
     expect={"d = 128 over 4": between(2 / 3, 1.5), "loops": at_most(12)}, controls=(), about="share", least=0.75)
@@ -84,7 +84,7 @@ def not_in_proportion(runs):
     return {"d = 16 over 4": needed[1] / needed[0], "d = 64 over 16": needed[2] / needed[1]}
 
 
-@figure.claim("c11_loops_grow_with_the_digits", paper="O(log 1/ε) loops", where="Thm. 8.16, informal",
+@figure.claim("c11_loops_grow_with_the_digits", paper="O(log 1/ε) loops", where="Thm. 8.1",
     says="In at least three of four runs, at n = 64, d = 4 the loops are linear in log(1/eps) for eps = 1e-2 to 1e-6, "
     "and twice as many digits take about twice as many loops (R^2, ratio of 1e-6 to 1e-3)",
     expect={"R²": at_least(0.98), "ratio": between(1.6, 2.4)}, controls=(), within=(-10, 10), about="share", least=0.75)

@@ -53,8 +53,8 @@ def large_init(runs):
 
 
 @double_centred.claim("c21b_nothing_at_large_init",
-    says="at s_0 = 1 the ratio stays small to the end (larger of both layers)", where="Appendix H",
-    paper="does not contribute at large initialisation", expect=at_most(0.1))
+    says="at s_0 = 1 the ratio stays small to the end (larger of both layers)", where="Appendix B",
+    paper="does not significantly contribute at large initialisation", expect=at_most(0.1))
 def at_large_init(runs):
     return max(runs.final(f"double_centered_ratio/{layer}", init_scale=1.0) for layer in (0, 1))
 

@@ -1,6 +1,6 @@
 """The identities that the other figures rest on, checked in double precision on one small network.
 
-    AGOP = W'KW (Section 3)              NTK of a layer = PTK o XX' (Proposition 3)
+    AGOP = W'KW (Section 2.2)            NTK of a layer = PTK o XX' (Proposition 3)
     Wdot'Wdot = X' l PTK l X,   Wdot'K Wdot = X' l PTK^2 l X (Proposition 6)
 
 With V = W - W_0 along the gradient flow, V'V and V'KV and their first derivatives vanish at its start, and the second
@@ -184,7 +184,7 @@ def cost(config: IdentityConfig):
 
 
 @figure.claim("c35_identities_hold", says="every exact identity holds to rounding (largest relative error)",
-    paper="exact", where="Section 3, Props. 3 and 6", kind="identity", expect=at_most(1e-10))
+    paper="exact", where="Section 2.2, Props. 3 and 6", kind="identity", expect=at_most(1e-10))
 def identities(runs):
     return max(runs.final(f"identity_error/{name}") for name in EXACT)
 

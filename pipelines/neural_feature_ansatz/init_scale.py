@@ -66,7 +66,7 @@ def uc_order(runs):
 
 @isotropic.claim("c7_early_c_nfa_is_invariant",
     says="layer 1: the C-NFA at step 10 hardly depends on s_0 (range over the four scales)",
-    paper="invariant to scale early on", where="Section 3", expect=at_most(0.06))
+    paper="invariant to scale early on", where="Section 2.3", expect=at_most(0.06))
 def early_range(runs):
     return spread(runs, "cnfa/0", step=10)
 

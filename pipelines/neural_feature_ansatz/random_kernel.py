@@ -55,7 +55,7 @@ def gap(runs):
 
 @figure.claim("c4_kernel_far_from_identity",
     says="K is far from the identity: its eigenvalues' standard deviation is several times their mean", paper=5.9,
-    where="Section 3", expect=between(4.9, 6.9))
+    where="Section 2.2", expect=between(4.9, 6.9))
 def dispersion(runs):
     return runs.final("ptk_dispersion/0")
 

@@ -94,7 +94,7 @@ def more_alike(runs):
 
 @large_init.claim("c17_slo_generalises",
     says="from s_0 = 1 the test loss is lower after SLO than after gradient descent (difference)",
-    paper="improves features", where="Section 4.2", expect=above(0))
+    origin="ours", where="Section 4.2", expect=above(0))
 def better_loss(runs):
     return runs.final("loss/test", optimizer="gd") - runs.final("loss/test", optimizer="slo")
 

@@ -80,7 +80,7 @@ def gain(runs, metric, run=PRINTED):
 
 @figure.claim("c34_slo_raises_alignment",
     says="SLO raises the centred share, the UC-NFA and the diagonals' correlation (gains over gradient descent)",
-    paper="curves, no number", where="Fig. 14a",
+    paper="curves, no number", where="Fig. 14",
     expect={"ratio": above(0), "UC-NFA": above(0), "diagonal Pearson": above(0)})
 def raises(runs):
     metrics = {"ratio": "centered_ratio/0", "UC-NFA": "nfa/0", "diagonal Pearson": "diagonal_pearson/agop"}

@@ -13,7 +13,7 @@ from featurelab.pipelines import (
     legend_below, loguniform, np, null_level, theory, torch,
 )
 
-# (r, d, gamma); the last does not meet the assumptions of the text
+# (r, d, gamma) that meet the assumptions of the text
 MEETING = [(49, 300, 0.45), (64, 400, 0.45), (100, 1200, 0.35)]
 STRENGTHS = [0.01, 0.1, 1.0, 3.0]
 

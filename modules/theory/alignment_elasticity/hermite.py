@@ -68,7 +68,7 @@ def gaussian_moment(k: int, mean: Number, variance: Number) -> Number:
 
 
 def hermite_expectation(n: int, mean: Number, variance: Number) -> Number:
-    """E He_n(Z) for Z ~ N(mean, variance); mean^n where the variance is 1 (lemma H.7).
+    """E He_n(Z) for Z ~ N(mean, variance); mean^n where the variance is 1 (corollary H.12).
 
     sum_m sum_(i even) (-1)^m n! / (2^m m! (n - 2m)!) C(n - 2m, i) (i - 1)!! mean^(n - 2m - i) variance^(i/2).
     """

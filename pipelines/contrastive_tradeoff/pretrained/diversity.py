@@ -38,7 +38,7 @@ def decay_matrix(runs):
     return np.array([[measures.linear_cka(X, Y).item() for Y in features] for X in features])
 
 
-@decay.claim("f4_farther_in_decay_less_alike", paper="CKA falls as the gap grows",
+@decay.claim("f4_farther_in_decay_less_alike", paper="CKA decreases with the weight decay",
     says="Networks of the least and the greatest weight decay are less alike than networks of neighbouring values "
     "(least difference of CKA)", expect=above(0))
 def less_alike(runs):
@@ -107,7 +107,7 @@ share = unions.figure.variant(
 )
 
 
-@share.claim("f6_half_keeps_the_trade_off", paper="decreasing at 100 and 50%",
+@share.claim("f6_half_keeps_the_trade_off", paper="decreasing at 100 and 50% (MoCo v2)",
     says="With half of the nearest set, the target's accuracy with few labels falls from this half alone to the whole "
     "union (fall of accuracy)", expect=above(0))
 def half(runs):
@@ -150,7 +150,7 @@ nearest = unions.figure.variant(
 )
 
 
-@nearest.claim("f7_trade_off_stays", paper="the same curves", within=(-1, 1),
+@nearest.claim("f7_trade_off_stays", paper="the same phenomena", within=(-1, 1),
     says="Along unions that begin with another set, the target's accuracy with few labels falls and the weighted "
     "average rises (Spearman)", expect={"target": at_most(-0.8), "average": at_least(0.8)})
 def stays(runs):

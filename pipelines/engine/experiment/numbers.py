@@ -12,6 +12,7 @@ KINDS = {
     "Table": ("Tables",),
     "Thm.": ("Thms.", "theorem", "theorems"),
     "Lemma": ("Lemmas",),
+    "Cor.": ("Cors.", "corollary", "corollaries"),
     "Prop.": ("Props.", "proposition", "propositions"),
     "Def.": ("Defs.", "definition", "definitions"),
     "Eq.": ("Eqs.", "equation", "equations"),

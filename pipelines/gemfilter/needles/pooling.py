@@ -21,14 +21,15 @@ figure = haystack.figure.variant(
 
 
 @figure.claim("p1_hits_as_printed", paper="found by an early layer", says="with the printed listing the best layer "
-    "keeps the whole needle in most prompts (share; average pooling, keep_last 0, k = 16)", expect=at_least(0.9))
+    "keeps the whole needle in most prompts (share; average pooling, keep_last 0, k = 16)", where="Fig. 9.5",
+    expect=at_least(0.9))
 def hits_as_printed(runs):
     return runs.final("printed/hit")
 
 
 @figure.claim("p2_accuracy_as_printed", paper="LongBench 34.50 against 36.72", says="with the printed listing the "
     "model answers at most 0.05 fewer prompts than with all keys and values (difference of shares; average pooling, "
-    "keep_last 0, k = 16)", expect=at_least(-0.05))
+    "keep_last 0, k = 16)", where="Table 9.1", expect=at_least(-0.05))
 def accuracy_as_printed(runs):
     return runs.final("printed/avg_last_0") - runs.at("accuracy/full", usual(runs))
 
@@ -36,7 +37,7 @@ def accuracy_as_printed(runs):
 @figure.claim("p3_max_pooling_and_the_question", origin="corrected", paper="LongBench 34.50 against 36.72",
     says="the model answers nearly all prompts (share), and GemFilter with max pooling and the last two tokens kept at "
     "most 0.05 fewer (difference; k = 16)", expect={"full": at_least(0.95), "difference": at_least(-0.05)},
-    within=(-1, 1))
+    where="Table 9.1", within=(-1, 1))
 def as_it_works(runs):
     full = runs.at("accuracy/full", usual(runs))
     return {"full": full, "difference": runs.at("accuracy/gemfilter", usual(runs)) - full}

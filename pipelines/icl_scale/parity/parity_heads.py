@@ -82,7 +82,7 @@ def greatest(runs, *metrics):
     return max(float(runs.finals(metric).max()) for metric in metrics)
 
 
-@figure.claim("c08_margins_are_hamming_distances", paper="exact", kind="identity",
+@figure.claim("c08_margins_are_hamming_distances", origin="ours", kind="identity",
     says="The margin y g of the large and the small model is the number of low bits in which the two features differ "
     "(greatest distance)", expect=at_most(1e-12))
 def hamming(runs):
@@ -107,7 +107,7 @@ def sees_most(runs):
     return {"formula": far, "accuracy": runs.finals("accuracy/small/S2").min()}
 
 
-@figure.claim("c08d_norm_and_heads", paper="d nu (nu+1) / (8 gamma²)", kind="identity",
+@figure.claim("c08d_norm_and_heads", origin="ours", kind="identity",
     says="The squared norm of the heads is the closed form (greatest relative error)", expect=at_most(1e-12))
 def norms(runs):
     return greatest(runs, "norm_error/large", "norm_error/small")

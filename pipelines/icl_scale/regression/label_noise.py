@@ -5,7 +5,7 @@
 
 w = Q (s + xi), s in the r strongest directions of Lambda = Q D Q^T. Q is Haar distributed; prompts are random, queries
 are averaged over. Two wrong forms are the controls, which the prompts must detect: D^2 for D^3, as one line of the
-proof prints it, and the lengths N of pretraining and M of evaluation exchanged.
+proof of theorem 5.4.3 prints it, and the lengths N of pretraining and M of evaluation exchanged.
 """
 
 from typing import Literal
@@ -90,9 +90,9 @@ def wrong_forms(runs):
     return {name.replace("_", " "): float(runs.finals(f"z/{name}").max()) for name in WRONG}
 
 
-@figure.claim("c04c_errata_of_the_proof", where="proof of Thm. 5.4.2", paper="D^2 in one line, D^3 in the theorem",
-    says="The line of the proof with D^2 gives the theorem's error (greatest relative difference)", kind="identity",
-    expect=at_most(1e-9))
+@figure.claim("c04c_errata_of_the_proof", where="proof of Thm. 5.4.3", paper="D^2 in one line, D^3 in the theorem",
+    says="The line of the proof of theorem 5.4.3 with D^2 gives the error of theorem 5.4.2 (greatest relative "
+    "difference)", kind="identity", expect=at_most(1e-9))
 def printed_line(runs):
     known, other = runs.finals("error/closed"), runs.finals("error/lower_power")
     return float(np.abs(other / known - 1).max())

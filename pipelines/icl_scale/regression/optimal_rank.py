@@ -89,15 +89,15 @@ def below_it(runs):
     return float(runs.finals("loss/gap").min())
 
 
-@figure.claim("c01c_excess_printed", paper="no factor 1/2", where="Section 5.4, after Thm. 5.4.1", kind="identity",
-    says="The loss of rank r above that of the full rank is the printed norm (greatest relative difference)",
+@figure.claim("c01c_excess_printed", paper="no factor 1/2", where="proof sketch of Thm. 5.4.1", kind="identity",
+    says="The loss of rank r above that of the full rank is the printed sum (greatest relative difference)",
     expect=at_most(1e-6))
 def printed_excess(runs):
     return float(runs.finals("excess/printed").max())
 
 
-@figure.claim("c01d_excess", origin="corrected", where="Section 5.4, after Thm. 5.4.1", kind="identity",
-    says="The loss of rank r above that of the full rank is half the printed norm (greatest relative difference)",
+@figure.claim("c01d_excess", origin="corrected", where="proof sketch of Thm. 5.4.1", kind="identity",
+    says="The loss of rank r above that of the full rank is half the printed sum (greatest relative difference)",
     expect=at_most(1e-6))
 def excess(runs):
     return float(runs.finals("excess/corrected").max())

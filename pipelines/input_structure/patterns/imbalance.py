@@ -51,7 +51,7 @@ def balanced(runs):
     return min(margin(runs, share, "balanced_accuracy/test") for share in SHARES)
 
 
-@figure.claim("c10d_one_step_is_the_larger_class", paper="75.7 at 0.8, 89.2 at 0.9",
+@figure.claim("c10d_one_step_is_the_larger_class", origin="ours", paper="75.7 at 0.8, 89.2 at 0.9",
     says="in at least three of four runs, heads on the neurons of step 1 are as accurate as the larger class (largest "
     "distance of test accuracy from its share)", expect=at_most(0.03), about="share", least=0.75, within=(-1, 1))
 def one_step(runs):

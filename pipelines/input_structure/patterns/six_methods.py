@@ -91,7 +91,7 @@ def predicted(runs):
         gamma=(1 - runs.values("unstructured")[0]) / 2)
 
 
-@figure.claim("c04_as_predicted", paper="> 0.99", where="Sec. 2.5.1", says="the largest cosine with s* after step 2 is "
+@figure.claim("c04_as_predicted", paper="> 0.99", where="Sec. 2.6", says="the largest cosine with s* after step 2 is "
     "the predicted 1/sqrt(1 + v^2), v the noise of n samples over the signal (distance)", expect=at_most(0.005),
     within=(0, 2))
 def near_prediction(runs):

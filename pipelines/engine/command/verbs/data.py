@@ -1,4 +1,4 @@
-"""`featurelab data`: the public datasets that paper presets read."""
+"""`featurelab data`: the public datasets that desktop and paper presets read."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from featurelab.pipelines.engine.command.arguments import Json
 from featurelab.pipelines.engine.errors import RequestError, tell, unknown
 from featurelab.tracking.lines import line
 
-app = typer.Typer(help="List, download and check the public datasets that paper presets read.")
+app = typer.Typer(help="List, download and check the public datasets that desktop and paper presets read.")
 
 
 @app.callback(invoke_without_command=True)

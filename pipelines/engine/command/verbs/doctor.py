@@ -45,7 +45,7 @@ def examine(outbox: Path) -> list[dict[str, Any]]:
         _store(),
         _disk(),
         _compute(),
-        _extra("public data", "datasets", "paper presets on real data", "public"),
+        _extra("public data", "datasets", "desktop and paper presets on real data", "public"),
         _extra("language models", "transformers", "published language models", "lm"),
         _extra("search that learns", "optuna", "sweeps with --search optuna", "search"),
         _unsent(outbox),
