@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -143,9 +142,10 @@ def test_products_of_coordinates_fit_a_quadratic_exactly():
 
 
 def test_the_bound_is_that_of_the_lemma():
-    """r B_a1 B_x1 sqrt(2 gamma) at d = 100: 4 * 0.466 * 20 * sqrt(0.2)."""
-    assert mixture_learning.second_term(100) == pytest.approx(4 / math.sqrt(math.log(100)) * 20 * math.sqrt(0.2))
-    assert np.isclose(mixture_learning.second_term(100), 16.67, atol=0.01)
+    """r B_a1 B_x1 sqrt(2 gamma) at d = 100, where B_a1 = 1/10, and sigma = 1: 4 * 0.1 * 20 * sqrt(0.2)."""
+    assert mixture_learning.second_term(100, snr=10) == pytest.approx(4 * 0.1 * 20 * math.sqrt(0.2))
+    fixed_noise = [mixture_learning.second_term(d, snr=math.sqrt(d) / 2) for d in (50, 800)]
+    assert fixed_noise[0] / fixed_noise[1] == pytest.approx(16**0.25)
 
 
 def test_the_paper_s_uniform_parity_trains_for_a_few_steps():
