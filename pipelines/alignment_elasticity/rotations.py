@@ -159,9 +159,8 @@ def initial_recall(runs):
 
 
 @retrieval.claim("c15b_initial_recall_of_one_network",
-    says=f"before the step Recall@1 of a single network has no trend with |beta^T mu| of either sign (|Spearman|, "
-    f"mean over networks; {AT})", origin="ours", within=(0, 1), expect=dict.fromkeys(INSIDE.values(), at_most(0.5)),
-    controls=())
+    says=f"before the step Recall@1 has no trend with |beta^T mu| of either sign on a single seed (|Spearman|; {AT})",
+    origin="ours", within=(0, 1), expect=dict.fromkeys(INSIDE.values(), at_most(0.5)), controls=())
 def initial_recall_of_one(runs):
     correlations = trends(runs, "recall/cosine_initial", INSIDE, mean_norm=shortest(runs))
     return {name: abs(correlation) for name, correlation in correlations.items()}

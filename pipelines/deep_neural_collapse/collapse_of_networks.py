@@ -162,8 +162,9 @@ for experiment, number in PRINTED.items():
 
 
 @mlp.claim("c17_untrained_ansatz_is_high_too", also=[resnet, vgg],
-    says="before training, W'W correlates as highly with the square root of the AGOP, so that a high score proves "
-    "little (mean over hidden layers)", origin="ours", within=(-1, 1), expect=at_least(0.6))
+    says="before training, W'W already correlates with the square root of the AGOP at 0.6 or more, so that a high "
+    "score proves little (mean over hidden layers, least over networks)", origin="ours", within=(-1, 1),
+    expect=at_least(0.6))
 def untrained(runs):
     return min(mean(one, "nfa_pearson", step=0) for one in each(runs))
 
@@ -183,8 +184,8 @@ def agop_contracts(runs):
 
 
 @mlp.claim("c18_classes_collapse", also=[resnet, vgg],
-    says="training lowers NC1 of the last hidden layer to at most a tenth, and NC1 of the trained network falls from "
-    "layer to layer (final over initial, Spearman)", paper="curves, no number",
+    says="training lowers NC1 of the last hidden layer to at most a tenth, and NC1 of the trained network falls with "
+    "the layers (final over initial, Spearman)", paper="curves, no number",
     expect={"end over start": at_most(0.1), "order of layers": at_most(-0.8)}, least={"order of layers": 0.75})
 def collapse(runs):
     networks, layers = of_small_scale(runs), range(len(hidden(runs)) + 1)

@@ -74,13 +74,6 @@ def collapse(runs):
     return {"train accuracy": coarse(runs).final("accuracy/train"), "NC1, end / start": nc1.iloc[-1] / nc1.iloc[0]}
 
 
-@mixture.claim("c02_nc2_falls", where="Fig. 3", paper="NC2 falls", also=[digits],
-    says="NC2 ends below its largest value during training (final less largest)", expect=below(0))
-def etf_approached(runs):
-    nc2 = coarse(runs).curve("nc2/head")
-    return nc2.iloc[-1] - nc2.max()
-
-
 @mixture.claim("c02b_nc2_vanishes", where="Fig. 3", paper="NC2 tends to 0", also=[digits],
     says="the class means end as a simplex equiangular tight frame (final NC2)", expect=at_most(0.1))
 def etf_reached(runs):

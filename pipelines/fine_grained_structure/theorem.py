@@ -210,7 +210,7 @@ def order_in_training(runs):
 
 
 @figure.claim("c18c_rises_then_falls", origin="ours",
-    says="at c = 1/8, the separation R rises after t_0, and falls once all signals have their label's sign (ratios)",
+    says="at c = 1/8, the separation R rises after t_0, and falls later (ratios)",
     expect={"R(16 t_0) over R(t_0)": above(5), "R(64 t_0) over R(16 t_0)": below(1)})
 def long_run(runs):
     R = later(runs)

@@ -70,7 +70,8 @@ def phases(runs):
 
 
 @figure.claim("c08c_margin_rises_as_lambda_falls", says="the margin over gamma* rises as lambda falls from 0.05 to "
-    "0.005 to 0.0005, after equally many steps (differences)", paper="1 as lambda -> 0", where="Lemma 4.7",
+    "0.005 to 0.0005, after equally many steps (differences of the mean over k)", paper="1 as lambda -> 0",
+    where="Lemma 4.7",
     expect={"0.005 over 0.05": above(0), "0.0005 over 0.005": above(0)})
 def rising(runs):
     ratios = {s: [runs.final("margin_ratio/worst", terms=k, norm_penalty=s) for k in SETTINGS] for s in STRENGTHS}
