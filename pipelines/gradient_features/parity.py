@@ -159,7 +159,7 @@ def mean_corrected(runs):
 
 
 @three.claim("c11_partner_printed",
-    says="the partner (-w, -b) of a sure neuron also points at D_j at b = sqrt(r k) (mean |cos|)",
+    says="the partner (-w, -b) of a sure neuron also points at D_j at b = sqrt(r k) (|mean cos|)",
     paper="(D_j, -1) ∈ S", where="Lemma B.47", expect=at_least(0.9), within=(0, 1))
 def partner_printed(runs):
     return abs(enough(runs, 1.0).final("cosine/partner"))

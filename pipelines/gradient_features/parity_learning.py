@@ -70,7 +70,7 @@ def one_step_of_signs(runs):
 
 
 @uniform.claim("c20b_random_features_do_not", also=[uniform_four],
-    says="random features of the network's number do not learn the uniform parity (test accuracy at the best ridge)",
+    says="features of the untrained network do not learn the uniform parity (test accuracy at the best ridge)",
     paper="d^Ω(k) for fixed features", where="Section 3.4.2", expect=at_most(0.85), within=(0, 1))
 def random_features(runs):
     return fixed(runs, "random_features")

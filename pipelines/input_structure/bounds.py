@@ -64,8 +64,9 @@ def cost(config: BoundConfig):
 
 
 @figure.claim("nothing_is_said_at_five", origin="ours", kind="identity", where="Thm. 2.2", paper="≥ p_o(1 - ...)",
-    says="the lower bound on the hinge loss of 600 fixed features of norm 1 says nothing at k = 5 and much at the "
-    "largest k (bound)", expect={"k = 5": below(0), "largest": above(0.4)})
+    says="the formula of the lower bound on the hinge loss of 600 fixed features of norm 1 says nothing at k = 5, and "
+    "much at the largest k, for which the theorem needs D >= 16 k (bound at D = 100)",
+    expect={"k = 5": below(0), "largest": above(0.4)})
 def vacuous(runs):
     at = {"k = 5": 5, "largest": max(runs.values("size"))}
     return {name: runs.final("bound/1", size=size) for name, size in at.items()}

@@ -71,8 +71,8 @@ def exact(runs):
 
 
 @figure.claim("lemma_2_5_sizes", kind="identity", paper="3(k+1) neurons, |a| ≤ 32k, 1/(32k) ≤ |b| ≤ 1/2",
-    says="neurons, heads and biases stay within the lemma's bounds (neurons over 3(k + 1), largest head over 32 k, "
-    "smallest bias before scaling)",
+    says="neurons and heads stay below the lemma's bounds, and biases above their lower one (neurons over 3(k + 1), "
+    "largest head over 32 k, smallest bias before scaling)",
     expect={"neurons": at_most(1), "heads": at_most(1), "biases": at_least(0.125 - 1e-9)})
 def sizes(runs):
     counts = zip(over_rows(runs, "neurons"), ROWS, strict=True)

@@ -161,7 +161,8 @@ def clusters(runs):
 
 
 @figure.claim("c16c_early", paper="effective features emerge after a few steps", within=(-2, 2),
-    says=f"by step {EARLY} the clusters have moved most of the way apart (share of the fall of the cosine of centres)",
+    says=f"at the first measurement from step {EARLY} on, the clusters have moved most of the way apart (share of the "
+    "fall of the cosine of centres)",
     expect=at_least(0.5))
 def early(runs):
     def share(some):

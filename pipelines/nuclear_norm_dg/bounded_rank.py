@@ -9,8 +9,8 @@ of the features.
 from typing import Literal
 
 from featurelab.pipelines import (
-    CATEGORIES, Config, Cost, Experiment, Field, Recorder, TrainedConfig, above, at_least, choice, curves, data, fit,
-    learners, legend_below, loguniform, measures, nets, np, null_level, probes, theory,
+    CATEGORIES, Config, Cost, Experiment, Field, Missing, Recorder, TrainedConfig, above, at_least, choice, curves,
+    data, fit, learners, legend_below, loguniform, measures, nets, np, null_level, probes, theory,
 )
 
 PENALTIES = {"nuclear": "nuclear norm", "frobenius": "Frobenius norm", "l2": "l2 penalty"}
@@ -136,7 +136,10 @@ def training_cost(config: WeightsConfig):
 def best(runs, penalty):
     """The highest accuracy out of domain over strengths whose accuracy in domain is at least 0.9."""
     by_strength = [runs.where(penalty=penalty, strength=s) for s in runs.values("strength")]
-    return max([one.final("accuracy/ood") for one in by_strength if one.final("accuracy/id") >= 0.9], default=0.0)
+    learned = [one.final("accuracy/ood") for one in by_strength if one.final("accuracy/id") >= 0.9]
+    if not learned:
+        raise Missing(f"no strength of {penalty} leads to an accuracy of 0.9 in domain")
+    return max(learned)
 
 
 @trained.claim("prop63_nuclear_norm_is_right_out_of_domain", where="Prop. 6.3", paper="accuracy 1 with bounded rank",

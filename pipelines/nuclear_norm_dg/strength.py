@@ -40,9 +40,9 @@ def alive(runs, penalty="nuclear", colour=1.0):
 
 
 def gain(runs, penalty="nuclear", colour=1.0):
-    """The gain of accuracy out of domain over strength 0 at the strength above 0 with the best validation in domain."""
+    """The gain of accuracy out of domain over strength 0 at the strength, 0 included, with the best validation."""
     ood, in_domain = (column(runs, f"final_accuracy/{part}", penalty, colour) for part in ("ood", "id"))
-    return float(ood[1 + in_domain[1:].argmax()] - ood[0])
+    return float(ood[in_domain.argmax()] - ood[0])
 
 
 @figure.claim("c8_rises_then_falls", paper="curves, no number",

@@ -148,8 +148,11 @@ class Unions:
 
     @property
     def noise(self) -> str:
-        """The first set with as many pictures of noise as the whole union adds."""
-        (union,) = [union for union in self.runs.values("union") if "noise" in union]
+        """The first set with as many pictures of noise as the whole union adds. Raises `Missing` without it."""
+        unions = [union for union in self.runs.values("union") if "noise" in union]
+        if not unions:  # further seeds have only the trials of claims that are not decided yet
+            raise Missing("no set was pre-trained on with noise")
+        (union,) = unions
         return union
 
     @property

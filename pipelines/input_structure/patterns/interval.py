@@ -56,7 +56,7 @@ def at_every_rate(runs):
     expect={"network": at_least(0.95), "over a constant": above(0)}, about="share", least=0.75, within=(-1, 1))
 def without(runs):
     reached = accuracy(weighted(runs), "network", structured=False)
-    majority = weighted(runs).final("majority", method="network", structured=False)
+    majority = weighted(runs).final("majority/test", method="network", structured=False)
     return {"network": reached, "over a constant": reached - majority}
 
 
@@ -110,7 +110,7 @@ def panels(runs, axes):
     draw_curves(axes[0, 1], some, structured=False)
     axes[0, 0].set(title="with structure", ylim=(0.35, 1.02))
     axes[0, 1].set(title="without structure", ylim=(0.9, 1.005))
-    null_level(axes[0, 1], some.final("majority", structured=False, method="network"), "constant -1")
+    null_level(axes[0, 1], some.final("majority/test", structured=False, method="network"), "constant -1")
     for axis in axes[0, :2]:
         axis.legend(loc="lower right")
     draw_table(axes[0, 2], some, "A.2")

@@ -167,8 +167,9 @@ def train(config: PatternConfig, recorder: Any, maps: bool = False) -> None:
         watching.append(probes.Measure(weights, config.measure_every, at=FIRST, prefix="cosine/"))
     if config.classifiers and config.method not in FIXED:
         watching.append(probes.Measure(classifier(task), config.steps, at=[1], prefix="classifier/"))
-    rare = min(float((labels > 0).double().mean()), float((labels < 0).double().mean()))
-    recorder.log({"majority": 1 - rare}, step=0)
+    sampled = {"majority": labels, "majority/test": task.test[1]}
+    larger = {name: max(float((y > 0).double().mean()), float((y < 0).double().mean())) for name, y in sampled.items()}
+    recorder.log(larger, step=0)
     map_arrays: dict[str, Any] = {}
     if maps:
         watching.append(probes.Measure(mapper(config, goal, map_arrays), config.steps, at=FIRST, prefix="clusters/"))
