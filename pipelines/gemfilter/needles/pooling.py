@@ -1,4 +1,4 @@
-"""Algorithm 9.1. Max pooling finds the needle more often than the printed average, and the question must be kept.
+"""Algorithm 2. Max pooling finds the needle more often than the printed average, and the question must be kept.
 
 The text says max pooling; the printed listing averages over five tokens and counts zeros beyond the ends, although raw
 products may be negative. Neither makes sure that the question is kept: a large model attends to its last tokens, but
@@ -13,7 +13,7 @@ LABELS = {"raw_avg": "q·k, average (listing)", "raw_max": "q·k, maximum (text)
     "softmax_avg": "attention, average"}
 
 figure = haystack.figure.variant(
-    "pooling", figures=("Algorithm 9.1",), published={"Algorithm 9.1": "Algorithm 1"},
+    "pooling", figures=("Algorithm 2",), published={"Algorithm 2": "Algorithm 1"},
     title="Pooling, scores, and whether the question is kept",
     caption="Prompts of 147 tokens. Left: the whole needle is kept, by k, with keep_last 2. Right: answers with k = "
     "16. Means over seeds and their range.", reads=haystack.figure,

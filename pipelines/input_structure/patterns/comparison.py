@@ -31,9 +31,8 @@ def rows(rate: float, rates: Any = RATES, unstructured: Any = ("network", "ntk",
 
 
 def own_rate(runs: Any) -> float:
-    """The network's learning rate: of several, the one that it also has without structure."""
-    network = runs.where(method="network")
-    rates = network.where(structured=False).values("lr") or network.values("lr")
+    """The network's learning rate. Raises `Missing` if there are several: select one."""
+    rates = runs.where(method="network").values("lr")
     if len(rates) != 1:
         raise Missing(f"the network has {len(rates)} learning rates")
     return float(rates[0])

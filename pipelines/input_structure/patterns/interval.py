@@ -15,9 +15,9 @@ from featurelab.pipelines.input_structure.patterns.comparison import (
 )
 from featurelab.pipelines.input_structure.patterns.six_methods import figure as parity
 
-RATES = (2e-3, 5e-3, 0.02, 0.1)
-ROWS = [(*row, True) for row in rows(0.02, RATES, ("network", "ntk"))]
-ROWS += [("network", True, rate, True) for rate in RATES if rate != 0.02] + [("network", True, 0.02, False)]
+RATE, RATES = 0.02, (2e-3, 5e-3, 0.02, 0.1)
+ROWS = [(*row, True) for row in rows(RATE, RATES, ("network", "ntk"))]
+ROWS += [("network", True, rate, True) for rate in RATES if rate != RATE] + [("network", True, RATE, False)]
 SETTINGS = {"problem": "interval", "size": 30, "steps": 200}
 
 figure = parity.variant(
@@ -28,17 +28,21 @@ figure = parity.variant(
 )
 
 
-def weighted(runs):
-    return runs.where(class_weights=True)
+def weighted(runs, **where):
+    return runs.where(class_weights=True, **where)
+
+
+def at_one_rate(runs):
+    return weighted(runs, lr=RATE)
 
 
 @figure.claim("c08_network_and_ntk_learn", says="network and NTK learn at one learning rate, random features stay "
     "behind (test accuracies; NTK less random features)", paper="100, 100 and 73.2",
     expect={"network": at_least(0.98), "NTK": at_least(0.95), "behind": at_least(0.1)}, within=(-1, 1))
 def learn(runs):
-    ntk = accuracy(weighted(runs), "ntk")
-    reached = accuracy(weighted(runs), "network")
-    return {"network": reached, "NTK": ntk, "behind": ntk - accuracy(weighted(runs), "rf")}
+    ntk = accuracy(at_one_rate(runs), "ntk")
+    reached = accuracy(at_one_rate(runs), "network")
+    return {"network": reached, "NTK": ntk, "behind": ntk - accuracy(at_one_rate(runs), "rf")}
 
 
 @figure.claim("c08b_at_every_rate", origin="ours", says="network and NTK learn at each of four learning rates, random "
@@ -55,8 +59,8 @@ def at_every_rate(runs):
     "learns and beats the constant -1 (test accuracy, difference)", paper=1.0,
     expect={"network": at_least(0.95), "over a constant": above(0)}, about="share", least=0.75, within=(-1, 1))
 def without(runs):
-    reached = accuracy(weighted(runs), "network", structured=False)
-    majority = weighted(runs).final("majority/test", method="network", structured=False)
+    reached = accuracy(at_one_rate(runs), "network", structured=False)
+    majority = at_one_rate(runs).final("majority/test", method="network", structured=False)
     return {"network": reached, "over a constant": reached - majority}
 
 
@@ -64,14 +68,14 @@ def without(runs):
     says="in at least three of four runs, without structure the network learns both classes (balanced test accuracy)",
     expect=at_least(0.95), about="share", least=0.75, within=(-1, 1))
 def both_classes(runs):
-    return accuracy(weighted(runs), "network", structured=False, metric="balanced_accuracy/test")
+    return accuracy(at_one_rate(runs), "network", structured=False, metric="balanced_accuracy/test")
 
 
 @figure.claim("c09c_weights_of_classes_are_needed", origin="ours",
     says="the network needs the class weights of the first two steps (test accuracy with them less that without)",
     expect=at_least(0.2), within=(-1, 1))
 def weights_needed(runs):
-    return accuracy(weighted(runs), "network") - runs.final("accuracy/test", class_weights=False)
+    return accuracy(at_one_rate(runs), "network") - runs.final("accuracy/test", class_weights=False)
 
 
 @figure.claim("c07_emergence", where="Table A.2", paper="0.153, 0.901, 0.994", within=(-1, 1),
@@ -79,7 +83,7 @@ def weights_needed(runs):
     expect={"start": at_most(0.5), "step 1": at_least(0.5), "step 2": at_least(0.99)})
 def emergence(runs):
     names = {0: "start", 1: "step 1", 2: "step 2"}
-    return {name: cosine(weighted(runs), step) for step, name in names.items()}
+    return {name: cosine(at_one_rate(runs), step) for step, name in names.items()}
 
 
 @figure.claim("c08c_printed_one_step_is_a_constant", origin="ours", kind="identity",
