@@ -175,6 +175,18 @@ def test_the_page_of_a_system_names_its_figures_and_what_fails(page: Path) -> No
     assert {(row[0], row[1]) for row in rows if row[0] in known and len(row) == 3} == failing
 
 
+@pytest.mark.parametrize("system", registry.systems())
+def test_a_claim_says_why_it_is_not_specific_and_no_other_does(system: str) -> None:
+    for experiment in registry.experiments(system):
+        for claim in experiment.claims:
+            known = claim.recorded()
+            standing = [at for at in (known.laptop, known.desktop, known.paper) if at and at.specific is False]
+            if any(at.status == "holds" for at in standing):
+                assert known.unspecific, f"{experiment.name}: {claim.id} holds under a control: unspecific = says why"
+            if not standing:
+                assert not known.unspecific, f"{experiment.name}: no control leaves {claim.id} standing"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
