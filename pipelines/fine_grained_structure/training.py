@@ -207,7 +207,7 @@ def dataset(config: LabelsConfig) -> "data.Relabelled":
             flatten=False, **same)
     treatment, groups = config.labels, None
     if treatment == "official":
-        treatment, groups = "coarse", data.groups_from_pairs(base.train[1], base.coarse[0])
+        treatment, groups = "coarse", data.groups_from_pairs(base.labels[0], base.coarse[0])
     options = {"augment": data.crop_and_flip(pad=4)} if config.augment else {}
     task = data.Relabelled(base, treatment, classes=CLASSES[config.dataset], coarse=config.coarse, groups=groups,
         seed=data.stream(config.streams.data, f"merging {config.merging}").integers(2**31).item(),

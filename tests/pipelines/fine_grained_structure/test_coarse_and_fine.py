@@ -122,6 +122,10 @@ def test_cifar100_has_twenty_labels_of_five_classes(few_pictures):
         assert torch.bincount(task.groups).tolist() == [5] * 20
     official = training.dataset(config.but(labels="official")).groups
     assert official[[4, 30, 55, 72, 95]].tolist() == [0] * 5  # aquatic mammals
+    with data.permuted_labels(seed=0):
+        permuted = training.dataset(config.but(labels="official"))
+    assert permuted.groups.equal(official)
+    assert not permuted.train[1].equal(official[permuted.original[0]])
 
 
 @pytest.mark.heavy
