@@ -19,6 +19,7 @@ from featurelab.pipelines.engine.experiment import numbers
 from featurelab.pipelines.engine.experiment.bounds import at_least
 from featurelab.pipelines.engine.experiment.catalogue import registry
 from featurelab.pipelines.engine.experiment.claims import STATUSES, Claim
+from featurelab.pipelines.engine.experiment.config import Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
 from featurelab.pipelines.engine.experiment.known import Finding
 from featurelab.tracking.numbers import measurement, named, number
@@ -176,6 +177,36 @@ def _state(claim: Claim, finding: Finding) -> str:
     return _verdict(claim, finding) + specific
 
 
+def times() -> str:
+    """By system: declared minutes on two cores at both scales, and hours of one GPU by the cost models."""
+    systems = {f"[`{system}`]({system}.md)": registry.experiments(system) for system in registry.systems()}
+    every = [experiment for experiments in systems.values() for experiment in experiments]
+    rows = [(name, *_times(experiments)) for name, experiments in {**systems, "all": every}.items()]
+    header = ["system", "figures", "minutes", "figures with a desktop preset", "minutes, desktop"]
+    return table([*header, "GPU-hours, desktop grids", "GPU-hours, paper grids"], rows)
+
+
+def _times(experiments: Sequence[Experiment]) -> list[str]:
+    desktop = [experiment for experiment in experiments if "desktop" in experiment.scales]
+    return [
+        str(len(experiments)),
+        _minutes(experiments, "laptop"),
+        str(len(desktop) or "-"),
+        _minutes(desktop, "desktop"),
+        _gpu_hours(desktop, "desktop"),
+        _gpu_hours(experiments, "paper"),
+    ]
+
+
+def _minutes(experiments: Sequence[Experiment], scale: Scale) -> str:
+    return f"{sum(experiment.minutes_at(scale) or 0 for experiment in experiments):.3g}" if experiments else "-"
+
+
+def _gpu_hours(experiments: Sequence[Experiment], scale: Scale) -> str:
+    hours = sum(experiment.gpu_hours(scale) or 0 for experiment in experiments)
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}" if hours else "-"
+
+
 def summary() -> str:
     """How many claims of each system hold, fail, ...; how many of those that hold are broken by every control."""
     rows = [(f"[`{system}`]({system}.md)", *_in_words(_counts(system))) for system in registry.systems()]
@@ -324,7 +355,7 @@ def pages() -> dict[Path, dict[str, str]]:
     written = {
         FOLDER / f"{system}.md": {part.__name__: part(system) for part in PARTS} for system in registry.systems()
     }
-    of_all = (summary, verdicts, two_scales, agreement)
+    of_all = (summary, times, verdicts, two_scales, agreement)
     written[FOLDER / "verdicts.md"] = {part.__name__: part() for part in of_all}
     written[FOLDER / "figures.md"] = {"published": published(), "by_number": by_number()}
     written[ROOT / "README.md"] = {"totals": totals()}

@@ -14,7 +14,7 @@ from featurelab.pipelines import (
     CATEGORIES, Config, Cost, Experiment, Field, Recorder, above, at_least, at_most, band, bound_level, choice, data,
     evaluate, learners, legend_below, loguniform, measures, np, theory, torch,
 )
-from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, SEEDS, relu
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, build
 
 
@@ -124,6 +124,8 @@ layers = relu.variant(
     caption="Value of a Laplace kernel on normalised features; lines are means over seeds, bands their range.",
     laptop=LAYERS, paper=LAYERS.but(**PUBLIC, width=1024), grid={"seed": range(6)}, paper_grid=None,
     metric="krr_value/projected", mode="max", minutes=0.1, needs=("cifar10",),
+    desktop=LAYERS.but(dataset="cifar10", n_train=1000, width=1024), desktop_minutes=1, desktop_grid={"seed": SEEDS},
+    reduced="1,000 images of CIFAR-10 in place of 50,000, 6 layers in place of 20",
     stand_in="scikit-learn's 8x8 digits in place of CIFAR-10 (same code path)",
 )
 
