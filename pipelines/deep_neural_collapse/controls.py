@@ -6,7 +6,7 @@ linearised layers (Theorem 4.3) contract only as far as the feature map is non-l
 """
 
 from featurelab.pipelines import CATEGORIES, at_least, band, below, legend_below
-from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, relu
+from featurelab.pipelines.deep_neural_collapse.deep_rfm import PUBLIC, SEEDS, relu
 from featurelab.pipelines.deep_neural_collapse.rfm import RFMConfig, trusted
 
 PRESET = RFMConfig(width=256, depth=6)
@@ -23,6 +23,9 @@ figure = relu.variant(
     caption="After M^(1/2) (without AGOP: on the layer's input). Lines are means over seeds, bands their range.",
     laptop=PRESET, paper=PRESET.but(**PUBLIC, width=1024),
     grid={("feature_map", "power"): list(RUNS), "seed": range(6)}, paper_grid=None, minutes=0.1, needs=("cifar10",),
+    desktop=PRESET.but(dataset="cifar10", n_train=1000, width=1024), desktop_minutes=2,
+    desktop_grid={("feature_map", "power"): list(RUNS), "seed": SEEDS},
+    reduced="1,000 images of CIFAR-10 in place of 50,000, 6 layers in place of 20",
     stand_in="scikit-learn's 8x8 digits in place of CIFAR-10 (same code path)",
 )
 
@@ -55,6 +58,7 @@ def panels(runs, axes):
     for axis, (metric, name) in zip(axes[0], {"nc1": "NC1", "nc2_cosines": "NC2"}.items(), strict=True):
         for ((kind, power), label), colour in zip(RUNS.items(), CATEGORIES, strict=False):
             table = runs.curves(f"{metric}/projected", feature_map=kind, power=power)
-            band(axis, table, color=colour, label=label)
+            dashed = "--" if kind == "identity" else "-"  # it covers the line of linear features
+            band(axis, table, color=colour, label=label, linestyle=dashed)
         axis.set(title=f"{name} after $M^{{1/2}}$", yscale="log", xlabel="layer", ylabel=name)
     legend_below([axes[0, 0]], 4)
