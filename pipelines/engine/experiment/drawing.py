@@ -134,7 +134,7 @@ def subtitle(figure: Any, text: str) -> None:
     The figure is laid out by constrained layout, which leaves the place free.
     """
     width, height = figure.get_size_inches()
-    lines = textwrap.wrap(text, max(int(width * 17), 30))
+    lines = textwrap.wrap(text, max(int(width * 15), 30))
     room = 0.05 + 0.13 * len(lines)
     figure.set_size_inches(width, height + room)
     figure.get_layout_engine().set(rect=(0, 0, 1, height / (height + room)))
