@@ -7,7 +7,7 @@ either side); later the twins separate, but stay nearer to each other than to ot
 
 from featurelab.pipelines import above, at_least, at_most, bound_level, legend_below, null_level
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
-from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
+from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS, REAL
 
 figure = coarse.mixture.variant(
     "fine_labels", figures=("Fig. 14", "Fig. 29", "Fig. 30", "Fig. 31"),
@@ -16,6 +16,9 @@ figure = coarse.mixture.variant(
     "one seed; the first was measured just after training began.",
     laptop=DIGITS.but(labels="fine", weight_decay=0.0, epochs=150), paper=CIFAR10.but(labels="fine", probed=()),
     grid={"seed": range(6)}, paper_grid=CELLS, metric="accuracy/train", minutes=0.4,
+    desktop=REAL.but(labels="fine", probed=(), epochs=90, weight_decay=0.0), desktop_minutes=14,
+    desktop_grid={"seed": range(3)}, reduced="3,000 pictures without random crops and flips, 64 features, 90 epochs "
+    "and no weight decay, in place of 50,000, 512 and 350",
     controls=("permuted_labels", "untrained", "same_moments"),
     stand_in="scikit-learn's 8x8 digits and a perceptron without weight decay in place of CIFAR-10 and ResNet-18",
     small={"n_train": 100, "width": 16, "epochs": 3},
