@@ -20,11 +20,14 @@ from featurelab.pipelines import (
 )
 from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
 from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
-    NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, grid_of,
+    DESKTOP_NETWORKS, NAMES, NETWORKS, PAPER_NETWORKS, SETTINGS, Unions, grid_of,
 )
 
 WAYS = {"ft": "FT, clean", "cr": "CR, clean", "cr_others": "CR on others", "ft_view": "FT, one view",
     "cr_view": "CR, one view", "ft_views": "FT, all three", "cr_views": "CR, all three"}
+TUNED = f"fine-tuning on 50 and 200 labels for 50 epochs; {unions.REDUCED}"
+ADAPTED = f"5 epochs of further training; {unions.REDUCED}"
+OTHERS = ("shapes", "svhn", "mnist")  # the set, one of each scale, that is not like the target
 
 figure = unions.figure.variant(
     "regularised", figures=("Table 7.1", "Table F.5"), title="Fine-tuning with and without contrastive regularisation",
@@ -32,6 +35,8 @@ figure = unions.figure.variant(
     "clean pictures, on one of two views, or on all three. Bars are means over seeds, lines their range.",
     grid=grid_of([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS), reads=unions.figure, minutes=1.2,
+    desktop=unions.DESKTOP, desktop_minutes=10, reduced=TUNED,
+    desktop_grid=grid_of([DESKTOP_NETWORKS["D"], DESKTOP_NETWORKS["DSGN"]], *SETTINGS),
 )
 
 
@@ -117,7 +122,8 @@ before_probe = unions.figure.variant(
     "lines their range. Crosses: the paper, CIFAR-10.",
     grid=grid_of([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS),
-    reads=unions.figure, minutes=1.4,
+    reads=unions.figure, minutes=1.4, desktop=unions.DESKTOP, desktop_minutes=11, reduced=ADAPTED,
+    desktop_grid=grid_of([DESKTOP_NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
 )
 
 
@@ -143,7 +149,7 @@ def matched_gain(runs):
     "on another set, and on noise (differences of gains)", expect={"others": above(0), "noise": above(0)})
 def target_gain(runs):
     whole = Unions(runs).whole
-    other = next(name for name in ("shapes", "svhn") if runs.has(f"gain/{name}", union=whole))
+    other = next(name for name in OTHERS if runs.has(f"gain/{name}", union=whole))
     gain = {name: Unions(runs).of(f"gain/{name}", whole) for name in ("target", other, "noise")}
     return {"others": gain["target"] - gain[other], "noise": gain["target"] - gain["noise"]}
 
@@ -153,7 +159,7 @@ def gains_drawn(runs, axes):
     (axis,), own = axes[0], Unions(runs)
     starts = {"D": {"union": own.first, "length": "own"}, "D, early": {"union": own.first, "length": "early"},
         "union": {"union": own.whole, "length": "own"}}
-    sources = [name for name in ("target", "shapes", "svhn", "noise") if runs.has(f"gain/{name}")]
+    sources = [name for name in ("target", *OTHERS, "noise") if runs.has(f"gain/{name}")]
     for place, (source, color) in enumerate(zip(sources, CATEGORIES, strict=False)):
         rows = [runs.finals(f"gain/{source}", **start) for start in starts.values()]
         ranged_bars(axis, rows, np.arange(3) + 0.28 * (place - 1), width=0.26, color=color, label=f"on {source}")
@@ -173,7 +179,8 @@ picture = unions.figure.variant(
     "number is the mean silhouette over seeds. Fine-tuning has the most labels. (The paper: training pictures, a fifth "
     "of the labels.)", grid=grid_of([NETWORKS["DSGN"]], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS["DSGN"]], *SETTINGS), reads=unions.figure, minutes=0.5,
-    controls=("permuted_labels", "untrained"),
+    controls=("permuted_labels", "untrained"), desktop=unions.DESKTOP, desktop_minutes=6, reduced=TUNED,
+    desktop_grid=grid_of([DESKTOP_NETWORKS["DSGN"]], *SETTINGS),
 )
 
 

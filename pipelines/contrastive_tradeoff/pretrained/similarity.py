@@ -8,7 +8,9 @@ weights with none of them. The trials are those of `unions`.
 
 from featurelab.pipelines import Missing, above, at_least, measures, np, torch
 from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
-from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import NAMES, NETWORKS, PAPER_NETWORKS
+from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
+    DESKTOP_NETWORKS, NAMES, NETWORKS, PAPER_NETWORKS,
+)
 
 SINGLE = ["S", "G", "N"]
 TRAINED = [*NAMES, "noise", *SINGLE, "again", "untrained"]
@@ -20,13 +22,16 @@ figure = unions.figure.variant(
     "sets; both take as many updates, and a single set takes fewer. Means over seeds.",
     grid=unions.grid_of([NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
     paper_grid=unions.grid_of([PAPER_NETWORKS[name] for name in TRAINED], *unions.SETTINGS), reads=unions.figure,
-    minutes=2.5, controls=("untrained", "shuffled_pairs"),
+    minutes=2.5, controls=("untrained", "shuffled_pairs"), desktop=unions.DESKTOP, desktop_minutes=15,
+    desktop_grid=unions.grid_of([DESKTOP_NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
+    reduced=f"D is CIFAR-10, S CIFAR-100, G GTSRB and N MNIST; {unions.REDUCED}",
 )
 
 
 def compared(runs):
     """The networks by their names in the figure: D is the one that shares its initial weights with no other."""
-    networks = NETWORKS if NETWORKS["D"].union in runs.values("union") else PAPER_NETWORKS
+    scales, trained = (NETWORKS, DESKTOP_NETWORKS, PAPER_NETWORKS), runs.values("union")
+    networks = next((scale for scale in scales if scale["D"].union in trained), PAPER_NETWORKS)
     return {"D": networks["again"], "D'": networks["D"]} | {
         name: networks[name] for name in (*SINGLE, *NAMES[1:], "noise", "untrained")}
 

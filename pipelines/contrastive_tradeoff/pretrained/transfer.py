@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from featurelab.pipelines import data, fit, learners, measures, nets, np, stream_seed, torch
 from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import (
-    UnionConfig, classes_of, contrast, optimizer, pictures, pretrained, views,
+    UnionConfig, added, classes_of, contrast, optimizer, pictures, pretrained, views,
 )
 
 
@@ -96,7 +96,8 @@ def probed_on(config: UnionConfig, task: Any, H: Any, rows: "torch.Tensor") -> f
 
 def unrelated_sets(config: UnionConfig) -> tuple[str, str]:
     """Sets with which the target's pictures are compared in further training."""
-    return ("shapes" if config.is_small else "svhn", "noise")
+    public = "mnist" if "mnist" in added(config) else "svhn"
+    return ("shapes" if config.is_small else public, "noise")
 
 
 def tuned(config: UnionConfig, net: Any, target: Any, recorder: Any) -> dict[str, float]:
