@@ -45,7 +45,7 @@ digits = mixture.variant(
         ],
         "seed": SEEDS,
     }, minutes=1.6, needs=("cifar100",), controls=None,
-    desktop=training.REAL.but(dataset="cifar100", coarse=20, epochs=60), desktop_minutes=18, desktop_grid={
+    desktop=training.REAL.but(dataset="cifar100", coarse=20, epochs=60), desktop_minutes=31, desktop_grid={
         ("labels", "lr", "weight_decay", "probed"): [
             ("coarse", 0.1, 5e-4, training.ALL), ("original", 0.1, 5e-4, ()), ("coarse", *OF_FIG_34, ("head",)),
         ],

@@ -35,7 +35,7 @@ figure = unions.figure.variant(
     "clean pictures, on one of two views, or on all three. Bars are means over seeds, lines their range.",
     grid=grid_of([NETWORKS["D"], NETWORKS["DSGN"]], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS[name] for name in NAMES], *SETTINGS), reads=unions.figure, minutes=1.2,
-    desktop=unions.DESKTOP, desktop_minutes=10, reduced=TUNED,
+    desktop=unions.DESKTOP, desktop_minutes=11, reduced=TUNED,
     desktop_grid=grid_of([DESKTOP_NETWORKS["D"], DESKTOP_NETWORKS["DSGN"]], *SETTINGS),
 )
 
@@ -122,7 +122,7 @@ before_probe = unions.figure.variant(
     "lines their range. Crosses: the paper, CIFAR-10.",
     grid=grid_of([NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
     paper_grid=grid_of([PAPER_NETWORKS[name] for name in (*NAMES, "early")], *SETTINGS),
-    reads=unions.figure, minutes=1.4, desktop=unions.DESKTOP, desktop_minutes=11, reduced=ADAPTED,
+    reads=unions.figure, minutes=1.4, desktop=unions.DESKTOP, desktop_minutes=12, reduced=ADAPTED,
     desktop_grid=grid_of([DESKTOP_NETWORKS[name] for name in ("D", "DSGN", "early")], *SETTINGS),
 )
 

@@ -22,7 +22,7 @@ figure = unions.figure.variant(
     "sets; both take as many updates, and a single set takes fewer. Means over seeds.",
     grid=unions.grid_of([NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
     paper_grid=unions.grid_of([PAPER_NETWORKS[name] for name in TRAINED], *unions.SETTINGS), reads=unions.figure,
-    minutes=2.5, controls=("untrained", "shuffled_pairs"), desktop=unions.DESKTOP, desktop_minutes=15,
+    minutes=2.5, controls=("untrained", "shuffled_pairs"), desktop=unions.DESKTOP, desktop_minutes=16,
     desktop_grid=unions.grid_of([DESKTOP_NETWORKS[name] for name in TRAINED], *unions.SETTINGS),
     reduced=f"D is CIFAR-10, S CIFAR-100, G GTSRB and N MNIST; {unions.REDUCED}",
 )
