@@ -35,8 +35,8 @@ DESKTOP = PAPER.but(edge=96, augment="none", net="mobilenet", lr=3e-3, start_ste
     average_every=10)
 # steps, steps between validations, and SWAD's ratio
 LENGTHS = dict.fromkeys(PRINTED, (5001, 100, 1.3)) | {"vlcs": (5001, 50, 1.2), "domain_net": (15_001, 500, 1.3)}
-# accuracy of a constant answer: the share of the largest class in each domain of PACS
-CONSTANT = {"pacs": (449 / 2048, 457 / 2344, 432 / 1670, 816 / 3929)}
+# accuracy of a constant answer: the share of the largest class in each domain of these sets
+CONSTANT = {"digits": (0.1,) * 4, "pacs": (449 / 2048, 457 / 2344, 432 / 1670, 816 / 3929)}
 
 
 def papers(*datasets):
@@ -169,12 +169,12 @@ def beyond_size(runs):
 
 
 @figure.claim("better_than_a_constant", origin="ours", also=[from_scratch], controls=("permuted_labels", "untrained"),
-    says="ERM is more accurate than the constant answer of the largest class on every held-out domain (least excess)",
-    expect=above(0))
+    says="ERM is more accurate than the constant answer of the largest class on every held-out domain of the digits "
+    "and of PACS (least excess)", expect=above(0))
 def beyond_constant(runs):
-    dataset = runs.values("dataset")[0]
-    level = [CONSTANT.get(dataset, (0.1,) * 6)[place] for place in runs.where(dataset=dataset).values("held_out")]
-    return (chosen(runs.where(dataset=dataset), "ood", "erm", "none") - level).min()
+    (dataset,) = [name for name in CONSTANT if name in runs.values("dataset")]
+    runs = runs.where(dataset=dataset)
+    return (chosen(runs, "ood", "erm", "none") - [CONSTANT[dataset][place] for place in runs.values("held_out")]).min()
 
 
 figure.draw(size=(9.5, 3.6))(drawn)
