@@ -45,12 +45,12 @@ digits = mixture.variant(
         ],
         "seed": SEEDS,
     }, minutes=1.6, needs=("cifar100",), controls=None,
-    desktop=training.REAL.but(dataset="cifar100", coarse=20, epochs=60), desktop_minutes=31, desktop_grid={
+    desktop=training.REAL.but(dataset="cifar100", coarse=20, epochs=36), desktop_minutes=20, desktop_grid={
         ("labels", "lr", "weight_decay", "probed"): [
             ("coarse", 0.1, 5e-4, training.ALL), ("original", 0.1, 5e-4, ()), ("coarse", *OF_FIG_34, ("head",)),
         ],
         "seed": SEEDS,
-    }, reduced="3,000 pictures without random crops and flips, 64 features and 60 epochs, in place of "
+    }, reduced="3,000 pictures without random crops and flips, 64 features and 36 epochs, in place of "
     "50,000, 512 and 350",
     stand_in="scikit-learn's 8x8 digits, a perceptron and five labels in place of CIFAR-100, ResNet-18 and twenty",
     small={"n_train": 200, "width": 16, "epochs": 10, "cluster": "none"},
