@@ -27,7 +27,10 @@ class StudentConfig(TeacherConfig):
 
 
 PRESET = StudentConfig()
-PAPER = PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, teacher_steps=4700, steps=9400, measure_every=94)
+# at the digits' rate of 0.01, the loss of wide students rises on the way
+PAPER = PRESET.but(
+    dataset="mnist", n_train=60_000, n_test=10_000, lr=0.001, teacher_steps=4700, steps=9400, measure_every=94,
+)
 REAL = [("mnist", 9, 9), ("cifar10", 5, 9), ("svhn", 2, 8)]  # data, widths of teacher and student
 CELLS = [("gaussian", "trained", 9), ("none", "trained", 9), ("gaussian", "untrained", 9),
     ("gaussian", "trained", WIDE), ("none", "trained", WIDE)]
@@ -44,7 +47,7 @@ figure = Experiment(
         "seed": [0, 1, 2]},
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(5, 9, 20, 50), "weight_decay": loguniform(1e-6, 1e-2)},
     metric="accuracy/mixture", mode="max", minutes=1.4, small=SMALL, needs=("cifar10", "mnist", "svhn"),
-    desktop=PAPER, desktop_minutes=4, desktop_grid={("injected", "teacher", "width"): CELLS, "seed": range(3)},
+    desktop=PAPER, desktop_minutes=5, desktop_grid={("injected", "teacher", "width"): CELLS, "seed": range(3)},
     reduced="MNIST alone, as in the paper",
     stand_in="scikit-learn's 8x8 digits with FC(9), FC(50) replace MNIST, and ResNets on CIFAR-10 and SVHN",
 )
