@@ -6,7 +6,7 @@ classes decides which classes share a label; every seed draws four permutations.
 
 from featurelab.pipelines import CATEGORIES, at_least, at_most, below, legend_below
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
-from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS
+from featurelab.pipelines.fine_grained_structure.training import CELLS, CIFAR10, DIGITS, REAL, REDUCED
 
 MERGINGS = [0, 1, 2, 3]
 
@@ -17,6 +17,8 @@ figure = coarse.mixture.variant(
     "blocks: the class, and the class merged with it. Right: all seeds.",
     laptop=DIGITS.but(labels="random_coarse", epochs=40), paper=CIFAR10.but(labels="random_coarse", probed=()),
     grid={"merging": MERGINGS, "seed": range(6)}, paper_grid={"merging": [0], **CELLS}, minutes=0.4,
+    desktop=REAL.but(labels="random_coarse", probed=()), desktop_minutes=16,
+    desktop_grid={"merging": MERGINGS, "seed": range(3)}, reduced=REDUCED,
     controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"merging": [0, 1], "n_train": 100, "width": 16, "epochs": 2},
 )
