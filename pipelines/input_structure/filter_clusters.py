@@ -48,6 +48,9 @@ figure = Experiment(
         dataset="cifar10", depths=(2, 2, 2, 2), width=128, n_train=10_000, n_test=2000, lr=0.01, batch_size=128,
         steps=1580, measure_every=79,
     ), grid={"seed": range(6)}, paper_grid={"width": [128, 256], "seed": [0, 1, 2]},
+    desktop=PRESET.but(dataset="cifar10", depths=(2, 2, 2, 2), width=16, n_train=3000, n_test=500,
+        batch_size=128, steps=468, measure_every=26), desktop_minutes=11, desktop_grid={"seed": range(3)},
+    reduced="16 filters in the first stage in place of 128 and 256, and 3,000 pictures in place of 10,000",
     sweep_axes={"lr": loguniform(1e-3, 0.1), "width": choice(16, 32, 64), "weight_decay": loguniform(1e-6, 1e-2),
         "momentum": choice(0.0, 0.9)}, metric="accuracy/test", mode="max", minutes=1, needs=("cifar10",),
     small={"n_train": 32, "width": 6, "steps": 30, "measure_every": 15},
@@ -157,16 +160,18 @@ def panels(runs, axes):
     blocks = [block for block in "1234" if runs.has(f"between/{block}")]
     lines = {"within_1": "larger cluster", "within_2": "smaller cluster", "between": "centres"}
     for block, dash in zip(blocks, ["-", "--", "-.", ":"], strict=False):
-        suffix = f", block {block}" if len(blocks) > 1 else ""
         for (metric, name), colour in zip(lines.items(), CATEGORIES, strict=False):
-            band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=name + suffix)
+            label = name if block == blocks[0] else None
+            band(left, runs.curves(f"{metric}/{block}"), color=colour, linestyle=dash, label=label)
         band(middle, runs.curves(f"turned/{block}"), color=CATEGORIES[3], linestyle=dash, label=f"block {block}")
     printed = {"green": "paper, a cluster", "red": "paper, the other", "centres": "paper, centres"}
     for (part, label), colour in zip(printed.items(), CATEGORIES, strict=False):
         paper_level(left, CLUSTERS[0][part], label, color=colour)
     left.set(title="two clusters of filters", xlabel="step", ylabel="cosine", ylim=(-1.02, 1.02))
-    legend_below(left, 3, columnspacing=0.8, handlelength=1.2)
+    legend_below(left, 2)
     middle.set(title="turn of filters", xlabel="step", ylabel="mean of 1 - cos with step 0", ylim=(0, None))
+    if len(blocks) > 1:
+        middle.legend(handlelength=3)
     places = np.arange(len(NAMES))
     for offset, (kind, label) in enumerate({"chunk": "filter that moves most", "chunk_median": "median"}.items()):
         cosines = [runs.finals(f"{kind}/{name}/1") for name in NAMES]
