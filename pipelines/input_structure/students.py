@@ -56,6 +56,9 @@ structured = figure.variant(
     grid={"injected": ["gaussian", "covariance"], "seed": range(6)},
     paper_grid={("dataset", "teacher_width", "width"): REAL[1:], "injected": ["gaussian", "tiny_imagenet"],
         "seed": [0, 1, 2]}, needs=("cifar10", "svhn", "tiny_imagenet"), minutes=0.6,
+    desktop=PAPER, desktop_minutes=3, desktop_grid={"injected": ["gaussian", "covariance"], "seed": range(3)},
+    reduced="MNIST with FC(9) in place of ResNets on CIFAR-10 and SVHN, Gaussians with its covariance in place of Tiny "
+    "ImageNet",
     stand_in="Gaussians with the covariance of scikit-learn's digits replace Tiny ImageNet",
 )
 shares = figure.variant(
