@@ -65,6 +65,8 @@ shares = figure.variant(
     "students_shares", figures=("Fig. A.20",), title="Students at other shares of Gaussian inputs",
     grid={"alpha": [0.25, 0.5, 0.75], "seed": range(6)}, paper_grid={"alpha": [0.25, 0.5, 0.75], "seed": [0, 1, 2]},
     paper=PAPER.but(dataset="cifar10", n_train=50_000, teacher_width=5), needs=("cifar10",), minutes=0.8,
+    desktop=PAPER, desktop_minutes=3, desktop_grid={"alpha": [0.25, 0.5, 0.75], "seed": range(3)},
+    reduced="MNIST with FC(9) in place of ResNet(9) on CIFAR-10",
     stand_in="scikit-learn's 8x8 digits with FC(9) replace CIFAR-10 with ResNet(9)",
 )
 
