@@ -43,7 +43,7 @@ PRESET = FilterConfig()
 figure = Experiment(
     name="input_structure/filter_clusters", figures=("Fig. A.16", "Fig. A.17", "Table A.7"),
     title="Filters of a residual network: clusters, and gradients of the first 30 steps",
-    caption="Means over seeds, bands and bars their range. Dashed: the paper's ResNet(128); crosses: Table A.7.",
+    caption="Means over seeds, bands and bars their range. Thin dashes: the paper's ResNet(128); crosses: Table A.7.",
     laptop=PRESET, paper=PRESET.but(
         dataset="cifar10", depths=(2, 2, 2, 2), width=128, n_train=10_000, n_test=2000, lr=0.01, batch_size=128,
         steps=1580, measure_every=79,

@@ -36,17 +36,17 @@ class WidthConfig(TeacherConfig):
 
 
 PRESET = WidthConfig()
+MNIST = PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0, lr=0.001,
+    teacher_steps=4700, steps=9400, measure_every=940)
 
 figure = Experiment(
     name="input_structure/width_curves", figures=("Fig. A.22",),
     title="Test loss against width, of teachers and of students",
     caption="Means over seeds and their range. The paper has teachers of widths 9, 50 and 500.", laptop=PRESET,
-    paper=PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0, lr=0.001,
-        widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000), teacher_steps=4700, steps=9400,
-        measure_every=940), grid={("inputs", "teacher_width"): list(CASES), "seed": range(6)},
+    paper=MNIST.but(widths=(1, 2, 3, 5, 7, 9, 12, 16, 24, 40, 80, 160, 320, 640, 1000)),
+    grid={("inputs", "teacher_width"): list(CASES), "seed": range(6)},
     paper_grid={("inputs", "teacher_width"): BIG, "seed": [0, 1, 2, 3, 4]},
-    desktop=PRESET.but(dataset="mnist", n_train=60_000, n_test=10_000, n_gaussian=60_000, label_noise=0.0, lr=0.001,
-        teacher_steps=4700, steps=9400, measure_every=4700), desktop_minutes=16,
+    desktop=MNIST.but(measure_every=4700), desktop_minutes=16,
     desktop_grid={("inputs", "teacher_width"): list(CASES), "seed": range(5)},
     reduced="teachers FC(3), FC(9), FC(30) in place of FC(9), FC(50), FC(500), and widths up to 80 in place of 1,000",
     sweep_axes={"lr": loguniform(1e-3, 0.1), "n_train": choice(300, 600, 1000), "weight_decay": loguniform(1e-6, 1e-2)},
