@@ -313,7 +313,7 @@ def _by_mean(claim: Claim, finding: Finding) -> str:
     if finding.measured is None:
         return "untested"
     values = finding.measured if isinstance(finding.measured, dict) else {"": finding.measured}
-    bounds = claim.expect if isinstance(claim.expect, Mapping) else {"": claim.expect}
+    bounds = claim.rule([values]).bounds
     if isinstance(claim.least, Mapping):
         bounds = {**bounds, **{part: at_least(share) for part, share in claim.least.items()}}
     elif claim.least is not None:

@@ -31,7 +31,8 @@ class Claim:
     """One sentence of a paper, what to measure for it, and the values with which it holds.
 
     `measure` gets the results of one seed and returns a number, or several named ones; then `expect` has a bound for
-    each part. `about` says what of the seeds is held against the bounds:
+    each part, or one bound that all parts are to meet, whatever a preset's grid makes of them. `about` says what of the
+    seeds is held against the bounds:
 
     - `mean`: the mean over seeds, of every part.
     - `median`: their median. It takes outliers well, and needs six seeds.
@@ -125,7 +126,7 @@ class Claim:
         """What `judge` makes of that which was `measured`."""
         note = "; ".join(f"seed {seed}: {gap}" for seed, gap in list(gaps.items())[:3])
         values = list(measured.values())
-        decision = self.rule.decide(values, most_seeds)
+        decision = self.rule(values).decide(values, most_seeds)
         if len(values) < self.seeds:
             counted = f"{len(values)} of the {self.seeds} seeds it needs could be measured"
             reason = f"{counted} ({note})" if note else counted
@@ -166,15 +167,16 @@ class Claim:
         return verdict.model_copy(update={"controls": controlled, "specific": specific})
 
     def _controlled(self, plain: Sequence[Mapping[str, float]], under: Sequence[Mapping[str, float]]) -> "Controlled":
-        decision = self.rule.decide(under)
+        decision = self.rule(plain).decide(under)
         measured = _unnamed(decision.measured)
         if len(under) < self.seeds:  # as of a change of weights where none was made
             return Controlled(state="undecided", status="untested", measured=measured)
-        return Controlled(state=self.rule.compare(plain, under), status=decision.status, measured=measured)
+        return Controlled(state=self.rule(plain).compare(plain, under), status=decision.status, measured=measured)
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(self.about, self._bounds, self.within, self.kind == "identity", self.least)
+    def rule(self, values: Sequence[Mapping[str, float]]) -> Rule:
+        """How such values, one mapping for each seed, are decided."""
+        bounds = dict.fromkeys(values[0], self.expect) if isinstance(self.expect, Bound) and values else self._bounds
+        return Rule(self.about, bounds, self.within, self.kind == "identity", self.least)
 
     def measured(self, results: "Results") -> tuple[dict[int, dict[str, float]], dict[int, str]]:
         """The values of each part by seed, and by seed too what could not be measured or is not finite."""
@@ -184,7 +186,7 @@ class Claim:
         whole = max((_finished(runs) for _, runs in by_seed), default=0)
         for seed, runs in by_seed:
             try:
-                values[seed] = _named(self.measure(runs))
+                values[seed] = self._bounded(_named(self.measure(runs)), values)
             except Missing as gap:
                 gaps[seed] = str(gap)
             except ZeroDivisionError:  # as of what has not moved, where updates are withheld
@@ -201,6 +203,15 @@ class Claim:
     @property
     def _bounds(self) -> Mapping[str, Bound]:
         return {"": self.expect} if isinstance(self.expect, Bound) else self.expect
+
+    def _bounded(self, parts: dict[str, float], earlier: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
+        """The parts of one seed. Raises `Missing` unless they are those that have a bound, the same on every seed."""
+        known = next(iter(earlier.values()), parts) if isinstance(self.expect, Bound) else self.expect
+        if unbounded := [part for part in parts if part not in known]:
+            raise Missing(f"there is no bound for {unbounded[0]!r}")
+        if absent := [part for part in known if part not in parts]:
+            raise Missing(f"{absent[0]!r} was not measured")
+        return parts
 
     def _verdict(
         self, decision: Decision, reason: str, values: Sequence[Mapping[str, float]], scale: Scale | None
@@ -221,7 +232,7 @@ class Claim:
             measured=_unnamed(decision.measured),
             ci=_unnamed(decision.plain),
             decided=decided,
-            worst=_unnamed(self.rule.worst(values[: decision.seeds])),
+            worst=_unnamed(self.rule(values).worst(values[: decision.seeds])),
             expected=self.expected,
             paper=self.paper,
             where=self.where,

@@ -159,12 +159,46 @@ def test_one_part_of_a_claim_may_be_about_a_share():
 
 
 def test_a_control_breaks_a_part_about_a_share_if_few_seeds_reach_it_there():
-    rule = claim({"distance": at_least(2), "accuracy": at_least(0.99)}, lambda runs: {}, least={"accuracy": 0.75}).rule
+    rule = claim({"distance": at_least(2), "accuracy": at_least(0.99)}, lambda runs: {}, least={"accuracy": 0.75}).rule(
+        []
+    )
     values = np.random.default_rng(0).normal(3, 0.1, size=16)
     plain = [{"distance": value, "accuracy": 1.0} for value in values]
     assert rule.compare(plain, plain) == "survives"
     assert rule.compare(plain, [{"distance": value, "accuracy": 0.5} for value in values]) == "broken"
     assert rule.compare(plain, [{"distance": value - 2, "accuracy": 1.0} for value in values]) == "broken"
+
+
+def test_one_bound_is_for_all_parts_that_the_grid_of_a_preset_has():
+    def measure(runs):
+        return {f"d = {dim}": runs.final("loss") + dim for dim in dims}
+
+    for dims, status in (((0, 1), "holds"), ((0, 1, 2), "holds"), ((0, 1, -3), "fails")):
+        verdict = claim(at_least(0), measure).judge(seeds(1.0, 1.1, 1.2))
+        assert (verdict.status, verdict.expected) == (status, "≥ 0")
+        assert set(verdict.measured) == set(verdict.worst) == {f"d = {dim}" for dim in dims}
+
+
+@pytest.mark.parametrize(
+    ("expect", "parts", "says"),
+    [
+        ({"a": at_least(0)}, {"a": 1.0, "b": 1.0}, "seed 0: there is no bound for 'b'"),
+        ({"a": at_least(0), "b": at_least(0)}, {"a": 1.0}, "seed 0: 'b' was not measured"),
+    ],
+)
+def test_a_claim_is_untested_where_its_parts_are_not_those_that_have_a_bound(expect, parts, says):
+    verdict = claim(expect, lambda runs: parts).judge(seeds(1.0, 1.0, 1.0))
+    assert verdict.status == "untested"
+    assert says in verdict.reason
+
+
+def test_a_seed_with_other_parts_than_the_first_is_left_out():
+    def measure(runs):
+        (seed,) = runs.values("seed")
+        return {"a": 1.0 + seed / 10, "b": 1.0 - seed / 20} if seed != 2 else {"a": 1.0}
+
+    verdict = claim(at_least(0), measure).judge(seeds(1.0, 1.0, 1.0, 1.0))
+    assert (verdict.status, verdict.seeds, verdict.reason) == ("holds", 3, "seed 2: 'b' was not measured")
 
 
 @pytest.mark.parametrize(
