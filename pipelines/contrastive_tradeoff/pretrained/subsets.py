@@ -14,7 +14,9 @@ of birds. The paper does not list its other classes: vehicles are those of WordN
 A network of all classes also takes more updates, so that one in as few updates as the target's is compared.
 """
 
-from featurelab.pipelines import CATEGORIES, Experiment, above, at_most, band, choice, legend_below, loguniform, np
+from featurelab.pipelines import (
+    CATEGORIES, Experiment, Missing, above, at_most, band, choice, legend_below, loguniform, np,
+)
 from featurelab.pipelines.contrastive_tradeoff.pretrained import unions
 from featurelab.pipelines.contrastive_tradeoff.pretrained.pretraining import CONTROLS, UnionConfig, classes_in, cost
 from featurelab.pipelines.contrastive_tradeoff.pretrained.transfer import train
@@ -82,6 +84,8 @@ class Parts:
         plain = sorted(self.runs.where(portion=1.0, length="own").values("union"), key=lambda u: u.count("+"))
         self.specific, self.whole, self.steps = plain[0], plain[-1], plain
         self.labels = [int(n) for n in runs.values("labels")[0] if runs.has(f"target/{n}")]
+        if not self.labels:
+            raise Missing("no accuracy on the target was recorded")
 
     def of(self, metric, union, portion=1.0, length="own"):
         return self.runs.final(metric, union=union, portion=portion, length=length)

@@ -93,6 +93,18 @@ class Claim:
         often = {part: f" in at least {share:.0%} of seeds" for part, share in (self.least or {}).items()}
         return {part: f"{bound}{often.get(part, '')}" for part, bound in self.expect.items()}
 
+    def describe(self, scale: Scale) -> dict[str, Any]:
+        """What `featurelab show --json` says of this claim."""
+        same = ("origin", "expected", "paper", "where", "kind", "about")
+        return {
+            "id": self.id,
+            "statement": self.says,
+            **{name: getattr(self, name) for name in same},
+            "controls": list(self.controls),
+            "documented": self.documented(scale),
+            "reason": self.because(scale),
+        }
+
     def documented(self, scale: Scale = "laptop") -> Status:
         """The status that is on record for this scale, or expected there; `holds` where nothing is."""
         finding = self.recorded().expected_at(scale)

@@ -362,22 +362,7 @@ class Experiment(Generic[C]):
             "mode": self.mode,
             "stand_in": self.stand_in,
             "reduced": self.reduced,
-            "claims": [
-                {
-                    "id": claim.id,
-                    "statement": claim.says,
-                    "origin": claim.origin,
-                    "expected": claim.expected,
-                    "paper": claim.paper,
-                    "where": claim.where,
-                    "kind": claim.kind,
-                    "about": claim.about,
-                    "controls": list(claim.controls),
-                    "documented": claim.documented(scale),
-                    "reason": claim.because(scale),
-                }
-                for claim in self.claims
-            ],
+            "claims": [claim.describe(scale) for claim in self.claims],
         }
 
     def minutes_of(self, configs: Sequence[C], scale: Scale = "laptop") -> float:
