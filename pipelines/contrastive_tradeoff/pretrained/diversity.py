@@ -19,13 +19,16 @@ from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import (
     PAPER_UNIONS, SEEDS, UNIONS, Unions, grid_of, trade_off_of,
 )
 
-CLASSES, PAPER_CLASSES = (1, 2, 4, 8), (50, 100, 200, 500, 1000)
+CLASSES, DESKTOP_CLASSES, PAPER_CLASSES = (1, 2, 4, 8), (5, 10, 20, 50, 100), (50, 100, 200, 500, 1000)
 
 decay = unions.figure.variant(
     "weight_decay", figures=("Fig. F.4",), title="CKA between networks of different weight decay",
     caption="Linear CKA on the target's pictures. Means over seeds.",
     grid={"weight_decay": [0.01, 1.0, 10.0], "seed": range(6)},  # AdamW's, which a rate of 0.002 multiplies
     paper_grid={"weight_decay": [5e-5, 5e-4, 5e-3], "seed": SEEDS}, paper=unions.PAPER.but(tasks="cinic10"),
+    desktop=unions.DESKTOP.but(tasks="cifar10", n_train=2000), desktop_minutes=3,
+    desktop_grid={"weight_decay": [5e-5, 5e-4, 5e-3], "seed": SEEDS},
+    reduced=f"CIFAR-10 in place of CINIC-10; {unions.REDUCED.replace('1,000 pictures of each', '2,000 pictures')}",
     minutes=1, needs=("cifar10", "cinic10"), controls=("untrained", "shuffled_pairs"),
 )
 
@@ -57,12 +60,16 @@ def decays_drawn(runs, axes):
 
 classes = unions.figure.variant(
     "classes", figures=("Fig. F.5",), title="More classes in an added set of fixed size",
-    caption="Accuracy on the target after pre-training on it and on 1,000 gratings of so many directions. Means over "
-    "seeds and their range. Dotted: the target alone.",
+    caption="Accuracy on the target after pre-training on it and on a set of fixed size with so many classes: gratings "
+    "of so many directions. Means over seeds and their range. Dotted: the target alone.",
     grid={("union", "classes"): [("digits", None), *[("digits+gratings", count) for count in CLASSES]],
         "seed": range(6)},
     paper_grid={("union", "classes"): [("cifar10", None), *[("cifar10+imagenet32", count) for count in PAPER_CLASSES]],
         "n_train": [50_000], "seed": SEEDS}, minutes=2,
+    desktop=unions.DESKTOP.but(tasks="cifar10+cifar100"), desktop_minutes=5,
+    desktop_grid={("union", "classes"): [("cifar10", None), *[("cifar10+cifar100", count) for count in
+        DESKTOP_CLASSES]], "seed": SEEDS},
+    reduced=f"the added set is of CIFAR-100, in place of ImageNet32; {unions.REDUCED}",
     needs=("cifar10", "imagenet32", "cinic10", "svhn", "gtsrb"),
 )
 
@@ -104,7 +111,9 @@ share = unions.figure.variant(
     "seeds and their range. Dotted: the nearest set alone in as many updates as the whole union; dashed: with as many "
     "pictures of noise.", grid={"share": [0.5, 0.2], **grid_of(trade_off_of(UNIONS, noise=3), "union", "length")},
     paper_grid={"share": [1.0, 0.5, 0.2], **grid_of(trade_off_of(PAPER_UNIONS, noise=1), "union", "length")},
-    minutes=2.2,
+    minutes=2.2, desktop=unions.DESKTOP, desktop_minutes=11,
+    desktop_grid={"share": [0.5, 0.2], **grid_of(trade_off_of(unions.DESKTOP_UNIONS, noise=1), "union", "length")},
+    reduced=f"{unions.REPLACED}, without the whole of the first set; {unions.REDUCED}",
 )
 
 

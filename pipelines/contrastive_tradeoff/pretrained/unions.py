@@ -87,6 +87,7 @@ UNIONS, PAPER_UNIONS = growing(*SETS), growing(*PAPER_SETS)
 NETWORKS = every_network(SETS, noise=3, tuned=("D", "DSGN"))
 PAPER_NETWORKS = every_network(PAPER_SETS, noise=1, tuned=NAMES)
 DESKTOP_SETS = ["cifar10", "cifar100", "gtsrb", "mnist"]
+DESKTOP_UNIONS = growing(*DESKTOP_SETS)
 DESKTOP_NETWORKS = every_network(DESKTOP_SETS, noise=1, tuned=("D", "DSGN"))
 SETTINGS = ("union", "length", "repeat", "tune", "adapt")
 PAPER = UnionConfig(union="cinic10", target="cifar10", tasks="cinic10+svhn+gtsrb+imagenet32", n_train=500_000, edge=32,
@@ -100,6 +101,7 @@ REDUCED = (
     "1,000 pictures of each; a residual network of one block a stage and 64 features for 10 epochs, in batches of 64, "
     "with a queue of 512; 50 labels and more, and a logistic probe: SGD at learning rate 5 does not fit small features"
 )
+REPLACED = "CIFAR-10, CIFAR-100, GTSRB and MNIST in place of CINIC-10, SVHN, GTSRB and ImageNet32"
 TINY = {"n_train": 40, "n_test": 20, "epochs": 1, "hidden": (8,), "width": 4, "batch_size": 20, "labels": (20, 40),
     "draws": 1, "few": 20, "tune_labels": (20,), "tune_steps": 2, "tune_batch": 10, "adapt_epochs": 1}
 
@@ -111,7 +113,7 @@ figure = Experiment(
     laptop=UnionConfig(), paper=PAPER, grid=grid_of(NETWORKS.values(), *SETTINGS),
     paper_grid=grid_of(PAPER_NETWORKS.values(), *SETTINGS), desktop=DESKTOP, desktop_minutes=18,
     desktop_grid=grid_of(DESKTOP_NETWORKS.values(), *SETTINGS),
-    reduced=f"CIFAR-10, CIFAR-100, GTSRB and MNIST in place of CINIC-10, SVHN, GTSRB and ImageNet32; {REDUCED}",
+    reduced=f"{REPLACED}; {REDUCED}",
     sweep_axes={"lr": loguniform(1e-4, 1e-2), "width": choice(4, 8, 16, 32, 64), "weight_decay": loguniform(1e-5, 1e-1),
         "temperature": loguniform(0.05, 1.0)}, metric="average", mode="max", minutes=3, headline=True,
     needs=("cifar10", "cinic10", "gtsrb", "imagenet32", "svhn"),
