@@ -7,7 +7,7 @@ as long as the other figures. We add a tenfold weight decay, which the paper doe
 
 from featurelab.pipelines import above, at_least, legend_below, null_level
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
-from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DIGITS, REAL, REDUCED
 
 PAPER_DECAY, STRONG = 5e-4, 5e-3
 
@@ -18,6 +18,9 @@ figure = coarse.mixture.variant(
     "seed.", laptop=DIGITS.but(epochs=300, measure_every=10, probed=("head",)),
     paper=CIFAR10.but(epochs=1000, measure_every=20, probed=("head",)),
     grid={"weight_decay": [PAPER_DECAY, STRONG], "seed": range(6)},
+    desktop=REAL.but(epochs=72, measure_every=6, probed=("head",)), desktop_minutes=20,
+    desktop_grid={"weight_decay": [PAPER_DECAY, STRONG], "seed": range(3)},
+    reduced=REDUCED.replace("24 epochs", "72 epochs").replace("350", "1,000"),
     controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18",
     small={"n_train": 60, "width": 16, "epochs": 2, "restarts": 1},
 )
