@@ -17,6 +17,7 @@ from featurelab.pipelines.contrastive_tradeoff.pretrained.unions import UNIONS, 
 NAMES = {method: METHODS[method] for method in ("moco", "simsiam", "nnclr")}
 # method, learning rate, epochs of warm-up, temperature and the probe's rate in the authors' program
 AUTHORS = [("moco", 0.06, 0, 0.1, 5.0), ("simsiam", 0.03, 10, 0.1, 1.0), ("nnclr", 0.03, 10, 0.5, 1.0)]
+DESKTOP_METHODS = [("moco", 0.06, 0, 0.1), ("simsiam", 0.03, 1, 0.1), ("nnclr", 0.03, 1, 0.5)]
 figure = unions.figure.variant(
     "methods", figures=("Fig. F.2", "Fig. F.9", "Fig. F.10", "Fig. F.11", "Fig. F.12", "Fig. F.13"),
     title="The trade-off with other pre-training methods",
@@ -26,6 +27,10 @@ figure = unions.figure.variant(
     grid={"method": list(NAMES), **grid_of(trade_off_of([UNIONS[0], UNIONS[-1]], noise=3), "union", "length")},
     paper_grid={("method", "lr", "warmup", "temperature", "probe_lr"): AUTHORS,
         **grid_of(trade_off_of(unions.PAPER_UNIONS, noise=1), "union", "length")}, minutes=3.3,
+    desktop=unions.DESKTOP, desktop_minutes=12,
+    desktop_grid={("method", "lr", "warmup", "temperature"): DESKTOP_METHODS,
+        **grid_of(trade_off_of([unions.DESKTOP_UNIONS[0], unions.DESKTOP_UNIONS[-1]], noise=1), "union", "length")},
+    reduced=f"the first set and the whole union; {unions.REPLACED}; one epoch of warm-up; {unions.REDUCED}",
     stand_in="generated pictures of 8 x 8 pixels and an MLP in place of public sets and a ResNet-18",
     small=unions.TINY | {"queue": 30},
 )
