@@ -209,7 +209,8 @@ def pictures(config: UnionConfig, name: str, *, place: int = 0, classes: int | N
     rows: dict[str, Any] = {"n_train": n}
     if name == "gtsrb" and n == PUBLIC[name].pictures:
         rows = {"per_class": SIGNS_A_CLASS, "change": data.Warps()}
-    return data.public_pictures(name, config.edge, n_test=config.n_test, classes=classes, seed=seed, **rows)
+    n_test = None if classes else config.n_test  # a set of few classes may have fewer test pictures than others
+    return data.public_pictures(name, config.edge, n_test=n_test, classes=classes, seed=seed, **rows)
 
 
 def imitated(config: UnionConfig, place: int) -> list[str]:
