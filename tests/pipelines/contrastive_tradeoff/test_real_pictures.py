@@ -41,6 +41,7 @@ def test_real_pictures_are_trained_on_and_judged(figure, scale, tmp_path, monkey
         "net": "small",
         "probe": "logistic",
         "tune": False,
+        "adapt": False,
     }
     small |= {"queue": 20} if scale == "desktop" else {"method": "nt_xent"}
     configs = [config.but(**small) for config in figure.configs(scale) if config.seed == 0]
