@@ -159,9 +159,8 @@ def test_one_part_of_a_claim_may_be_about_a_share():
 
 
 def test_a_control_breaks_a_part_about_a_share_if_few_seeds_reach_it_there():
-    rule = claim({"distance": at_least(2), "accuracy": at_least(0.99)}, lambda runs: {}, least={"accuracy": 0.75}).rule(
-        []
-    )
+    expect = {"distance": at_least(2), "accuracy": at_least(0.99)}
+    rule = claim(expect, lambda runs: {}, least={"accuracy": 0.75}).rule([])
     values = np.random.default_rng(0).normal(3, 0.1, size=16)
     plain = [{"distance": value, "accuracy": 1.0} for value in values]
     assert rule.compare(plain, plain) == "survives"
