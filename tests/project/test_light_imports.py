@@ -1,7 +1,10 @@
 """What a trial imports, and that what Lightning and MLflow would import beside it is there once somebody uses it."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,6 @@ try:
 except SystemExit as end:
     assert not end.code
 """
-START = "import sys, featurelab, pytorch_lightning as pl, torch\n"
 COMPILER = {"torch._inductor", "torch._dynamo.eval_frame", "sympy"}
 OF_MLFLOW = {"pandas.core", "scipy", "fastapi", "mlflow.data.pandas_dataset", "mlflow.genai.evaluation"}
 HEAVY = {"transformers", "torchmetrics.functional", "matplotlib", "ray"} | COMPILER | OF_MLFLOW
@@ -32,10 +34,59 @@ for name in ("mlflow", "mlflow.data", "mlflow.gateway", "mlflow.models", "mlflow
 """
 
 
+FORKS = """
+import json, os, traceback
+for line in sys.stdin:
+    folder, code = json.loads(line)
+    if not (child := os.fork()):
+        os.chdir(folder)
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 1)
+        status = 1
+        try:
+            exec(code, {"__name__": "__main__", **globals()})
+            status = 0
+        except BaseException:
+            traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
 def said(code: str, folder: Path) -> str:
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@contextmanager
+def forked_after(start: str) -> Iterator[Callable[[str, Path], str]]:
+    """`said` in copies of one process that ran `start`: imports, which take seconds, happen once."""
+    command = [sys.executable, "-c", start + FORKS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin and process.stdout
+
+        def said_after(code: str, folder: Path) -> str:
+            assert process.stdin and process.stdout
+            process.stdin.write(json.dumps([str(folder), code]) + "\n")
+            status = process.stdout.readline().strip()
+            text = (folder / "said").read_text()
+            assert status == "0", text
+            return text
+
+        yield said_after
+
+
+@pytest.fixture(scope="module")
+def after_lightning() -> Iterator[Callable[[str, Path], str]]:
+    with forked_after("import sys, featurelab, pytorch_lightning as pl, torch\n") as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def after_mlflow() -> Iterator[Callable[[str, Path], str]]:
+    with forked_after(f"import featurelab\n{STORE}") as run:
+        yield run
 
 
 def test_a_trial_imports_neither_compilers_nor_ray_nor_what_torchmetrics_and_mlflow_do_not_need_for_it(tmp_path):
@@ -44,7 +95,7 @@ def test_a_trial_imports_neither_compilers_nor_ray_nor_what_torchmetrics_and_mlf
     assert HEAVY & set(listed) == set()
 
 
-def test_networks_are_made_without_the_compiler(tmp_path):
+def test_networks_are_made_without_the_compiler(after_lightning, tmp_path):
     code = """
 from featurelab import nets
 nets.cnn(3, (4, 4), outputs=2, seed=0)
@@ -54,11 +105,11 @@ nets.TrunkFeature(torch.nn.Identity(), 3, 4, seed=0)
 nets.attention_net(5, 3, width=4, heads=1, head_dim=2, feedforward=4, seed=0)
 print("imported", *sys.modules)
 """
-    listed = said(START + code, tmp_path).rpartition("imported ")[2].split()
+    listed = after_lightning(code, tmp_path).rpartition("imported ")[2].split()
     assert COMPILER & set(listed) == set()
 
 
-def test_torchmetrics_is_whole_at_its_first_use_and_its_metrics_are_those_that_lightning_knows(tmp_path):
+def test_torchmetrics_is_whole_at_its_first_use_and_its_metrics_are_those_that_lightning_knows(after_lightning, tmp_path):
     code = """
 assert "torchmetrics.functional" not in sys.modules
 import torchmetrics
@@ -68,7 +119,7 @@ metric = torchmetrics.classification.BinaryAccuracy()
 metric(torch.tensor([0, 1]), torch.tensor([0, 0]))
 print(torchmetrics.__version__, metric.compute().item(), type(metric.plot()[0]).__name__, type(torchmetrics).__name__)
 """
-    version, *rest = said(START + code, tmp_path).split()
+    version, *rest = after_lightning(code, tmp_path).split()
     assert version[0].isdigit()
     assert rest == ["0.5", "Figure", "module"]
 
@@ -81,7 +132,7 @@ print(torchmetrics.__version__, metric.compute().item(), type(metric.plot()[0]).
         "",
     ],
 )
-def test_compiled_networks_are_recognised_and_optimizers_stay_out_of_what_is_compiled(first, tmp_path):
+def test_compiled_networks_are_recognised_and_optimizers_stay_out_of_what_is_compiled(first, after_lightning, tmp_path):
     code = f"""
 net = torch.nn.Linear(3, 1)
 torch.nn.init.zeros_(net.weight)  # so that the difference below is exact
@@ -102,7 +153,7 @@ before = net.weight.clone()
 torch.compile(step, backend="eager")()
 print(*(before - net.weight).flatten().tolist())
 """
-    assert said(START + code, tmp_path).split() == ["1.0"] * 3
+    assert after_lightning(code, tmp_path).split() == ["1.0"] * 3
 
 
 def test_lightning_is_imported_as_usual_if_this_way_fails(tmp_path):
@@ -116,8 +167,8 @@ print(pl.Trainer.__name__, type(torchmetrics).__name__, "torchmetrics.functional
     assert said(f"import sys, featurelab\n{code}", tmp_path).split() == ["Trainer", "module", "True"]
 
 
-def test_mlflow_offers_the_same_names_from_the_same_modules_as_without_us(tmp_path):
-    assert said(STORE + NAMES, tmp_path) == said(f"import featurelab\n{STORE}{NAMES}", tmp_path)
+def test_mlflow_offers_the_same_names_from_the_same_modules_as_without_us(after_mlflow, tmp_path):
+    assert said(STORE + NAMES, tmp_path) == after_mlflow(NAMES, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +181,12 @@ def test_mlflow_offers_the_same_names_from_the_same_modules_as_without_us(tmp_pa
         "from mlflow.models.signature import ModelSignature; assert mlflow.models.ModelSignature is ModelSignature",
     ],
 )
-def test_postponed_packages_of_mlflow_are_whole_at_their_first_use(code, tmp_path):
+def test_postponed_packages_of_mlflow_are_whole_at_their_first_use(code, after_mlflow, tmp_path):
     imported = "assert 'pandas.core' not in sys.modules and 'mlflow.genai.evaluation' not in sys.modules"
-    said(f"import featurelab\n{STORE}{imported}\n{code}", tmp_path)
+    after_mlflow(f"{imported}\n{code}", tmp_path)
 
 
-def test_a_trial_can_log_a_table_as_a_dataset_of_mlflow(tmp_path):
+def test_a_trial_can_log_a_table_as_a_dataset_of_mlflow(after_mlflow, tmp_path):
     code = """
 import pandas as pd
 mlflow.set_tracking_uri("sqlite:///mlflow.db")
@@ -145,7 +196,7 @@ with mlflow.start_run() as run:
 source = mlflow.data.get_source(stored)
 print(stored.dataset.name, type(source).__name__)
 """
-    assert said(f"import featurelab\n{STORE}{code}", tmp_path).split() == ["twins", "CodeDatasetSource"]
+    assert after_mlflow(code, tmp_path).split() == ["twins", "CodeDatasetSource"]
 
 
 @pytest.mark.parametrize("failing", ["mlflow", "mlflow.store.tracking.sqlalchemy_store"])
