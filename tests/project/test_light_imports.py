@@ -64,12 +64,13 @@ def forked_after(start: str) -> Iterator[Callable[[str, Path], str]]:
     """`said` in copies of one process that ran `start`: imports, which take seconds, happen once."""
     command = [sys.executable, "-c", start + FORKS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
-        assert process.stdin and process.stdout
+        into, out = process.stdin, process.stdout
+        assert into is not None
+        assert out is not None
 
         def said_after(code: str, folder: Path) -> str:
-            assert process.stdin and process.stdout
-            process.stdin.write(json.dumps([str(folder), code]) + "\n")
-            status = process.stdout.readline().strip()
+            into.write(json.dumps([str(folder), code]) + "\n")
+            status = out.readline().strip()
             text = (folder / "said").read_text()
             assert status == "0", text
             return text
@@ -109,7 +110,9 @@ print("imported", *sys.modules)
     assert COMPILER & set(listed) == set()
 
 
-def test_torchmetrics_is_whole_at_its_first_use_and_its_metrics_are_those_that_lightning_knows(after_lightning, tmp_path):
+def test_torchmetrics_is_whole_at_its_first_use_and_its_metrics_are_those_that_lightning_knows(
+    after_lightning, tmp_path
+):
     code = """
 assert "torchmetrics.functional" not in sys.modules
 import torchmetrics
