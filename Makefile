@@ -52,10 +52,10 @@ check: lint
 # ones are short. Without bytecode, each process would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
-	$(BIN)/python -m pytest -m "not heavy" -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -m "not heavy" -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 test-heavy: $(READY)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
 
 lint: $(READY)
 	$(BIN)/ruff check .

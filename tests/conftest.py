@@ -58,8 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Folders whose tests share a Ray cluster and a server: each line goes to one process, and others run beside it.
 TOGETHER = (
-    ("tests/e2e/commands", "tests/e2e/sweeping"),
-    ("tests/e2e/interruptions", "tests/e2e/judging", "tests/e2e/recording"),
+    ("tests/e2e/commands", "tests/e2e/recording"),
+    ("tests/e2e/interruptions", "tests/e2e/judging"),
+    ("tests/e2e/sweeping",),
 )
 
 
