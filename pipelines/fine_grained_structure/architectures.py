@@ -3,7 +3,7 @@
 With VGG the paper finds the three dark lines of D (each class and its twins) equally dark from the start: features
 encode the label alone. "VGG-18" in the paper is no standard network. The paper preset uses VGG-16 with batch
 normalisation and global average pooling; the laptop preset uses small networks of all three kinds on digits. The
-desktop preset has narrow networks on CIFAR-10: ResNet-18, VGG-16 and the small DenseNet, whose 121 layers would take
+desktop preset has narrow networks on CIFAR-10: ResNet-18, VGG-16 and the laptop's DenseNet, since 121 layers would take
 too long.
 
 Figure 43 has bars for DenseNet alone: a linear probe trained on clusters (CLP), a linear probe trained on the classes
