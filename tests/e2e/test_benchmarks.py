@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).parents[2]
 MODULES = {path.stem: path for path in sorted((ROOT / "benchmarks").glob("*/[!_]*.py"))}
 # even tiny, they start several processes or time whole models: three minutes of the suite's twenty
-LONG = {"answering", "commands", "language_model", "scheduling", "sweep", "tangent_features"}
+LONG = {"answering", "commands", "decoding", "language_model", "scheduling", "sweep", "tangent_features"}
 
 
 @pytest.fixture(autouse=True)

@@ -40,6 +40,7 @@ INHERITED = (
     "controls",
 )
 SEEDS = 3  # that a claim needs unless it says otherwise
+SMALL_SEEDS = 2  # with which such a claim is checked at small sizes: one would not show what depends on the others
 HANDED_DOWN = ("run_trial", "drawing", "estimate")  # to variants, also once they are made
 
 
@@ -191,11 +192,11 @@ class Experiment(Generic[C]):
         return seeded_from(base.seed, configs) if "seed" in settings else configs
 
     def small_configs(self) -> list[C]:
-        """The trials of the laptop grid at the small sizes, and with no more seeds than its claims need."""
+        """The trials of the laptop grid at the small sizes, with two seeds, or as many as a claim needs above three."""
         return self.laptop.each(expand(self._small_grid()))
 
     def _small_grid(self) -> Grid:
-        needed = max([SEEDS, *(claim.seeds for claim in self.claims)])
+        needed = max([SMALL_SEEDS, *(claim.seeds for claim in self.claims if claim.seeds > SEEDS)])
         grid = {axis: values[:needed] if axis == "seed" else values for axis, values in self.grid.items()}
         grid |= {axis: self.small[axis] for axis in grid if axis in self.small}
         sizes = {name: [value] for name, value in self.small.items() if isinstance(name, str) and name not in grid}

@@ -20,7 +20,7 @@ def written(lab: CommandLine) -> CommandLine:
 
 
 def test_the_template_is_checked_run_judged_and_drawn_as_it_stands(written: CommandLine) -> None:
-    assert written("check", NAME).err == f"{NAME}: 6 trials, 1 claim, figure drawn: nothing is missing\n"
+    assert written("check", NAME).err == f"{NAME}: 4 trials, 1 claim, figure drawn: nothing is missing\n"
     (figure,) = written("reproduce", NAME, "--json").document["experiments"]
     assert (figure["name"], figure["trials"], figure["figure"]) == (NAME, 6, "figure.png")
     assert [claim["status"] for claim in figure["claims"]] == ["holds"]

@@ -206,7 +206,8 @@ def test_claims_about_printed_numbers_are_judged_on_the_paper_s_datasets():
 
 
 def test_printed_tables_are_recomputed():
-    results = performed(tables.figure, tables.figure.small_configs())
+    small = [config.but(seed=seed) for config in tables.figure.small_configs() if config.seed == 0 for seed in range(3)]
+    results = performed(tables.figure, small)
     for claim in tables.figure.claims:
         if claim.origin == "paper":
             assert claim.judge(results).status == "holds", claim.id

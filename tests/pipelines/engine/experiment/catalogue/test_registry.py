@@ -186,7 +186,7 @@ def test_a_package_that_exits_hangs_or_raises_at_import_is_left_out_with_one_lin
 
 def import_path(folder):
     """PYTHONPATH of a folder and of the tree that this file is in: another one may be installed."""
-    return os.pathsep.join([str(Path(__file__).parents[4]), str(folder)])
+    return os.pathsep.join([str(Path(__file__).parents[5]), str(folder)])
 
 
 def command(folder, *arguments, **variables):
