@@ -168,7 +168,8 @@ class Claim:
                 if control in self.controls:
                     raise
                 continue
-            both = [seed for seed in plain if seed in under]
+            # a control that ran for another claim may have the trials of some parts alone
+            both = [seed for seed in plain if under.get(seed, {}).keys() >= plain[seed].keys()]
             if both or len(results.under(control).trials):
                 controlled[control] = self._controlled([plain[seed] for seed in both], [under[seed] for seed in both])
         states = {control: there.state for control, there in controlled.items() if there.status != "untested"}

@@ -185,6 +185,23 @@ def test_a_measure_need_not_stand_a_control_that_its_claim_does_not_name():
         replace(claim, controls=("untrained",)).against(verdict, everything)
 
 
+def test_a_control_that_ran_for_some_parts_of_a_claim_alone_leaves_its_verdict_as_it_is():
+    experiment = figure()
+
+    @experiment.claim("neighbours", says="s", expect=above(0), controls=["permuted_labels"])
+    def neighbours(runs):
+        widths = sorted(runs.values("width"))
+        pairs = zip(widths, widths[1:], strict=False)
+        return {f"{a} to {b}": runs.final("loss", width=b) - runs.final("loss", width=a) for a, b in pairs}
+
+    rows = [{"width": w, "seed": s, "control": "none"} for w in (1, 2, 3) for s in range(6)]
+    rows += [{"width": w, "seed": s, "control": "permuted_labels"} for w in (1, 3) for s in range(6)]
+    everything = results(rows, lambda config: {"loss": config["width"] + 0.01 * config["seed"] * config["width"]})
+    claim = experiment.claims[-1]
+    verdict = claim.against(claim.judge(everything.under("none")), everything)
+    assert (verdict.status, verdict.controls["permuted_labels"].status, verdict.specific) == ("holds", "untested", None)
+
+
 def test_a_claim_that_holds_gets_the_controls_of_the_figure_on_each_of_its_seeds_and_no_other_claim_does():
     experiment = figure()
 
