@@ -32,11 +32,16 @@ def distance_map(axis, D, title, note="class"):
 
 
 def distances(axes, history, prefix="D, ", shares=SNAPSHOTS):
-    """Draw the class distances measured nearest to these shares of the training, never those before training."""
+    """Draw the class distances measured nearest to these shares of the training, never those before training.
+
+    None is drawn twice where enough were measured.
+    """
     epochs, matrices = history["epochs"], history["matrices"]
-    later = np.flatnonzero(epochs > 0)
-    for axis, share in zip(axes, shares, strict=False):
-        place = later[np.abs(epochs[later] - share * epochs[-1]).argmin()]
+    free = np.flatnonzero(epochs > 0)
+    for axis, share, left in zip(axes, shares, reversed(range(len(shares))), strict=False):
+        near = free[: max(1, len(free) - left)]
+        place = near[np.abs(epochs[near] - share * epochs[-1]).argmin()]
+        free = free[free > place] if len(free) > left else free
         distance_map(axis, matrices[place], f"{prefix}epoch {epochs[place]:g}")
 
 

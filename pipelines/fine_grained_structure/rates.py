@@ -7,7 +7,7 @@ report their number.
 
 from featurelab.pipelines import CATEGORIES, Missing, at_least, at_most, below, legend_below
 from featurelab.pipelines.fine_grained_structure import coarse, pictures
-from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES
+from featurelab.pipelines.fine_grained_structure.training import CIFAR10, DECAYS, DIGITS, RATES, REAL
 
 figure = coarse.mixture.variant(
     "rates", figures=("Fig. 19", "Fig. 20", "Fig. 21", "Fig. 22", "Fig. 23", "Fig. 24", "Fig. 25", "Fig. 26", "Fig. 27",
@@ -16,8 +16,12 @@ figure = coarse.mixture.variant(
     "at the paper's four times, with the final training accuracy; CLP, LPO and OT.",
     laptop=DIGITS.but(epochs=40, probed=("head",), cluster="none"), paper=CIFAR10.but(probed=("head",)),
     grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": range(6)}, minutes=1.6,
-    controls=None, stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on "
-    "features themselves in place of t-SNE's plane",
+    desktop=REAL.but(n_train=500, batch_size=16, epochs=40, measure_every=10, probed=("head",)), desktop_minutes=20,
+    desktop_grid={"lr": RATES, "weight_decay": DECAYS, "labels": ["coarse", "original"], "seed": range(3)},
+    reduced="500 pictures without random crops and flips in batches of 16, 64 features and 40 epochs, in place of "
+    "50,000, 512 and 350", controls=None,
+    stand_in="scikit-learn's 8x8 digits and a perceptron in place of CIFAR-10 and ResNet-18; k-means on features "
+    "themselves in place of t-SNE's plane",
     small={"n_train": 20, "width": 64, "epochs": 20, "measure_every": 20, "batch_size": 20, "drops": (), "restarts": 1},
 )
 
