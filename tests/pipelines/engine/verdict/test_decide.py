@@ -1,6 +1,7 @@
 """Further seeds go to undecided claims alone, and to those trials alone that these look at."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -190,8 +191,7 @@ def test_a_control_that_ran_for_some_parts_of_a_claim_alone_leaves_its_verdict_a
 
     @experiment.claim("neighbours", says="s", expect=above(0), controls=["permuted_labels"])
     def neighbours(runs):
-        widths = sorted(runs.values("width"))
-        pairs = zip(widths, widths[1:], strict=False)
+        pairs = pairwise(sorted(runs.values("width")))
         return {f"{a} to {b}": runs.final("loss", width=b) - runs.final("loss", width=a) for a, b in pairs}
 
     rows = [{"width": w, "seed": s, "control": "none"} for w in (1, 2, 3) for s in range(6)]
