@@ -167,14 +167,16 @@ def missing(experiment: Experiment) -> Iterator[str]:
     for status, number in results.trials.status.value_counts().items():
         if status != "finished":
             yield f"{number} of {len(results.trials)} small trials {status}"
-    seeds = results.trials.seed.nunique()
+    small, planned = (len({config.seed for config in trials}) for trials in (configs, experiment.configs("laptop")))
     # three, since a measure of few possible values may agree by chance
     others = [shuffled(results, seed) for seed in range(3)]
     backwards = replace(results, trials=results.trials[::-1])
     for claim in experiment.claims:
+        if planned < claim.seeds:
+            yield f"claim {claim.id} needs {claim.seeds} seeds, and the laptop grid has {planned}"
         with _running(f"claim {claim.id}", claim.measure):
             values = claim.measured(results)
-            verdict = replace(claim, seeds=min(claim.seeds, seeds)).decided(*values)
+            verdict = replace(claim, seeds=min(claim.seeds, small)).decided(*values)
             if not _alike(values[0], claim.measured(backwards)[0]):
                 yield f"claim {claim.id} depends on the order of trials, which further seeds do not keep"
         if verdict.status == "untested":

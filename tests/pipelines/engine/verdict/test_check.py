@@ -71,3 +71,26 @@ def test_a_claim_that_depends_on_the_order_of_trials_is_named_by_the_check():
     found = [said for said in missing(figure) if "order of trials" in said]
     assert len(found) == 1
     assert "of_the_first" in found[0]
+
+
+def measured(seeds, small):
+    figure = Experiment(
+        name="lab/seeded",
+        title="A title",
+        laptop=Shape(),
+        paper=Shape(),
+        grid={"seed": seeds},
+        metric="loss",
+        minutes=1,
+        small=small,
+    )
+    figure.trial(lambda config, recorder: recorder.log({"loss": config.width + 0.1 * config.seed}, step=0))
+    figure.cost(lambda config: Cost(1, 1.0, 1.0, 1))
+    figure.claim("it_is_small", says="The loss is small", expect=below(5))(lambda runs: runs.final("loss"))
+    return [said for said in missing(figure) if "claim it_is_small" in said]
+
+
+@pytest.mark.parametrize("small", [{}, {"seed": [0]}])
+def test_a_grid_with_fewer_seeds_than_a_claim_needs_is_named_by_the_check_however_few_it_runs(small):
+    assert measured([0, 1], small) == ["claim it_is_small needs 3 seeds, and the laptop grid has 2"]
+    assert measured([0, 1, 2], small) == []
