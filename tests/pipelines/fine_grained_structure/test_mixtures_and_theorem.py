@@ -7,6 +7,7 @@ import pytest
 import torch
 from madeup import seed_by_seed
 from publicfiles import public_images  # noqa: F401
+from smallsizes import on_three_seeds
 
 from featurelab.modules import data, learners, nets
 from featurelab.pipelines.engine.verdict.check import Table, performed, recorded, shuffled
@@ -59,8 +60,7 @@ def test_clusters_do_not_affect_training():
 
 def test_verdicts_follow_the_measurements():
     """Claims on the width compare the networks that they name."""
-    configs = [config for config in mixture.by_width.small_configs() if config.seed == 0]
-    tiny = [c.but(n_train=16, dim=8, steps=1, measure_every=1, seed=seed) for c in configs for seed in range(3)]
+    tiny = on_three_seeds(mixture.by_width, n_train=16, dim=8, steps=1, measure_every=1)
     results = performed(mixture.by_width, tiny)
     points = recorded(results).copy()
     widths = dict(zip(results.trials.run_id, results.trials.width, strict=True))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from smallsizes import on_three_seeds
 
 from featurelab.pipelines.engine.errors import RequestError
 from featurelab.pipelines.engine.experiment.catalogue import registry
@@ -15,8 +16,7 @@ COUNTS, TIME = registry.find("gemfilter/counts"), registry.find("gemfilter/time_
 
 @pytest.fixture(scope="module")
 def counted():
-    small = [config for config in COUNTS.small_configs() if config.seed == 0]
-    return performed(COUNTS, [config.but(seed=seed) for config in small for seed in range(3)])
+    return performed(COUNTS, on_three_seeds(COUNTS))
 
 
 def test_the_sizes_are_those_of_the_published_models():

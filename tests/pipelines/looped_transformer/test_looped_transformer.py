@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from smallsizes import on_three_seeds
 
 from featurelab.modules import data
 from featurelab.pipelines.engine.verdict.check import performed
@@ -24,10 +25,7 @@ def claim(figure, beginning):
 
 
 def judged(figure, beginning, **settings):
-    """The verdict at small sizes, on the three seeds that a claim needs."""
-    first = [config for config in figure.small_configs() if config.seed == 0]
-    configs = [config.but(seed=seed, **settings) for config in first for seed in range(3)]
-    return claim(figure, beginning).judge(performed(figure, configs)).status
+    return claim(figure, beginning).judge(performed(figure, on_three_seeds(figure, **settings))).status
 
 
 @pytest.mark.parametrize("control", ["none", "itself", "drifting", "causal"])
