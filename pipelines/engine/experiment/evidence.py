@@ -21,7 +21,7 @@ from featurelab.pipelines.engine.libraries import np
 About = Literal["mean", "median", "share", "equivalence"]
 ABOUT: tuple[About, ...] = get_args(About)
 Within = tuple[float, float]
-LOOKS = (6, 8, 12, 16, 24, 32, 48, 64)  # numbers of seeds after which a claim may be decided
+LOOKS = (6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)  # numbers of seeds after which a claim may be decided
 ERROR = 0.05  # how often an interval, or one of all looks, may miss the truth
 MOST_SEEDS = 16  # to which seeds are added unless told
 FEW = LOOKS[0]  # fewer seeds than this do not show whether values are skewed,

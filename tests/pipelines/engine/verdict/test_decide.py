@@ -121,7 +121,7 @@ def test_limits_are_refused_in_one_line():
     assert seed_limit(False, None) is None
     assert seed_limit(True, None) == 16
     assert seed_limit(True, 6) == 6
-    for decide, most, says in ((False, 8, "give both"), (True, 5, "from 6 to 64"), (True, 65, "from 6 to 64")):
+    for decide, most, says in ((False, 8, "give both"), (True, 5, "from 6 to 256"), (True, 257, "from 6 to 256")):
         with pytest.raises(RequestError, match=says):
             seed_limit(decide, most)
 
