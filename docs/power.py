@@ -1,6 +1,6 @@
 """Simulate how often a claim is decided, and how often falsely, and write the tables of `judging.md` again.
 
-    python docs/power.py            # 20,000 draws: 4 minutes on one core
+    python docs/power.py            # 20,000 draws: 5 minutes on one core
 
 The values of the seeds are drawn from laws of known mean, and the intervals are those that decide claims. A decision is
 false if the mean is on one side of a bound and the verdict says that it is on the other. The bound is put just beyond
