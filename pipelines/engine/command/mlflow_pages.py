@@ -20,6 +20,8 @@ def serve(store: Store, port: int) -> int:
     # it may hold a password, and every user of this machine can read a command line.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_BACKEND_STORE_URI": store.uri}
     command = [sys.executable, "-m", "mlflow", "ui", "--host", "127.0.0.1", "--port", str(port)]
+    # each worker imports MLflow, for three seconds of a core: no more of them than cores, and MLflow's four at most
+    command += ["--workers", str(min(4, os.cpu_count() or 1))]
     with raised(), subprocess.Popen(command, env=os.environ | environment, process_group=0) as server:
         try:
             serving(store, port)
