@@ -1,17 +1,14 @@
 """Installed packages of experiments, a small Ray cluster, an MLflow server, a fresh directory for each command line."""
 
 import shutil
-import socket
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, clean_environment, import_path, warm
-from machines import end
-from mlflow_server import Points, Server, free_port
+from commandline import CommandLine, clean_environment, import_path
+from machines import one_machine
+from mlflow_server import Points, Server
 
 
 def installed(site: Path, name: str) -> None:
@@ -61,22 +58,8 @@ def cluster(environment: dict[str, str]) -> Iterator[str]:
 
     One, because each process for trials takes a second: a sweep that needs two at once asks for half a CPU.
     """
-    address = f"127.0.0.1:{free_port()}"
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
-    command = ["start", "--head", "--block", "--num-cpus=1", "--num-gpus=2", "--include-dashboard=false"]
-    command += ["--include-log-monitor=false", "--no-monitor"]  # they take a tenth of the time of the tests
-    command += [f"--temp-dir={folder}", "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
-    head = warm().start(command, Path(folder), environment, script=Path(__file__).with_name("warm_workers.py"))
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1).close()
-            break
-        except OSError:
-            assert head.poll() is None, head.communicate()
-            time.sleep(0.1)
-    yield address
-    end(head)
-    shutil.rmtree(folder, ignore_errors=True)
+    with one_machine(environment, cpus=1, gpus=2) as address:
+        yield address
 
 
 @pytest.fixture

@@ -1,17 +1,21 @@
-"""A Ray cluster of several machines: each has its address, its processes, and where permitted a disk of its own."""
+"""Ray clusters: one machine for many tests, or several, each with its address and where permitted its own disk."""
 
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from commandline import warm
 from mlflow_server import free_port
 from warm import Forked
 
@@ -22,6 +26,27 @@ def own_mounts() -> bool:
     """Whether a process may have mounts of its own here; many containers do not permit it."""
     command = ["unshare", "--mount", "--map-root-user", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@contextmanager
+def one_machine(environment: dict[str, str], cpus: int, gpus: int) -> Iterator[str]:
+    """The address of a cluster of one machine that has, as Ray is told, so many CPUs and GPUs."""
+    address = f"127.0.0.1:{free_port()}"
+    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # its sockets need a short path
+    command = ["start", "--head", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", "--include-dashboard=false"]
+    command += ["--include-log-monitor=false", "--no-monitor"]  # they take a tenth of the time of the tests
+    command += [f"--temp-dir={folder}", "--node-ip-address=127.0.0.1", f"--port={address.rpartition(':')[2]}"]
+    head = warm().start(command, Path(folder), environment, script=Path(__file__).with_name("warm_workers.py"))
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=1).close()
+            break
+        except OSError:
+            assert head.poll() is None, head.communicate()
+            time.sleep(0.1)
+    yield address
+    end(head)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass

@@ -9,11 +9,12 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from commandline import CommandLine, ended, until
+from machines import one_machine
 from mps_daemon import calls, install, running
 
 DEVICES = "stranger/devices"
@@ -29,22 +30,29 @@ class Node:
     command: CommandLine
 
 
-@pytest.fixture
-def node(featurelab: CommandLine) -> Iterator[Node]:
+@pytest.fixture(scope="module")
+def machine(environment: dict[str, str], template: Path) -> Iterator[Node]:
     folder = Path(tempfile.mkdtemp(prefix="mps", dir="/tmp"))  # its sockets need a short path
-    here = install(folder / "bin")
-    environment = {
-        "PATH": f"{here}{os.pathsep}{featurelab.environment['PATH']}",
+    there = environment | {
+        "PATH": f"{install(folder / 'bin')}{os.pathsep}{environment['PATH']}",
         "RAY_TMPDIR": str(folder),
-        "RAY_OVERRIDE_RESOURCES": '{"CPU": 2, "GPU": 1}',
         "FEATURELAB_MPS": "1",
         "FEATURELAB_CHECKPOINT_SECONDS": "0.5",
         "FAULTS": str(folder),
     }
     pipes = folder / f"featurelab-{os.geteuid()}" / "mps" / "pipes"
-    yield Node(here, pipes, featurelab.elsewhere(featurelab.home / "node", **environment))
-    until(lambda: not running(pipes), 60)
+    with one_machine(there, cpus=2, gpus=1) as address:
+        yield Node(folder / "bin", pipes, CommandLine(folder, there | {"RAY_ADDRESS": address}, template))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def node(machine: Node, tmp_path: Path) -> Iterator[Node]:
+    """The machine without a trial, a daemon or a call of the executable yet."""
+    for name in ("log", "broken"):
+        (machine.bin / name).unlink(missing_ok=True)
+    yield replace(machine, command=machine.command.desk(tmp_path.name))
+    until(lambda: not running(machine.pipes), 60)
 
 
 def test_trials_share_a_daemon_which_ends_with_the_sweep_and_store_what_they_store_without(node: Node) -> None:
