@@ -67,7 +67,7 @@ def test_a_number_of_seeds_that_cannot_be_is_refused(lab: CommandLine) -> None:
     here = lab.elsewhere(lab.home / "refused")
     for arguments, named in (
         (["--most-seeds", "8"], ["--most-seeds", "--decide"]),
-        (["--decide", "--most-seeds", "5"], ["--most-seeds 5", "6", "64"]),
+        (["--decide", "--most-seeds", "5"], ["--most-seeds 5", "6", "256"]),
     ):
         said = here("reproduce", NAME, *arguments, code=2).err
         assert all(word in said for word in named), said
