@@ -39,7 +39,10 @@ def wait_until_served(port: int, process: "subprocess.Popen[Any]", patience: flo
 
 @dataclass
 class Server:
-    """An `mlflow server` process over the database `mlflow.db` in its home."""
+    """A server of MLflow's over the database `mlflow.db` in its home, which also passes on artifacts.
+
+    `mlflow server` would prepare the same process in another one, which takes as long again.
+    """
 
     home: Path
     port: int = field(default_factory=free_port)
@@ -50,9 +53,12 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{self.home / 'mlflow.db'}"]
-        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["mlflow.server.fastapi_app:app"]
+        settings = {"FILE_STORE": f"sqlite:///{self.home / 'mlflow.db'}", "ARTIFACT_ROOT": "mlflow-artifacts:/"}
+        settings |= {"SERVE_ARTIFACTS": "true", "ARTIFACT_DESTINATION": "./mlartifacts"}
+        environment = os.environ | {f"_MLFLOW_SERVER_{name}": value for name, value in settings.items()}
+        environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "OMP_NUM_THREADS": "1"}
         with open(self.home / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=self.home, env=environment, stdout=log, stderr=log, start_new_session=True
