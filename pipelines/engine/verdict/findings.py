@@ -10,7 +10,7 @@ from featurelab.pipelines.engine.experiment import known
 from featurelab.pipelines.engine.experiment.claims import Verdict
 from featurelab.pipelines.engine.experiment.config import SCALES, Scale
 from featurelab.pipelines.engine.experiment.experiment import Experiment
-from featurelab.pipelines.engine.experiment.known import Finding, Known, Value
+from featurelab.pipelines.engine.experiment.known import Finding, Known, State, Status, Value
 from featurelab.pipelines.engine.sweep import schemas
 from featurelab.pipelines.engine.sweep.records import VERDICTS
 from featurelab.tracking.store import query
@@ -137,6 +137,13 @@ def _newest(store: Store) -> Iterator[tuple[tuple[str, Scale], Mapping[str, Verd
 
 def _finding(verdict: Verdict, recorded: Finding | None) -> Finding:
     same = recorded is not None and recorded.status == verdict.status
+    undecided = recorded is not None and "undecided" in (recorded.status, verdict.status)
+    # A reproduction without controls says nothing of them: what an earlier one found of this claim stays.
+    earlier = recorded if not verdict.controls and (same or undecided) else None
+    controls: dict[str, State | Status] = {
+        name: there.state if there.state and there.status != "untested" else there.status
+        for name, there in verdict.controls.items()
+    }
     return Finding(
         status=verdict.status,
         reason=recorded.reason if recorded and same else "",
@@ -146,11 +153,8 @@ def _finding(verdict: Verdict, recorded: Finding | None) -> Finding:
         level=verdict.decided.level if verdict.decided else None,
         worst=_rounded(verdict.worst),
         seeds=verdict.seeds or None,
-        specific=verdict.specific,
-        controls={
-            name: there.state if there.state and there.status != "untested" else there.status
-            for name, there in verdict.controls.items()
-        },
+        specific=earlier.specific if earlier else verdict.specific,
+        controls=earlier.controls if earlier else controls,
     )
 
 

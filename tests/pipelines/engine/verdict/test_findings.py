@@ -77,6 +77,23 @@ def test_a_stored_verdict_is_written_with_the_reason_that_is_on_record(store, fi
     assert findings.write([figure], findings.compare([figure], store)) == [], "nothing is left to write"
 
 
+@pytest.mark.parametrize(
+    ("recorded", "stored", "stay"),
+    [("holds", "holds", True), ("undecided", "fails", True), ("holds", "undecided", True), ("holds", "fails", False)],
+)
+def test_what_controls_did_stays_on_record_until_the_claim_is_decided_otherwise(
+    store, figure, tmp_path, recorded, stored, stay
+):
+    controls = {"permuted_labels": "broken", "untrained": "survives"}
+    record = Known(laptop=Finding(status=recorded, specific=False, controls=controls))
+    known.write(tmp_path, {"lines": {"rises": record}})
+    judged(store, figure, rises=stored)
+    findings.write([figure], findings.compare([figure], store))
+    found = figure.claims[0].recorded().laptop
+    assert (found.status, found.seeds) == (stored, 6)
+    assert (found.specific, found.controls) == ((False, controls) if stay else (None, {}))
+
+
 def test_a_verdict_on_fewer_seeds_replaces_nothing(store, figure, tmp_path):
     known.write(tmp_path, {"lines": {"rises": Known(laptop=Finding(status="holds", measured=0.5, seeds=16))}})
     judged(store, figure, rises="undecided")
