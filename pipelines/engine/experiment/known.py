@@ -37,7 +37,7 @@ class Finding(BaseModel):
 
     `reason` says why a claim does not hold. `measured`, `ci`, `worst` and `specific` are as in a `Verdict`, on `seeds`
     seeds; `deciding` are the intervals that decided it, at `level`. `controls` says what became of it under each
-    control: a state, or in older entries, and where it could not be measured, the claim's status there. Both stay
+    control: a state, or in older entries, and where it could not be measured, the claim's status there. These two stay
     as they were when the claim is judged again without controls, and may rest on fewer seeds than `measured`.
     """
 
