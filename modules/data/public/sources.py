@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,12 +63,30 @@ def load_split(name: str, split: str, *, root: str | Path | None = None) -> Any:
     datasets.disable_progress_bars()
     folder = root or os.environ.get("FEATURELAB_DATA")
     kind, files = _files(entry, split, folder)
+    if kind == "parquet" and files:
+        return _of_files(name, split, f"{folder}/{name}", tuple((file, *_version(file)) for file in files))
     if files:
-        rows, origin = tables(entry, split, kind, files, datasets), f"{folder}/{name}"
-    elif entry.repo_id is None:
+        return _checked(tables(entry, split, kind, files, datasets), entry, split, f"{folder}/{name}")
+    if entry.repo_id is None:
         raise _missing(entry)
-    else:
-        rows, origin = _cached(entry, split, datasets), entry.repo_id
+    return _checked(_cached(entry, split, datasets), entry, split, entry.repo_id)
+
+
+@lru_cache(maxsize=16)  # what is kept is a map of a file in memory, and the trials of a sweep read the same few
+def _of_files(name: str, split: str, origin: str, files: tuple[tuple[str, int, int, int], ...]) -> Any:
+    entry = dataset_source(name)
+    rows = tables(entry, split, "parquet", [file for file, *_ in files], _datasets(entry))
+    return _checked(rows, entry, split, origin)
+
+
+def _version(file: str) -> tuple[int, int, int]:
+    """What differs when a file is another: its inode, size and time of change."""
+    found = os.stat(file) if os.path.exists(file) else os.lstat(file)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _checked(rows: Any, entry: DatasetSource, split: str, origin: str) -> Any:
+    """The used columns, once they are found to be those of this dataset."""
     if entry.image != "image" and entry.image in rows.column_names and "image" not in rows.column_names:
         rows = rows.rename_column(entry.image, "image")
     absent = [column for column in entry.columns if column not in rows.column_names]

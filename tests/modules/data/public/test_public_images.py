@@ -150,6 +150,19 @@ def test_a_missing_dataset_says_how_to_get_it():
         fetch_dataset("vlcs")
 
 
+def test_files_are_read_once_and_again_when_they_change(svhn):
+    root, pictures = svhn
+    rows = load_split("svhn", "test", root=root)
+    assert load_split("svhn", "test", root=root) is rows
+    labels = [9] * len(pictures["test"])
+    write(root, "svhn", "test", pictures["test"], labels, "label", datasets.ClassLabel(num_classes=10))
+    assert load_split("svhn", "test", root=root)["label"][:] == labels
+    for file in (root / "svhn").glob("test*"):
+        file.write_bytes(b"not parquet")
+    with pytest.raises(DatasetMissing, match="svhn"):
+        load_split("svhn", "test", root=root)
+
+
 def test_loading_never_opens_a_connection(monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("a connection was opened")
