@@ -48,6 +48,7 @@ class LibrariesFirst(MetaPathFinder):
 
 # before anything imports it: what is imported already is not checked
 sys.path.append(str(Path(__file__).parent / "modules"))
+arraychecks = importlib.import_module("arraychecks")
 install_import_hook(CHECKED, "arraychecks.arrays_alone")
 sys.meta_path.insert(0, LibrariesFirst())
 
@@ -90,6 +91,7 @@ BEGAN = time.monotonic()
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.monotonic() - BEGAN > (seconds := item.config.getoption("--within")):
         pytest.skip(f"{seconds:g} s are over: make test runs it")
+    arraychecks.calls.clear()
 
 
 @pytest.fixture(scope="session")
