@@ -49,8 +49,8 @@ def load_split(name: str, split: str, *, root: str | Path | None = None) -> Any:
     """The used columns of a split, as a memory-mapped `datasets.Dataset`; the column of pictures is called `image`.
 
     Rows come from `<root>/<name>/<split>*.parquet` if there are such files (root: the argument, else the environment
-    variable FEATURELAB_DATA), otherwise from the hub's cache. Never downloads. Texts without classes may also come from
-    `<split>*.jsonl` and, if they have one column, from any `*.txt`, one row each.
+    variable FEATURELAB_DATA), which a process reads once, otherwise from the hub's cache. Never downloads. Texts
+    without classes may also come from `<split>*.jsonl` and, if they have one column, from any `*.txt`, one row each.
 
     Raises DatasetMissing if neither has the split; ValueError for an unknown name or split; DatasetRefused, a subclass
     of both, for files that cannot be read, lack these columns, have labels that are not classes, or whose classes
