@@ -48,8 +48,8 @@ reproduce-all: $(READY)
 check: lint
 	@$(BIN)/python tests/affected.py
 
-# Files run in order: those that start clusters come first and mostly wait, so four processes suit two cores. The last
-# ones are short. Without bytecode, each process would compile our sources again.
+# Files run in order, those of tests/modules last: the first ones start clusters and mostly wait, so four processes suit
+# two cores; the last ones are short. Without bytecode, each process would compile our sources again.
 unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
 	$(BIN)/python -m pytest -m "not heavy" -n 4 --dist loadfile --no-loadscope-reorder $(SUITE)
