@@ -1,7 +1,8 @@
 """The `featurelab` command without the wait for its imports: a process that has made them forks one for each request.
 
 What is forked is a process like any other: with its own arguments, environment, directory, streams and exit status.
-Ray is not among the imports, since it reads its settings when it is imported.
+Ray reads its settings when it is imported, so it is not among the imports. Only commands that join a cluster without
+further settings are forked by a process that has imported it too, which the first of them has to wait for.
 """
 
 import gc
@@ -19,6 +20,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import BinaryIO
 
 FEATURELAB = Path(sys.executable).parent / "featurelab"
 BEFORE = dict(os.environ)
@@ -31,6 +33,7 @@ HEAVY = (
     "featurelab.pipelines.engine.trial.run",
     "featurelab.pipelines.engine.verdict.reproduce",
 )
+OURS = "featurelab.pipelines.engine.sweep.ray"
 
 
 class Forked:
@@ -127,32 +130,59 @@ def become(arguments: list[str], home: str, environment: dict[str, str], streams
         os.close(opened)
 
 
-def serve() -> None:
-    """Fork a process for each request; returns in each, which is to be the command. Says when one begins and ends."""
-    sys.path[0] = str(FEATURELAB.parent)
-    for name in ("featurelab.pipelines.engine.command.cli", *sys.argv[1:]):
+def cluster(environment: dict[str, str]) -> str | None:
+    """The address of the cluster that a command is to join; None if it has other settings for Ray, or no address."""
+    settings = {name for name in environment if name.startswith(("RAY_", "TUNE_"))} - BEFORE.keys()
+    return environment["RAY_ADDRESS"] if settings == {"RAY_ADDRESS"} else None
+
+
+def prepare(*modules: str) -> None:
+    for name in modules:
         importlib.import_module(name)
     gc.freeze()  # a search for unused cycles would write to each page that the forked processes share
+
+
+def serve(requests: BinaryIO, joining: dict[str, int] | None) -> None:
+    """Fork a process for each request; returns in each, which is to be the command. Says when one begins and ends.
+
+    `joining` are, by address, the pipes to those that fork the commands which join a cluster.
+    """
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     while True:
-        ready, _, _ = select.select([sys.stdin.fileno(), woken], [], [])
+        ready, _, _ = select.select([requests, woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             for pid, status in iter(ended, None):
                 print(json.dumps([pid, status]), flush=True)
-        if sys.stdin.fileno() in ready:
-            request = sys.stdin.buffer.readline()
-            if not request:
-                os._exit(0)
-            pid = os.fork()
-            if not pid:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup hand down that it is ignored
-                return become(**json.loads(request))
-            print(json.dumps([pid, None]), flush=True)
+        if requests not in ready:
+            continue
+        line = requests.readline()
+        if not line:
+            os._exit(0)
+        request = json.loads(line)
+        if joining is not None and (address := cluster(request["environment"])):
+            if address not in joining:
+                listening, joining[address] = os.pipe()
+                if not os.fork():
+                    for pipe in joining.values():
+                        os.close(pipe)
+                    importlib.import_module(f"{OURS}.cluster").set_environment(address)
+                    prepare("ray.tune", *(f"{OURS}.{name}" for name in ("progress", "schedulers", "trainable")))
+                    return serve(os.fdopen(listening, "rb"), None)
+                os.close(listening)
+            os.write(joining[address], line)
+            continue
+        pid = os.fork()
+        if not pid:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup hand down that it is ignored
+            for pipe in (joining or {}).values():
+                os.close(pipe)
+            return become(**request)
+        print(json.dumps([pid, None]), flush=True)
 
 
 def ended() -> tuple[int, int] | None:
@@ -165,7 +195,9 @@ def ended() -> tuple[int, int] | None:
 
 
 if __name__ == "__main__":
-    serve()
+    sys.path[0] = str(FEATURELAB.parent)
+    prepare("featurelab.pipelines.engine.command.cli", *sys.argv[1:])
+    serve(sys.stdin.buffer, {})
     if sys.argv[0] == str(FEATURELAB):
         importlib.import_module("featurelab.pipelines.engine.command.cli").script()
     else:

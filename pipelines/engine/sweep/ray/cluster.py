@@ -23,21 +23,26 @@ from featurelab.tracking.lines import line, quoted
 PATIENCE = 10.0
 
 
-def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
-    """Start Ray, or join the cluster at `address`; import the modules `meanwhile`, since Ray's processes take seconds.
-
-    Raises `RequestError` where no cluster answers at `address`, or where it refuses our token, and `RunError` where Ray
-    does not start on this machine.
-    """
+def set_environment(address: str | None) -> str:
+    """Set the variables that Ray reads when it is imported; return the address to join, or `local`."""
     workarounds.set_environment()
     if _has_token():
         # `ray start` uses a token that it finds, but a driver sends the token only in this mode
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     if target == "local":
-        # Ray reads this when it is imported: its servers then listen on the loopback interface only
+        # so that its servers listen on the loopback interface only
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    return target
 
+
+def connect_ray(address: str | None, meanwhile: Sequence[str] = ()) -> None:
+    """Start Ray, or join the cluster at `address`; import the modules `meanwhile`, since Ray's processes take seconds.
+
+    Raises `RequestError` where no cluster answers at `address`, or where it refuses our token, and `RunError` where Ray
+    does not start on this machine.
+    """
+    target = set_environment(address)
     import ray
 
     if ray.is_initialized():
